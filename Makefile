@@ -1,0 +1,46 @@
+# Every target sets up what it needs: a machine with Python 3.11 or later and a C compiler is enough.
+# Another interpreter: make setup PYTHON=python3.12
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup generate test check explain train
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## create or update .venv, with the versions in constraints.txt
+
+generate: $(STAMP) ## derive the catalogue anew, into generated/
+	@$(BIN)/derive generate
+
+test: $(STAMP) ## run the tests (ARGS="-m 'not slow'"; NAMES_FILE=names.txt for the training data)
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n auto $(ARGS)
+
+check: $(STAMP) ## lint, check the types, and check that generated/ is what the specs say
+	@$(BIN)/python -m ruff check
+	@$(BIN)/python -m mypy
+	@$(BIN)/derive generate --check
+
+explain: $(STAMP) ## show how a backward pass was derived (OP=batchnorm)
+	@$(if $(OP),,$(error say which op: make explain OP=batchnorm))$(BIN)/derive explain $(OP)
+
+train: $(STAMP) ## train the model of names (ARGS="--help" lists the options)
+	@$(BIN)/python -m training.names $(ARGS)
+
+# The stamp holds the folder it was made in: a copied or moved .venv would run the code of the old place.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "$(PYTHON) is not Python 3.11 or later; name one that is: make setup PYTHON=..." >&2; exit 1; }
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo '$(CURDIR)' > $@
