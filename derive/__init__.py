@@ -1,0 +1,4 @@
+"""Handgrad: the backward pass you would have derived by hand, derived by machine."""
+
+from derive.notation import *  # noqa: F403
+from derive.notation import __all__ as __all__

@@ -1,0 +1,246 @@
+"""Sum-normal form: every expression a sum of products, every sum over one product that it cannot shed.
+
+The laws, each a small function below: distribute products over sums; a sum is linear; what does not depend on
+the bound axis leaves the sum; a delta contracts the sum over one of its indices; an empty sum is the axis's size;
+bound axes are named by their depth. Equal sums are then identical expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+from sympy import Add, Basic, Expr, Mul, Pow, S
+
+from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
+
+_OPEN = 1000  # copies from here on are bound axes of sums that are open for rewriting
+
+
+@lru_cache(maxsize=200_000)
+def normal(expr: Expr) -> Expr:
+    """The sum-normal form of an expression. Arguments of functions and bases of fractional powers stay as written."""
+    if isinstance(expr, Sigma):
+        body, bound = opened(expr)
+        return sigma(body, bound)
+    if isinstance(expr, Add):
+        return Add(*(normal(a) for a in expr.args))
+    if isinstance(expr, Mul):
+        return _product([normal(a) for a in expr.args])
+    if isinstance(expr, Pow) and expr.exp.is_Integer:
+        base = normal(expr.base)
+        if isinstance(base, Add) and expr.exp.is_positive:
+            return _product([base] * int(expr.exp))
+        return Pow(base, expr.exp)
+    return expr
+
+
+def _product(factors: list[Expr]) -> Expr:
+    """Multiply sums out."""
+    terms: list[Expr] = [S.One]
+    for factor in sorted(factors, key=lambda f: len(Add.make_args(f))):
+        parts = Add.make_args(factor)
+        terms = [Mul(t, p) for t in terms for p in parts]
+    total = Add(*terms)
+    if any(isinstance(a, Add) for t in Add.make_args(total) for a in Mul.make_args(t)):
+        return _product_again(total)
+    return total
+
+
+def _product_again(total: Expr) -> Expr:
+    """Powers met while multiplying (`(a+b)**-1 * (a+b)**2`) can leave a sum to distribute."""
+    out = []
+    for term in Add.make_args(total):
+        args = Mul.make_args(term)
+        out.append(_product(list(args)) if any(isinstance(a, Add) for a in args) and len(args) > 1 else term)
+    return Add(*out)
+
+
+# --- sums ---------------------------------------------------------------------------------------------------------
+
+
+def sigma(body: Expr, over: Iterable[Axis]) -> Expr:
+    """The normal form of the sum of `body` over free axes `over`."""
+    axes = sorted_axes(over)
+    if not axes:
+        return normal(body)
+    return Add(*(_sum_of_term(term, axes) for term in Add.make_args(normal(body))))
+
+
+def _sum_of_term(term: Expr, axes: list[Axis]) -> Expr:
+    term, axes = _contract(term, axes)
+    inside, outside, used = [], [], set()
+    factors = list(Mul.make_args(term))
+    for factor in factors:
+        if free_axes(factor) & set(axes):
+            inside.append(factor)
+            used |= free_axes(factor)
+        else:
+            outside.append(factor)
+    empty = [a for a in axes if a not in used]
+    outside += [Size(a) for a in empty]
+    bound = [a for a in axes if a in used]
+    return Mul(*outside, *_independent_sums(inside, bound))
+
+
+def _independent_sums(inside: list[Expr], bound: list[Axis]) -> list[Expr]:
+    """A sum of a product of unrelated parts is the product of their sums."""
+    out, left = [], list(inside)
+    axes = list(bound)
+    while axes:
+        group, parts = {axes[0]}, []
+        grew = True
+        while grew:
+            grew = False
+            for factor in left[:]:
+                mine = free_axes(factor) & set(axes)
+                if mine & group:
+                    parts.append(factor)
+                    left.remove(factor)
+                    grew = grew or bool(mine - group)
+                    group |= mine
+        out.append(close(Mul(*parts), sorted_axes(group)))
+        axes = [a for a in axes if a not in group]
+    return out + left
+
+
+def _contract(term: Expr, axes: list[Axis]) -> tuple[Expr, list[Axis]]:
+    """Use each delta with a bound axis on one side: put the other side in its place."""
+    axes = list(axes)
+    while True:
+        for factor in Mul.make_args(term):
+            if not isinstance(factor, Delta):
+                continue
+            for one, other in (factor.args, factor.args[::-1]):
+                if one in axes and one not in other.free_symbols:
+                    axes.remove(one)
+                    term = normal((term / factor).xreplace({one: other}))
+                    break
+            else:
+                continue
+            break
+        else:
+            return term, axes
+        if isinstance(term, Add):  # cannot happen for a product, kept as a guard against a silent loss
+            raise AssertionError(f"a delta turned a product into a sum: {term}")
+
+
+def close(body: Expr, axes: list[Axis]) -> Expr:
+    """Bind free axes: each becomes the copy one above the highest copy of its name bound inside."""
+    if isinstance(body, Sigma):  # sums in a row are one sum
+        body, inner = opened(body)
+        axes = sorted_axes([*axes, *inner])
+    depth = _depths(body)
+    mapping: dict[Basic, Basic] = {}
+    for axis in axes:
+        depth[axis.base] = depth.get(axis.base, 0) + 1
+        mapping[axis] = axis.copied(depth[axis.base])
+    return Sigma(body.xreplace(mapping), *mapping.values())
+
+
+def _depths(body: Expr) -> dict[str, int]:
+    depth: dict[str, int] = {}
+    for inner in body.atoms(Sigma):
+        for axis in inner.over:
+            depth[axis.base] = max(depth.get(axis.base, 0), axis.copy_number)
+    return depth
+
+
+def opened(expr: Sigma) -> tuple[Expr, list[Axis]]:
+    """The body with its bound axes as fresh free ones, and those axes. Close it again with `sigma`."""
+    taken = {a.copy_number for a in expr.body.atoms(Axis) if a.copy_number >= _OPEN}
+    fresh = max(taken, default=_OPEN - 1) + 1
+    mapping = {a: a.copied(fresh + k) for k, a in enumerate(expr.over)}
+    return expr.body.xreplace(dict(mapping)), list(mapping.values())
+
+
+def opened_by_name(expr: Sigma, avoid: set[Axis]) -> tuple[Expr, list[Axis]]:
+    """As `opened`, but the bound axes get their plain names back wherever those are free to use."""
+    mapping: dict[Axis, Axis] = {}
+    used = set(avoid) | free_axes(expr)
+    inner = {a for s in expr.body.atoms(Sigma) for a in s.over}
+    for axis in expr.over:
+        number = 0
+        while axis.copied(number) in used or axis.copied(number) in inner:
+            number += 1
+        mapping[axis] = axis.copied(number)
+        used.add(axis.copied(number))
+    return expr.body.xreplace(dict(mapping)), list(mapping.values())
+
+
+# --- rewriting ----------------------------------------------------------------------------------------------------------
+
+
+def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Apply a rule to every element and sum, inside open sums (so that nothing it brings in is captured)."""
+    if isinstance(expr, Sigma):
+        body, bound = opened(expr)
+        inner = rewrite(body, rule)
+        closed = sigma(inner, bound) if inner != body else expr
+        changed = rule(closed) if isinstance(closed, Sigma) else None
+        return closed if changed is None else changed
+    changed = rule(expr)
+    if changed is not None:
+        return changed
+    if isinstance(expr, At) or not expr.args or not expr.atoms(At):
+        return expr
+    args = [rewrite(a, rule) if isinstance(a, Basic) else a for a in expr.args]
+    return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else expr.func(*args)
+
+
+def substitute(expr: Expr, replace: Mapping[str, tuple[tuple[Axis, ...], Expr]]) -> Expr:
+    """Put for every element `t[index]` the expression given for tensor `t` over its own axes; then normalise."""
+
+    def rule(e: Expr) -> Expr | None:
+        if isinstance(e, At) and e.name in replace:
+            axes, value = replace[e.name]
+            return value.xreplace(dict(zip(axes, e.index, strict=True)))
+        return None
+
+    return normal(rewrite(expr, rule)) if replace else expr
+
+
+def terms(expr: Expr) -> tuple[Expr, ...]:
+    """The summands of a normal form."""
+    return () if expr == 0 else Add.make_args(expr)
+
+
+def factors(term: Expr) -> list[tuple[Expr, Expr]]:
+    """The factors of a product as (base, exponent), numbers left out."""
+    return [f.as_base_exp() for f in Mul.make_args(term) if not f.is_Number]
+
+
+def coefficient(term: Expr) -> Expr:
+    """The numeric coefficient of a product."""
+    return Mul(*(f for f in Mul.make_args(term) if f.is_Number))
+
+
+# --- equality of sums up to the names of their free axes -------------------------------------------------------------
+
+
+def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
+    """What to put for the pattern's free axes so that it becomes the candidate, or None."""
+    if len(pattern.over) != len(candidate.over):
+        return None
+    if pattern == candidate:
+        return {a: a for a in free_axes(pattern)}
+    lead = max(pattern.body.atoms(At), key=lambda at: (len(at.index), at.sort_key()), default=None)
+    if lead is None:
+        return None
+    for at in sorted((a for a in candidate.body.atoms(At) if a.tensor == lead.tensor), key=lambda a: a.sort_key()):
+        mapping: dict[Axis, Expr] = {}
+        for mine, theirs in zip(lead.index, at.index, strict=True):
+            if isinstance(mine, Axis) and mine not in pattern.over:
+                mapping[mine] = theirs
+        # what runs inside the candidate's sum cannot stand for an axis that is free outside the pattern's
+        captured = any(value.free_symbols & set(candidate.over) for value in mapping.values())
+        if not captured and pattern.xreplace(dict(mapping)) == candidate:
+            return mapping
+    return None
+
+
+def is_contraction(body: Expr) -> bool:
+    """Whether a product runs over more axes than any one of its factors: a matrix product, not a reduction."""
+    runs = [free_axes(f) for f in Mul.make_args(body) if not f.is_Number]
+    union = set().union(*runs) if runs else set()
+    return len(runs) > 1 and all(r != union for r in runs)

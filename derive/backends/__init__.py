@@ -1,0 +1,1 @@
+"""Backends: a program over named axes becomes code. `torch` prints whole-tensor PyTorch."""

@@ -1,0 +1,119 @@
+"""Sums of products in torch: `@` where the axes allow it, `einsum` where they do not."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute, squeeze
+from derive.cost import product_factors
+from derive.program import Node, Reduce, node_axes
+
+
+@dataclass(frozen=True)
+class Roles:
+    """How the axes of two operands take part: both and kept, left only, right only, summed."""
+
+    batch: tuple[str, ...]
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    summed: tuple[str, ...]
+
+
+def roles(a: Node, b: Node, summed: tuple[str, ...], order: Dims) -> Roles:
+    mine, theirs = node_axes(a), node_axes(b)
+    kept = [d for d in order if d is not None]
+    return Roles(
+        tuple(d for d in kept if d in mine and d in theirs),
+        tuple(d for d in kept if d in mine and d not in theirs),
+        tuple(d for d in kept if d in theirs and d not in mine),
+        summed,
+    )
+
+
+def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value], size: Callable[[str], str]) -> Value:
+    """A matrix product's code, its dimensions in `order` where that costs nothing."""
+    factors = product_factors(node.body)
+
+    def value(n: Node, wanted: Dims) -> Value:
+        return squeeze(printed(n, wanted))
+
+    if len(factors) == 2:
+        a, b = factors
+        r = roles(a, b, node.axes, order)
+        if not r.left or (r.right and order.index(r.left[0]) > order.index(r.right[0])):
+            a, b = b, a
+            r = roles(a, b, node.axes, order)
+        product = _matmul(a, b, r, value, size)
+        if product is not None:
+            return product
+    return _einsum(factors, node.axes, order, value)
+
+
+def _matmul(
+    a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value], size: Callable[[str], str]
+) -> Value | None:
+    """`left @ right` for one summed axis and at most one free axis a side; None where that does not fit."""
+    if len(r.right) > 1 or len(r.left) > 1 or len(r.summed) != 1:
+        return None
+    summed = r.summed[0]
+    if set(node_axes(a)) != {*r.batch, *r.left, summed} or set(node_axes(b)) != {*r.batch, *r.right, summed}:
+        return None
+    if r.batch and not (r.left and r.right):
+        return None
+    if any(is_pack(d) for d in (*r.right, *r.batch[1:])):
+        return None
+    if is_pack(summed):
+        return _matmul_over_pack(a, b, r, value, size)
+    left = _as(value(a, (*r.batch, *r.left, summed)), (*r.batch, *r.left, summed))
+    right = _as(value(b, (*r.batch, summed, *r.right)), (*r.batch, summed, *r.right))
+    if left is None or right is None:
+        return None
+    return Value(f"{left.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", (*r.batch, *r.left, *r.right), PRODUCT)
+
+
+def _as(value: Value, dims: Dims) -> Value | None:
+    """The value with exactly these dimensions, or None where one is missing."""
+    if set(value.dims) != set(dims) or None in value.dims:
+        return None
+    return permute(value, dims)
+
+
+def _matmul_over_pack(
+    a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value], size: Callable[[str], str]
+) -> Value | None:
+    """A sum over all leading axes: they become one."""
+    if r.batch or not r.left or not r.right:
+        return None
+    pack = r.summed[0]
+    left, right = value(a, (pack, *r.left)), value(b, (pack, *r.right))
+    if left.dims != (pack, *r.left) or right.dims != (pack, *r.right):
+        return None
+    flat = [f"{v.inside(ATOM)}.reshape(-1, {size(v.dims[-1])})" for v in (left, right)]  # type: ignore[arg-type]
+    return Value(f"{flat[0]}.T @ {flat[1]}", (*r.left, *r.right), PRODUCT)
+
+
+def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Callable[[Node, Dims], Value]) -> Value:
+    letters: dict[str, str] = {}
+    pool = iter(c for c in string.ascii_letters)
+
+    def letter(axis: str) -> str:
+        if is_pack(axis):
+            return "..."
+        if axis not in letters:
+            own = axis[0] if len(axis) == 1 and axis not in letters.values() else None
+            letters[axis] = own or next(c for c in pool if c not in letters.values() and c not in names)
+        return letters[axis]
+
+    names = {a for f in factors for a in node_axes(f) if len(a) == 1}
+    parts, codes = [], []
+    for f in factors:
+        axes = node_axes(f)
+        v = value(f, axes)
+        dims = tuple(d for d in v.dims if d is not None)
+        parts.append("".join(letter(d) for d in dims))
+        codes.append(v.code)
+    out = tuple(d for d in order if d is not None and d not in summed and any(d in node_axes(f) for f in factors))
+    spec = f"{', '.join(parts)} -> {''.join(letter(d) for d in out)}"
+    return Value(f'torch.einsum("{spec}", {", ".join(codes)})', out)

@@ -1,0 +1,95 @@
+"""Where each tensor keeps its axes: dimensions in order, and which reduced ones stay with length 1 to broadcast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from derive.backends.values import Dims
+from derive.cost import is_matrix_product
+from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, node_axes, walk
+
+
+@dataclass
+class Layouts:
+    """The dimensions of every tensor of a program; `strict` names those whose shape the caller sees."""
+
+    strict: frozenset[str]
+    dims: dict[str, Dims] = field(default_factory=dict)
+    orders: dict[str, Dims] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Dims:
+        return self.dims[name]
+
+    def order(self, s: Assign) -> Dims:
+        return self.orders[s.name]
+
+
+def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims]) -> Layouts:
+    """Choose the dimensions of every tensor. A statistic keeps its reduced dimension where it broadcasts back."""
+    out = Layouts(strict, {name: given.get(name, axes) for name, axes in program.given})
+    for s in program.statements:
+        axes: Dims = tuple(str(i) if isinstance(i, Merged) else i for i in s.axes)  # type: ignore[misc]
+        if isinstance(s, Scatter):
+            out.dims[s.name] = axes
+            continue
+        if isinstance(s.value, Reduce) and not is_matrix_product(s.value):
+            out.orders[s.name] = axes
+            out.dims[s.name] = axes if s.name in strict else _kept(s.value, axes, out)
+        else:
+            order = axes if s.name in strict or any(isinstance(i, Merged) for i in s.axes) else _adopted(s, axes, out)
+            out.orders[s.name] = order
+            out.dims[s.name] = order
+        if any(isinstance(i, Merged) for i in s.axes):
+            out.orders[s.name] = tuple(a for i in s.axes for a in (i.axes if isinstance(i, Merged) else (i,)))  # type: ignore[misc]
+    return out
+
+
+def plain_dims(out: Layouts, read: Read) -> Dims | None:
+    """The dimensions of a plain read, or None for any other."""
+    if not all(isinstance(i, str) for i in read.index) or len(set(read.index)) != len(read.index):
+        return None
+    names = iter(read.index)
+    return tuple(None if d is None else next(names) for d in out.dims[read.name])  # type: ignore[misc]
+
+
+def body_order(node: Reduce, out: Layouts) -> Dims:
+    """The axes of a reduction's body, in the order of the operand that has most of them."""
+    axes = node_axes(node.body)
+    best: Dims = ()
+    for n in walk(node.body):
+        if isinstance(n, Read):
+            dims = plain_dims(out, n) or node_axes(n)
+            real = tuple(d for d in dims if d is not None)
+            if len(real) > len(best) and set(real) <= set(axes):
+                best = real
+    return (*best, *(a for a in axes if a not in best))
+
+
+def _kept(node: Reduce, axes: Dims, out: Layouts) -> Dims:
+    full = body_order(node, out)
+    rest = tuple(d for d in full if d not in node.axes)
+    trailing = any(d in node.axes and any(x not in node.axes for x in full[:k]) for k, d in enumerate(full))
+    pack_summed = any(a.startswith("...") for a in node.axes)
+    if not trailing or pack_summed:
+        return axes if set(rest) != set(axes) else rest
+    return tuple(None if d in node.axes else d for d in full)
+
+
+def _adopted(s: Assign, axes: Dims, out: Layouts) -> Dims:
+    """The layout of an operand that runs over all the axes, if it keeps dimensions of length 1."""
+    found: list[Dims] = []
+    for n in _outside_sums(s.value):
+        if isinstance(n, Read) and set(node_axes(n)) == set(axes):
+            found.append(plain_dims(out, n) or axes)
+        elif isinstance(n, Reduce) and set(node_axes(n)) == set(axes):
+            found.append(axes if is_matrix_product(n) else _kept(n, axes, out))
+    return found[0] if found and all(None in dims for dims in found) else axes
+
+
+def _outside_sums(node: Node) -> list[Node]:
+    if isinstance(node, Reduce):
+        return [node]
+    found: list[Node] = [node]
+    for child in getattr(node, "args", ()):
+        found += _outside_sums(child)
+    return found

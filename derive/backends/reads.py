@@ -1,0 +1,236 @@
+"""Indices in torch: a read of a tensor becomes a view where one serves, an indexing call where none does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from derive.backends.values import ATOM, Dims, Value, align, is_pack, permute, position, squeeze
+from derive.program import Index, Merged, Node, PartOf, Read, Window, index_axes
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How code says the length of an axis, a number, and a range over an axis."""
+
+    of: Callable[[str], str]
+    number: Callable[[Node], str]
+    device: Callable[[], str]
+    checked: set[str]  # integer tensors whose range torch itself checks as it reads by them
+    carried: Callable[[str], bool]  # whether an input has the axis (else its length follows from windows)
+
+    def arange(self, axis: str) -> str:
+        return f"torch.arange({self.of(axis)}, device={self.device()})"
+
+
+def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+    """The element `name[index]` for all its axes at once, with the axes as dimensions."""
+    kinds = [type(i) for i in node.index]
+    if all(k is str for k in kinds) and len(set(node.index)) == len(node.index):
+        return Value(stored.code, _renamed(stored.dims, node.index))
+    stored = squeeze(stored)
+    if any(isinstance(i, Merged | PartOf) for i in node.index):
+        return _reshaped(stored, node, sizes, value)
+    if all(k is str for k in kinds):
+        return _diagonal(stored, node)
+    if any(isinstance(i, Read) for i in node.index):
+        return _gathered(stored, node, sizes, value)
+    return _windowed(stored, node, sizes)
+
+
+def _renamed(dims: Dims, index: tuple[Index, ...]) -> Dims:
+    """Stored dimensions under the names they are read by; dimensions of length 1 stay."""
+    names = iter(index)
+    return tuple(None if d is None else next(names) for d in dims)  # type: ignore[misc]
+
+
+def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+    """Merged indices are split out of a dimension; the parts of one index are brought together and flattened."""
+    slots, code = list(node.index), Value(stored.code, tuple(f"?{k}" for k in range(len(node.index))))
+    for whole in [i.whole for i in slots if isinstance(i, PartOf) and i.position == 0]:
+        parts = [k for k, i in enumerate(slots) if isinstance(i, PartOf) and i.whole == whole]
+        first = slots[parts[0]]
+        assert isinstance(first, PartOf)
+        wanted = [PartOf(whole, k, first.lengths) for k in range(len(first.lengths))]
+        if sorted((slots[k] for k in parts), key=lambda i: i.position) != wanted:  # type: ignore[union-attr]
+            return indexed(stored, node, sizes, value)
+        places = [slots.index(w) for w in wanted]
+        rest = [k for k in range(len(slots)) if k not in places]
+        at = len([k for k in rest if k < places[0]])
+        order = [*rest[:at], *places, *rest[at:]]
+        code = permute(_packed(code, slots), tuple(_packed(code, slots).dims[k] for k in order))
+        slots = [slots[k] for k in order]
+        code = code.method(f".flatten({_at(slots, at)}, {_at(slots, at + len(places) - 1)})")
+        slots[at : at + len(places)] = [whole]
+        code = Value(code.code, tuple(f"?{k}" for k in range(len(slots))))
+    if any(isinstance(i, PartOf) for i in slots):
+        return indexed(stored, node, sizes, value)
+    while any(isinstance(i, Merged) for i in slots):
+        k = next(k for k, i in enumerate(slots) if isinstance(i, Merged))
+        merged = slots[k]
+        assert isinstance(merged, Merged)
+        lengths = ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(merged))
+        code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
+        slots[k : k + 1] = list(merged.axes)
+    return read(Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots)), sizes, value)
+
+
+def _at(slots: list[Index], k: int) -> int:
+    """A slot's dimension in code, counted from the end behind `...`."""
+    return k - len(slots) if any(isinstance(i, str) and is_pack(i) for i in slots[:k]) else k
+
+
+def _packed(code: Value, slots: list[Index]) -> Value:
+    """Placeholder dimensions, with `...` where the slot is one."""
+    dims = tuple(i if isinstance(i, str) and is_pack(i) else f"?{k}" for k, i in enumerate(slots))
+    return Value(code.code, dims)
+
+
+def _diagonal(stored: Value, node: Read) -> Value:
+    """One axis in two places: the diagonal, which torch puts last."""
+    names = list(node.index)
+    for axis in dict.fromkeys(names):
+        if names.count(axis) == 2:
+            first = names.index(axis)
+            second = names.index(axis, first + 1)
+            rest = [n for k, n in enumerate(names) if k not in (first, second)]
+            pack = any(is_pack(n) for n in rest)  # type: ignore[arg-type]
+            a, b = (first - len(names), second - len(names)) if pack else (first, second)
+            where = "" if (len(names) == 2 and not pack) else f"dim1={a}, dim2={b}"
+            stored = stored.method(f".diagonal({where})")
+            names = [*rest, axis]
+    return Value(stored.code, tuple(names), stored.strength)  # type: ignore[arg-type]
+
+
+def _gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+    gathers = [k for k, i in enumerate(node.index) if isinstance(i, Read)]
+    plain = [i for i in node.index if isinstance(i, str)]
+    if len(gathers) == 1 and len(plain) == len(node.index) - 1:
+        slot = gathers[0]
+        inner = node.index[slot]
+        axes = index_axes(inner)
+        if axes and set(axes) == set(plain):
+            sizes.checked.add(inner.name)  # type: ignore[union-attr]
+            return _batched_gather(stored, node, slot, value)
+        if not set(axes) & set(plain):
+            return _row_gather(stored, node, slot, sizes, value)
+    return indexed(stored, node, sizes, value)
+
+
+def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node, Dims], Value]) -> Value:
+    """`logp[n, y[n]]`: along one dimension, an index for each element of the others."""
+    plain = tuple(i for i in node.index if isinstance(i, str))
+    index = value(node.index[slot], plain)  # type: ignore[arg-type]
+    dims = tuple(i if isinstance(i, str) else "?" for i in node.index)
+    at = position(dims, slot)
+    code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at})).squeeze({at})"
+    return Value(code, plain)
+
+
+def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+    """`C[ix[n, t], e]`: whole slices, by an index of its own axes."""
+    inner = node.index[slot]
+    axes = index_axes(inner)
+    index = value(inner, axes)  # type: ignore[arg-type]
+    if slot == 0 and len(node.index) == 2:
+        sizes.checked.add(inner.name)  # type: ignore[union-attr]
+        return Value(f"F.embedding({index.code}, {stored.code})", (*axes, *node.index[1:]))  # type: ignore[arg-type]
+    before = [":" if not is_pack(i) else "..." for i in node.index[:slot]]  # type: ignore[arg-type]
+    after = [":" for _ in node.index[slot + 1 :]] if "..." in before else []
+    code = f"{stored.inside(ATOM)}[{', '.join([*before, index.code, *after])}]"
+    dims = (*node.index[:slot], *axes, *node.index[slot + 1 :])
+    return Value(code, dims)  # type: ignore[arg-type]
+
+
+def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+    """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
+    order = tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
+    items = [index_tensor(i, order, sizes, value) for i in node.index]
+    return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", order)
+
+
+def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
+    """An index as an integer tensor that broadcasts over `order`."""
+    if isinstance(i, str):
+        return align(Value(sizes.arange(i), (i,)), order).code
+    if isinstance(i, Window):
+        parts = []
+        for axis, step in i.steps:
+            ramp = align(Value(sizes.arange(axis), (axis,)), order).code
+            parts.append(ramp if step == 1 else f"{step} * {ramp}")
+        offset = sizes.number(i.offset)
+        return " + ".join([*parts, *([] if offset == "0" and parts else [offset])])
+    if isinstance(i, Merged):
+        code = ""
+        for a in i.axes:
+            part = index_tensor(a, order, sizes, value)
+            length = sizes.of(index_axes(a)[0])
+            code = f"({code}) * {length} + {part}" if code else part
+        return code
+    if isinstance(i, PartOf):
+        whole = index_tensor(i.whole, order, sizes, value)
+        tail = " * ".join(sizes.number(n) for n in i.lengths[i.position + 1 :])
+        divided = f"({whole}) // ({tail})" if tail else f"({whole})"
+        return divided if i.position == 0 else f"{divided} % {sizes.number(i.lengths[i.position])}"
+    return align(value(i, index_axes(i)), order).inside(ATOM)
+
+
+def _windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
+    """Axis arithmetic: slices and sliding windows are views."""
+    dims: list[Index] = list(node.index)
+    code, tail = stored, []
+    for k, i in enumerate(node.index):
+        if not isinstance(i, Window):
+            continue
+        if len(i.steps) > 2 or any(step <= 0 for _, step in i.steps):
+            return indexed(stored, node, sizes, _no_value)
+        before = any(isinstance(d, str) and is_pack(d) for d in dims[:k])
+        at = k - len(dims) - len(tail) if before else k
+        if not i.steps:
+            code = code.method(f".narrow({at}, {sizes.number(i.offset)}, 1)")
+            dims[k] = ""
+        elif len(i.steps) == 1:
+            axis, step = i.steps[0]
+            code = code.method(sliced(at, len(dims) + len(tail), span(axis, step, i.offset, sizes)))
+            dims[k] = axis
+        else:
+            code, dims[k], fast = _slide(code, at, i, sizes)
+            tail.append(fast)
+    fixed = [k for k, d in enumerate(dims) if d == ""]
+    for k in reversed(fixed):
+        before = any(isinstance(d, str) and is_pack(d) for d in dims[:k])
+        code = code.method(f".squeeze({k - len(dims) - len(tail) if before else k})")
+        dims.pop(k)
+    return Value(code.code, (*dims, *tail))  # type: ignore[arg-type]
+
+
+def span(axis: str, step: int, offset: Node, sizes: Sizes) -> str:
+    """The slice `offset + step * axis` for every value of the axis."""
+    start, length = sizes.number(offset), sizes.of(axis)
+    last = length if step == 1 else f"{step} * ({length} - 1) + 1"
+    stop = last if start == "0" else f"{start} + {last}"
+    return f"{'' if start == '0' else start}:{stop}" + ("" if step == 1 else f":{step}")
+
+
+def sliced(at: int, rank: int, part: str) -> str:
+    """Subscript code that slices one dimension (negative positions count from the end)."""
+    if at >= 0:
+        return f"[{', '.join([':'] * at + [part])}]"
+    return f"[{', '.join(['...', part] + [':'] * (-at - 1))}]"
+
+
+def _slide(code: Value, at: int, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
+    """One dimension as (place of the window, place in the window), a view."""
+    steps = sorted(window.steps, key=lambda s: sizes.carried(s[0]))
+    (slow, step), (fast, dilation) = steps
+    start = sizes.number(window.offset)
+    reach = sizes.of(fast) if dilation == 1 else f"{dilation} * ({sizes.of(fast)} - 1) + 1"
+    if start != "0" or sizes.carried(slow):
+        length = f"{sizes.of(slow)} - 1 + {reach}" if step == 1 else f"{step} * ({sizes.of(slow)} - 1) + {reach}"
+        code = code.method(f".narrow({at}, {start}, {length})")
+    code = code.method(f".unfold({at}, {reach}, {step})")
+    return (code.method(f"[..., ::{dilation}]") if dilation != 1 else code), slow, fast
+
+
+def _no_value(node: Node, order: Dims) -> Value:
+    raise AssertionError(f"no gather stands in {node} over {order}")

@@ -1,0 +1,391 @@
+"""The torch backend: a program over named axes becomes lines of PyTorch, one statement a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from derive.backends.contractions import contraction
+from derive.backends.layout import Layouts, body_order
+from derive.backends.pointwise import broadcast, call_code, number_code
+from derive.backends.reads import Sizes, index_tensor, read, span
+from derive.backends.values import ATOM, Dims, Value, align, is_pack, permute, position, squeeze
+from derive.cost import is_matrix_product, is_tensor
+from derive.program import (
+    Assign,
+    AxisValue,
+    Call,
+    Index,
+    Merged,
+    Node,
+    Num,
+    Program,
+    Read,
+    Reduce,
+    Scal,
+    Scatter,
+    SizeOf,
+    Window,
+    base,
+    index_axes,
+    node_axes,
+)
+
+
+_LONGEST_ARGUMENT = 32
+"""Characters of an argument beyond which an operator reads better than a call."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One statement of code and the equation it computes."""
+
+    code: str
+    note: str = ""
+
+
+@dataclass
+class Printer:
+    """Prints one program. `names` and `size_names` map the program's names to Python's."""
+
+    program: Program
+    layouts: Layouts
+    names: dict[str, str]
+    size_names: dict[str, str]
+    carried: frozenset[str]
+    like: str  # a tensor whose device and dtype new tensors take
+    used_sizes: dict[str, None] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), lambda a: base(a) in self.carried)
+
+    # --- names ---------------------------------------------------------------------------------------------------------
+
+    def size(self, axis: str) -> str:
+        self.used_sizes[base(axis)] = None
+        return self.size_names[base(axis)]
+
+    def number(self, node: Node) -> str:
+        return self.value(node, ()).code
+
+    def stored(self, name: str) -> Value:
+        return Value(self.names.get(name, name), self.layouts[name])
+
+    # --- expressions -----------------------------------------------------------------------------------------------------
+
+    def value(self, node: Node, order: Dims) -> Value:
+        """Code that broadcasts against `order`."""
+        if isinstance(node, Read):
+            return align(read(self.stored(node.name), node, self.sizes, self.value), order)
+        if isinstance(node, Num):
+            return number_code(node)
+        if isinstance(node, Scal):
+            return Value(self.names.get(node.name, node.name), scalar=True)
+        if isinstance(node, SizeOf):
+            size = self.size(node.axis)
+            return Value(f"math.prod({size})" if is_pack(node.axis) else size, scalar=True)
+        if isinstance(node, AxisValue):
+            return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
+        if isinstance(node, Reduce):
+            return align(self.reduction(node, order, keepdim=None in order or bool(set(node.axes) & set(order))), order)
+        fused = self.fused(node, order)
+        if fused is not None:
+            return fused
+        return call_code(node, [self.value(a, order) for a in node.args], order)
+
+    def fused(self, node: Call, order: Dims) -> Value | None:
+        """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""
+        return self.affine(node, order) or self.multiplied_in(node, order)
+
+    def multiplied_in(self, node: Call, order: Dims) -> Value | None:
+        """`a + k*b*c`, `a - k*b*c` and `a - k*b` with a number `k`, in one pass over memory.
+
+        `torch.add(a, b, alpha=k)` is left alone: where `b` is a matrix product, torch 2.13 compiles it without its `k`.
+        """
+        if node.fn not in ("add", "sub") or not all(is_tensor(a) for a in node.args):
+            return None
+        start, product = node.args
+        if node.fn == "add" and len(_split(product)[1]) != 2:
+            start, product = product, start
+        numbers, tensors = _split(product)
+        if any(_is_matmul(n) for n in (start, *tensors)) or len(tensors) > 2 or not all(is_plus(n) for n in tensors):
+            return None
+        if len(tensors) == 1 and (node.fn == "add" or not numbers):
+            return None
+        factor = self.factor(numbers, negative=node.fn == "sub" and len(tensors) == 2)
+        values = [self.value(n, order) for n in (start, *tensors)]
+        if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
+            return None
+        code = ", ".join(v.code for v in values)
+        if len(tensors) == 1:
+            return Value(f"torch.sub({code}, alpha={factor})", broadcast(values, order))
+        return Value(f"torch.addcmul({code}{f', value={factor}' if factor != '1' else ''})", broadcast(values, order))
+
+    def factor(self, numbers: list[tuple[Node, bool]], negative: bool) -> str:
+        """The product of Python numbers, each multiplied or divided by, as code."""
+        out: Node = Num(Fraction(-1 if negative else 1))
+        for n, divides in numbers:
+            if divides:
+                out = Call("div", (out, n))
+            else:
+                out = n if out == Num(Fraction(1)) else Call("mul", (out, n))
+        return self.value(out, ()).code
+
+    def affine(self, node: Call, order: Dims) -> Value | None:
+        """A matrix product plus a vector over its columns."""
+        if node.fn != "add" or not isinstance(node.args[0], Reduce) or not is_matrix_product(node.args[0]):
+            return None
+        product = self.reduction(node.args[0], order, keepdim=False)
+        bias = self.value(node.args[1], order)
+        left, _, right = product.code.partition(" @ ")
+        if not right or " @ " in right or len(product.dims) != 2 or bias.dims != product.dims[1:] or product.dims != order:
+            return None
+        if is_pack(product.dims[0]):
+            transposed = right.removesuffix(".T") if right.endswith(".T") else f"{right}.T"
+            return Value(f"F.linear({left}, {transposed}, {bias.code})", product.dims)
+        return Value(f"torch.addmm({bias.code}, {left}, {right})", product.dims)
+
+    def reduction(self, node: Reduce, order: Dims, keepdim: bool) -> Value:
+        """A reduction; its body's axes stand in the order of its largest operand."""
+        if is_matrix_product(node):
+            return contraction(node, order, self.value, self.size)
+        inner = body_order(node, self.layouts)
+        body = self.value(node.body, inner)
+        dims = [d for d in inner if d in node_axes(node.body)]
+        if len(body.dims) < len(dims) or body.scalar:
+            body = self.spread(body, tuple(dims))
+        full = body.dims
+        places = [i for i, d in enumerate(full) if d in node.axes]
+        kept: Dims = tuple(None if d in node.axes else d for d in full)
+        pack = any(is_pack(full[i]) for i in places)
+        if pack:
+            return self._over_pack(node, body, places, keepdim)
+        where = [position(full, i) for i in places]
+        text = str(where[0]) if len(where) == 1 else f"({', '.join(map(str, where))})"
+        if len(places) == len(full):
+            text = ""
+        if keepdim and text:
+            return body.method(f".{node.kind}({text}, keepdim=True)", kept)
+        return body.method(f".{node.kind}({text})", tuple(d for d in full if d not in node.axes))
+
+    def _over_pack(self, node: Reduce, body: Value, places: list[int], keepdim: bool) -> Value:
+        """`...` is any number of axes: flatten what is summed into one dimension in front."""
+        rest = tuple(d for i, d in enumerate(body.dims) if i not in places)
+        if not rest:
+            return body.method(f".{node.kind}()", ())
+        front = permute(body, (*(body.dims[i] for i in places), *rest))
+        lengths = ", ".join(self.size(d) for d in rest if d is not None)
+        return front.method(f".reshape(-1, {lengths}).{node.kind}(0)", rest)
+
+    def spread(self, value: Value, dims: Dims) -> Value:
+        """The value expanded to all of `dims`; a view."""
+        lengths = ", ".join(self.lengths(dims))
+        if value.scalar:
+            return Value(f"{self.like}.new_full(({lengths},), {value.code})", dims)
+        return value.method(f".expand({lengths})", dims)
+
+    def lengths(self, dims: Dims) -> list[str]:
+        return [f"*{self.size(d)}" if is_pack(d) else self.size(d) for d in dims if d is not None]
+
+    # --- statements --------------------------------------------------------------------------------------------------------
+
+    def print(self) -> list[Line]:
+        for statement in self.program.statements:
+            if isinstance(statement, Scatter):
+                self.scatter(statement)
+            else:
+                self.assign(statement)
+        return self.lines
+
+    def assign(self, s: Assign) -> None:
+        name = self.names.get(s.name, s.name)
+        layout = self.layouts[s.name]
+        order = self.layouts.order(s)
+        if isinstance(s.value, Reduce):
+            value = self.reduction(s.value, order, keepdim=None in layout)
+        else:
+            value = self.value(s.value, order)
+        fresh = isinstance(s.value, Call | Reduce) and set(node_axes(s.value)) == {a for i in s.axes for a in index_axes(i)}
+        value = self.finish(value, s, order)
+        changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
+        if changed and not fresh:
+            value = value.method(".clone()")
+        self.lines.append(Line(f"{name} = {value.code}", str(s)))
+
+    def finish(self, value: Value, s: Assign, order: Dims) -> Value:
+        """Dimensions as the layout wants them: permuted, merged, or expanded where the value lacks an axis."""
+        layout = self.layouts[s.name]
+        wanted = tuple(d for d in order if d is not None)
+        if any(isinstance(i, Merged) for i in s.axes):
+            return self.merge(value, s)
+        if value.dims == layout:
+            return value
+        have = {d for d in value.dims if d is not None}
+        if not value.scalar and have == set(wanted):
+            value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
+            return value if None in layout else permute(value, wanted)
+        if value.scalar and not wanted:
+            return Value(f"{self.like}.new_full((), {value.code})", ())
+        return self.spread(align(value, order), wanted)
+
+    def merge(self, value: Value, s: Assign) -> Value:
+        order = tuple(a for i in s.axes for a in index_axes(i))
+        value = permute(value, order)
+        start = 0
+        for i in s.axes:
+            width = len(index_axes(i))
+            if isinstance(i, Merged):
+                a, b = position(value.dims, start), position(value.dims, start + width - 1)
+                value = value.method(f".flatten({a}, {b})", (*value.dims[:start], str(i), *value.dims[start + width :]))
+                start += 1
+            else:
+                start += width
+        return value
+
+    # --- scatters ----------------------------------------------------------------------------------------------------------
+
+    def scatter(self, s: Scatter) -> None:
+        name = self.names.get(s.name, s.name)
+        if s.onto is None:
+            target = f"{self.like}.new_zeros({', '.join(self.lengths(s.axes))})"
+        else:
+            target = self.names.get(s.onto, s.onto)
+        order = tuple(dict.fromkeys(a for i in s.slots for a in index_axes(i)))
+        moved = [k for k, i in enumerate(s.slots) if i != s.axes[k]]
+        one = moved[0] if len(moved) == 1 else None
+        if one is not None and isinstance(s.slots[one], Read):
+            code = self.gather_back(s, one, target)
+            if code is not None:
+                self.put(s, name, target, code)
+                return
+        if moved and all(isinstance(s.slots[k], Window) for k in moved) and self.windows(s, name, target, order):
+            return
+        if len(moved) == 1 and isinstance(s.slots[moved[0]], str):
+            other = s.slots.index(s.slots[moved[0]])
+            if len(s.slots) == 2 and other != moved[0]:
+                value = self.value(s.value, order)
+                self.start(s, name, target)
+                self.lines.append(Line(f"{name}.diagonal().add_({value.code})", str(s)))
+                return
+        items = [index_tensor(i, order, self.sizes, self.value) for i in s.slots]
+        value = self.full(s.value, order)
+        self.put(s, name, target, f".index_put_(({', '.join(items)},), {value.code}, accumulate=True)")
+
+    def put(self, s: Scatter, name: str, target: str, call: str) -> None:
+        if s.onto is None:
+            self.lines.append(Line(f"{name} = {target}{call}", str(s)))
+        else:
+            self.lines.append(Line(f"{target}{call}", str(s)))
+
+    def start(self, s: Scatter, name: str, target: str) -> None:
+        if s.onto is None:
+            self.lines.append(Line(f"{name} = {target}"))
+
+    def full(self, node: Node, order: Dims) -> Value:
+        """The value with every axis of `order` present."""
+        value = self.value(node, order)
+        if value.dims == order:
+            return value
+        return self.spread(value, order)
+
+    def gather_back(self, s: Scatter, slot: int, target: str) -> str | None:
+        """A scatter-add along one dimension: rows by `index_add_`, single elements by `scatter_add_`."""
+        index = s.slots[slot]
+        assert isinstance(index, Read)
+        axes = index_axes(index)
+        plain = tuple(i for k, i in enumerate(s.slots) if k != slot and isinstance(i, str))
+        at = position(s.slots[:slot] + ("",) + s.slots[slot + 1 :], slot)  # type: ignore[operator]
+        if axes and set(axes) == set(plain):
+            where = self.value(index, plain).inside(ATOM)
+            value = self.value(s.value, plain)
+            if not value.dims and len(plain) == 1 and not is_pack(plain[0]):
+                return f".scatter_add_({at}, {where}.unsqueeze({at}), {value.inside(ATOM)}.expand({self.size(plain[0])}, 1))"
+            value = self.full(s.value, plain)
+            return f".scatter_add_({at}, {where}.unsqueeze({at}), {value.inside(ATOM)}.unsqueeze({at}))"
+        if set(axes) & set(plain) or not axes or any(is_pack(a) for a in plain):
+            return None
+        order = (*s.slots[:slot], *axes, *s.slots[slot + 1 :])
+        value = self.full(s.value, order)  # type: ignore[arg-type]
+        where = self.value(index, axes)
+        if len(axes) == 1 and not is_pack(axes[0]):
+            return f".index_add_({slot}, {where.code}, {value.code})"
+        shape = [self.size(a) if isinstance(a, str) else "" for a in s.slots[:slot]] + ["-1"]
+        shape += [self.size(a) for a in s.slots[slot + 1 :] if isinstance(a, str)]
+        whole = self.whole(s.value, order) or value.inside(ATOM)
+        flat = f"{whole}.reshape({', '.join(shape)})"
+        return f".index_add_({slot}, {where.inside(ATOM)}.reshape(-1), {flat})"
+
+    def whole(self, node: Node, order: tuple[Index, ...]) -> str | None:
+        """The tensor itself, where reading it through merged indices changes no order of elements."""
+        if isinstance(node, Read) and tuple(a for i in node.index for a in index_axes(i)) == order:
+            if all(isinstance(i, str | Merged) for i in node.index) and None not in self.layouts[node.name]:
+                return self.stored(node.name).code
+        return None
+
+    def windows(self, s: Scatter, name: str, target: str, order: Dims) -> bool:
+        """Each place in the window adds a slice; slices of one place never overlap."""
+        loops, slots = [], list(s.slots)
+        for k, i in enumerate(s.slots):
+            if not isinstance(i, Window):
+                continue
+            if not i.steps or any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
+                return False
+            steps = sorted(i.steps, key=lambda st: self.sizes.carried(st[0]))
+            if len(steps) == 2:
+                loops.append((k, steps[0], steps[1]))
+            slots[k] = steps[0][0]
+        inner = tuple(a for a in slots if isinstance(a, str))
+        loop_axes = [fast for _, _, (fast, _) in loops]
+        value = self.full(s.value, (*inner, *loop_axes))
+        whole = value.code
+        self.start(s, name, target)
+        if loops and not whole.isidentifier():
+            self.lines.append(Line(f"patches = {whole}", str(s)))
+            whole = "patches"
+        pieces = [":" if not is_pack(a) else "..." for a in s.axes]
+        for k, i in enumerate(s.slots):
+            if isinstance(i, Window):
+                pieces[k] = self._slice(i, dict((j, f) for j, _, f in loops).get(k))
+        indent = ""
+        for fast in loop_axes:
+            self.lines.append(Line(f"{indent}for at_{fast} in range({self.size(fast)}):"))
+            indent += "    "
+        at = f"[..., {', '.join(f'at_{a}' for a in loop_axes)}]" if loops else ""
+        self.lines.append(Line(f"{indent}{name}[{', '.join(pieces)}] += {whole}{at}", str(s)))
+        return True
+
+    def _slice(self, window: Window, fast: tuple[str, int] | None) -> str:
+        if fast is None:
+            (axis, step), = window.steps
+            return span(axis, step, window.offset, self.sizes)
+        axis, dilation = fast
+        ((slow, step),) = [st for st in window.steps if st[0] != axis]
+        start = f"at_{axis}" if dilation == 1 else f"{dilation} * at_{axis}"
+        offset = self.number(window.offset)
+        start = start if offset == "0" else f"{offset} + {start}"
+        length = self.size(slow)
+        stop = f"{start} + {length}" if step == 1 else f"{start} + {step} * ({length} - 1) + 1"
+        return f"{start}:{stop}" + ("" if step == 1 else f":{step}")
+
+
+def _split(node: Node) -> tuple[list[tuple[Node, bool]], list[Node]]:
+    """The Python numbers (True: divided by) and the tensors of a chain of products and quotients."""
+    if isinstance(node, Call) and node.fn == "mul":
+        (n1, t1), (n2, t2) = _split(node.args[0]), _split(node.args[1])
+        return n1 + n2, t1 + t2
+    if isinstance(node, Call) and node.fn == "div" and not is_tensor(node.args[1]):
+        n1, t1 = _split(node.args[0])
+        return [*n1, (node.args[1], True)], t1
+    if not is_tensor(node):
+        return [(node, False)], []
+    return [], [node]
+
+
+def is_plus(node: Node) -> bool:
+    """Whether a factor is itself no sign change, which would hide in the call."""
+    return not (isinstance(node, Call) and node.fn in ("neg", "where"))
+
+
+def _is_matmul(node: Node) -> bool:
+    return isinstance(node, Reduce) and is_matrix_product(node)

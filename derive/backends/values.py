@@ -1,0 +1,115 @@
+"""A printed expression and the dimensions it has: the currency of the torch backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from derive.program import base
+
+Dim = str | None  # an axis, or None for a dimension of length 1
+Dims = tuple[Dim, ...]
+
+PACK = "..."
+
+ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON = 6, 5, 4, 3, 2, 1
+
+
+@dataclass(frozen=True)
+class Value:
+    """Source text, its binding strength, and its dimensions in order."""
+
+    code: str
+    dims: Dims = ()
+    strength: int = ATOM
+    scalar: bool = False  # a Python number, not a tensor
+    boolean: bool = False
+
+    def inside(self, strength: int) -> str:
+        """The text, in parentheses if it binds less strongly than its surroundings."""
+        return f"({self.code})" if self.strength < strength else self.code
+
+    def method(self, call: str, dims: Dims | None = None) -> Value:
+        """`value.call`, as `x.sum(0)`."""
+        return Value(f"{self.inside(ATOM)}{call}", self.dims if dims is None else dims)
+
+
+def is_pack(dim: Dim) -> bool:
+    return dim is not None and base(dim) == PACK
+
+
+def position(dims: Dims, at: int) -> int:
+    """The number of a dimension in code: counted from the end behind `...`."""
+    return at - len(dims) if any(is_pack(d) for d in dims[:at]) else at
+
+
+def swap(value: Value) -> Value:
+    """The last two dimensions exchanged."""
+    dims = (*value.dims[:-2], value.dims[-1], value.dims[-2])
+    return value.method(".T" if len(dims) == 2 and not any(is_pack(d) for d in dims) else ".mT", dims)
+
+
+def permute(value: Value, dims: Dims) -> Value:
+    """The dimensions in another order."""
+    if value.dims == dims:
+        return value
+    if len(dims) > 1 and dims[:-2] == value.dims[:-2] and not any(is_pack(d) for d in dims[-2:]):
+        return swap(value)
+    if not any(is_pack(d) for d in dims):
+        order = ", ".join(str(value.dims.index(d)) for d in dims)
+        return value.method(f".permute({order})", dims)
+    moved = [d for d in dims if not is_pack(d)]
+    source = ", ".join(str(position(value.dims, value.dims.index(d))) for d in moved)
+    target = ", ".join(str(position(dims, dims.index(d))) for d in moved)
+    if len(moved) == 1:
+        return value.method(f".movedim({source}, {target})", dims)
+    return value.method(f".movedim(({source}), ({target}))", dims)
+
+
+def align(value: Value, order: Dims) -> Value:
+    """The value so that it broadcasts against `order`: its dimensions in that order, ones put in where one is missing."""
+    if value.scalar or not value.dims:
+        return value
+    extra = [i for i, d in enumerate(value.dims) if d is None]
+    wanted = tuple(d for d in order if d is not None and d in value.dims)
+    if extra and _keepdim_fits(value.dims, order):
+        return value
+    if extra:
+        value = squeeze(value)
+    value = permute(value, wanted)
+    first = next(i for i, d in enumerate(order) if d in wanted and d is not None)
+    need: Dims = tuple(d if d in wanted else None for d in order[first:])
+    return unsqueeze(value, need)
+
+
+def _keepdim_fits(dims: Dims, order: Dims) -> bool:
+    """Whether dimensions of length 1 already stand where `order` has an axis that the value lacks."""
+    if len(dims) > len(order):
+        return False
+    tail = order[len(order) - len(dims) :]
+    if any(is_pack(d) for d in order[: len(order) - len(dims)]) and any(d is None for d in dims[:1]):
+        return False
+    return all(d == o or (d is None and o is not None and not is_pack(o)) or (d is None and o is None) for d, o in zip(dims, tail, strict=True))
+
+
+def squeeze(value: Value) -> Value:
+    """Without its dimensions of length 1."""
+    for i in reversed([i for i, d in enumerate(value.dims) if d is None]):
+        dims = value.dims[:i] + value.dims[i + 1 :]
+        value = value.method(f".squeeze({position(value.dims, i)})", dims)
+    return value
+
+
+def unsqueeze(value: Value, need: Dims) -> Value:
+    """Dimensions of length 1 where `need` has None."""
+    missing = [i for i, d in enumerate(need) if d is None]
+    if not missing or value.dims == need:
+        return value
+    if any(is_pack(d) for d in need):
+        items = ["..." if is_pack(d) else ":" if d is not None else "None" for d in need]
+        while len(items) > 1 and items[0] == "..." and items[1] == ":":
+            items.pop(1)
+    else:
+        items = [":" if d is not None else "None" for d in need]
+        while items and items[-1] == ":":
+            items.pop()
+    return value.method(f"[{', '.join(items)}]", need)

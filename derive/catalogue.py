@@ -1,0 +1,154 @@
+"""Where ops come from: the catalogue in `derive.ops`, or a user's own file of specs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from traceback import walk_tb
+from types import ModuleType
+
+import derive.ops
+from derive.equations import Op
+from derive.errors import DeriveError
+from derive.notation import OpCall
+
+# What running a spec can raise: its author's mistakes. Anything else is our fault and keeps its traceback.
+_MISTAKES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,  # a DeriveError is one
+)
+
+
+def catalogue() -> list[Op]:
+    """Every op that a module of `derive.ops` defines, modules by name and ops as they stand in them."""
+    found: list[Op] = []
+    for entry in sorted(pkgutil.iter_modules(derive.ops.__path__, "derive.ops."), key=lambda m: m.name):
+        found += _ops_of(importlib.import_module(entry.name), None)
+    return _distinct(found)
+
+
+def find(name: str, among: list[Op] | None = None) -> Op:
+    """The op of that name, in the catalogue unless told otherwise. Raises DeriveError with near names."""
+    known = {op.name: op for op in (catalogue() if among is None else among)}
+    if name in known:
+        return known[name]
+    close = get_close_matches(name, known, 3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
+    raise DeriveError(f"there is no op {name}", fix=hint)
+
+
+def load_file(path: Path | str) -> list[Op]:
+    """The ops that a file of specs defines, not those it imports. Runs the file.
+
+    Raises DeriveError, with file and line, for whatever goes wrong in it, and where it defines no op.
+    """
+    path = Path(path)
+    try:
+        source = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DeriveError(f"{path} is not UTF-8 text", fix="save the spec as UTF-8") from None
+    except OSError as error:
+        raise DeriveError(f"cannot read {path}: {error.strerror}", fix="give a file of specs") from None
+    module = ModuleType(f"_specs_in_{path.stem}")
+    module.__file__ = str(path)
+    sys.path.insert(0, str(path.parent))  # a spec may import its neighbours, as a script may
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)
+    except _MISTAKES as error:
+        raise _located(error, path, source) from None
+    finally:
+        sys.path.remove(str(path.parent))
+    ops = _distinct(_ops_of(module, path.name))
+    if not ops:
+        raise DeriveError(f"{path} defines no op", fix="decorate a function of equations with @op")
+    return ops
+
+
+def _ops_of(module: ModuleType, source: str | None) -> list[Op]:
+    """The ops of a module's namespace that were written in `source`; None: in the module's own file."""
+    source = source or f"{module.__name__.replace('.', '/')}.py"
+    found = [value.op for value in vars(module).values() if isinstance(value, OpCall)]
+    return [op for op in found if op.source == source]
+
+
+def _distinct(ops: Iterable[Op]) -> list[Op]:
+    """Each op once, by identity. Raises DeriveError where two share a name: each is to name a module."""
+    by_name: dict[str, Op] = {}
+    for op in ops:
+        other = by_name.setdefault(op.name, op)
+        if other is not op:
+            places = (
+                f"{other.source} and {op.source}" if other.source != op.source else f"twice in {op.source}"
+            )
+            raise DeriveError(f"op {op.name} is defined in {places}", fix="give one of them another name")
+    return list(by_name.values())
+
+
+# --- telling where in a file it went wrong ------------------------------------------------------------------
+
+
+def _located(error: BaseException, path: Path, source: str) -> DeriveError:
+    """The error as one of ours: its op and equation, and the line of the file that it comes from."""
+    if isinstance(error, SyntaxError):
+        return DeriveError(f"{error.msg} ({path}:{error.lineno})", fix="a spec is ordinary Python")
+    line = _line(error, path)
+    place = f"{path}:{line}" if line else str(path)
+    op, equation = _where(source, line)
+    if isinstance(error, DeriveError):
+        cause, fix = error.cause, error.fix
+        op, equation = error.op or op, error.equation or equation
+    elif isinstance(error, NameError):
+        name = error.name or str(error)
+        cause, fix = (
+            f"{name} is not defined",
+            f'declare an axis with {name} = axes("{name}"), or import the function',
+        )
+    else:
+        cause, fix = f"{type(error).__name__}: {error}", "correct the spec"
+    return DeriveError(f"{cause} ({place})", op=op, equation=equation, fix=fix)
+
+
+def _line(error: BaseException, path: Path) -> int | None:
+    """The innermost line of the file on the way to the error, or to the error that it was made of."""
+    found = None
+    cause: BaseException | None = error
+    while cause is not None:
+        lines = [
+            line for frame, line in walk_tb(cause.__traceback__) if frame.f_code.co_filename == str(path)
+        ]
+        found = lines[-1] if lines else found
+        cause = cause.__context__
+    return found
+
+
+def _where(source: str, line: int | None) -> tuple[str | None, str | None]:
+    """The op and the equation a line belongs to: the function around it, the `f.name[…]` it assigns."""
+    op = equation = None
+    for node in ast.walk(ast.parse(source)):
+        if (
+            line is None
+            or not isinstance(node, ast.stmt)
+            or not node.lineno <= line <= (node.end_lineno or 0)
+        ):
+            continue
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            op = node.name
+        if isinstance(node, ast.Assign) and op is not None:
+            target = node.targets[0]
+            target = target.value if isinstance(target, ast.Subscript) else target
+            equation = target.attr if isinstance(target, ast.Attribute) else None
+    return op, equation

@@ -1,0 +1,181 @@
+"""The command `derive`: generate packages, explain derivations, list the catalogue."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from derive.catalogue import catalogue, find, load_file
+from derive.emit import render
+from derive.equations import Op
+from derive.errors import DeriveError
+from derive.explain import STAGES
+from derive.explain import explain as explained
+from derive.package import write_package
+from derive.pipeline import derive_op
+from derive.typeset import document
+
+app = typer.Typer(
+    help="Derive backward passes as one would by hand, and write them as PyTorch.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Save(StrEnum):
+    """What the forward keeps for the backward."""
+
+    cost = "cost"
+    least = "least"
+    input = "input"
+    output = "output"
+
+
+Stage = StrEnum("Stage", list(STAGES))  # type: ignore[misc]
+
+File = Annotated[
+    Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")
+]
+Saving = Annotated[
+    Save, typer.Option(help="What the forward keeps: the cheapest, the least, its inputs or outputs.")
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"derive {version('handgrad')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Derive backward passes as one would by hand, and write them as PyTorch."""
+
+
+@app.command()
+def generate(
+    ops: Annotated[
+        list[str] | None, typer.Argument(metavar="[OPS]...", help="Ops to generate; all if none.")
+    ] = None,
+    file: File = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the package.")] = Path("generated"),
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; fail if a file would change.")
+    ] = False,
+    save: Saving = Save.cost,
+) -> None:
+    """Write a package with one module for each op."""
+    known = catalogue() if file is None else load_file(file)
+    wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        task = progress.add_task(wanted[0].name, total=len(wanted))
+
+        def done(op: Op) -> None:
+            following = wanted[wanted.index(op) + 1 :]
+            progress.update(task, advance=1, description=following[0].name if following else op.name)
+
+        changed = write_package(wanted, out, check, save=save.value, whole=not ops, done=done)
+    count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
+    if check and changed:
+        print(*(out / name for name in changed), sep="\n")
+        _complain(f"{out}: {count} not as the specs say; run the same command without --check")
+        raise typer.Exit(1)
+    print(f"{out}: {f'{count} written' if changed else 'up to date'}")
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="OP", help="The op to explain.")],
+    file: File = None,
+    show: Annotated[Stage | None, typer.Option(help="Show one stage alone.")] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document and nothing else.")] = False,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AXIS=N", help="A length of an axis, for the bytes kept; 64 if not given."),
+    ] = None,
+    save: Saving = Save.cost,
+) -> None:
+    """Show how a backward pass was derived."""
+    op = find(name, None if file is None else load_file(file))
+    derivation = derive_op(op, save.value)
+    stage = None if show is None else str(show.value)
+    console = Console()
+    if latex or (stage == "latex" and not console.is_terminal):
+        print(document(derivation), end="")
+    elif stage == "code" and not console.is_terminal:
+        print(render(derivation), end="")
+    else:
+        console.print(explained(derivation, stage, dict(map(_size, size or []))), highlight=False)
+
+
+@app.command("list")
+def list_ops(file: File = None) -> None:
+    """List the ops of the catalogue, or of a file."""
+    ops = catalogue() if file is None else load_file(file)
+    width = max(len(op.name) for op in ops)
+    for op in ops:
+        print(f"{op.name:<{width}}  {op.doc.partition(chr(10))[0]}".rstrip())
+
+
+def _size(text: str) -> tuple[str, int]:
+    """`n=4096`, the length of an axis."""
+    axis, _, length = text.partition("=")
+    if not axis or not length.isdecimal():
+        raise DeriveError(f"--size {text} is no length of an axis", fix="write it as --size n=4096")
+    return axis, int(length)
+
+
+def _complain(message: str) -> None:
+    """One line on the standard error, whatever the message holds."""
+    print(f"derive: {' '.join(message.split())}", file=sys.stderr)
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What a user can cause ends in one line and exit status 2; the rest is ours, and keeps its traceback."""
+    try:
+        yield
+    except (
+        BrokenPipeError
+    ):  # the reader has seen enough; keep the interpreter from complaining once more as it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except DeriveError as error:
+        _complain(str(error))
+        sys.exit(2)
+    except OSError as error:
+        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+        sys.exit(2)
+
+
+def main() -> None:
+    """The entry point."""
+    with _one_line_errors():
+        app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Closed forms: the stepwise backward made short by laws that know no op."""

@@ -1,0 +1,136 @@
+"""Law: an adjoint that is not worth a name is put in its place, and the sum-normal form takes it from there.
+
+Some adjoints are always named ("materialised"): what a matrix product, a scatter or a reshape reads or makes, since
+distributing those over a sum would do their work several times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sympy import Add, Expr, Mul
+
+from derive.adjoint import Adjoint, Stepwise
+from derive.algebra import is_contraction, normal, substitute
+from derive.collapse.inversions import Inversion
+from derive.collapse.relations import Relations, use_relations
+from derive.collapse.supports import Support, use_supports
+from derive.schedule import Definition
+from derive.terms import At, Axis, Delta, Sigma, tensor_names
+
+
+@dataclass(frozen=True)
+class Step:
+    """One application of a law: what stood before, what stands after, and why that holds."""
+
+    law: str
+    subject: At
+    before: Expr
+    after: Expr
+    reason: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a person would decide: which forward tensors to eliminate, which adjoints to name."""
+
+    eliminate: frozenset[str] = frozenset()  # the equations used for it
+    named: frozenset[str] = frozenset()
+
+
+MOST_TERMS = 12
+"""An adjoint with more terms than this is named: distributing it further would multiply them."""
+
+
+def forced(steps: Stepwise) -> frozenset[str]:
+    """The adjoints that are named in every form, because of what reads or makes them."""
+    out: set[str] = set()
+    adjoint_of = {a.target.name: a.of for a in steps.adjoints}
+    for adjoint in steps.adjoints:
+        for part in adjoint.value.atoms(Sigma):
+            if is_contraction(part.body):
+                out.add(adjoint.of)
+                out |= {adjoint_of[n] for n in tensor_names(part) if n in adjoint_of}
+        for term in Add.make_args(adjoint.value):
+            for factor in Mul.make_args(term):
+                if isinstance(factor, Sigma) and any(isinstance(f, Delta) for f in Mul.make_args(factor.body)):
+                    out |= {adjoint_of[n] for n in tensor_names(factor) if n in adjoint_of}
+        for at in adjoint.value.atoms(At):
+            if at.name in adjoint_of and not all(isinstance(i, Axis) for i in at.index):
+                out.add(adjoint_of[at.name])
+    for adjoint in steps.adjoints[::-1]:  # an adjoint that only renames another passes this on to it
+        if adjoint.of in out and _is_alias(adjoint.value):
+            out |= {adjoint_of[n] for n in tensor_names(adjoint.value) if n in adjoint_of}
+    return frozenset(out - {a.of for a in steps.adjoints if _is_alias(a.value)})
+
+
+Memo = dict[object, tuple[Expr, tuple[Step, ...]]]
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What is known of the forward: eliminations that hold everywhere, and identities. `memo` spares repeated work."""
+
+    inversions: tuple[Inversion, ...]
+    relations: Relations
+    supports: dict[str, tuple[Support, ...]]
+    always: frozenset[str]
+    gradients: frozenset[str]
+    memo: Memo = field(default_factory=dict, compare=False)
+
+
+def close(adjoints: tuple[Adjoint, ...], choice: Choice, laws: Laws) -> tuple[list[Definition], list[Step]]:
+    """The definitions under a choice: one for each named adjoint and each gradient, and how they came."""
+    eliminated = {i.of: i for i in laws.inversions if i.through in choice.eliminate}
+    inlined: dict[str, tuple[tuple[Axis, ...], Expr]] = {}
+    definitions: list[Definition] = []
+    history: list[Step] = []
+    for adjoint in adjoints:
+        value, steps = _closed(adjoint, inlined, eliminated, laws)
+        history += steps
+        named = adjoint.of in choice.named or len(Add.make_args(value)) > MOST_TERMS
+        if adjoint.of in laws.gradients | laws.always or (named and not _is_alias(value)):
+            definitions.append(Definition(adjoint.target.name, adjoint.axes, value))
+        else:
+            inlined[adjoint.target.name] = (adjoint.axes, value)
+    return definitions, history
+
+
+def _closed(
+    adjoint: Adjoint,
+    inlined: dict[str, tuple[tuple[Axis, ...], Expr]],
+    eliminated: dict[str, Inversion],
+    laws: Laws,
+) -> tuple[Expr, tuple[Step, ...]]:
+    raw = adjoint.value
+    names = sorted(n for n in tensor_names(raw) if n in inlined)
+    key = (adjoint.of, tuple((n, inlined[n]) for n in names), tuple(sorted(eliminated.items(), key=lambda i: i[0])))
+    if key not in laws.memo:
+        steps: list[Step] = []
+
+        def record(law: str, before: Expr, after: Expr, reason: str) -> Expr:
+            if before != after:
+                steps.append(Step(law, adjoint.left, before, after, reason))
+            return after
+
+        value = record("chain", raw, substitute(raw, {n: inlined[n] for n in names}), f"put in {', '.join(names)}")
+        for _ in range(len(eliminated) + 1):
+            present = sorted(tensor_names(value) & set(eliminated))
+            if not present:
+                break
+            by = "; ".join(f"{eliminated[n].left} = {eliminated[n].value}" for n in present)
+            put = {n: (eliminated[n].axes, eliminated[n].value) for n in present}
+            value = record("eliminate", value, substitute(value, put), by)
+        changed, used = use_relations(normal(value), laws.relations)
+        value = record("relation", value, changed, "; ".join(str(r) for r in used))
+        if laws.supports:
+            parts = [use_supports(term, laws.supports) for term in Add.make_args(value)]
+            why = dict.fromkeys(str(fact) for _, facts in parts for fact in facts)
+            value = record("support", value, Add(*(p for p, _ in parts)), "; ".join(why))
+        laws.memo[key] = value, tuple(steps)
+    return laws.memo[key]
+
+
+def _is_alias(value: Expr) -> bool:
+    """One element as it is: renaming, not work."""
+    return value == 0 or isinstance(value, At)

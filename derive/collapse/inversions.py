@@ -1,0 +1,86 @@
+"""Law: an equation `t = A*a + B` eliminates `a`, as `a = (t - B)/A`, wherever `A` cannot be zero; `t = A/a` as `a = A/t`.
+
+`x = xhat/rstd + mu` eliminates batchnorm-like inputs through their normalised output; `u = p*s` eliminates the
+unnormalised weights of a quotient. Where `A` may be zero the inversion is kept with its condition, so that a spec
+which declares the assumption can use it, and a report can say why it was not used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sympy import Add, Expr, Mul, Pow, expand_mul
+
+from derive.equations import Equation, Op, is_positive
+from derive.terms import At, Axis, Size, free_axes, tensor_names
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """`of[axes] = value`, by the equation of `through`; valid where `nonzero` is (None: everywhere)."""
+
+    of: str
+    axes: tuple[Axis, ...]
+    value: Expr
+    through: str
+    nonzero: Expr | None = None
+
+    @property
+    def left(self) -> str:
+        return f"{self.of}[{', '.join(a.name for a in self.axes)}]"
+
+    def __str__(self) -> str:
+        where = f", where {self.nonzero} != 0" if self.nonzero is not None else ""
+        return f"{self.left} = {self.value}   by {self.through}{where}"
+
+
+def inversions(op: Op) -> tuple[Inversion, ...]:
+    """Every way in which one pointwise equation gives one of its operands."""
+    found = []
+    for equation in op.equations:
+        if equation.kind is None and equation.is_plain:
+            found += [i for read in equation.reads if (i := invert(equation, read)) is not None]
+    return tuple(found)
+
+
+def definitions_of(op: Op, carriers: tuple[frozenset[str], ...]) -> tuple[Inversion, ...]:
+    """Sums that we named ourselves and that are larger than any operand or output: each may be put back in place."""
+    found = []
+    for e in op.equations:
+        axes = frozenset(a.base for a in e.axes)
+        if not e.given and e.kind is None and isinstance(e.body, Add) and not any(axes <= c for c in carriers):
+            found.append(Inversion(e.name, e.axes, e.body, e.name))
+    return tuple(found)
+
+
+def invert(equation: Equation, read: At) -> Inversion | None:
+    """The equation solved for one operand that runs over all its axes, each once."""
+    if not all(isinstance(i, Axis) for i in read.index) or set(read.index) != set(equation.axes):
+        return None
+    if len(set(read.index)) != len(read.index) or read.name not in tensor_names(equation.body):
+        return None
+    body = expand_mul(equation.body)
+    reciprocal = body * read
+    if not reciprocal.has(read) and cannot_vanish(equation.left):
+        return Inversion(read.name, tuple(read.index), reciprocal / equation.left, equation.name)
+    slope = body.coeff(read, 1)
+    rest = expand_mul(body - slope * read)
+    if slope == 0 or slope.has(read) or rest.has(read) or read.name in tensor_names(slope) | tensor_names(rest):
+        return None
+    if any(free_axes(at) == free_axes(read) for at in rest.atoms(At)):
+        return None  # a sum of tensors of one size: as a difference, a small one could drown in a large one
+    nonzero = None if cannot_vanish(slope) else slope
+    return Inversion(read.name, tuple(read.index), (equation.left - rest) / slope, equation.name, nonzero)
+
+
+def cannot_vanish(expr: Expr) -> bool:
+    """Whether what is known of signs excludes zero."""
+    if expr.is_number:
+        return expr != 0
+    if isinstance(expr, Mul):
+        return all(cannot_vanish(a) for a in expr.args)
+    if isinstance(expr, Pow):
+        return bool(expr.exp.is_negative) or cannot_vanish(expr.base)
+    if isinstance(expr, Size):
+        return True
+    return is_positive(expr) or is_positive(-expr)

@@ -1,0 +1,53 @@
+"""Law: a sum of a sum may be taken in the other order, where the forward has that inner sum already.
+
+`sum_j p[i,j] * (sum_e do[i,e] * v[j,e]) = sum_e do[i,e] * (sum_j p[i,j] * v[j,e]) = sum_e do[i,e] * o[i,e]`.
+"""
+
+from __future__ import annotations
+
+from sympy import Add, Expr, Mul
+
+from derive.algebra import is_contraction, opened, sigma
+from derive.collapse.relations import Relation, Relations, use_relations
+from derive.schedule import Definition
+from derive.terms import At, Sigma, free_axes
+
+
+def reassociated(
+    sum_: Sigma, matrix_products: dict[str, Definition], known: Relations
+) -> tuple[Expr, tuple[Relation, ...]] | None:
+    """The same sum by way of a forward tensor, or None where no forward equation has the other inner sum."""
+    body, bound = opened(sum_)
+    for at in sorted((f for f in Mul.make_args(body) if isinstance(f, At)), key=lambda a: a.sort_key()):
+        definition = matrix_products.get(at.name)
+        if definition is None:
+            continue
+        inner = definition.value.xreplace(dict(zip(definition.axes, at.index, strict=True)))
+        outer, products = _one_sum(inner)
+        if products is None:
+            continue
+        product, summed = opened(products)
+        factors = [f for f in Mul.make_args(body / at * outer) if f != 1] + list(Mul.make_args(product))
+        over_bound = Mul(*(f for f in factors if free_axes(f) & set(bound)))
+        rest = Mul(*(f for f in factors if not free_axes(f) & set(bound)))
+        changed, used = use_relations(sigma(over_bound, bound), known)
+        if used and not any(isinstance(f, Sigma) for f in Mul.make_args(changed)):
+            return sigma(rest * changed, summed), used
+    return None
+
+
+def _one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
+    sums = [f for f in Mul.make_args(value) if isinstance(f, Sigma)]
+    if isinstance(value, Add) or len(sums) != 1:
+        return value, None
+    return value / sums[0], sums[0]
+
+
+def matrix_products(definitions: list[Definition]) -> dict[str, Definition]:
+    """The definitions that are one matrix product, by name."""
+    out = {}
+    for d in definitions:
+        _, one = _one_sum(d.value)
+        if one is not None and is_contraction(one.body):
+            out[d.name] = d
+    return out

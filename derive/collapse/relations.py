@@ -1,0 +1,121 @@
+"""Law: what is left of a reduction's equation, once others have eliminated its operands, is a relation.
+
+`mu = mean(x)` with `x = xhat/rstd + mu` leaves `sum(xhat) = 0`; `s = sum(u)` with `u = p*s` leaves `sum(p) = 1`.
+A relation rewrites a sum over a large tensor into something without that sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sympy import Add, Expr, Mul
+
+from derive.algebra import match, normal, rewrite, sigma, substitute
+from derive.collapse.inversions import Inversion, cannot_vanish
+from derive.equations import Equation, Op
+from derive.terms import At, Sigma, Size, tensor_names
+
+_DEPTH = 4  # how many inversions in a row may be used on one equation
+
+
+@dataclass(frozen=True)
+class Relation:
+    """`pattern = value`, an identity among forward tensors; `because` names the equations that prove it."""
+
+    pattern: Sigma
+    value: Expr
+    because: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.pattern} = {self.value}   by {', '.join(self.because)}"
+
+
+Relations = dict[frozenset[str], tuple[Relation, ...]]
+"""Identities by the tensors that their sums read."""
+
+
+def by_names(known: tuple[Relation, ...]) -> Relations:
+    out: dict[frozenset[str], tuple[Relation, ...]] = {}
+    for relation in known:
+        key = frozenset(tensor_names(relation.pattern))
+        out[key] = (*out.get(key, ()), relation)
+    return out
+
+
+def relations(op: Op, known: tuple[Inversion, ...]) -> tuple[Relation, ...]:
+    """Every identity that the reductions leave, before and after eliminating their operands."""
+    valid: dict[str, list[Inversion]] = {}
+    for inversion in known:
+        if inversion.nonzero is None:
+            valid.setdefault(inversion.of, []).append(inversion)
+    found: dict[Sigma, Relation] = {}
+    for equation in op.equations:
+        if equation.kind in ("sum", "mean") and equation.is_plain:
+            for relation in _levels(equation, valid):
+                known_one = found.get(relation.pattern)
+                if known_one is None or _length(relation) < _length(known_one):
+                    found[relation.pattern] = relation
+    return tuple(found.values())
+
+
+def _length(relation: Relation) -> int:
+    return len(relation.value.atoms(At))
+
+
+def _levels(equation: Equation, valid: dict[str, list[Inversion]]) -> list[Relation]:
+    scale = equation.scale
+    if equation.kind == "mean":
+        scale = scale / Mul(*(Size(a) for a in equation.over))
+    start = normal(scale * sigma(equation.body, equation.over) - equation.left)
+    out: list[Relation] = []
+    level: list[tuple[Expr, tuple[str, ...]]] = [(start, (equation.name,))]
+    for _ in range(_DEPTH):
+        following = []
+        for expr, because in level:
+            relation = oriented(expr, because)
+            if relation is not None:
+                out.append(relation)
+            inside = sorted(tensor_names(expr) & set(valid))
+            for inversion in (i for name in inside for i in valid[name]):
+                if inversion.through not in because:
+                    changed = substitute(expr, {inversion.of: (inversion.axes, inversion.value)})
+                    following.append((changed, (*because, inversion.through)))
+        level = following
+    return out
+
+
+def oriented(expr: Expr, because: tuple[str, ...]) -> Relation | None:
+    """`expr = 0` solved for its only sum, where the sum's coefficient cannot vanish."""
+    with_sum, rest = [], []
+    for term in Add.make_args(expr):
+        (with_sum if term.atoms(Sigma) else rest).append(term)
+    if len(with_sum) != 1:
+        return None
+    sums = [f for f in Mul.make_args(with_sum[0]) if isinstance(f, Sigma)]
+    if len(sums) != 1 or not sums[0].body.atoms(At):
+        return None
+    coefficient = with_sum[0] / sums[0]
+    if coefficient.atoms(Sigma) or not cannot_vanish(coefficient):
+        return None
+    return Relation(sums[0], normal(Mul(-1, Add(*rest)) / coefficient), because)
+
+
+def use_relations(expr: Expr, known: Relations) -> tuple[Expr, tuple[Relation, ...]]:
+    """The expression with every sum that a relation knows replaced, and the relations that were used."""
+    used: dict[Relation, None] = {}
+
+    def rule(e: Expr) -> Expr | None:
+        if not isinstance(e, Sigma):
+            return None
+        for relation in known.get(frozenset(tensor_names(e)), ()):
+            mapping = match(relation.pattern, e)
+            if mapping is not None:
+                used[relation] = None
+                return relation.value.xreplace(dict(mapping))
+        return None
+
+    while True:
+        changed = normal(rewrite(expr, rule))
+        if changed == expr:
+            return expr, tuple(used)
+        expr = changed

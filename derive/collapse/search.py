@@ -1,0 +1,194 @@
+"""Cost decides: try each elimination and each name, keep what makes the backward cheaper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sympy import Add, Mul
+
+from derive.adjoint import Adjoint, Stepwise
+from derive.algebra import normal
+from derive.collapse.chain import Choice, Laws, Step, close, forced
+from derive.collapse.inversions import Inversion, definitions_of, inversions
+from derive.collapse.reassociate import matrix_products, reassociated
+from derive.collapse.relations import Relation, by_names, relations
+from derive.collapse.segments import segments
+from derive.collapse.supports import supports
+from derive.saving import Kept, carriers, recompute, with_kept
+from derive.schedule import Definition
+from derive.terms import At, Sigma, tensor_names
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A closed form: its definitions, what the forward keeps for it, what it costs, and how it was reached."""
+
+    choices: tuple[Choice, ...]
+    definitions: tuple[Definition, ...]
+    kept: Kept
+    steps: tuple[Step, ...]
+    inversions: tuple[Inversion, ...]
+    relations: tuple[Relation, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One stretch of the backward under one choice."""
+
+    choice: Choice
+    definitions: tuple[Definition, ...]
+    steps: tuple[Step, ...]
+    kept: Kept
+
+
+def search(steps: Stepwise, save: str) -> Closed:
+    """The cheapest closed form that local changes reach from the one that keeps everything as the chain rule has it."""
+    known = inversions(steps.op)
+    valid = tuple(i for i in known if i.nonzero is None) + definitions_of(steps.op, carriers(steps.op))
+    identities = relations(steps.op, known)
+    parts, always = segments(steps, forced(steps))
+    gradients = frozenset(o.name for o in steps.op.differentiable)
+    laws = Laws(valid, by_names(identities), supports(steps.op), always, gradients)
+    allowed = divisors(steps)
+    best: list[_Candidate] = []
+    held: set[str] = set()
+    for part in parts:
+        best.append(_search_part(steps, part, laws, allowed, frozenset(held)))
+        held |= set(best[-1].kept.names)
+    everything = [d for c in best for d in c.definitions]
+    for k, candidate in enumerate(best):
+        elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
+        best[k] = _reassociate(steps, candidate, everything, laws, elsewhere)
+    again = _recomputed(steps, best, save)
+    definitions = tuple(d for c in best for d in c.definitions)
+    kept = with_kept(steps, [*again, *definitions])
+    history = tuple(s for c in best for s in c.steps)
+    return Closed(tuple(c.choice for c in best), definitions, kept, history, known, identities)
+
+
+def _search_part(
+    steps: Stepwise, part: tuple[Adjoint, ...], laws: Laws, allowed: set[str], held: frozenset[str]
+) -> _Candidate:
+    seen: dict[Choice, _Candidate | None] = {}
+
+    def evaluate(choice: Choice) -> _Candidate | None:
+        if choice not in seen:
+            definitions, history = close(part, choice, laws)
+            outside = outside_domain(definitions, allowed)
+            kept = None if outside else with_kept(steps, definitions, tuple(d.name for d in definitions), held)
+            seen[choice] = None if kept is None else _Candidate(choice, tuple(definitions), tuple(history), kept)
+        return seen[choice]
+
+    best = evaluate(Choice())
+    assert best is not None, "the chain rule's own form divides by what it does not divide by"
+    mentioned = {name for a in part for name in tensor_names(a.value)}
+    near = _reachable(mentioned, laws.inversions)
+    through = [i.through for i in near]
+    best = _improve(best, through, _toggle_elimination(near), evaluate)
+    names = [a.of for a in part if a.of not in laws.always and a.of not in laws.gradients]
+    best = _improve(best, names, lambda c, n: Choice(c.eliminate, c.named ^ {n}), evaluate)
+    return _improve(best, through, _toggle_elimination(near), evaluate)
+
+
+def _reassociate(
+    steps: Stepwise, found: _Candidate, everything: list[Definition], laws: Laws, held: frozenset[str]
+) -> _Candidate:
+    """Take sums over matrix products by way of forward tensors, each where that is cheaper."""
+    products = matrix_products(everything)
+    found = replace(found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held))
+    sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
+    for s in sums:
+        other = reassociated(s, products, laws.relations)
+        if other is None:
+            continue
+        value, used = other
+        changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
+        kept = with_kept(steps, changed, tuple(d.name for d in changed), held)
+        if kept.total < found.kept.total:
+            adjoints = {a.target.name: a.left for a in steps.adjoints}
+            because = "; ".join(str(r) for r in used)
+            new = [
+                Step("reassociate", adjoints[d.name], d.value, c.value, because)
+                for d, c in zip(found.definitions, changed, strict=True) if d != c
+            ]  # fmt: skip
+            found = _Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
+    return found
+
+
+def _reachable(mentioned: set[str], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
+    """The inversions that can touch these tensors, directly or after another."""
+    names, out = set(mentioned), {}
+    grew = True
+    while grew:
+        grew = False
+        for i in known:
+            if i.of in names and i.through not in out:
+                out[i.through] = i
+                names |= tensor_names(i.value)
+                grew = True
+    return tuple(i for i in known if i.through in out and out[i.through] == i)
+
+
+def _recomputed(steps: Stepwise, parts: list[_Candidate], save: str) -> list[Definition]:
+    """What the backward computes again instead of keeping it: tensors that one stretch alone reads."""
+    readers: dict[str, int] = {}
+    for part in parts:
+        for name in part.kept.names:
+            readers[name] = readers.get(name, 0) + 1
+    again: list[Definition] = []
+    for part in parts:
+        alone = frozenset(n for n in part.kept.names if readers[n] == 1)
+        shared = frozenset(n for n in readers if n not in alone)
+        again += recompute(steps, list(part.definitions), alone, shared, save)
+    return again
+
+
+def _toggle_elimination(valid: tuple[Inversion, ...]) -> Callable[[Choice, str], Choice]:
+    of = {i.through: i.of for i in valid}
+
+    def toggle(choice: Choice, through: str) -> Choice:
+        if through in choice.eliminate:
+            return Choice(choice.eliminate - {through}, choice.named)
+        rivals = {t for t in choice.eliminate if of[t] == of[through]}
+        return Choice(choice.eliminate - rivals | {through}, choice.named)
+
+    return toggle
+
+
+def _improve(
+    best: _Candidate,
+    moves: list[str],
+    move: Callable[[Choice, str], Choice],
+    evaluate: Callable[[Choice], _Candidate | None],
+) -> _Candidate:
+    for _ in range(2):
+        before = best.choice
+        for m in dict.fromkeys(moves):
+            candidate = evaluate(move(best.choice, m))
+            if candidate is not None and candidate.kept.total < best.kept.total:
+                best = candidate
+        if best.choice == before:
+            break
+    return best
+
+
+def divisors(steps: Stepwise) -> set[str]:
+    """The tensors that the chain rule itself divides by; dividing by any other would narrow the domain."""
+    return {name for a in steps.adjoints for name in _divided_by(a.value)}
+
+
+def outside_domain(definitions: list[Definition], allowed: set[str]) -> bool:
+    return any(name not in allowed for d in definitions for name in _divided_by(d.value))
+
+
+def _divided_by(value: object) -> set[str]:
+    out: set[str] = set()
+    for term in Add.make_args(value):
+        for f in Mul.make_args(term):
+            base, exponent = f.as_base_exp()
+            if exponent.is_number and exponent.is_negative and isinstance(base, At):
+                out.add(base.name)
+            for inner in getattr(f, "over", ()) and [f.body]:
+                out |= _divided_by(inner)
+    return out

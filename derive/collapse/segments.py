@@ -1,0 +1,59 @@
+"""The backward in independent stretches, so that the search for a closed form grows with the graph and no faster.
+
+An adjoint that every form names (a matrix product's, a scatter's) separates what comes before from what comes after.
+A stretch without such a boundary is cut where a single adjoint carries everything, once it has grown long.
+"""
+
+from __future__ import annotations
+
+from derive.adjoint import Adjoint, Stepwise
+from derive.terms import tensor_names
+
+LONGEST = 16
+"""Adjoints in a stretch before it is cut at the next adjoint that everything passes through."""
+
+
+def segments(steps: Stepwise, always: frozenset[str]) -> tuple[list[tuple[Adjoint, ...]], frozenset[str]]:
+    """The stretches in order, and the adjoints named in every form, those at the cuts included."""
+    cuts = set(always) | _long_cuts(steps, always)
+    target_of = {a.target.name: a.of for a in steps.adjoints}
+    group: dict[str, str] = {a.of: a.of for a in steps.adjoints}
+
+    def root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    for adjoint in steps.adjoints:
+        for name in sorted(tensor_names(adjoint.value)):
+            source = target_of.get(name)
+            if source is not None and source not in cuts:
+                group[root(adjoint.of)] = root(source)
+    parts: dict[str, list[Adjoint]] = {}
+    for adjoint in steps.adjoints:
+        parts.setdefault(root(adjoint.of), []).append(adjoint)
+    return [tuple(p) for p in parts.values()], frozenset(cuts)
+
+
+def _long_cuts(steps: Stepwise, always: frozenset[str]) -> set[str]:
+    """Adjoints through which all that is open passes, one in every `LONGEST`."""
+    last_read: dict[str, int] = {}
+    for k, adjoint in enumerate(steps.adjoints):
+        for name in tensor_names(adjoint.value):
+            last_read[name] = k
+    gradients = {o.name for o in steps.op.differentiable}
+    cuts: set[str] = set()
+    open_names: set[str] = set()
+    length = 0
+    for k, adjoint in enumerate(steps.adjoints):
+        open_names = {n for n in open_names if last_read.get(n, -1) > k}
+        length += 1
+        carries_all = not open_names and last_read.get(adjoint.target.name, -1) > k
+        if adjoint.of in always:
+            length = 0
+        elif carries_all and length >= LONGEST and adjoint.of not in gradients:
+            cuts.add(adjoint.of)
+            length = 0
+        if adjoint.of not in always and adjoint.of not in cuts and adjoint.of not in gradients:
+            open_names.add(adjoint.target.name)
+    return cuts

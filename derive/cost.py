@@ -1,0 +1,98 @@
+"""What a program costs, counted: passes over memory and multiply-adds, at one nominal length for every axis.
+
+A pass is one reading of a tensor as large as an operand of two axes. Nothing here is measured: it ranks equal
+backwards, and every count that is reported to a reader comes from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from derive.program import Call, Node, Program, Read, Reduce, Scatter, base, index_axes, node_axes, walk
+
+NOMINAL = 32
+"""The length taken for every axis, `...` included."""
+
+BLOWN_UP = 4.0
+"""What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
+
+Carriers = tuple[frozenset[str], ...]
+"""The axes of each operand and output."""
+
+_MATMUL = 8  # multiply-adds of a matrix product that cost as much as one element of a pass
+_HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "softplus": 4.0, "sin": 3.0, "cos": 3.0,
+          "pow": 4.0, "rsqrt": 1.5, "sqrt": 1.5}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Weighted element operations, and bytes (in elements) kept from the forward."""
+
+    work: float = 0.0
+    kept: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.work + other.work, self.kept + other.kept)
+
+    @property
+    def passes(self) -> float:
+        return self.work / NOMINAL**2
+
+
+def elements(axes: tuple[str, ...] | set[str], carriers: Carriers = ()) -> float:
+    """The nominal number of elements of a tensor over these axes, weighted where none of `carriers` has them all."""
+    count = float(NOMINAL ** len(set(axes)))
+    own = {base(a) for a in axes}
+    return count if not carriers or any(own <= c for c in carriers) else BLOWN_UP * count
+
+
+def is_tensor(node: Node) -> bool:
+    return any(isinstance(n, Read) for n in walk(node)) or bool(node_axes(node))
+
+
+def node_work(node: Node, carriers: Carriers = ()) -> float:
+    """The element operations of computing a node, operation by operation."""
+    if isinstance(node, Call):
+        inside = sum(node_work(a, carriers) for a in node.args)
+        return inside + (_weight(node) * elements(node_axes(node), carriers) if is_tensor(node) else 0.0)
+    if isinstance(node, Reduce):
+        axes = node_axes(node.body)
+        if is_matrix_product(node):
+            inside = sum(node_work(a, carriers) for a in node.body.args)  # type: ignore[union-attr]
+            return inside + elements(axes) / _MATMUL
+        return node_work(node.body, carriers) + elements(axes, carriers)
+    if isinstance(node, Read) and any(isinstance(i, Read) for i in node.index):
+        return elements(node_axes(node), carriers)
+    return 0.0
+
+
+def _weight(node: Call) -> float:
+    if node.fn == "pow" and str(node.args[1]) in ("2", "3"):
+        return 1.0
+    return _HEAVY.get(node.fn, 1.0)
+
+
+def is_matrix_product(node: Reduce) -> bool:
+    """Whether a sum of a product runs over more axes than any factor has."""
+    if node.kind != "sum" or not isinstance(node.body, Call) or node.body.fn != "mul":
+        return False
+    union = set(node_axes(node.body))
+    return all(set(node_axes(f)) != union for f in product_factors(node.body))
+
+
+def product_factors(node: Node) -> list[Node]:
+    """The factors of a nested product, left to right."""
+    if isinstance(node, Call) and node.fn == "mul":
+        return [f for a in node.args for f in product_factors(a)]
+    return [node]
+
+
+def work(program: Program, carriers: Carriers = ()) -> float:
+    """The element operations of a whole program."""
+    total = 0.0
+    for s in program.statements:
+        total += node_work(s.value, carriers)
+        if isinstance(s, Scatter):
+            over = {a for i in s.slots for a in index_axes(i)}
+            total += elements(over, carriers) + (elements(set(s.axes)) if s.onto is None else 0.0)
+    return total

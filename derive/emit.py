@@ -1,0 +1,410 @@
+"""Programs and a template become a formatted file. Templates hold the shape of a file, never mathematics."""
+
+from __future__ import annotations
+
+import keyword
+import textwrap
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import black
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from sympy import Add, Expr, Min, Mul, floor, fraction, together
+
+from derive.backends.layout import Layouts, layouts
+from derive.backends.torch import Line, Printer
+from derive.backends.values import Dims, is_pack
+from derive.equations import Op
+from derive.pipeline import Derivation
+from derive.program import Program
+from derive.terms import Size
+
+LINE_LENGTH = 120
+_RESERVED = {"torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "F", "keep", "kept", "typed", "patches",
+             "check_shapes", "check_index", "in_float32", "sum", "range", "abs", "len", "print", "min", "max"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    signature: str
+    returns: str
+    doc: str
+    lines: tuple[str, ...]
+    title: str = ""
+    saved: tuple[Field, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    title: str
+    source: str
+    command: str
+    docstring: str
+    imports: tuple[str, ...]
+    saved: tuple[Field, ...]
+    gradients: tuple[Field, ...]
+    forward: Function
+    backward: Function
+    extra: tuple[Function, ...]
+    parameters: tuple[str, ...]
+    differentiable: tuple[str, ...]
+    ranges: tuple[tuple[str, str, str, int], ...]
+    outputs: tuple[str, ...]
+    cotangents: tuple[str, ...]
+    returned: tuple[str, ...]
+    plain_returns: str
+    wrapper_doc: str
+
+
+# --- public --------------------------------------------------------------------------------------------------------
+
+
+def render(derivation: Derivation) -> str:
+    """The source of one generated module, formatted."""
+    return _formatted(_environment().get_template("module.py.j2").render(m=_module(derivation)))
+
+
+def render_init(derivations: list[Derivation]) -> str:
+    """The package's `__init__`, which re-exports every module's functions."""
+    names = [d.op.name for d in derivations]
+    return render_init_names({n: public_names(n, d.op.stepwise) for n, d in zip(names, derivations, strict=True)})
+
+
+def render_init_names(modules: dict[str, list[str]]) -> str:
+    """The package's `__init__` for modules known by what they export."""
+    rows = [{"file": name, "names": modules[name]} for name in sorted(modules)]
+    everything = sorted({n for names in modules.values() for n in names})
+    return _formatted(_environment().get_template("init.py.j2").render(modules=rows, all=everything))
+
+
+def render_support() -> str:
+    """The support module of a generated package."""
+    return _formatted(_environment().get_template("support.py.j2").render())
+
+
+def public_names(op: str, stepwise: bool = False) -> list[str]:
+    """What a generated module offers."""
+    names = [op, f"{op}_backward", f"{op}_forward"]
+    return names + ([f"{op}_stepwise_backward", f"{op}_stepwise_forward"] if stepwise else [])
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    folder = Path(__file__).parent / "templates"
+    return Environment(
+        loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+
+
+def _formatted(source: str) -> str:
+    return black.format_str(source, mode=black.Mode(line_length=LINE_LENGTH))
+
+
+# --- a module's parts --------------------------------------------------------------------------------------------------
+
+
+def _module(d: Derivation) -> Module:
+    op = d.op
+    title = "".join(part.capitalize() for part in op.name.split("_"))
+    names = _Names(d)
+    pair = _Pair(d, names, d.forward, d.backward, d.kept, title, f"{op.name}_forward", f"{op.name}_backward")
+    targets = {a.of: a.target.name for a in d.steps.adjoints}
+    gradients = tuple(
+        Field(targets[o.name], "Tensor", _shape(tuple(a.name for a in o.axes))) for o in op.differentiable
+    )
+    extra: tuple[Function, ...] = ()
+    if d.stepwise_forward is not None and d.stepwise_backward is not None:
+        extra = _stepwise(d, names, title)
+    used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
+    parameters = tuple(o.name for o in op.operands)
+    gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
+    tensors = ", ".join("Tensor" for _ in op.outputs)
+    return Module(
+        name=op.name,
+        title=title,
+        source=op.source,
+        command=f"derive generate {op.name}" if op.source.startswith("derive/ops") else f"derive generate --from {op.source}",
+        docstring=_docstring(d, pair),
+        imports=_imports(used, bool(_ranges(op))),
+        saved=pair.saved,
+        gradients=gradients,
+        forward=pair.forward,
+        backward=pair.backward,
+        extra=extra,
+        parameters=parameters,
+        differentiable=tuple(o.name for o in op.differentiable),
+        ranges=_ranges(op),
+        outputs=tuple(op.outputs),
+        cotangents=tuple(c.target.name for c in d.steps.cotangents),
+        returned=tuple(gradient_of.get(p, "None") for p in parameters),
+        plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
+        wrapper_doc=f"{_summary(op)} Differentiable by `loss.backward()`.",
+    )
+
+
+def _ranges(op: Op) -> tuple[tuple[str, str, str, int], ...]:
+    """For each integer input: its name, the axis its values run over, and where that axis's length is read."""
+    out = []
+    for o in op.operands:
+        if o.ranges_over is not None:
+            rule = next(r for r in op.sizes if r.axis == o.ranges_over)
+            if rule.operand is not None:
+                dims = next(x for x in op.operands if x.name == rule.operand).axes
+                at = rule.position - len(dims) if any(a.is_pack for a in dims[: rule.position]) else rule.position
+                out.append((o.name, o.ranges_over.base, rule.operand, at))
+    return tuple(out)
+
+
+def _imports(used: str, ranges: bool) -> tuple[str, ...]:
+    lines = ["import math"] if "math." in used else []
+    lines += ["from typing import NamedTuple", "", "import torch"]
+    lines += ["import torch.nn.functional as F"] if "F." in used else []
+    lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
+    shared = ["check_index"] if "check_index(" in used else []
+    explained = ["explains_index"] if ranges else []
+    return (*lines, f"from ._support import {', '.join([*shared, 'check_shapes', *explained, 'in_float32', 'keep', 'kept', 'typed'])}")
+
+
+def _summary(op: Op) -> str:
+    text = op.doc.strip().splitlines()[0] if op.doc.strip() else f"The op {op.name}."
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _shape(dims: Dims) -> str:
+    return f"[{', '.join('1' if d is None else d for d in dims)}]" if dims else "a number"
+
+
+def _docstring(d: Derivation, pair: _Pair) -> str:
+    op = d.op
+    axes = sorted({a.axis.base for a in op.sizes}, key=lambda a: (a != "...", a))
+    forward = [str(e) for e in op.equations]
+    backward = [str(x.name) + f"[{', '.join(a.name for a in x.axes)}] = {x.value}" for x in d.closed.definitions]
+    relations = list(dict.fromkeys(s.reason for s in d.closed.steps if s.law == "relation"))
+    lines = [_summary(op), "", f"Axes: {', '.join(axes)}.", "", "Forward", *(f"    {e}" for e in forward), ""]
+    lines += ["Backward", *(f"    {e}" for e in backward)]
+    if relations:
+        lines += ["", "It rests on", *(f"    {r}" for text in relations for r in text.split("; "))]
+    kept = ", ".join(f"{f.name} {f.note}" for f in pair.saved) or "nothing"
+    lines += ["", *textwrap.wrap(f"Saved for the backward: {kept}.", LINE_LENGTH - 4)]
+    text = "\n".join(lines).replace("\\", "\\\\")
+    return f'"""{text}\n"""'
+
+
+class _Names:
+    """Python names for axes' sizes, scalars and tensors, decided once for the whole module."""
+
+    def __init__(self, d: Derivation):
+        op = d.named
+        programs = [p for p in (d.forward, d.backward, d.stepwise_forward, d.stepwise_backward) if p is not None]
+        tensors = {n for p in programs for n in (*[g for g, _ in p.given], *[s.name for s in p.statements])}
+        tensors |= {o.name for o in op.operands}
+        self.tensors = {t: f"{t}_" for t in tensors if keyword.iskeyword(t) or t in _RESERVED}
+        self.sizes: dict[str, str] = {}
+        for rule in op.sizes:
+            axis = rule.axis.base
+            name = "leading" if axis == "..." else axis
+            if rule.given is not None:
+                self.sizes[axis] = rule.given
+                continue
+            while name in tensors or name in _RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
+                name = f"{name}_size"
+            self.sizes[axis] = name
+        self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None)
+
+
+class _Pair:
+    """A forward and its backward as functions, and the tuple that goes between them."""
+
+    def __init__(
+        self, d: Derivation, names: _Names, forward: Program, backward: Program, kept: tuple[str, ...], title: str,
+        forward_name: str, backward_name: str,
+    ):  # fmt: skip
+        self.d, self.names, self.op = d, names, d.named
+        strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
+        self.forward_layouts = layouts(forward, strict, {})
+        given = {n: self.forward_layouts[n] for n in kept}
+        self.backward_layouts = layouts(backward, frozenset(backward.returns), given)
+        cotangents = [c.target.name for c in d.steps.cotangents]
+        self.sources = {n: self.backward_layouts[n] for n in (*cotangents, *kept)}
+        lines, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
+        head, unknown = self._size_lines(sizes, self.sources)
+        self.saved = self._fields(kept, backward, unknown)
+        returned = [names.tensors.get(r, r) for r in backward.returns]
+        result = returned[0] if len(returned) == 1 else f"{title}Gradients({', '.join(returned)})"
+        types = ", ".join([f"{c}: Tensor" for c in cotangents] + [f"{f.name}: {f.type}" for f in self.saved])
+        self.backward = Function(
+            backward_name, types, "Tensor" if len(returned) == 1 else f"{title}Gradients",
+            f"The gradient of every real input, from {_listed(cotangents)} and what the forward saved.",
+            (*head, *lines, f"return {result}"),
+        )  # fmt: skip
+        self.forward = self._forward(forward, forward_name, title)
+
+    def _forward(self, program: Program, name: str, title: str) -> Function:
+        op, names = self.op, self.names
+        tensors = [o for o in op.operands if o.is_tensor]
+        lines, sizes, checked = self._print(program, self.forward_layouts, tensors[0].name)
+        sizes += [f.name for f in self.saved if f.note == "a length"]
+        axes = {v: k for k, v in names.sizes.items()}
+        wanted = [axes.get(s, s) for s in sizes]
+        checks = [o for o in tensors if o.ranges_over is not None and o.name not in checked]
+        wanted += [o.ranges_over.base for o in checks if o.ranges_over is not None]
+        lengths = frozenset(o.name for o in op.operands if o.kind == "length")
+        head, _ = self._size_lines(list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths)
+        shapes = ", ".join(f'"{o.name}: {" ".join(a.name for a in o.declared or o.axes)}"' for o in tensors)
+        shape_check = [f'check_shapes("{op.name}", ({shapes}{"," if len(tensors) == 1 else ""}), {", ".join(o.name for o in tensors)})']
+        index_checks = [
+            f'check_index("{op.name}", "{o.name}", {o.name}, "{o.ranges_over.base}", {names.sizes[o.ranges_over.base]})'
+            for o in checks if o.ranges_over is not None
+        ]  # fmt: skip
+        saved = f"{title}Saved({', '.join(f.name for f in self.saved)})"
+        outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
+        returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"
+        return Function(
+            name, _signature(op), returns, f"{_summary(self.d.op)} Returns {_listed(outputs)} and what the backward needs.",
+            (*shape_check, *head, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
+        )  # fmt: skip
+
+    def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:
+        printer = Printer(program, known, self.names.tensors, self.names.sizes, self.names.carried, like)
+        lines = [_commented(line) for line in printer.print()]
+        return lines, list(printer.used_sizes), printer.sizes.checked
+
+    def _fields(self, kept: tuple[str, ...], backward: Program, unknown: list[str]) -> tuple[Field, ...]:
+        fields = [Field(self.names.tensors.get(n, n), "Tensor", _shape(self.forward_layouts[n])) for n in kept]
+        fields += [Field(s, "float", "a number") for s in backward.scalars]
+        return tuple(fields + [Field(self.names.sizes[a], "int", "a length") for a in unknown])
+
+    def _size_lines(
+        self, axes: list[str], sources: dict[str, Dims], given: frozenset[str] = frozenset()
+    ) -> tuple[list[str], list[str]]:
+        """Code that reads lengths off shapes, and the axes whose length no shape gives."""
+        lines: list[str] = []
+        known: set[str] = set()
+        unknown: list[str] = []
+        pending = list(axes)
+        while pending:
+            axis = pending.pop(0)
+            if axis in known or axis in unknown:
+                continue
+            place = _place(axis, sources)
+            if self.names.sizes[axis] in given:
+                known.add(axis)
+            elif place is not None:
+                mates = [a for a in pending if (p := _place(a, sources)) is not None and p[0] == place[0] and a not in known]
+                lines.append(self._read_shape(place[0], [axis, *mates], sources))
+                known |= {axis, *mates}
+            else:
+                self._derived_size(axis, known, unknown, pending, lines)
+        return lines, unknown
+
+    def _derived_size(
+        self, axis: str, known: set[str], unknown: list[str], pending: list[str], lines: list[str]
+    ) -> None:
+        """A length that follows from others by the windows and merges that read it; else one that must be saved."""
+        rule = next((r for r in self.op.sizes if r.axis.base == axis), None)
+        if rule is None or rule.formula is None:
+            unknown.append(axis)
+            return
+        inner = [s.axis.base for s in sorted(rule.formula.atoms(Size), key=str)]
+        missing = [a for a in inner if a not in known and a not in unknown]
+        if missing:
+            pending[:0] = [*missing, axis]
+            return
+        lines.append(f"{self.names.sizes[axis]} = {_size_code(rule.formula, self.names.sizes)}")
+        known.add(axis)
+
+    def _read_shape(self, tensor: str, axes: list[str], sources: dict[str, Dims]) -> str:
+        dims = sources[tensor]
+        code = self.names.tensors.get(tensor, tensor)
+        wanted = {a: self.names.sizes[a] for a in axes}
+        if len(axes) == 1:
+            at = dims.index(axes[0])
+            if is_pack(dims[at]):
+                after = len(dims) - at - 1
+                return f"{wanted[axes[0]]} = {code}.shape[{at or ''}:{-after if after else ''}]"
+            return f"{wanted[axes[0]]} = {code}.shape[{at - len(dims) if any(is_pack(d) for d in dims[:at]) else at}]"
+        parts = []
+        for d in dims:
+            name = wanted.get(d or "", "_")
+            parts.append(f"*{name}" if is_pack(d) else name)
+        return f"{', '.join(parts)} = {code}.shape"
+
+
+def _size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str:
+    """Code of a length: whole-number arithmetic over other lengths."""
+    if isinstance(formula, Size):
+        return sizes[formula.axis.base]
+    if formula.is_Integer:
+        return str(formula)
+    if isinstance(formula, Min):
+        return f"min({', '.join(_size_code(a, sizes) for a in formula.args)})"
+    if isinstance(formula, floor):
+        top, bottom = fraction(together(formula.args[0]))
+        return f"{_size_code(top, sizes, True)} // {_size_code(bottom, sizes, True)}"
+    if isinstance(formula, Add):
+        terms = sorted(formula.args, key=lambda t: (t.could_extract_minus_sign(), t.is_Integer, t.sort_key()))
+        code = _size_code(terms[0], sizes)
+        for t in terms[1:]:
+            negative = t.could_extract_minus_sign()
+            code += f" - {_size_code(-t, sizes, not t.is_Integer)}" if negative else f" + {_size_code(t, sizes)}"
+        return f"({code})" if inside else code
+    top, bottom = fraction(formula)
+    if bottom != 1:
+        return f"{_size_code(top, sizes, True)} // {_size_code(bottom, sizes, True)}"
+    code = " * ".join(_size_code(f, sizes, True) for f in Mul.make_args(formula))
+    return f"({code})" if inside else code
+
+
+def _place(axis: str, sources: dict[str, Dims]) -> tuple[str, int] | None:
+    for name, dims in sources.items():
+        for k, d in enumerate(dims):
+            if d == axis:
+                return name, k
+    return None
+
+
+def _stepwise(d: Derivation, names: _Names, title: str) -> tuple[Function, ...]:
+    """The uncollapsed backward beside the closed one, with a saved tuple of its own."""
+    assert d.stepwise_forward is not None and d.stepwise_backward is not None
+    kept = tuple(n for n, _ in d.stepwise_backward.given if n not in {c.target.name for c in d.steps.cotangents})
+    long = f"{title}Stepwise"
+    pair = _Pair(
+        d, names, d.stepwise_forward, d.stepwise_backward, kept, long,
+        f"{d.op.name}_stepwise_forward", f"{d.op.name}_stepwise_backward",
+    )  # fmt: skip
+    saved = Function("", "", "", "What the stepwise backward needs.", (), f"{long}Saved", pair.saved)
+    fields = tuple(Field(g, "Tensor", _shape(pair.backward_layouts[g])) for g in d.stepwise_backward.returns)
+    gradients = Function("", "", "", "The gradient of every tensor of the forward.", (), f"{long}Gradients", fields)
+    return saved, gradients, pair.forward, pair.backward
+
+
+def _signature(op: Op) -> str:
+    parts = []
+    for o in op.operands:
+        if not o.is_tensor:
+            kind = "int" if o.kind == "length" else "float"
+            parts.append(f"{o.name}: {kind}" + (f" = {o.default!r}" if o.has_default else ""))
+        else:
+            parts.append(f"{o.name}: Tensor")
+    return ", ".join(parts)
+
+
+def _commented(line: Line) -> str:
+    if not line.note or len(line.code) + len(line.note) + 8 > LINE_LENGTH:
+        return line.code
+    return f"{line.code}  # {line.note}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+

@@ -1,0 +1,87 @@
+"""The forward program: the equations that the outputs and the kept tensors need, in the order they were written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive import lower
+from derive.equations import Equation, Op
+from derive.program import Assign, Call, Node, Program, Read, Reduce, check, walk
+from derive.saving import dims
+from derive.share import put, share
+from derive.terms import Scalar, free_axes
+from derive.windows import is_gather
+
+
+def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
+    """Statements for the outputs and whatever is kept; what we split off stays inside the one equation that reads it."""
+    needed = _needed(op, set(op.outputs) | set(kept))
+    equations = _after_gathers([e for e in op.equations if e.name in needed], {*op.outputs, *kept})
+    values = {e.name: _value(e) for e in equations}
+    for e in equations:
+        if not e.given and e.name not in (*op.outputs, *kept):
+            _inline(e, values)
+    statements = tuple(
+        Assign(e.name, tuple(lower.index(i) for i in e.index), values[e.name]) for e in equations if e.name in values
+    )
+    given = tuple((o.name, dims(op, o.name)) for o in op.operands if o.is_tensor)
+    used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
+    scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
+    return share(check(Program(op.name, given, scalars, statements, (*op.outputs, *kept))))
+
+
+def _after_gathers(equations: list[Equation], wanted: set[str]) -> list[Equation]:
+    """A pointwise tensor that is only read through one gather is computed at the gathered elements alone."""
+    out = list(equations)
+    for e in equations:
+        readers = [r for r in out if any(at.name == e.name for at in r.reads)]
+        if e.kind is not None or not e.is_plain or e.name in wanted or len(readers) != 1:
+            continue
+        reader = readers[0]
+        reads = [at for at in reader.reads if at.name == e.name]
+        if len(reads) != 1 or len(free_axes(reads[0])) >= len(e.axes) or not any(is_gather(i) for i in reads[0].index):
+            continue
+        at_gathered = e.body.xreplace(dict(zip(e.axes, reads[0].index, strict=True)))
+        out[out.index(reader)] = replace(reader, body=reader.body.xreplace({reads[0]: at_gathered}))
+        out.remove(e)
+    return out
+
+
+def _needed(op: Op, wanted: set[str]) -> set[str]:
+    needed = set(wanted)
+    for equation in reversed(op.equations):
+        if equation.name in needed:
+            needed |= {at.name for at in equation.reads}
+    return needed
+
+
+def _value(equation: Equation) -> Node:
+    body = lower.node(equation.body)
+    if equation.kind is None:
+        return body
+    reduced: Node = Reduce(equation.kind, tuple(a.name for a in equation.over), body)
+    if equation.scale == 1:
+        return reduced
+    if equation.scale == -1:
+        return Call("neg", (reduced,))
+    scale = lower.node(equation.scale)
+    if isinstance(scale, Call) and scale.fn == "div" and scale.args[0] == lower.ONE:
+        return Call("div", (reduced, scale.args[1]))
+    return Call("mul", (reduced, scale))
+
+
+def _inline(equation: Equation, values: dict[str, Node]) -> None:
+    """Put a split-off value back where it is read, if one equation reads it, once and under its own axes."""
+    own = Read(equation.name, tuple(lower.index(i) for i in equation.index))
+    readers = [
+        (name, [n for n in walk(value) if isinstance(n, Read) and n.name == equation.name])
+        for name, value in values.items()
+    ]
+    readers = [(name, found) for name, found in readers if found]
+    if len(readers) != 1 or readers[0][1] != [own]:
+        return
+    reader = readers[0][0]
+    if any(isinstance(n, Reduce) for n in walk(values[reader])) and any(isinstance(n, Reduce) for n in walk(values[equation.name])):
+        return
+    values[reader] = put(values[reader], own, values[equation.name])
+    del values[equation.name]

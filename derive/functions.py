@@ -1,0 +1,156 @@
+"""Elementary functions of the notation that SymPy lacks, each with its derivative, stable at both ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sympy import Eq, Expr, Function, Integer, S, exp, log
+
+from derive.terms import Where
+
+
+class _Real(Function):
+    nargs = 1
+
+    def _eval_is_real(self) -> bool | None:
+        return self.args[0].is_extended_real
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return self.args[0].is_extended_real
+
+
+class sigmoid(_Real):
+    """`1 / (1 + exp(-x))`."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return self * (1 - self)
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if self.args[0].is_real else None
+
+    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
+        return 1 / (1 + exp(-x))
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\sigma{power}\left({printer.doprint(self.args[0])}\right)"
+
+
+class softplus(_Real):
+    """`log(1 + exp(x))`, whose derivative is the sigmoid."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return sigmoid(self.args[0])
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if self.args[0].is_real else None
+
+    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
+        return log(1 + exp(x))
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\operatorname{{softplus}}{power}\left({printer.doprint(self.args[0])}\right)"
+
+
+class relu(_Real):
+    """`max(x, 0)`, whose derivative at 0 is 0 (PyTorch's convention)."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return Where(self.args[0] > 0, S.One, S.Zero)
+
+    @staticmethod
+    def slope_at_value(y: Expr) -> Expr:
+        """The derivative in terms of the function's value."""
+        return Where(y > 0, S.One, S.Zero)
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if self.args[0].is_extended_real else None
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\operatorname{{relu}}{power}\left({printer.doprint(self.args[0])}\right)"
+
+
+class sign(_Real):
+    """-1, 0 or 1; its derivative is 0 everywhere, as PyTorch has it."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return S.Zero
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\operatorname{{sign}}{power}\left({printer.doprint(self.args[0])}\right)"
+
+
+class absolute(_Real):
+    """`|x|`, whose derivative is `sign(x)`: 0 at 0 (PyTorch's convention)."""
+
+    @classmethod
+    def eval(cls, x: Expr) -> Expr | None:
+        if x.is_nonnegative:
+            return x
+        if x.is_Number:
+            return abs(x)
+        return None
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return sign(self.args[0])
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\left|{printer.doprint(self.args[0])}\right|{power}"
+
+
+class power(Function):
+    """`base ** exponent` with an exponent that is no number.
+
+    Its derivatives stay finite where PyTorch's do: `e * base**(e - 1)`, and 0 by the exponent at base 0.
+    """
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, base: Expr, exponent: Expr) -> Expr | None:
+        return base**exponent if exponent.is_number else None
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        base, exponent = self.args
+        if argindex == 1:
+            return exponent * power(base, exponent - 1)
+        return Where(Eq(base, 0), S.Zero, self * log(base))
+
+    def _eval_is_real(self) -> bool | None:
+        return True
+
+    def _eval_is_positive(self) -> bool | None:
+        return self.args[0].is_positive
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        base, exponent = (printer.doprint(a) for a in self.args)
+        inner = base if self.args[0].is_Symbol else rf"\left({base}\right)"
+        return rf"{inner}^{{{exponent}}}" if exp is None else rf"\left({inner}^{{{exponent}}}\right)^{{{exp}}}"
+
+
+def rsqrt(x: Any) -> Expr:
+    """`1 / sqrt(x)`."""
+    return S(x) ** S("-1/2")
+
+
+def maximum(a: Any, b: Any) -> Expr:
+    """The larger of two values; a tie shares the gradient evenly, as `torch.maximum` does."""
+    a, b = S(a), S(b)
+    return (a + b + absolute(a - b)) / 2 if a.is_number and b.is_number else _pick(a > b, a, b)
+
+
+def minimum(a: Any, b: Any) -> Expr:
+    """The smaller of two values; a tie shares the gradient evenly, as `torch.minimum` does."""
+    a, b = S(a), S(b)
+    return _pick(a < b, a, b)
+
+
+def _pick(first: Any, a: Expr, b: Expr) -> Expr:
+    return Where(first, a, Where(Eq(a, b), (a + b) / Integer(2), b))

@@ -1,0 +1,151 @@
+"""An op that calls another: the callee's equations with the caller's tensors and axes in place of its own."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from sympy import Basic, Expr, Mul, Symbol, Tuple, sympify
+
+from derive.equations import Equation, Op, Operand, signs
+from derive.errors import DeriveError
+from derive.terms import PACK, At, Axis, Merge, Reduce, Scalar, Size, Tensor
+
+Spliced = dict[Axis, tuple[Expr, ...]]
+
+
+def splice(expr: Basic, axes: Spliced, symbols: dict[Basic, Basic]) -> Any:
+    """Replace axes by (runs of) axes, and tensors and scalars by others, through the whole expression."""
+    if isinstance(expr, At):
+        index = itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in expr.index)
+        return At(symbols.get(expr.tensor, expr.tensor), *index)
+    if isinstance(expr, Merge):
+        return Merge(*itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in expr.args))
+    if isinstance(expr, Size):
+        run = axes.get(expr.axis, (expr.axis,))
+        return Mul(*(Size(a) for a in run))
+    if isinstance(expr, Reduce):
+        over = itertools.chain.from_iterable(axes.get(a, (a,)) for a in expr.over)
+        return Reduce(Symbol(expr.kind), splice(expr.body, axes, symbols), Tuple(*over))
+    if isinstance(expr, Axis):
+        run = axes.get(expr, (expr,))
+        return run[0] if len(run) == 1 else Merge(*run)
+    if expr in symbols:
+        return symbols[expr]
+    if not expr.args:
+        return expr
+    return expr.func(*(splice(a, axes, symbols) for a in expr.args))
+
+
+def _spliced_index(index: Expr, axes: Spliced, symbols: dict[Basic, Basic]) -> tuple[Expr, ...]:
+    if isinstance(index, Axis):
+        return axes.get(index, (index,))
+    return (splice(index, axes, symbols),)
+
+
+def inline_call(
+    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]], prefix: str
+) -> tuple[list[Equation], tuple[str, ...]]:
+    """The callee's equations under `prefix`, and the names of its outputs there."""
+    symbols: dict[Basic, Basic] = {}
+    axes: Spliced = {}
+    given = _bind_arguments(op, args, kwargs)
+    for operand in op.operands:
+        value = given[operand.name]
+        if operand.kind == "length":
+            if not isinstance(value, Size):
+                raise DeriveError(f"{op.name}: {operand.name} is no length of an axis", fix="pass size(axis)")
+            assert operand.ranges_over is not None
+            axes[operand.ranges_over] = (value.axis,)
+            continue
+        if operand.kind == "scalar":
+            symbols[Scalar(operand.name)] = sympify(value)
+            continue
+        name = getattr(value, "_name", None)
+        if name not in tensors:
+            raise DeriveError(f"{op.name}: argument {operand.name} is no tensor of this spec", fix="pass f.name or an input")
+        tensor, dims = tensors[name]
+        symbols[_formal(op, operand)] = tensor
+        _bind_axes(op, operand, dims, axes)
+    for axis in _own_axes(op):
+        if axis not in axes:
+            axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
+    out = []
+    for equation in op.equations:
+        new = Tensor(prefix + equation.name, **signs(equation.right))
+        symbols[equation.target] = new
+        over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
+        index = tuple(itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in equation.index))
+        body = splice(equation.body, axes, symbols)
+        out.append(Equation(new, index, body, equation.kind, over, splice(equation.scale, axes, symbols), equation.given))
+    return out, tuple(prefix + name for name in op.outputs)
+
+
+def _formal(op: Op, operand: Operand) -> Tensor:
+    integer = {"integer": True, "nonnegative": True} if operand.kind == "index" else {}
+    return Tensor(operand.name, **integer)
+
+
+def _bind_arguments(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    names = [o.name for o in op.operands]
+    unknown = [k for k in kwargs if k not in names]
+    if len(args) > len(names) or unknown:
+        raise DeriveError(f"{op.name} takes ({', '.join(names)})", fix="match its signature")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    for operand in op.operands:
+        if operand.name not in given:
+            if not operand.has_default:
+                raise DeriveError(f"{op.name} needs {operand.name}", fix=f"its signature is ({', '.join(names)})")
+            given[operand.name] = operand.default
+    return given
+
+
+def _bind_axes(op: Op, operand: Operand, dims: tuple[Expr, ...], axes: Spliced) -> None:
+    """Match the caller's dimensions with the callee's declared axes; `...` takes what is left in front."""
+    formal = operand.axes
+    spare = len(dims) - len(formal)
+    fixed = len(formal) - (PACK in formal)
+    if len(dims) < fixed or (spare != 0 and PACK not in formal):
+        raise DeriveError(
+            f"{op.name}: {operand.name} has {len(formal)} axes, but {len(dims)} are given", fix="pass a tensor of its rank"
+        )
+    position = 0
+    for axis in formal:
+        width = spare + 1 if axis == PACK else 1
+        run = tuple(dims[position : position + width])
+        position += width
+        if axis in axes and axes[axis] != run:
+            if len(axes[axis]) != len(run):
+                raise DeriveError(f"{op.name}: `...` stands for different axes", fix="pass tensors that agree in them")
+            continue  # another name for an axis of the same length: the sizes are checked when the op runs
+        if axis not in axes:
+            axes[axis] = _injective(axis, run, axes)
+
+
+def _injective(axis: Axis, run: tuple[Expr, ...], axes: Spliced) -> tuple[Expr, ...]:
+    """Two axes of the callee stay two, also where the caller's tensors have one axis in both places."""
+    used = {a for other in axes.values() for a in other}
+    if not any(a in used for a in run):
+        return run
+    if len(run) == 1:
+        return (_fresh(axis, used),)
+    return tuple(_fresh(a, used) if a in used and isinstance(a, Axis) else a for a in run)
+
+
+def _own_axes(op: Op) -> list[Axis]:
+    found: dict[Axis, None] = {}
+    for equation in op.equations:
+        for axis in (*equation.axes, *equation.over):
+            found.setdefault(axis)
+    for operand in op.operands:
+        if operand.ranges_over is not None:
+            found.setdefault(operand.ranges_over)
+    return list(found)
+
+
+def _fresh(axis: Axis, used: set[Any]) -> Axis:
+    """An axis of the callee alone keeps its name unless the caller has one of that name in use."""
+    name, number = axis.base, 2
+    while any(isinstance(u, Axis) and u.base == name for u in used):
+        name, number = f"{axis.base}{number}", number + 1
+    return Axis(name)

@@ -1,0 +1,1 @@
+"""The catalogue: specs and nothing else, a file per family."""

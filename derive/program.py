@@ -1,0 +1,258 @@
+"""The program: ordered statements over named axes, with no dimensions, no torch and no SymPy.
+
+    statement  ::=  name[axes] = node  |  name[axes] (+)= scatter of node over axes at slots
+    node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
+    index      ::=  axis | merge(axis, …) | part(index, k) | name[index] | step*axis + … + offset
+
+A backend that prints loops can start from here as well as one that prints whole-tensor calls. `check` holds after
+every pass: names are defined before use, indices match dimensions, no axis is free on the right alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from derive.errors import DeriveError
+
+
+@dataclass(frozen=True)
+class Num:
+    value: Fraction | float
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Scal:
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    axis: str
+
+    def __str__(self) -> str:
+        return f"size({base(self.axis)})"
+
+
+@dataclass(frozen=True)
+class AxisValue:
+    """An axis used as a number: `j <= i`."""
+
+    axis: str
+
+    def __str__(self) -> str:
+        return self.axis
+
+
+@dataclass(frozen=True)
+class Merged:
+    axes: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.axes))})"
+
+
+@dataclass(frozen=True)
+class PartOf:
+    whole: Index
+    position: int
+    lengths: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return f"part({self.whole}, {self.position})"
+
+
+@dataclass(frozen=True)
+class Window:
+    steps: tuple[tuple[str, int], ...]
+    offset: Node
+
+    def __str__(self) -> str:
+        parts = [a if s == 1 else f"{s}*{a}" for a, s in self.steps]
+        return " + ".join([*parts, *([] if self.offset == Num(Fraction(0)) else [str(self.offset)])])
+
+
+@dataclass(frozen=True)
+class Read:
+    name: str
+    index: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.index))}]"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A pointwise function of its arguments: `add sub mul div neg pow`, comparisons, `where`, `exp` and the like."""
+
+    fn: str
+    args: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        sign = {"add": " + ", "sub": " - ", "mul": " * ", "div": " / ", "pow": "**", "lt": " < ", "le": " <= ",
+                "gt": " > ", "ge": " >= ", "eq": " == ", "ne": " != "}.get(self.fn)  # fmt: skip
+        if sign:
+            return "(" + sign.join(map(str, self.args)) + ")"
+        return f"{self.fn}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True)
+class Reduce:
+    kind: str
+    axes: tuple[str, ...]
+    body: Node
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.body}, over={' '.join(self.axes)})"
+
+
+Node = Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
+Index = str | Merged | PartOf | Read | Window
+
+
+@dataclass(frozen=True)
+class Assign:
+    """`name[axes] = value`. `note` is the equation it came from, for the reader."""
+
+    name: str
+    axes: tuple[Index, ...]
+    value: Node
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.axes))}] = {self.value}"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """`name[slots] += value`, summed over every axis of the slots; `onto` names the tensor it is added to (or None)."""
+
+    name: str
+    axes: tuple[str, ...]
+    slots: tuple[Index, ...]
+    value: Node
+    onto: str | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        start = self.onto or "zeros"
+        return f"{self.name}[{', '.join(self.axes)}] = {start}, at [{', '.join(map(str, self.slots))}] += {self.value}"
+
+
+Statement = Assign | Scatter
+
+
+@dataclass(frozen=True)
+class Program:
+    """Straight-line code: what it is given, its statements, what it returns."""
+
+    name: str
+    given: tuple[tuple[str, tuple[str, ...]], ...]  # tensors, each with its axes
+    scalars: tuple[str, ...]
+    statements: tuple[Statement, ...]
+    returns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        given = ", ".join([f"{n}[{', '.join(a)}]" for n, a in self.given] + list(self.scalars))
+        lines = [f"{self.name}({given}):", *(f"  {s}" for s in self.statements)]
+        return "\n".join([*lines, f"  return {', '.join(self.returns)}"])
+
+
+# --- walking ------------------------------------------------------------------------------------------------------
+
+
+def base(axis: str) -> str:
+    """The axis whose size a bound copy shares."""
+    return axis.split("'")[0]
+
+
+def children(node: Node | Index) -> tuple[Node | Index, ...]:
+    if isinstance(node, Call):
+        return node.args
+    if isinstance(node, Reduce):
+        return (node.body,)
+    if isinstance(node, Read):
+        return node.index
+    if isinstance(node, Merged):
+        return node.axes
+    if isinstance(node, PartOf):
+        return (node.whole, *node.lengths)
+    if isinstance(node, Window):
+        return (node.offset,)
+    return ()
+
+
+def walk(node: Node | Index) -> Iterator[Node | Index]:
+    """The node and everything below it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def reads(node: Node | Index) -> set[str]:
+    """The names of the tensors a node reads."""
+    return {n.name for n in walk(node) if isinstance(n, Read)}
+
+
+def index_axes(index: Index | Node) -> tuple[str, ...]:
+    """The axes an index runs over, in order."""
+    if isinstance(index, str):
+        return (index,)
+    if isinstance(index, Merged):
+        return tuple(a for i in index.axes for a in index_axes(i))
+    if isinstance(index, PartOf):
+        return index_axes(index.whole)
+    if isinstance(index, Window):
+        return tuple(a for a, _ in index.steps)
+    return node_axes(index)
+
+
+def node_axes(node: Node) -> tuple[str, ...]:
+    """The free axes of a node, in order of first appearance."""
+    if isinstance(node, AxisValue):
+        return (node.axis,)
+    if isinstance(node, Read):
+        return tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
+    if isinstance(node, Call):
+        return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
+    if isinstance(node, Reduce):
+        return tuple(a for a in node_axes(node.body) if a not in node.axes)
+    return ()
+
+
+# --- the check ------------------------------------------------------------------------------------------------------
+
+
+def check(program: Program) -> Program:
+    """The program itself, or a DeriveError that names the first statement that does not hold together."""
+    rank = {name: len(axes) for name, axes in program.given}
+    for statement in program.statements:
+        nodes: list[Node | Index] = [statement.value]
+        if isinstance(statement, Scatter):
+            nodes += list(statement.slots)
+        for node in (n for top in nodes for n in walk(top)):
+            if isinstance(node, Read):
+                if node.name not in rank:
+                    raise DeriveError(f"{statement} reads {node.name} before it is defined", op=program.name)
+                if rank[node.name] != len(node.index):
+                    raise DeriveError(f"{statement} gives {node.name} {len(node.index)} indices", op=program.name)
+            if isinstance(node, Scal) and node.name not in program.scalars:
+                raise DeriveError(f"{statement} reads the unknown number {node.name}", op=program.name)
+        left = {a for i in statement.axes for a in index_axes(i)}
+        if isinstance(statement, Scatter):
+            left |= {a for i in statement.slots for a in index_axes(i)}
+        stray = [a for a in node_axes(statement.value) if a not in left]
+        if stray:
+            raise DeriveError(f"{statement}: axis {stray[0]} is free on the right alone", op=program.name)
+        rank[statement.name] = len(statement.axes)
+    missing = [name for name in program.returns if name not in rank]
+    if missing:
+        raise DeriveError(f"returns {missing[0]}, which no statement defines", op=program.name)
+    return program

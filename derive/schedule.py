@@ -1,0 +1,270 @@
+"""From definitions in normal form to a program: sums named once, terms factored, deltas turned into scatters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sympy import Add, Expr, Mul, S
+
+from derive import lower
+from derive.algebra import is_contraction, match, opened_by_name, sigma
+from derive.program import Assign, Index, Node, Num, Program, Read, Reduce, Scatter, Statement, check, walk
+from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
+from derive.terms import Reduce as SpecReduce
+
+
+@dataclass(frozen=True)
+class Definition:
+    """`name[axes] = value` with the value in normal form."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    value: Expr
+
+
+@dataclass(frozen=True)
+class _Sum:
+    name: str
+    pattern: Expr
+    axes: tuple[Axis, ...]
+
+
+def schedule(
+    name: str,
+    definitions: list[Definition],
+    given: tuple[tuple[str, tuple[str, ...]], ...],
+    scalars: tuple[str, ...],
+    returns: tuple[str, ...],
+) -> Program:
+    """The statements that compute `returns`, each definition just before it is first needed."""
+    builder = _Builder(definitions, {n for n, _ in given} | set(scalars))
+    for wanted in returns:
+        builder.ensure(wanted)
+    return check(Program(name, given, scalars, tuple(builder.statements), returns))
+
+
+class _Builder:
+    """Collects statements; holds the sums that already have a name."""
+
+    def __init__(self, definitions: list[Definition], taken: set[str]):
+        self.definitions = {d.name: d for d in definitions}
+        self.taken = taken | set(self.definitions)
+        self.statements: list[Statement] = []
+        self.done: set[str] = set()
+        counts = _count_sums([d.value for d in definitions])
+        own = {d.value: d for d in definitions if isinstance(d.value, Sigma) and not _has_delta(d.value)}
+        self.sums: list[_Sum] = [_Sum(d.name, s, d.axes) for s, d in own.items()]
+        self.shared = {s for s, n in counts.items() if n > 1} | set(own)
+        values = {d.name: merge_sums(d.value, self.shared) for d in definitions}
+        means = _means(values.values(), set(own))
+        for d in definitions:
+            value = values[d.name]
+            if value not in own or own[value].name != d.name:
+                value = _with_means(value, means)
+            self.definitions[d.name] = replace(d, value=value)
+
+    def ensure(self, name: str) -> None:
+        """Emit a definition, after those it reads."""
+        if name in self.done or name not in self.definitions:
+            return
+        self.done.add(name)
+        definition = self.definitions[name]
+        self.reads(definition.value)
+        self.emit(definition)
+
+    def reads(self, value: Expr) -> None:
+        for at in sorted(value.atoms(At), key=lambda a: a.sort_key()):
+            self.ensure(at.name)
+
+    def emit(self, d: Definition) -> None:
+        if isinstance(d.value, Sigma | SpecReduce) and not _has_delta(d.value):
+            self.statements.append(self.assign(d, self.reduction(d.value, set(d.axes))))
+            return
+        spread = _grouped([t for t in Add.make_args(d.value) if _has_delta(t)])
+        plain = Add(*(t for t in Add.make_args(d.value) if not _has_delta(t)))
+        scatters = [self.scatter(d, t) for t in spread]
+        onto = None
+        if plain != 0 or not scatters:
+            value = lower.factored(plain, self.hoister(d)) if plain != 0 else Num(lower.ZERO.value)
+            self.statements.append(self.assign(d, value))
+            onto = d.name
+        for s in scatters:
+            self.statements.append(replace(s, onto=onto))
+            onto = d.name
+
+    def assign(self, d: Definition, value: Node) -> Assign:
+        return Assign(d.name, tuple(a.name for a in d.axes), value)
+
+    # --- sums ------------------------------------------------------------------------------------------------------
+
+    def hoister(self, d: Definition) -> lower.Hoist:
+        full = set(d.axes)
+
+        def hoist(expr: Expr) -> Node:
+            if isinstance(expr, Sigma) and expr not in self.shared and free_axes(expr) == full and is_contraction(expr.body):
+                return self.reduction(expr, full)
+            return self.named_sum(expr)
+
+        return hoist
+
+    def named_sum(self, expr: Expr) -> Node:
+        """A sum under a name of its own, its statement written if it is not there yet."""
+        for known in self.sums:
+            found = _match(known.pattern, expr)
+            if found is not None:
+                self.ensure(known.name)
+                return Read(known.name, tuple(lower.index(found.get(a, a)) for a in known.axes))
+        axes = _axes_of_sum(expr)
+        d = Definition(self.fresh_name(expr), axes, expr)
+        self.sums.append(_Sum(d.name, expr, axes))
+        self.definitions[d.name] = d
+        self.ensure(d.name)
+        return Read(d.name, tuple(a.name for a in axes))
+
+    def reduction(self, expr: Expr, avoid: set[Axis]) -> Node:
+        as_sum = expr if isinstance(expr, Sigma) else Sigma(expr.args[1], *expr.args[2])
+        kind = "sum" if isinstance(expr, Sigma) else expr.args[0].name
+        body, bound = opened_by_name(as_sum, avoid | free_axes(as_sum))
+        inner = lower.factored(body, self.named_sum)
+        return Reduce(kind, tuple(a.name for a in bound), inner)
+
+    def fresh_name(self, expr: Expr) -> str:
+        body = expr.body
+        kind = "sum" if isinstance(expr, Sigma) else expr.kind
+        names = [at.name for f in Mul.make_args(body) for at in sorted(f.atoms(At), key=lambda a: a.sort_key())]
+        stem = "_".join([kind, *dict.fromkeys(sorted(names, key=lambda n: not n.startswith("d")))][:4])
+        name, number = stem, 2
+        while name in self.taken:
+            name, number = f"{stem}_{number}", number + 1
+        self.taken.add(name)
+        return name
+
+    # --- scatters -----------------------------------------------------------------------------------------------------
+
+    def scatter(self, d: Definition, term: Expr) -> Scatter:
+        """One term with deltas as an addition at the positions that the deltas name."""
+        body, outer = term, S.One
+        for f in Mul.make_args(term):
+            if isinstance(f, Sigma) and _has_delta(f):
+                body, outer = f, term / f
+        if isinstance(body, Sigma):
+            body, _ = opened_by_name(body, set(d.axes))
+            body = body * outer
+        slots: dict[Axis, Expr] = {}
+        for f in Mul.make_args(body):
+            if isinstance(f, Delta):
+                axis, other = _slot(f, d.axes, slots)
+                slots[axis] = other
+                body = Mul(*(g for g in Mul.make_args(body) if g != f)).xreplace({axis: other})
+        spread = {a for k in d.axes for a in free_axes(slots.get(k, k))}
+        summed = sorted_axes(free_axes(body) - spread)
+        value = self.reduction(sigma(body, summed), spread) if summed else lower.factored(body, self.hoister(d))
+        where: tuple[Index, ...] = tuple(lower.index(slots.get(a, a)) for a in d.axes)
+        return Scatter(d.name, tuple(a.name for a in d.axes), where, value)
+
+
+def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
+    """The free axes of a sum, in the order of the operand that has most of them."""
+    free = free_axes(expr)
+    best: tuple[Axis, ...] = ()
+    for at in sorted(expr.atoms(At), key=lambda a: a.sort_key()):
+        here = tuple(dict.fromkeys(i for i in at.index if i in free))
+        best = here if len(here) > len(best) else best
+    return (*best, *sorted_axes(free - set(best)))
+
+
+def _slot(delta: Delta, axes: tuple[Axis, ...], slots: dict[Axis, Expr]) -> tuple[Axis, Expr]:
+    for one, other in (delta.args, delta.args[::-1]):
+        if one in axes and one not in slots and not (other in axes and axes.index(other) > axes.index(one)):
+            return one, other
+    raise AssertionError(f"{delta} names no axis of {axes}")
+
+
+def _has_delta(expr: Expr) -> bool:
+    return any(
+        isinstance(f, Delta) or (isinstance(f, Sigma) and any(isinstance(g, Delta) for g in Mul.make_args(f.body)))
+        for f in Mul.make_args(expr)
+    )
+
+
+def _grouped(terms: list[Expr]) -> list[Expr]:
+    """Terms at the same positions as one: `delta*a + delta*b = delta*(a + b)`."""
+    groups: dict[Expr, list[Expr]] = {}
+    alone: list[Expr] = []
+    for term in terms:
+        deltas = Mul(*(f for f in Mul.make_args(term) if isinstance(f, Delta)))
+        if deltas == 1:
+            alone.append(term)
+        else:
+            groups.setdefault(deltas, []).append(term / deltas)
+    return [Mul(deltas, Add(*rest), evaluate=False) for deltas, rest in groups.items()] + alone
+
+
+def _match(pattern: Expr, expr: Expr) -> dict[Axis, Expr] | None:
+    if pattern == expr:
+        return {}
+    if isinstance(pattern, Sigma) and isinstance(expr, Sigma):
+        return match(pattern, expr)
+    return None
+
+
+def _count_sums(values: list[Expr]) -> dict[Expr, int]:
+    """In how many terms each sum stands."""
+    counts: dict[Expr, int] = {}
+    for value in values:
+        for term in Add.make_args(value):
+            for s in term.atoms(Sigma):
+                counts[s] = counts.get(s, 0) + 1
+    return counts
+
+
+def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
+    """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself."""
+    groups: dict[tuple[Expr, tuple[Axis, ...]], list[tuple[Expr, Sigma]]] = {}
+    out: list[Expr] = []
+    for term in Add.make_args(expr):
+        sums = [f for f in Mul.make_args(term) if isinstance(f, Sigma)]
+        mergeable = len(sums) == 1 and sums[0] not in shared and not _has_delta(sums[0])
+        if mergeable and not is_contraction(sums[0].body):
+            outer = term / sums[0]
+            number = outer.as_coeff_Mul()[0]
+            groups.setdefault((outer / number, sums[0].over), []).append((number, sums[0]))
+        else:
+            out.append(term)
+    for (outer, over), members in groups.items():
+        if len(members) == 1:
+            out.append(members[0][0] * outer * members[0][1])
+        else:
+            out.append(outer * Sigma(Add(*(n * s.body for n, s in members)), *over))
+    return Add(*out)
+
+
+def _means(values: object, own: set[Expr]) -> set[Expr]:
+    """The sums that are divided by their axes' sizes wherever they stand: means."""
+    found: dict[Expr, bool] = {}
+    for value in values:  # type: ignore[attr-defined]
+        for term in Add.make_args(value):
+            powers = term.as_powers_dict()
+            for s in term.atoms(Sigma):
+                top = s in powers
+                divided = top and all(powers.get(Size(a), 0) <= -1 for a in s.over)
+                found[s] = found.get(s, True) and divided and s not in own
+    return {s for s, is_mean in found.items() if is_mean}
+
+
+def _with_means(value: Expr, means: set[Expr]) -> Expr:
+    terms = []
+    for term in Add.make_args(value):
+        for s in [f for f in Mul.make_args(term) if f in means]:
+            term = term / s * SpecReduce("mean", s.body, *s.over) * Mul(*(Size(a) for a in s.over))
+        terms.append(term)
+    return Add(*terms)
+
+
+def repeated(program: Program) -> list[Node]:
+    """Large pointwise nodes that stand in more than one place."""
+    seen: dict[Node, int] = {}
+    for statement in program.statements:
+        for n in walk(statement.value):
+            seen[n] = seen.get(n, 0) + 1  # type: ignore[index]
+    return [n for n, count in seen.items() if count > 1]

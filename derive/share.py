@@ -1,0 +1,157 @@
+"""Common subexpressions: a pointwise node that stands in two places is computed once, under a name of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive.cost import is_tensor
+from derive.program import (
+    Assign,
+    AxisValue,
+    Call,
+    Index,
+    Node,
+    Num,
+    Program,
+    Read,
+    Reduce,
+    Scal,
+    Scatter,
+    SizeOf,
+    Statement,
+    check,
+    node_axes,
+    walk,
+)
+
+_LONGEST_NAME = 24
+
+
+def share(program: Program) -> Program:
+    """The same program with repeated tensor work named, largest first."""
+    statements = list(program.statements)
+    taken = {n for n, _ in program.given} | set(program.scalars) | {s.name for s in statements}
+    while True:
+        node = _largest_repeated(statements)
+        if node is None:
+            return check(replace(program, statements=tuple(statements)))
+        name = _name(node, taken)
+        taken.add(name)
+        axes = _axes(node)
+        read = Read(name, axes)
+        first = next(k for k, s in enumerate(statements) if _occurs(s, node))
+        rest = [_put(s, node, read) for s in statements[first:]]
+        statements = [*statements[:first], Assign(name, axes, node), *rest]
+
+
+def without_copies(program: Program) -> Program:
+    """The same program without statements that only give a tensor another name; `returns` name the tensor itself."""
+    scattered = {s.onto for s in program.statements if isinstance(s, Scatter)}
+    scattered |= {s.name for s in program.statements if isinstance(s, Scatter)}
+    names: dict[str, str] = {}
+    kept: list[Statement] = []
+    for s in program.statements:
+        s = _renamed(s, names)
+        if isinstance(s, Assign) and isinstance(s.value, Read) and s.value.index == s.axes:
+            if s.name not in scattered and s.value.name not in scattered:
+                names[s.name] = s.value.name
+                continue
+        kept.append(s)
+    returns = tuple(names.get(r, r) for r in program.returns)
+    return check(replace(program, statements=tuple(kept), returns=returns))
+
+
+def _renamed(s: Statement, names: dict[str, str]) -> Statement:
+    if not names:
+        return s
+    if isinstance(s, Scatter):
+        slots = tuple(_rename(i, names) for i in s.slots)
+        return replace(s, value=_rename(s.value, names), slots=slots)  # type: ignore[arg-type]
+    return replace(s, value=_rename(s.value, names))  # type: ignore[arg-type]
+
+
+def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
+    if isinstance(n, Read):
+        return Read(names.get(n.name, n.name), tuple(_rename(i, names) for i in n.index))  # type: ignore[misc]
+    if isinstance(n, Call):
+        return replace(n, args=tuple(_rename(a, names) for a in n.args))  # type: ignore[misc]
+    if isinstance(n, Reduce):
+        return replace(n, body=_rename(n.body, names))  # type: ignore[arg-type]
+    return n
+
+
+def _axes(node: Node) -> tuple[str, ...]:
+    """The node's axes in the order of the operand that has most of them."""
+    axes = node_axes(node)
+    best: tuple[str, ...] = ()
+    for n in walk(node):
+        if isinstance(n, Read) and all(isinstance(i, str) for i in n.index):
+            here = tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str)))
+            best = here if len(here) > len(best) else best
+    return (*best, *(a for a in axes if a not in best))
+
+
+def _nodes(s: Statement) -> list[Node | Index]:
+    tops: list[Node | Index] = [s.value]
+    return [n for top in tops for n in walk(top)]
+
+
+def _occurs(s: Statement, node: Node) -> bool:
+    return any(n == node for n in _nodes(s))
+
+
+def _largest_repeated(statements: list[Statement]) -> Node | None:
+    seen: dict[Node, int] = {}
+    for s in statements:
+        for n in _nodes(s):
+            if isinstance(n, Call) and n.fn != "where" and is_tensor(n) and not _cheap(n):
+                seen[n] = seen.get(n, 0) + 1
+    repeated = [n for n, count in seen.items() if count > 1]
+    return max(repeated, key=lambda n: len(str(n)), default=None)
+
+
+def _cheap(node: Call) -> bool:
+    """A bare change of sign is no work worth a name; nor is arithmetic on axes alone."""
+    return node.fn == "neg" or not any(isinstance(n, Read) for n in walk(node))
+
+
+def _put(s: Statement, old: Node, new: Node) -> Statement:
+    if isinstance(s, Scatter):
+        return replace(s, value=put(s.value, old, new))
+    return replace(s, value=put(s.value, old, new))
+
+
+def put(node: Node, old: Node, new: Node) -> Node:
+    """The node with every occurrence of `old` replaced."""
+    if node == old:
+        return new
+    if isinstance(node, Call):
+        return replace(node, args=tuple(put(a, old, new) for a in node.args))
+    if isinstance(node, Reduce):
+        return replace(node, body=put(node.body, old, new))
+    return node
+
+
+def _name(node: Node, taken: set[str]) -> str:
+    stem = _words(node)
+    if len(stem) > _LONGEST_NAME or not stem.isidentifier():
+        stem = "shared"
+    name, number = stem, 2
+    while name in taken:
+        name, number = f"{stem}_{number}", number + 1
+    return name
+
+
+def _words(node: Node) -> str:
+    """What a node would be called: `dloss_over_n`, `exp_x`, `x_minus_mu`."""
+    if isinstance(node, Read | Scal):
+        return node.name
+    if isinstance(node, SizeOf | AxisValue):
+        return node.axis
+    if isinstance(node, Num):
+        return str(node.value).replace("/", "_over_").replace(".", "p").replace("-", "minus_")
+    if isinstance(node, Reduce):
+        return f"{node.kind}_{_words(node.body)}"
+    joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_"}.get(node.fn)
+    words = [_words(a) for a in node.args]
+    return joint.join(words) if joint else "_".join([node.fn, *words])

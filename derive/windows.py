@@ -1,0 +1,53 @@
+"""Axis arithmetic in an index: `s*t + d*k + c`, a window with stride `s` and dilation `d`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sympy import Expr, Poly, expand
+from sympy.polys.polyerrors import PolynomialError
+
+from derive.errors import DeriveError
+from derive.terms import At, Axis, Merge, Part, Prefix, free_axes, sorted_axes
+
+
+@dataclass(frozen=True)
+class Affine:
+    """`offset + sum(step * axis)`: whole steps; the offset may hold sizes."""
+
+    steps: tuple[tuple[Axis, int], ...]
+    offset: Expr
+
+
+def affine(index: Expr) -> Affine:
+    """Read axis arithmetic as whole steps over axes and an offset. Raises DeriveError where it is neither."""
+    index = index.replace(Prefix, lambda axis: axis)
+    axes = sorted_axes(free_axes(index))
+    wrong = DeriveError(
+        f"index {index} is not axis arithmetic", fix="write whole multiples of axes, such as 2*t + k, or read an index(...)"
+    )
+    if not axes:
+        return Affine((), index)
+    try:
+        poly = Poly(expand(index), *axes)
+    except PolynomialError:
+        raise wrong from None
+    if poly.total_degree() > 1:
+        raise wrong
+    steps = []
+    for axis in axes:
+        step = poly.coeff_monomial(axis)
+        if not step.is_Integer:
+            raise wrong
+        steps.append((axis, int(step)))
+    return Affine(tuple(steps), poly.coeff_monomial(1))
+
+
+def is_window(index: Expr) -> bool:
+    """Whether an index is axis arithmetic: neither a plain axis, nor a merge, nor a gather."""
+    return not isinstance(index, Axis | Merge | Part | At) and not index.atoms(At, Merge, Part)
+
+
+def is_gather(index: Expr) -> bool:
+    """Whether an index is read from an integer tensor."""
+    return bool(index.atoms(At))
