@@ -1,0 +1,1 @@
+"""Hand-written loops whose gradients come from `generated` alone, each beside a plain-PyTorch twin."""
