@@ -163,7 +163,7 @@ def contributions(
     return out
 
 
-# --- the local derivative: scalar calculus --------------------------------------------------------------------------
+# --- the local derivative: scalar calculus ----------------------------------------------------------------
 
 
 def local_derivative(equation: Equation, read: At) -> Expr:
@@ -178,7 +178,9 @@ def local_derivative(equation: Equation, read: At) -> Expr:
     if equation.kind in ("amax", "amin"):
         tie = Where(Eq(equation.body, equation.left), S.One, S.Zero)
         return inner * tie / sigma(tie, equation.over)
-    raise DeriveError(f"{equation.kind} has no derivative rule", equation=equation.name, fix="write it with sum or mean")
+    raise DeriveError(
+        f"{equation.kind} has no derivative rule", equation=equation.name, fix="write it with sum or mean"
+    )
 
 
 def from_output(equation: Equation, local: Expr) -> Expr:
@@ -214,7 +216,7 @@ def _power_from_output(core: Pow, value: Expr, local: Expr) -> Expr:
     return local
 
 
-# --- index bookkeeping ----------------------------------------------------------------------------------------------
+# --- index bookkeeping ------------------------------------------------------------------------------------
 
 
 def pull_back(equation: Equation, read: At, value: Expr, axes: tuple[Axis, ...]) -> tuple[Expr, tuple[str, ...]]:

@@ -56,7 +56,7 @@ def _product_again(total: Expr) -> Expr:
     return Add(*out)
 
 
-# --- sums ---------------------------------------------------------------------------------------------------------
+# --- sums -------------------------------------------------------------------------------------------------
 
 
 def sigma(body: Expr, over: Iterable[Axis]) -> Expr:
@@ -168,7 +168,7 @@ def opened_by_name(expr: Sigma, avoid: set[Axis]) -> tuple[Expr, list[Axis]]:
     return expr.body.xreplace(dict(mapping)), list(mapping.values())
 
 
-# --- rewriting ----------------------------------------------------------------------------------------------------------
+# --- rewriting --------------------------------------------------------------------------------------------
 
 
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
@@ -215,7 +215,7 @@ def coefficient(term: Expr) -> Expr:
     return Mul(*(f for f in Mul.make_args(term) if f.is_Number))
 
 
-# --- equality of sums up to the names of their free axes -------------------------------------------------------------
+# --- equality of sums up to the names of their free axes --------------------------------------------------
 
 
 def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
+from sympy import Expr
+
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.equations import Op, size_of
 from derive.errors import DeriveError
@@ -22,16 +24,19 @@ from derive.program import (
     PartOf,
     Read,
     Reduce,
-    Window,
+    Statement,
     base,
+    index_axes,
     node_axes,
 )
 from derive.terms import PACK_NAME, Axis, Merge, Size
 
 DEFAULT_SIZE = 64
+WINDOW_SIZE = 3  # of an axis that makes a window over another wider, such as a kernel's
 
 _BYTES = {"real": 4, "integer": 8, "mask": 1}
-_KEEP_NOTHING = {"add", "sub", "neg", "sign", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
+_CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
+_KEEP_NOTHING = {"add", "sub", "neg", "sign", *_CONDITIONS}
 _KEEP_OUTPUT = {"exp", "tanh", "sqrt", "rsqrt", "sigmoid", "relu"}
 
 
@@ -49,7 +54,7 @@ class Saved:
 
 def saved_by_forward(op: Op, names: Iterable[str]) -> tuple[Saved, ...]:
     """The tensors that our forward hands to the backward."""
-    return tuple(_tensor(op, name) for name in names)
+    return tuple(_operand_or_equation(op, name) for name in names)
 
 
 def saved_by_autograd(op: Op) -> tuple[Saved, ...]:
@@ -66,7 +71,7 @@ def saved_by_autograd(op: Op) -> tuple[Saved, ...]:
     program = forward_program(op, ())
     counter = _Counter(op)
     for statement in program.statements:
-        counter.visit(statement.value, statement.name)
+        counter.visit(statement)
     return tuple(counter.kept)
 
 
@@ -74,15 +79,19 @@ class _Counter:
     """Walks a forward program; holds what each name stands for and what is kept so far, in order."""
 
     def __init__(self, op: Op):
-        self.op = op
+        self.tensors = {o.name: _operand_or_equation(op, o.name) for o in op.operands if o.is_tensor}
         self.kept: dict[Saved, None] = {}
         self.needs = {o.name for o in op.differentiable}
-        self.aliases: dict[str, str] = {}  # a view and the tensor whose memory it shows
         self.labels: dict[Node, str] = {}  # a statement's whole value and its name
 
-    def visit(self, value: Node, name: str) -> None:
+    def visit(self, statement: Statement) -> None:
+        name, value = statement.name, statement.value
         if isinstance(value, Read) and not _gathers(value):
-            self.aliases[name] = self.aliases.get(value.name, value.name)
+            self.tensors[name] = self.tensors[value.name]  # a view shows another tensor's memory
+        else:
+            axes = tuple(a for i in statement.axes for a in index_axes(i))
+            condition = isinstance(value, Call) and value.fn in _CONDITIONS
+            self.tensors[name] = Saved(name, axes, "mask" if condition else "real")
         self.labels.setdefault(value, name)
         if self.grad(value):
             self.needs.add(name)
@@ -151,9 +160,9 @@ class _Counter:
         if not is_tensor(node):
             return
         if isinstance(node, Read) and not _gathers(node):
-            self.kept[_tensor(self.op, self.aliases.get(node.name, node.name))] = None
+            self.kept[self.tensors[node.name]] = None
         elif node in self.labels:
-            self.kept[_tensor(self.op, self.labels[node])] = None
+            self.kept[self.tensors[self.labels[node]]] = None
         else:
             self.kept[Saved(str(node), node_axes(node), element)] = None
 
@@ -171,22 +180,18 @@ def _reads(index: Index) -> Iterator[Read]:
             yield from _reads(part)
     elif isinstance(index, PartOf):
         yield from _reads(index.whole)
-    elif isinstance(index, Window):
-        return
 
 
-def _tensor(op: Op, name: str) -> Saved:
+def _operand_or_equation(op: Op, name: str) -> Saved:
     operand = op.operand(name)
     if operand is not None:
-        return Saved(
-            name, tuple(a.base for a in operand.axes), "integer" if operand.kind == "index" else "real"
-        )
+        return Saved(name, tuple(a.base for a in operand.axes), "integer" if operand.kind == "index" else "real")
     equation = op.equation(name)
     assert equation is not None, f"{name} is no tensor of {op.name}"
     return Saved(name, tuple(a.base for a in equation.axes))
 
 
-# --- formulas and numbers -----------------------------------------------------------------------------------
+# --- formulas and numbers ---------------------------------------------------------------------------------
 
 
 def elements_formula(saved: Iterable[Saved]) -> str:
@@ -209,28 +214,32 @@ def total_bytes(saved: Iterable[Saved], sizes: Mapping[str, int]) -> int:
 
 
 def example_sizes(op: Op, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """A length for every axis: the given ones, else what merges and windows make of the others, else 64.
+    """A length for every axis: the given ones, what merges and windows make of them, 3 for a kernel's, else 64.
 
     Raises DeriveError for a given axis that the op does not have.
     """
     given = dict(given or {})
-    axes = [rule.axis for rule in op.sizes]
-    unknown = [name for name in given if name not in {a.base for a in axes}]
+    sizes = {rule.axis.base: DEFAULT_SIZE for rule in op.sizes}
+    unknown = [name for name in given if name not in sizes]
     if unknown:
-        known = ", ".join(a.base for a in axes)
+        known = ", ".join(sizes)
         raise DeriveError(f"there is no axis {unknown[0]}", op=op.name, fix=f"its axes are {known}")
-    sizes = {a.base: given.get(a.base, DEFAULT_SIZE) for a in axes}
-    for rule in op.sizes:
-        if rule.formula is not None and rule.axis.base not in given:
-            sizes[rule.axis.base] = _number(rule.formula, sizes)
+    formulas = {rule.axis.base: rule.formula for rule in op.sizes if rule.formula is not None}
+    for formula in formulas.values():
+        for size in formula.atoms(Size):
+            if _number(formula, sizes | {size.axis.base: 2 * DEFAULT_SIZE}) < _number(formula, sizes):
+                given.setdefault(size.axis.base, WINDOW_SIZE)
     for equation in op.equations:
         for at in equation.reads:
             for i, dim in zip(at.index, op.tensors.get(at.name, ()), strict=False):
-                if isinstance(i, Axis) and isinstance(dim, Merge) and i.base not in given:
-                    sizes[i.base] = _number(size_of(dim), sizes)
+                if isinstance(i, Axis) and isinstance(dim, Merge):
+                    formulas.setdefault(i.base, size_of(dim))
+    sizes |= given
+    for axis, formula in formulas.items():
+        if axis not in given:
+            sizes[axis] = _number(formula, sizes)
     return sizes
 
 
-def _number(formula: object, sizes: Mapping[str, int]) -> int:
-    lengths = {size: sizes[size.axis.base] for size in formula.atoms(Size)}  # type: ignore[attr-defined]
-    return int(formula.xreplace(lengths))  # type: ignore[attr-defined]
+def _number(formula: Expr, sizes: Mapping[str, int]) -> int:
+    return int(formula.xreplace({size: sizes[size.axis.base] for size in formula.atoms(Size)}))

@@ -15,7 +15,7 @@ from types import ModuleType
 import derive.ops
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.notation import OpCall
+from derive.spec import OpCall
 
 # What running a spec can raise: its author's mistakes. Anything else is our fault and keeps its traceback.
 _MISTAKES = (
@@ -46,8 +46,8 @@ def find(name: str, among: list[Op] | None = None) -> Op:
     known = {op.name: op for op in (catalogue() if among is None else among)}
     if name in known:
         return known[name]
-    close = get_close_matches(name, known, 3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
+    close = get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
     raise DeriveError(f"there is no op {name}", fix=hint)
 
 
@@ -91,14 +91,14 @@ def _distinct(ops: Iterable[Op]) -> list[Op]:
     for op in ops:
         other = by_name.setdefault(op.name, op)
         if other is not op:
-            places = (
-                f"{other.source} and {op.source}" if other.source != op.source else f"twice in {op.source}"
-            )
-            raise DeriveError(f"op {op.name} is defined in {places}", fix="give one of them another name")
+            where = f"twice in {op.source}"
+            if other.source != op.source:
+                where = f"in {other.source} and in {op.source}"
+            raise DeriveError(f"op {op.name} is defined {where}", fix="give one of them another name")
     return list(by_name.values())
 
 
-# --- telling where in a file it went wrong ------------------------------------------------------------------
+# --- telling where in a file it went wrong ----------------------------------------------------------------
 
 
 def _located(error: BaseException, path: Path, source: str) -> DeriveError:
@@ -127,9 +127,7 @@ def _line(error: BaseException, path: Path) -> int | None:
     found = None
     cause: BaseException | None = error
     while cause is not None:
-        lines = [
-            line for frame, line in walk_tb(cause.__traceback__) if frame.f_code.co_filename == str(path)
-        ]
+        lines = [line for frame, line in walk_tb(cause.__traceback__) if frame.f_code.co_filename == str(path)]
         found = lines[-1] if lines else found
         cause = cause.__context__
     return found
@@ -139,11 +137,7 @@ def _where(source: str, line: int | None) -> tuple[str | None, str | None]:
     """The op and the equation a line belongs to: the function around it, the `f.name[…]` it assigns."""
     op = equation = None
     for node in ast.walk(ast.parse(source)):
-        if (
-            line is None
-            or not isinstance(node, ast.stmt)
-            or not node.lineno <= line <= (node.end_lineno or 0)
-        ):
+        if line is None or not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or 0):
             continue
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             op = node.name

@@ -46,12 +46,8 @@ class Save(StrEnum):
 
 Stage = StrEnum("Stage", list(STAGES))  # type: ignore[misc]
 
-File = Annotated[
-    Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")
-]
-Saving = Annotated[
-    Save, typer.Option(help="What the forward keeps: the cheapest, the least, its inputs or outputs.")
-]
+File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
+Saving = Annotated[Save, typer.Option(help="What the forward keeps: the cheapest, the least, its inputs or outputs.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -71,26 +67,18 @@ def options(
 
 @app.command()
 def generate(
-    ops: Annotated[
-        list[str] | None, typer.Argument(metavar="[OPS]...", help="Ops to generate; all if none.")
-    ] = None,
+    ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="Ops to generate; all if none.")] = None,
     file: File = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the package.")] = Path("generated"),
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail if a file would change.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file would change.")] = False,
     save: Saving = Save.cost,
 ) -> None:
     """Write a package with one module for each op."""
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(wanted[0].name, total=len(wanted))
 
         def done(op: Op) -> None:
@@ -158,9 +146,7 @@ def _one_line_errors() -> Iterator[None]:
     """What a user can cause ends in one line and exit status 2; the rest is ours, and keeps its traceback."""
     try:
         yield
-    except (
-        BrokenPipeError
-    ):  # the reader has seen enough; keep the interpreter from complaining once more as it exits
+    except BrokenPipeError:  # the reader has seen enough; keep the interpreter from complaining once more as it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except DeriveError as error:

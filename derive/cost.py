@@ -53,12 +53,12 @@ def is_tensor(node: Node) -> bool:
 def node_work(node: Node, carriers: Carriers = ()) -> float:
     """The element operations of computing a node, operation by operation."""
     if isinstance(node, Call):
-        inside = sum(node_work(a, carriers) for a in node.args)
+        inside = sum((node_work(a, carriers) for a in node.args), 0.0)
         return inside + (_weight(node) * elements(node_axes(node), carriers) if is_tensor(node) else 0.0)
     if isinstance(node, Reduce):
         axes = node_axes(node.body)
         if is_matrix_product(node):
-            inside = sum(node_work(a, carriers) for a in node.body.args)  # type: ignore[union-attr]
+            inside = sum((node_work(f, carriers) for f in product_factors(node.body)), 0.0)
             return inside + elements(axes) / _MATMUL
         return node_work(node.body, carriers) + elements(axes, carriers)
     if isinstance(node, Read) and any(isinstance(i, Read) for i in node.index):

@@ -12,6 +12,7 @@ import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sympy import Add, Expr, Min, Mul, floor, fraction, together
 
+from derive.annotations import RESERVED
 from derive.backends.layout import Layouts, layouts
 from derive.backends.torch import Line, Printer
 from derive.backends.values import Dims, is_pack
@@ -21,8 +22,6 @@ from derive.program import Program
 from derive.terms import Size
 
 LINE_LENGTH = 120
-_RESERVED = {"torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "F", "keep", "kept", "typed", "patches",
-             "check_shapes", "check_index", "in_float32", "sum", "range", "abs", "len", "print", "min", "max"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Module:
     wrapper_doc: str
 
 
-# --- public --------------------------------------------------------------------------------------------------------
+# --- public -----------------------------------------------------------------------------------------------
 
 
 def render(derivation: Derivation) -> str:
@@ -102,7 +101,11 @@ def public_names(op: str, stepwise: bool = False) -> list[str]:
 def _environment() -> Environment:
     folder = Path(__file__).parent / "templates"
     return Environment(
-        loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
 
 
@@ -110,7 +113,7 @@ def _formatted(source: str) -> str:
     return black.format_str(source, mode=black.Mode(line_length=LINE_LENGTH))
 
 
-# --- a module's parts --------------------------------------------------------------------------------------------------
+# --- a module's parts -------------------------------------------------------------------------------------
 
 
 def _module(d: Derivation) -> Module:
@@ -133,7 +136,11 @@ def _module(d: Derivation) -> Module:
         name=op.name,
         title=title,
         source=op.source,
-        command=f"derive generate {op.name}" if op.source.startswith("derive/ops") else f"derive generate --from {op.source}",
+        command=(
+            f"derive generate {op.name}"
+            if op.source.startswith("derive/ops")
+            else f"derive generate --from {op.source}"
+        ),
         docstring=_docstring(d, pair),
         imports=_imports(used, bool(_ranges(op))),
         saved=pair.saved,
@@ -168,11 +175,13 @@ def _ranges(op: Op) -> tuple[tuple[str, str, str, int], ...]:
 def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
-    lines += ["import torch.nn.functional as F"] if "F." in used else []
+    lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
     shared = ["check_index"] if "check_index(" in used else []
     explained = ["explains_index"] if ranges else []
-    return (*lines, f"from ._support import {', '.join([*shared, 'check_shapes', *explained, 'in_float32', 'keep', 'kept', 'typed'])}")
+    used_ratio = ["ratio"] if "ratio(" in used else []
+    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
+    return (*lines, f"from ._support import {', '.join(support)}")
 
 
 def _summary(op: Op) -> str:
@@ -208,7 +217,7 @@ class _Names:
         programs = [p for p in (d.forward, d.backward, d.stepwise_forward, d.stepwise_backward) if p is not None]
         tensors = {n for p in programs for n in (*[g for g, _ in p.given], *[s.name for s in p.statements])}
         tensors |= {o.name for o in op.operands}
-        self.tensors = {t: f"{t}_" for t in tensors if keyword.iskeyword(t) or t in _RESERVED}
+        self.tensors = {t: f"{t}_" for t in tensors if keyword.iskeyword(t) or t in RESERVED}
         self.sizes: dict[str, str] = {}
         for rule in op.sizes:
             axis = rule.axis.base
@@ -216,7 +225,7 @@ class _Names:
             if rule.given is not None:
                 self.sizes[axis] = rule.given
                 continue
-            while name in tensors or name in _RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
+            while name in tensors or name in RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
                 name = f"{name}_size"
             self.sizes[axis] = name
         self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None)
@@ -259,9 +268,12 @@ class _Pair:
         checks = [o for o in tensors if o.ranges_over is not None and o.name not in checked]
         wanted += [o.ranges_over.base for o in checks if o.ranges_over is not None]
         lengths = frozenset(o.name for o in op.operands if o.kind == "length")
-        head, _ = self._size_lines(list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths)
+        head, _ = self._size_lines(
+            list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths
+        )
         shapes = ", ".join(f'"{o.name}: {" ".join(a.name for a in o.declared or o.axes)}"' for o in tensors)
-        shape_check = [f'check_shapes("{op.name}", ({shapes}{"," if len(tensors) == 1 else ""}), {", ".join(o.name for o in tensors)})']
+        comma = "," if len(tensors) == 1 else ""
+        shape_check = [f'check_shapes("{op.name}", ({shapes}{comma}), {", ".join(o.name for o in tensors)})']
         index_checks = [
             f'check_index("{op.name}", "{o.name}", {o.name}, "{o.ranges_over.base}", {names.sizes[o.ranges_over.base]})'
             for o in checks if o.ranges_over is not None
@@ -270,7 +282,7 @@ class _Pair:
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"
         return Function(
-            name, _signature(op), returns, f"{_summary(self.d.op)} Returns {_listed(outputs)} and what the backward needs.",
+            name, _signature(op), returns, f"Returns {_listed(outputs)} and what the backward needs.",
             (*shape_check, *head, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 
@@ -300,7 +312,9 @@ class _Pair:
             if self.names.sizes[axis] in given:
                 known.add(axis)
             elif place is not None:
-                mates = [a for a in pending if (p := _place(a, sources)) is not None and p[0] == place[0] and a not in known]
+                mates = [
+                    a for a in pending if (p := _place(a, sources)) is not None and p[0] == place[0] and a not in known
+                ]
                 lines.append(self._read_shape(place[0], [axis, *mates], sources))
                 known |= {axis, *mates}
             else:
@@ -407,4 +421,3 @@ def _commented(line: Line) -> str:
 
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-

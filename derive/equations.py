@@ -132,7 +132,7 @@ class Op:
         return "\n".join([*lines, f"  return {', '.join(self.outputs)}"])
 
 
-# --- checks on one equation -----------------------------------------------------------------------------------
+# --- checks on one equation -------------------------------------------------------------------------------
 
 _NOT_DIFFERENTIABLE = {"floor", "ceiling", "Mod", "frac", "gamma", "zeta"}
 
@@ -145,8 +145,10 @@ def check_functions(expr: Basic, equation: str) -> None:
             raise DeriveError(
                 f"{name} has no derivative that a backward could use",
                 equation=equation,
-                fix="use differentiable functions, or pass its value as an input that needs no gradient (constant[...])",
+                fix="use differentiable functions, or pass its value as an input without gradient (constant[...])",
             )
+    if expr.has(S.ComplexInfinity, S.NaN):
+        raise DeriveError("divides by zero", equation=equation, fix="write an expression that is finite")
     if expr.atoms(Piecewise):
         raise DeriveError("Piecewise is not in the notation", equation=equation, fix="write where(condition, a, b)")
 
@@ -192,7 +194,7 @@ def check_read(at: At, dims: tuple[Expr, ...] | None, known: list[str], equation
             affine(i)
 
 
-# --- splitting into one-operation equations ---------------------------------------------------------------------
+# --- splitting into one-operation equations ---------------------------------------------------------------
 
 
 def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
@@ -211,9 +213,7 @@ def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
 
 def _nested(expr: Basic) -> list[Reduce]:
     """Innermost reductions first, in a fixed order."""
-    return sorted(
-        (r for r in expr.atoms(Reduce) if not r.body.atoms(Reduce)), key=lambda r: r.sort_key()
-    )
+    return sorted((r for r in expr.atoms(Reduce) if not r.body.atoms(Reduce)), key=lambda r: r.sort_key())
 
 
 def split_name(target: str, reduce: Reduce, taken: set[str]) -> str:
@@ -260,7 +260,7 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     return out
 
 
-# --- what is known of signs ----------------------------------------------------------------------------------------
+# --- what is known of signs -------------------------------------------------------------------------------
 
 
 def signs(rhs: Expr) -> dict[str, bool | None]:
@@ -287,7 +287,7 @@ def is_positive(expr: Expr) -> bool:
     return False
 
 
-# --- sizes ------------------------------------------------------------------------------------------------------------
+# --- sizes ------------------------------------------------------------------------------------------------
 
 
 def size_rules(operands: tuple[Operand, ...], equations: tuple[Equation, ...], op: str) -> tuple[SizeRule, ...]:
@@ -326,7 +326,7 @@ def size_rules(operands: tuple[Operand, ...], equations: tuple[Equation, ...], o
 
 
 def _shortest(formulas: list[Expr]) -> Expr:
-    """What all the windows over an axis allow; dimensions that it merely reads agree, which the op checks as it runs."""
+    """What all the windows over an axis allow; dimensions it merely reads agree, which the op checks as it runs."""
     plain = [f for f in formulas if isinstance(f, Size)]
     windows = [f for f in formulas if not isinstance(f, Size)]
     return Min(*windows, *plain[:1]) if windows else plain[0]
@@ -341,7 +341,9 @@ def read_prefixes(equation: Equation, dims: dict[str, tuple[Expr, ...]], sizes: 
             Prefix(i) if isinstance(i, Axis) and isinstance(d, Axis) and i in shorter and i != d else i
             for i, d in zip(at.index, dims[at.name], strict=True)
         ]
-        if tuple(index) != at.index and all(shorter[p.args[0]] != Size(d) for p, d in zip(index, dims[at.name], strict=True) if isinstance(p, Prefix)):
+        if tuple(index) != at.index and all(
+            shorter[p.args[0]] != Size(d) for p, d in zip(index, dims[at.name], strict=True) if isinstance(p, Prefix)
+        ):
             put[at] = At(at.tensor, *index)
     return replace(equation, body=equation.body.xreplace(put)) if put else equation
 

@@ -37,7 +37,7 @@ from derive.reading import factored, signed
 from derive.terms import At, Tensor
 from derive.typeset import document
 
-# --- expressions as a spec would have them ------------------------------------------------------------------
+# --- expressions as a spec would have them -----------------------------------------------------------------
 
 _COMPARED = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -58,9 +58,7 @@ class _Printer(StrPrinter):
         return ("-" if term.negative else "") + self._product(term.up, term.down)
 
     def _product(self, up: tuple[Expr, ...], down: tuple[Expr, ...]) -> str:
-        top, bottom = (
-            " * ".join(self.parenthesize(f, PRECEDENCE["Mul"]) for f in part) for part in (up, down)
-        )
+        top, bottom = (" * ".join(self.parenthesize(f, PRECEDENCE["Mul"]) for f in part) for part in (up, down))
         if not down:
             return top
         return f"{top} / ({bottom})" if len(down) > 1 else f"{top} / {bottom}"
@@ -81,20 +79,16 @@ def text(expr: Expr) -> str:
     return str(_Printer().doprint(expr))
 
 
-# --- stages -------------------------------------------------------------------------------------------------
+# --- stages -----------------------------------------------------------------------------------------------
 
 
-def explain(
-    derivation: Derivation, show: str | None = None, sizes: Mapping[str, int] | None = None
-) -> RenderableType:
+def explain(derivation: Derivation, show: str | None = None, sizes: Mapping[str, int] | None = None) -> RenderableType:
     """All of a derivation but its code and LaTeX, or one stage of it: a key of `STAGES`.
 
     `sizes` are example lengths of axes for the bytes kept. Raises DeriveError for an unknown stage or axis.
     """
     if show is not None and show not in STAGES:
-        raise DeriveError(
-            f"there is no stage {show}", op=derivation.op.name, fix=f"show one of {', '.join(STAGES)}"
-        )
+        raise DeriveError(f"there is no stage {show}", op=derivation.op.name, fix=f"show one of {', '.join(STAGES)}")
     wanted = [show] if show is not None else [s for s in STAGES if s not in ("code", "latex")]
     parts: list[RenderableType] = [_head(derivation)]
     for stage in wanted:

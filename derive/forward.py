@@ -14,7 +14,7 @@ from derive.windows import is_gather
 
 
 def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
-    """Statements for the outputs and whatever is kept; what we split off stays inside the one equation that reads it."""
+    """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it."""
     needed = _needed(op, set(op.outputs) | set(kept))
     equations = _after_gathers([e for e in op.equations if e.name in needed], {*op.outputs, *kept})
     values = {e.name: _value(e) for e in equations}
@@ -81,7 +81,9 @@ def _inline(equation: Equation, values: dict[str, Node]) -> None:
     if len(readers) != 1 or readers[0][1] != [own]:
         return
     reader = readers[0][0]
-    if any(isinstance(n, Reduce) for n in walk(values[reader])) and any(isinstance(n, Reduce) for n in walk(values[equation.name])):
+    if any(isinstance(n, Reduce) for n in walk(values[reader])) and any(
+        isinstance(n, Reduce) for n in walk(values[equation.name])
+    ):
         return
     values[reader] = put(values[reader], own, values[equation.name])
     del values[equation.name]

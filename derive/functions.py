@@ -6,7 +6,7 @@ from typing import Any
 
 from sympy import Eq, Expr, Function, Integer, S, exp, log
 
-from derive.terms import Where
+from derive.terms import At, Where
 
 
 class _Real(Function):
@@ -120,7 +120,8 @@ class power(Function):
     def fdiff(self, argindex: int = 1) -> Expr:
         base, exponent = self.args
         if argindex == 1:
-            return exponent * power(base, exponent - 1)
+            slope = exponent * power(base, exponent - 1)
+            return Where(Eq(exponent, 0), S.Zero, slope) if exponent.atoms(At) else slope
         return Where(Eq(base, 0), S.Zero, self * log(base))
 
     def _eval_is_real(self) -> bool | None:

@@ -44,7 +44,11 @@ def _spliced_index(index: Expr, axes: Spliced, symbols: dict[Basic, Basic]) -> t
 
 
 def inline_call(
-    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]], prefix: str
+    op: Op,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]],
+    prefix: str,
 ) -> tuple[list[Equation], tuple[str, ...]]:
     """The callee's equations under `prefix`, and the names of its outputs there."""
     symbols: dict[Basic, Basic] = {}
@@ -63,7 +67,9 @@ def inline_call(
             continue
         name = getattr(value, "_name", None)
         if name not in tensors:
-            raise DeriveError(f"{op.name}: argument {operand.name} is no tensor of this spec", fix="pass f.name or an input")
+            raise DeriveError(
+                f"{op.name}: argument {operand.name} is no tensor of this spec", fix="pass f.name or an input"
+            )
         tensor, dims = tensors[name]
         symbols[_formal(op, operand)] = tensor
         _bind_axes(op, operand, dims, axes)
@@ -77,7 +83,9 @@ def inline_call(
         over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
         index = tuple(itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in equation.index))
         body = splice(equation.body, axes, symbols)
-        out.append(Equation(new, index, body, equation.kind, over, splice(equation.scale, axes, symbols), equation.given))
+        out.append(
+            Equation(new, index, body, equation.kind, over, splice(equation.scale, axes, symbols), equation.given)
+        )
     return out, tuple(prefix + name for name in op.outputs)
 
 
@@ -107,7 +115,8 @@ def _bind_axes(op: Op, operand: Operand, dims: tuple[Expr, ...], axes: Spliced) 
     fixed = len(formal) - (PACK in formal)
     if len(dims) < fixed or (spare != 0 and PACK not in formal):
         raise DeriveError(
-            f"{op.name}: {operand.name} has {len(formal)} axes, but {len(dims)} are given", fix="pass a tensor of its rank"
+            f"{op.name}: {operand.name} has {len(formal)} axes, but {len(dims)} are given",
+            fix="pass a tensor of its rank",
         )
     position = 0
     for axis in formal:

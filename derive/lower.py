@@ -17,7 +17,7 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
 from derive.functions import power
-from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Reduce, Scal, SizeOf, Window
+from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Scal, SizeOf, Window
 from derive.terms import At, Axis, Delta, Merge, Part, Scalar, Sigma, Size, Where, free_axes
 from derive.terms import Reduce as SpecReduce
 from derive.windows import affine
@@ -48,7 +48,7 @@ def weight(expr: Basic) -> int:
     return len(free_axes(expr))
 
 
-# --- expressions as they are written ---------------------------------------------------------------------------------
+# --- expressions as they are written ----------------------------------------------------------------------
 
 
 def node(expr: Basic, hoist: Hoist | None = None) -> Node:
@@ -81,7 +81,9 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
     if isinstance(expr, Relational):
         return Call(_RELATIONS[expr.rel_op], (node(expr.lhs, hoist), node(expr.rhs, hoist)))
     if isinstance(expr, And | Or | Not):
-        return Call(type(expr).__name__.lower(), tuple(node(a, hoist) for a in sorted(expr.args, key=lambda a: a.sort_key())))
+        return Call(
+            type(expr).__name__.lower(), tuple(node(a, hoist) for a in sorted(expr.args, key=lambda a: a.sort_key()))
+        )
     if isinstance(expr, Sigma | SpecReduce):
         if hoist is None:
             raise AssertionError(f"a sum inside an expression was not given a name: {expr}")
@@ -112,8 +114,19 @@ def abs_term(term: Expr) -> Expr:
 
 
 def ordered_terms(expr: Expr) -> list[Expr]:
-    """Summands in reading order: positive before negative, the larger before the smaller."""
-    return sorted(Add.make_args(expr), key=lambda t: (is_negative(t), -weight(t), len(Mul.make_args(t)) == 1, t.sort_key()))
+    """Summands in reading order: positive before negative, the larger before the smaller.
+
+    A subtracted tensor comes before a subtracted function: `z - m - log(s)` cancels `z - m` exactly first, where
+    `z - log(s) - m` would lose `log(s)` beside a large `z`.
+    """
+    return sorted(Add.make_args(expr), key=_term_order)
+
+
+def _term_order(term: Expr) -> tuple[object, ...]:
+    negative = is_negative(term)
+    inside = any(isinstance(f, Function) for f in Mul.make_args(term))
+    alone = len(Mul.make_args(abs_term(term))) == 1
+    return (negative, negative and inside, -weight(term), alone, term.sort_key())
 
 
 def _sum(parts: list[tuple[Expr, Node]]) -> Node:
@@ -157,7 +170,9 @@ def product(args: list[Expr], hoist: Hoist | None) -> Node:
             others.append(a)
     up = sorted((a for a in others if not _divides(a)), key=_factor_order)
     down = sorted((1 / a for a in others if _divides(a)), key=_factor_order)
-    return _quotient(coefficient, [(weight(a), node(a, hoist)) for a in up], [(weight(a), node(a, hoist)) for a in down])
+    return _quotient(
+        coefficient, [(weight(a), node(a, hoist)) for a in up], [(weight(a), node(a, hoist)) for a in down]
+    )
 
 
 def _quotient(coefficient: Expr, up: list[tuple[int, Node]], down: list[tuple[int, Node]]) -> Node:
@@ -168,25 +183,11 @@ def _quotient(coefficient: Expr, up: list[tuple[int, Node]], down: list[tuple[in
         down = [(0, _number(Integer(coefficient.q))), *down]
     elif coefficient != 1:
         up = [(0, _number(coefficient)), *up]
-    steps = sorted([(w, 0, n) for w, n in up] + [(w, 1, n) for w, n in down], key=lambda s: (s[0], s[1]))
-    out: Node | None = None
-    pending: list[Node] = []
-    for _, divide, value in steps:
-        if divide and out is None:
-            pending.append(value)
-        elif divide:
-            out = Call("div", (out, value))
-        elif out is None:
-            out = value
-            for p in pending:
-                out = Call("div", (out, p))
-            pending = []
-        else:
-            out = Call("mul", (out, value))
-    if out is None:
-        out = ONE
-        for p in pending:
-            out = Call("div", (out, p))
+    up = sorted(up, key=lambda w: w[0])
+    out: Node = up[0][1] if up else ONE
+    steps = [(w, 0, n) for w, n in up[1:]] + [(w, 1, n) for w, n in down]
+    for _, divides, value in sorted(steps, key=lambda s: (s[0], s[1])):
+        out = Call("div" if divides else "mul", (out, value))
     return negated(out) if negative else out
 
 
@@ -212,11 +213,13 @@ def _power(base: Expr, exponent: Expr, hoist: Hoist | None) -> Node:
         return Call("div", (ONE, _power(base, -exponent, hoist)))
     if exponent.is_Rational and exponent.q == 2 and exponent > 1:
         whole = Integer(exponent - S.Half)
-        return Call("mul", (_power(base, whole, hoist) if whole != 1 else node(base, hoist), _power(base, S.Half, hoist)))
+        return Call(
+            "mul", (_power(base, whole, hoist) if whole != 1 else node(base, hoist), _power(base, S.Half, hoist))
+        )
     return Call("pow", (node(base, hoist), node(exponent, hoist)))
 
 
-# --- normal forms, factored ---------------------------------------------------------------------------------------------
+# --- normal forms, factored -------------------------------------------------------------------------------
 
 
 def factored(expr: Expr, hoist: Hoist) -> Node:
@@ -335,7 +338,9 @@ def _product_node(p: Product, hoist: Hoist) -> Node:
         return ZERO
     masks = [f for f in p.powers if isinstance(f, Where) and f.is_mask]
     others = [f for f in p.powers if f not in masks]
-    choice = next((f for f in others if isinstance(f, Where) and not f.args[1].atoms(At) and not f.args[2].atoms(At)), None)
+    choice = next(
+        (f for f in others if isinstance(f, Where) and not f.args[1].atoms(At) and not f.args[2].atoms(At)), None
+    )
     if choice is not None:
         return _chosen(choice, p, hoist)
     up = [(weight(f), node(f, hoist)) for f in sorted((f for f in others if not _divides(f)), key=_factor_order)]

@@ -50,15 +50,11 @@ def write_package(
     others = {n: t for n, t in old.items() if n not in (*texts, *stale, *_SHARED) and t.startswith(HEADER)}
     exports = {Path(name).stem: _exported(name, text, out) for name, text in (others | texts).items()}
     texts["_support.py"] = render_support()
-    texts["__init__.py"] = render_init_names(
-        exports
-    )  # last, so that it never names a module that is not there yet
+    texts["__init__.py"] = render_init_names(exports)  # last, so that it never names a module that is not there yet
     changed = {name: text for name, text in texts.items() if old.get(name) != text}
     for name in changed:
         if old.get(name, "").strip() and not old[name].startswith(HEADER):
-            raise DeriveError(
-                f"{out / name} was not written by Handgrad", fix="give another folder with --out"
-            )
+            raise DeriveError(f"{out / name} was not written by Handgrad", fix="give another folder with --out")
     if not check and (changed or stale):
         try:
             _write(out, changed, stale, old)
@@ -93,9 +89,7 @@ def _exported(name: str, text: str, out: Path) -> list[str]:
         body = ast.parse(text).body
     except SyntaxError:
         raise DeriveError(f"{out / name} is damaged", fix="delete it, or generate its op again") from None
-    return sorted(
-        node.name for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-    )
+    return sorted(node.name for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"))
 
 
 def _write(out: Path, texts: dict[str, str], stale: list[str], old: dict[str, str]) -> None:

@@ -44,11 +44,13 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
     if op.stepwise:
         long_backward, kept = stepwise_program(steps)
         long_forward = forward_program(named, kept)
-    return Derivation(op, named, steps, closed, forward, share(without_copies(closed.kept.program)), long_forward, long_backward)
+    return Derivation(
+        op, named, steps, closed, forward, share(without_copies(closed.kept.program)), long_forward, long_backward
+    )
 
 
 def stepwise_program(steps: Stepwise) -> tuple[Program, tuple[str, ...]]:
-    """The uncollapsed backward, one definition an adjoint, which returns every adjoint the user named; what it reads."""
+    """The uncollapsed backward, which returns the adjoint of every tensor the user named, and what it reads."""
     definitions = [Definition(a.target.name, a.axes, a.value) for a in steps.adjoints]
     own = [a.target.name for a in steps.adjoints if _is_named(steps.op, a.of)]
     kept = with_kept(steps, definitions, tuple(own))

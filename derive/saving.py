@@ -63,7 +63,10 @@ def _needed(definitions: list[Definition]) -> set[str]:
 
 
 def with_kept(
-    steps: Stepwise, definitions: list[Definition], returns: tuple[str, ...] | None = None, held: frozenset[str] = frozenset()
+    steps: Stepwise,
+    definitions: list[Definition],
+    returns: tuple[str, ...] | None = None,
+    held: frozenset[str] = frozenset(),
 ) -> Kept:
     """The program of these definitions and what it reads of the forward; what is `held` anyway costs nothing more.
 
@@ -111,4 +114,3 @@ def dims(op: Op, name: str) -> tuple[str, ...]:
     equation = op.equation(name)
     assert equation is not None
     return tuple(i.name if isinstance(i, Axis) else "_".join(a.name for a in i.args) for i in equation.index)
-

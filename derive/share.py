@@ -52,11 +52,11 @@ def without_copies(program: Program) -> Program:
     kept: list[Statement] = []
     for s in program.statements:
         s = _renamed(s, names)
-        if isinstance(s, Assign) and isinstance(s.value, Read) and s.value.index == s.axes:
-            if s.name not in scattered and s.value.name not in scattered:
-                names[s.name] = s.value.name
-                continue
-        kept.append(s)
+        copy = isinstance(s, Assign) and isinstance(s.value, Read) and s.value.index == s.axes
+        if copy and isinstance(s.value, Read) and not {s.name, s.value.name} & scattered:
+            names[s.name] = s.value.name
+        else:
+            kept.append(s)
     returns = tuple(names.get(r, r) for r in program.returns)
     return check(replace(program, statements=tuple(kept), returns=returns))
 

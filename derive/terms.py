@@ -57,6 +57,14 @@ class Tensor(Symbol):
             known.setdefault("real", True)
         return Symbol.__xnew__(cls, name, **known)
 
+    def _sympystr(self, printer: Any) -> str:
+        return str(self.name)
+
+    def _latex(self, printer: Any) -> str:
+        from derive.typeset import name_latex  # as for `At`
+
+        return str(name_latex(self.name))
+
 
 class Scalar(Symbol):
     """A number given by the caller, such as `eps`."""
@@ -86,7 +94,7 @@ class Size(Expr):
 
     def _latex(self, printer: Any) -> str:
         name = self.args[0].name
-        return rf"|{{\ldots}}|" if name == PACK_NAME else rf"N_{{{name}}}"
+        return r"|{\ldots}|" if name == PACK_NAME else rf"N_{{{name}}}"
 
     def _eval_derivative(self, s: Any) -> Expr:
         return S.Zero
@@ -103,9 +111,9 @@ class Merge(Expr):
         first = axes[0]
         if len(axes) == 1:
             return first
-        if isinstance(first, Part) and len(first.lengths) == len(axes):
-            if axes == tuple(Part(first.whole, k, *first.lengths) for k in range(len(axes))):
-                return first.whole
+        parts = isinstance(first, Part) and len(first.lengths) == len(axes)
+        if parts and axes == tuple(Part(first.whole, k, *first.lengths) for k in range(len(axes))):
+            return first.whole
         return Expr.__new__(cls, *axes)
 
     def _sympystr(self, printer: Any) -> str:
@@ -143,7 +151,7 @@ class Part(Expr):
         return f"part({printer.doprint(self.whole)}, {self.position})"
 
     def _latex(self, printer: Any) -> str:
-        return rf"{printer.doprint(self.whole)}_{{({self.position + 1})}}"
+        return rf"{{{printer.doprint(self.whole)}}}_{{({self.position + 1})}}"
 
 
 class Prefix(Expr):
@@ -308,7 +316,9 @@ class Reduce(Expr):
 
     def __new__(cls, kind: Any, body: Any, *axes: Axis) -> Reduce:
         kind = Symbol(kind) if isinstance(kind, str) else kind
-        return Expr.__new__(cls, kind, sympify(body), Tuple(*axes) if not axes or not isinstance(axes[0], Tuple) else axes[0])
+        return Expr.__new__(
+            cls, kind, sympify(body), Tuple(*axes) if not axes or not isinstance(axes[0], Tuple) else axes[0]
+        )
 
     @property
     def kind(self) -> str:

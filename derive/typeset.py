@@ -30,7 +30,7 @@ from derive.terms import At, Reduce, Scalar, Sigma, Tensor, Where
 Adjoints = frozenset[str]
 """The names that are adjoints, and so are set with an upright d."""
 
-# --- names --------------------------------------------------------------------------------------------------
+# --- names -------------------------------------------------------------------------------------------------
 
 _CAPITALS = ("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega")
 _GREEK = {name: rf"\{name}" for name in (*greeks, *_CAPITALS) if name != "omicron"}
@@ -67,7 +67,7 @@ def tensor_latex(at: At, printer: Any) -> str:
     return f"{head}_{{{index}}}" if index else head
 
 
-# --- the printer --------------------------------------------------------------------------------------------
+# --- the printer ------------------------------------------------------------------------------------------
 
 
 class Printer(LatexPrinter):
@@ -124,7 +124,7 @@ class Printer(LatexPrinter):
         return rf"\left({self._print(f)}\right)"
 
 
-# --- equations ----------------------------------------------------------------------------------------------
+# --- equations --------------------------------------------------------------------------------------------
 
 _LINE = 84  # about how many letters a line is to have,
 _PAGE = 100  # and how many it can
@@ -151,9 +151,7 @@ def definition_latex(definition: Definition, adjoints: Adjoints | None = None) -
 
 def step_latex(step: Step, adjoints: Adjoints | None = None) -> str:
     """`subject = before = after`, on aligned lines."""
-    return _aligned(
-        _step_rows(step, Printer(frozenset({step.subject.name}) if adjoints is None else adjoints))
-    )
+    return _aligned(_step_rows(step, Printer(frozenset({step.subject.name}) if adjoints is None else adjoints)))
 
 
 def _step_rows(step: Step, printer: Printer) -> list[str]:
@@ -215,7 +213,7 @@ def _width(latex: str) -> int:
     return len(re.sub(r"[{}_^\s]", "", re.sub(r"\\[A-Za-z]+", "m", latex)))
 
 
-# --- the document -------------------------------------------------------------------------------------------
+# --- the document -----------------------------------------------------------------------------------------
 
 _DOCUMENT = r"""\documentclass[a4paper]{article}
 \usepackage[T1]{fontenc}

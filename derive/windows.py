@@ -24,7 +24,8 @@ def affine(index: Expr) -> Affine:
     index = index.replace(Prefix, lambda axis: axis)
     axes = sorted_axes(free_axes(index))
     wrong = DeriveError(
-        f"index {index} is not axis arithmetic", fix="write whole multiples of axes, such as 2*t + k, or read an index(...)"
+        f"index {index} is not axis arithmetic",
+        fix="write whole multiples of axes, such as 2*t + k, or read an index(...)",
     )
     if not axes:
         return Affine((), index)

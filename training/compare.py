@@ -78,9 +78,7 @@ class Runner:
 
 def differences(train: Examples, settings: Settings) -> Iterator[list[float]]:
     """A row a step of both runs: the loss difference, each gradient's largest, then each gradient's size."""
-    ours, twin = (
-        Runner.start(method, settings).trajectory(train, settings.recipe) for method in (GENERATED, AUTOGRAD)
-    )
+    ours, twin = (Runner.start(method, settings).trajectory(train, settings.recipe) for method in (GENERATED, AUTOGRAD))
     for (loss, gradients), (twin_loss, twin_gradients) in zip(ours, twin, strict=True):
         pairs = zip(gradients, twin_gradients, strict=True)
         apart = [(mine - theirs).abs().max().item() for mine, theirs in pairs]
@@ -90,16 +88,12 @@ def differences(train: Examples, settings: Settings) -> Iterator[list[float]]:
 def agree(train: Examples, settings: Settings, quiet: bool = True) -> Agreement:
     """Run both over all steps and keep the largest differences; a NaN anywhere is kept too."""
     total, console = settings.recipe.steps, Console(stderr=True)
-    rows = track(
-        differences(train, settings), "comparing", total=total, console=console, disable=quiet, transient=True
-    )
+    rows = track(differences(train, settings), "comparing", total=total, console=console, disable=quiet, transient=True)
     # Python's own max would lose a NaN.
     loss, *rest = torch.tensor(list(rows), dtype=torch.float64).amax(0).tolist()
     parameters = Network._fields
     gradients, sizes = rest[: len(parameters)], rest[len(parameters) :]
-    return Agreement(
-        loss, dict(zip(parameters, gradients, strict=True)), dict(zip(parameters, sizes, strict=True))
-    )
+    return Agreement(loss, dict(zip(parameters, gradients, strict=True)), dict(zip(parameters, sizes, strict=True)))
 
 
 def race(train: Examples, settings: Settings, blocks: int, quiet: bool = True) -> Speed:
@@ -161,9 +155,7 @@ def main(
     steps: Annotated[int, Option(help="Steps to compare.")] = 1000,
     dtype: Annotated[Dtype, Option(help="Precision.")] = Dtype.float32,
     batch: Annotated[int, Option(help="Examples a step.")] = Recipe().batch,
-    names: Annotated[
-        Path | None, Option(help="One name a line; the default is that of training.names.")
-    ] = None,
+    names: Annotated[Path | None, Option(help="One name a line; the default is that of training.names.")] = None,
     blocks: Annotated[int, Option(help="Timed blocks of each loop.")] = 15,
     threads: Annotated[int, Option(help="PyTorch's threads.")] = 1,
     quiet: Annotated[bool, Option("--quiet", help="No progress bars.")] = False,

@@ -6,7 +6,7 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute, squeeze
+from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
 from derive.program import Node, Reduce, node_axes
 
@@ -32,7 +32,7 @@ def roles(a: Node, b: Node, summed: tuple[str, ...], order: Dims) -> Roles:
     )
 
 
-def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value], size: Callable[[str], str]) -> Value:
+def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value]) -> Value:
     """A matrix product's code, its dimensions in `order` where that costs nothing."""
     factors = product_factors(node.body)
 
@@ -45,15 +45,13 @@ def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value
         if not r.left or (r.right and order.index(r.left[0]) > order.index(r.right[0])):
             a, b = b, a
             r = roles(a, b, node.axes, order)
-        product = _matmul(a, b, r, value, size)
+        product = _matmul(a, b, r, value)
         if product is not None:
             return product
     return _einsum(factors, node.axes, order, value)
 
 
-def _matmul(
-    a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value], size: Callable[[str], str]
-) -> Value | None:
+def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) -> Value | None:
     """`left @ right` for one summed axis and at most one free axis a side; None where that does not fit."""
     if len(r.right) > 1 or len(r.left) > 1 or len(r.summed) != 1:
         return None
@@ -65,7 +63,7 @@ def _matmul(
     if any(is_pack(d) for d in (*r.right, *r.batch[1:])):
         return None
     if is_pack(summed):
-        return _matmul_over_pack(a, b, r, value, size)
+        return None  # einsum sums over any number of axes
     left = _as(value(a, (*r.batch, *r.left, summed)), (*r.batch, *r.left, summed))
     right = _as(value(b, (*r.batch, summed, *r.right)), (*r.batch, summed, *r.right))
     if left is None or right is None:
@@ -78,20 +76,6 @@ def _as(value: Value, dims: Dims) -> Value | None:
     if set(value.dims) != set(dims) or None in value.dims:
         return None
     return permute(value, dims)
-
-
-def _matmul_over_pack(
-    a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value], size: Callable[[str], str]
-) -> Value | None:
-    """A sum over all leading axes: they become one."""
-    if r.batch or not r.left or not r.right:
-        return None
-    pack = r.summed[0]
-    left, right = value(a, (pack, *r.left)), value(b, (pack, *r.right))
-    if left.dims != (pack, *r.left) or right.dims != (pack, *r.right):
-        return None
-    flat = [f"{v.inside(ATOM)}.reshape(-1, {size(v.dims[-1])})" for v in (left, right)]  # type: ignore[arg-type]
-    return Value(f"{flat[0]}.T @ {flat[1]}", (*r.left, *r.right), PRODUCT)
 
 
 def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Callable[[Node, Dims], Value]) -> Value:

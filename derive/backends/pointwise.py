@@ -58,6 +58,8 @@ def call_code(node: Call, args: list[Value], order: Dims) -> Value:
     scalar = all(a.scalar for a in args)
     if node.fn == "div" and args[0].code == "1" and not scalar:
         return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
+    if node.fn == "div" and scalar and not isinstance(node.args[1], Num) and "sqrt" not in args[1].code:
+        return Value(f"ratio({args[0].code}, {args[1].code})", scalar=True)
     if node.fn in _BINARY:
         sign, strength, right = _BINARY[node.fn]
         grouped = right + 1 if strength == PRODUCT and "@" in args[1].code else right
@@ -81,7 +83,7 @@ def call_code(node: Call, args: list[Value], order: Dims) -> Value:
     if scalar:
         return _scalar_call(node.fn, args)
     if node.fn == "softplus":
-        return Value(f"F.softplus({args[0].code}, threshold=40)", dims)
+        return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
     name = _TORCH.get(node.fn, f"torch.{node.fn}")
     return Value(f"{name}({', '.join(a.code for a in args)})", dims)
 

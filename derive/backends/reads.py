@@ -72,7 +72,9 @@ def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Di
         lengths = ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(merged))
         code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
         slots[k : k + 1] = list(merged.axes)
-    return read(Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots)), sizes, value)
+    return read(
+        Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots)), sizes, value
+    )
 
 
 def _at(slots: list[Index], k: int) -> int:
@@ -134,7 +136,7 @@ def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Calla
     index = value(inner, axes)  # type: ignore[arg-type]
     if slot == 0 and len(node.index) == 2:
         sizes.checked.add(inner.name)  # type: ignore[union-attr]
-        return Value(f"F.embedding({index.code}, {stored.code})", (*axes, *node.index[1:]))  # type: ignore[arg-type]
+        return Value(f"functional.embedding({index.code}, {stored.code})", (*axes, *node.index[1:]))  # type: ignore[arg-type]
     before = [":" if not is_pack(i) else "..." for i in node.index[:slot]]  # type: ignore[arg-type]
     after = [":" for _ in node.index[slot + 1 :]] if "..." in before else []
     code = f"{stored.inside(ATOM)}[{', '.join([*before, index.code, *after])}]"
@@ -178,7 +180,8 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
 def _windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
     """Axis arithmetic: slices and sliding windows are views."""
     dims: list[Index] = list(node.index)
-    code, tail = stored, []
+    code = stored
+    tail: list[str] = []
     for k, i in enumerate(node.index):
         if not isinstance(i, Window):
             continue

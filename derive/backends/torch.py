@@ -31,7 +31,6 @@ from derive.program import (
     node_axes,
 )
 
-
 _LONGEST_ARGUMENT = 32
 """Characters of an argument beyond which an operator reads better than a call."""
 
@@ -58,9 +57,11 @@ class Printer:
     lines: list[Line] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), lambda a: base(a) in self.carried)
+        self.sizes = Sizes(
+            self.size, self.number, lambda: f"{self.like}.device", set(), lambda a: base(a) in self.carried
+        )
 
-    # --- names ---------------------------------------------------------------------------------------------------------
+    # --- names ---------------------------------------------------------------------------------------------
 
     def size(self, axis: str) -> str:
         self.used_sizes[base(axis)] = None
@@ -72,7 +73,7 @@ class Printer:
     def stored(self, name: str) -> Value:
         return Value(self.names.get(name, name), self.layouts[name])
 
-    # --- expressions -----------------------------------------------------------------------------------------------------
+    # --- expressions ---------------------------------------------------------------------------------------
 
     def value(self, node: Node, order: Dims) -> Value:
         """Code that broadcasts against `order`."""
@@ -139,17 +140,23 @@ class Printer:
         product = self.reduction(node.args[0], order, keepdim=False)
         bias = self.value(node.args[1], order)
         left, _, right = product.code.partition(" @ ")
-        if not right or " @ " in right or len(product.dims) != 2 or bias.dims != product.dims[1:] or product.dims != order:
+        if (
+            not right
+            or " @ " in right
+            or len(product.dims) != 2
+            or bias.dims != product.dims[1:]
+            or product.dims != order
+        ):
             return None
         if is_pack(product.dims[0]):
             transposed = right.removesuffix(".T") if right.endswith(".T") else f"{right}.T"
-            return Value(f"F.linear({left}, {transposed}, {bias.code})", product.dims)
+            return Value(f"functional.linear({left}, {transposed}, {bias.code})", product.dims)
         return Value(f"torch.addmm({bias.code}, {left}, {right})", product.dims)
 
     def reduction(self, node: Reduce, order: Dims, keepdim: bool) -> Value:
         """A reduction; its body's axes stand in the order of its largest operand."""
         if is_matrix_product(node):
-            return contraction(node, order, self.value, self.size)
+            return contraction(node, order, self.value)
         inner = body_order(node, self.layouts)
         body = self.value(node.body, inner)
         dims = [d for d in inner if d in node_axes(node.body)]
@@ -176,6 +183,8 @@ class Printer:
             return body.method(f".{node.kind}()", ())
         front = permute(body, (*(body.dims[i] for i in places), *rest))
         lengths = ", ".join(self.size(d) for d in rest if d is not None)
+        if node.kind == "sum":
+            return front.method(f".sum_to_size({lengths})", rest)
         return front.method(f".reshape(-1, {lengths}).{node.kind}(0)", rest)
 
     def spread(self, value: Value, dims: Dims) -> Value:
@@ -186,9 +195,12 @@ class Printer:
         return value.method(f".expand({lengths})", dims)
 
     def lengths(self, dims: Dims) -> list[str]:
-        return [f"*{self.size(d)}" if is_pack(d) else self.size(d) for d in dims if d is not None]
+        own = [d for d in dims if d is not None]
+        if len(own) == 1 and is_pack(own[0]):
+            return [self.size(own[0])]  # as one argument, which may be empty
+        return [f"*{self.size(d)}" if is_pack(d) else self.size(d) for d in own]
 
-    # --- statements --------------------------------------------------------------------------------------------------------
+    # --- statements ----------------------------------------------------------------------------------------
 
     def print(self) -> list[Line]:
         for statement in self.program.statements:
@@ -206,7 +218,9 @@ class Printer:
             value = self.reduction(s.value, order, keepdim=None in layout)
         else:
             value = self.value(s.value, order)
-        fresh = isinstance(s.value, Call | Reduce) and set(node_axes(s.value)) == {a for i in s.axes for a in index_axes(i)}
+        fresh = isinstance(s.value, Call | Reduce) and set(node_axes(s.value)) == {
+            a for i in s.axes for a in index_axes(i)
+        }
         value = self.finish(value, s, order)
         changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
         if changed and not fresh:
@@ -243,7 +257,7 @@ class Printer:
                 start += width
         return value
 
-    # --- scatters ----------------------------------------------------------------------------------------------------------
+    # --- scatters ------------------------------------------------------------------------------------------
 
     def scatter(self, s: Scatter) -> None:
         name = self.names.get(s.name, s.name)
@@ -261,16 +275,24 @@ class Printer:
                 return
         if moved and all(isinstance(s.slots[k], Window) for k in moved) and self.windows(s, name, target, order):
             return
-        if len(moved) == 1 and isinstance(s.slots[moved[0]], str):
-            other = s.slots.index(s.slots[moved[0]])
-            if len(s.slots) == 2 and other != moved[0]:
-                value = self.value(s.value, order)
-                self.start(s, name, target)
-                self.lines.append(Line(f"{name}.diagonal().add_({value.code})", str(s)))
-                return
+        if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
+            self.diagonal(s, name, target)
+            return
         items = [index_tensor(i, order, self.sizes, self.value) for i in s.slots]
         value = self.full(s.value, order)
         self.put(s, name, target, f".index_put_(({', '.join(items)},), {value.code}, accumulate=True)")
+
+    def diagonal(self, s: Scatter, name: str, target: str) -> None:
+        """One axis at two places: added along the diagonal, which torch puts last."""
+        axis = next(i for i in s.slots if s.slots.count(i) == 2)
+        first, second = (k for k, i in enumerate(s.slots) if i == axis)
+        rest = tuple(i for i in s.slots if i != axis and isinstance(i, str))
+        pack = any(is_pack(i) for i in rest)
+        count = len(s.slots)
+        where = f"dim1={first - count if pack else first}, dim2={second - count if pack else second}" if rest else ""
+        value = self.value(s.value, (*rest, str(axis)))
+        self.start(s, name, target)
+        self.lines.append(Line(f"{name}.diagonal({where}).add_({value.code})", str(s)))
 
     def put(self, s: Scatter, name: str, target: str, call: str) -> None:
         if s.onto is None:
@@ -295,14 +317,15 @@ class Printer:
         assert isinstance(index, Read)
         axes = index_axes(index)
         plain = tuple(i for k, i in enumerate(s.slots) if k != slot and isinstance(i, str))
-        at = position(s.slots[:slot] + ("",) + s.slots[slot + 1 :], slot)  # type: ignore[operator]
+        at = position(tuple(i if isinstance(i, str) else "" for i in s.slots), slot)
         if axes and set(axes) == set(plain):
-            where = self.value(index, plain).inside(ATOM)
+            index_code = self.value(index, plain).inside(ATOM)
             value = self.value(s.value, plain)
             if not value.dims and len(plain) == 1 and not is_pack(plain[0]):
-                return f".scatter_add_({at}, {where}.unsqueeze({at}), {value.inside(ATOM)}.expand({self.size(plain[0])}, 1))"
-            value = self.full(s.value, plain)
-            return f".scatter_add_({at}, {where}.unsqueeze({at}), {value.inside(ATOM)}.unsqueeze({at}))"
+                source = f"{value.inside(ATOM)}.expand({self.size(plain[0])}, 1)"
+            else:
+                source = f"{self.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
+            return f".scatter_add_({at}, {index_code}.unsqueeze({at}), {source})"
         if set(axes) & set(plain) or not axes or any(is_pack(a) for a in plain):
             return None
         order = (*s.slots[:slot], *axes, *s.slots[slot + 1 :])
@@ -318,10 +341,11 @@ class Printer:
 
     def whole(self, node: Node, order: tuple[Index, ...]) -> str | None:
         """The tensor itself, where reading it through merged indices changes no order of elements."""
-        if isinstance(node, Read) and tuple(a for i in node.index for a in index_axes(i)) == order:
-            if all(isinstance(i, str | Merged) for i in node.index) and None not in self.layouts[node.name]:
-                return self.stored(node.name).code
-        return None
+        if not isinstance(node, Read) or None in self.layouts[node.name]:
+            return None
+        in_order = tuple(a for i in node.index for a in index_axes(i)) == order
+        unmoved = all(isinstance(i, str | Merged) for i in node.index)
+        return self.stored(node.name).code if in_order and unmoved else None
 
     def windows(self, s: Scatter, name: str, target: str, order: Dims) -> bool:
         """Each place in the window adds a slice; slices of one place never overlap."""
@@ -329,8 +353,10 @@ class Printer:
         for k, i in enumerate(s.slots):
             if not isinstance(i, Window):
                 continue
-            if not i.steps or any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
+            if any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
                 return False
+            if not i.steps:
+                continue
             steps = sorted(i.steps, key=lambda st: self.sizes.carried(st[0]))
             if len(steps) == 2:
                 loops.append((k, steps[0], steps[1]))
@@ -356,8 +382,10 @@ class Printer:
         return True
 
     def _slice(self, window: Window, fast: tuple[str, int] | None) -> str:
+        if not window.steps:
+            return self.number(window.offset)
         if fast is None:
-            (axis, step), = window.steps
+            ((axis, step),) = window.steps
             return span(axis, step, window.offset, self.sizes)
         axis, dilation = fast
         ((slow, step),) = [st for st in window.steps if st[0] != axis]

@@ -66,7 +66,7 @@ def permute(value: Value, dims: Dims) -> Value:
 
 
 def align(value: Value, order: Dims) -> Value:
-    """The value so that it broadcasts against `order`: its dimensions in that order, ones put in where one is missing."""
+    """The value so that it broadcasts against `order`: its dimensions in that order, ones where it lacks an axis."""
     if value.scalar or not value.dims:
         return value
     extra = [i for i, d in enumerate(value.dims) if d is None]
@@ -88,7 +88,10 @@ def _keepdim_fits(dims: Dims, order: Dims) -> bool:
     tail = order[len(order) - len(dims) :]
     if any(is_pack(d) for d in order[: len(order) - len(dims)]) and any(d is None for d in dims[:1]):
         return False
-    return all(d == o or (d is None and o is not None and not is_pack(o)) or (d is None and o is None) for d, o in zip(dims, tail, strict=True))
+    return all(
+        d == o or (d is None and o is not None and not is_pack(o)) or (d is None and o is None)
+        for d, o in zip(dims, tail, strict=True)
+    )
 
 
 def squeeze(value: Value) -> Value:

@@ -38,7 +38,7 @@ class Choice:
     named: frozenset[str] = frozenset()
 
 
-MOST_TERMS = 12
+MOST_TERMS = 5
 """An adjoint with more terms than this is named: distributing it further would multiply them."""
 
 

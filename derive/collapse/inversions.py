@@ -1,4 +1,4 @@
-"""Law: an equation `t = A*a + B` eliminates `a`, as `a = (t - B)/A`, wherever `A` cannot be zero; `t = A/a` as `a = A/t`.
+"""Law: an equation `t = A*a + B` eliminates `a`, as `a = (t - B)/A`, wherever `A` cannot be zero.
 
 `x = xhat/rstd + mu` eliminates batchnorm-like inputs through their normalised output; `u = p*s` eliminates the
 unnormalised weights of a quotient. Where `A` may be zero the inversion is kept with its condition, so that a spec

@@ -86,7 +86,8 @@ def _levels(equation: Equation, valid: dict[str, list[Inversion]]) -> list[Relat
 
 def oriented(expr: Expr, because: tuple[str, ...]) -> Relation | None:
     """`expr = 0` solved for its only sum, where the sum's coefficient cannot vanish."""
-    with_sum, rest = [], []
+    with_sum: list[Expr] = []
+    rest: list[Expr] = []
     for term in Add.make_args(expr):
         (with_sum if term.atoms(Sigma) else rest).append(term)
     if len(with_sum) != 1:

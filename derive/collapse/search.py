@@ -13,7 +13,7 @@ from derive.collapse.chain import Choice, Laws, Step, close, forced
 from derive.collapse.inversions import Inversion, definitions_of, inversions
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
-from derive.collapse.segments import segments
+from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
 from derive.saving import Kept, carriers, recompute, with_kept
 from derive.schedule import Definition
@@ -47,15 +47,10 @@ def search(steps: Stepwise, save: str) -> Closed:
     known = inversions(steps.op)
     valid = tuple(i for i in known if i.nonzero is None) + definitions_of(steps.op, carriers(steps.op))
     identities = relations(steps.op, known)
-    parts, always = segments(steps, forced(steps))
+    stretches, cuts = segments(steps, forced(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)
-    laws = Laws(valid, by_names(identities), supports(steps.op), always, gradients)
-    allowed = divisors(steps)
-    best: list[_Candidate] = []
-    held: set[str] = set()
-    for part in parts:
-        best.append(_search_part(steps, part, laws, allowed, frozenset(held)))
-        held |= set(best[-1].kept.names)
+    laws = Laws(valid, by_names(identities), supports(steps.op), forced(steps) | frozenset(cuts), gradients)
+    best = _solved(steps, stretches, cuts, laws, divisors(steps))
     everything = [d for c in best for d in c.definitions]
     for k, candidate in enumerate(best):
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
@@ -65,6 +60,38 @@ def search(steps: Stepwise, save: str) -> Closed:
     kept = with_kept(steps, [*again, *definitions])
     history = tuple(s for c in best for s in c.steps)
     return Closed(tuple(c.choice for c in best), definitions, kept, history, known, identities)
+
+
+def _solved(
+    steps: Stepwise, stretches: list[tuple[Adjoint, ...]], cuts: tuple[str, ...], laws: Laws, allowed: set[str]
+) -> list[_Candidate]:
+    """The best form of each stretch; two stretches become one where their common form is cheaper."""
+    parts = [(s, _search_part(steps, s, laws, allowed, frozenset())) for s in stretches]
+    order = {a.of: k for k, a in enumerate(steps.adjoints)}
+    for cut in cuts:
+        target = next(a.target.name for a in steps.adjoints if a.of == cut)
+        near = [p for p in parts if any(a.of == cut or target in tensor_names(a.value) for a in p[0])]
+        joined = tuple(sorted((a for p in near for a in p[0]), key=lambda a: order[a.of]))
+        if len(near) < 2 or len(joined) > 3 * LONGEST:
+            continue
+        open_laws = replace(laws, always=laws.always - {cut})
+        whole = _search_part(steps, joined, open_laws, allowed, frozenset())
+        if whole.kept.total < _total(steps, [p[1] for p in near]):
+            parts = [*(p for p in parts if p not in near), (joined, whole)]
+            laws = open_laws
+    parts.sort(key=lambda p: order[p[0][0].of])
+    return [candidate for _, candidate in parts]
+
+
+def _total(steps: Stepwise, parts: list[_Candidate]) -> float:
+    """What several stretches cost together; what one keeps, the next has for nothing."""
+    total = 0.0
+    held: set[str] = set()
+    for part in parts:
+        kept = with_kept(steps, list(part.definitions), tuple(d.name for d in part.definitions), frozenset(held))
+        total += kept.total
+        held |= set(kept.names)
+    return total
 
 
 def _search_part(
@@ -96,7 +123,9 @@ def _reassociate(
 ) -> _Candidate:
     """Take sums over matrix products by way of forward tensors, each where that is cheaper."""
     products = matrix_products(everything)
-    found = replace(found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held))
+    found = replace(
+        found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held)
+    )
     sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
     for s in sums:
         other = reassociated(s, products, laws.relations)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from derive.adjoint import Adjoint, Stepwise
 from derive.terms import tensor_names
 
-LONGEST = 16
+LONGEST = 6
 """Adjoints in a stretch before it is cut at the next adjoint that everything passes through."""
 
 
-def segments(steps: Stepwise, always: frozenset[str]) -> tuple[list[tuple[Adjoint, ...]], frozenset[str]]:
-    """The stretches in order, and the adjoints named in every form, those at the cuts included."""
-    cuts = set(always) | _long_cuts(steps, always)
+def segments(steps: Stepwise, always: frozenset[str]) -> tuple[list[tuple[Adjoint, ...]], tuple[str, ...]]:
+    """The stretches in order, and the adjoints at which long ones were cut."""
+    made = _long_cuts(steps, always)
+    cuts = set(always) | set(made)
     target_of = {a.target.name: a.of for a in steps.adjoints}
     group: dict[str, str] = {a.of: a.of for a in steps.adjoints}
 
@@ -32,17 +33,18 @@ def segments(steps: Stepwise, always: frozenset[str]) -> tuple[list[tuple[Adjoin
     parts: dict[str, list[Adjoint]] = {}
     for adjoint in steps.adjoints:
         parts.setdefault(root(adjoint.of), []).append(adjoint)
-    return [tuple(p) for p in parts.values()], frozenset(cuts)
+    return [tuple(p) for p in parts.values()], made
 
 
-def _long_cuts(steps: Stepwise, always: frozenset[str]) -> set[str]:
+def _long_cuts(steps: Stepwise, always: frozenset[str]) -> tuple[str, ...]:
     """Adjoints through which all that is open passes, one in every `LONGEST`."""
+    gradients = {o.name for o in steps.op.differentiable}
     last_read: dict[str, int] = {}
     for k, adjoint in enumerate(steps.adjoints):
         for name in tensor_names(adjoint.value):
-            last_read[name] = k
-    gradients = {o.name for o in steps.op.differentiable}
-    cuts: set[str] = set()
+            if adjoint.of not in gradients:  # nothing depends on a gradient, so what it reads is not held open
+                last_read[name] = k
+    cuts: list[str] = []
     open_names: set[str] = set()
     length = 0
     for k, adjoint in enumerate(steps.adjoints):
@@ -51,9 +53,15 @@ def _long_cuts(steps: Stepwise, always: frozenset[str]) -> set[str]:
         carries_all = not open_names and last_read.get(adjoint.target.name, -1) > k
         if adjoint.of in always:
             length = 0
-        elif carries_all and length >= LONGEST and adjoint.of not in gradients:
-            cuts.add(adjoint.of)
+        elif carries_all and length >= LONGEST and adjoint.of not in gradients and _given(steps, adjoint):
+            cuts.append(adjoint.of)
             length = 0
         if adjoint.of not in always and adjoint.of not in cuts and adjoint.of not in gradients:
             open_names.add(adjoint.target.name)
-    return cuts
+    return tuple(cuts)
+
+
+def _given(steps: Stepwise, adjoint: Adjoint) -> bool:
+    """Whether the forward tensor is one that the user wrote; what we split off is the inside of something."""
+    equation = steps.op.equation(adjoint.of)
+    return equation is not None and equation.given

@@ -48,7 +48,11 @@ def _axes(nested: Expr, equation: Equation) -> tuple[Axis, ...]:
 
 def _innermost(body: Expr) -> Expr | None:
     """The first nested sum worth a name, smaller ones before those that hold them."""
-    found = [e for e in [*_nested(body, False), *_small(body)] if not any(inner != e for inner in [*_nested(e, False), *_small(e)])]
+    found = [
+        e
+        for e in [*_nested(body, False), *_small(body)]
+        if not any(inner != e for inner in [*_nested(e, False), *_small(e)])
+    ]
     return min(found, key=lambda e: e.sort_key(), default=None)
 
 

@@ -76,7 +76,7 @@ def logsumexp(f, x: tensor[..., d]):
     return f.y
 
 
-# --- the words of the notation, each as an op of its own ------------------------------------------------------------
+# --- the words of the notation, each as an op of its own --------------------------------------------------
 # They stand last: from its definition on, such a name is the op.
 
 

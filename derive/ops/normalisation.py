@@ -39,11 +39,13 @@ def rmsnorm(f, x: tensor[..., d], gamma: tensor[d], eps: scalar = 1e-6):
 @op
 def groupnorm(f, x: tensor[n, c, s], gamma: tensor[c], beta: tensor[c], groups: length(g), eps: scalar = 1e-5):
     """Normalisation over groups of channels and all places (Wu & He, 2018)."""
-    f.mu[n, g] = mean(x[n, (g, k), s], over=(k, s))
-    f.var[n, g] = mean((x[n, (g, k), s] - f.mu[n, g]) ** 2, over=(k, s))
+    f.z[n, g, k, s] = x[n, (g, k), s]
+    f.mu[n, g] = mean(f.z[n, g, k, s], over=(k, s))
+    f.var[n, g] = mean((f.z[n, g, k, s] - f.mu[n, g]) ** 2, over=(k, s))
     f.rstd[n, g] = rsqrt(f.var[n, g] + eps)
-    f.xhat[n, g, k, s] = (x[n, (g, k), s] - f.mu[n, g]) * f.rstd[n, g]
-    f.y[n, (g, k), s] = gamma[(g, k)] * f.xhat[n, g, k, s] + beta[(g, k)]
+    f.zhat[n, g, k, s] = (f.z[n, g, k, s] - f.mu[n, g]) * f.rstd[n, g]
+    f.xhat[n, (g, k), s] = f.zhat[n, g, k, s]
+    f.y[n, c, s] = gamma[c] * f.xhat[n, c, s] + beta[c]
     return f.y
 
 

@@ -66,9 +66,7 @@ def test_the_same_seed_prints_the_same(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_all_options_at_once(tmp_path: Path) -> None:
-    options = (
-        "--context 4 --embedding 5 --batch 8 --lr 0.2 --lr-final 0.02 --lr-drop 0.25 --eps 1e-4 --seed 3"
-    )
+    options = "--context 4 --embedding 5 --batch 8 --lr 0.2 --lr-final 0.02 --lr-drop 0.25 --eps 1e-4 --seed 3"
     more = "--split-seed 4 --dtype float64 --threads 1 --gradients autograd"
     arguments = [*QUICK, *options.split(), *more.split()]
     done = run("training.names", *arguments, home=tmp_path, NAMES_FILE=str(BUILT_IN))

@@ -45,8 +45,7 @@ def test_the_environment_names_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_missing_file(tmp_path: Path) -> None:
     file = tmp_path / "none.txt"
     assert error_of(file) == (
-        f"reading names: cannot read {file} (No such file or directory); "
-        "give a readable file with one name a line"
+        f"reading names: cannot read {file} (No such file or directory); " "give a readable file with one name a line"
     )
 
 

@@ -68,9 +68,7 @@ def run(settings: Settings) -> None:
         typer.echo(names.note, err=True)
     split = split_examples(names.words, settings.context, settings.split_seed)
     generator = torch.Generator().manual_seed(settings.seed)
-    network = initialise(
-        settings.context, settings.embedding, settings.hidden, generator, settings.dtype.torch
-    )
+    network = initialise(settings.context, settings.embedding, settings.hidden, generator, settings.dtype.torch)
     if not settings.quiet:
         sizes = f"{len(split.train):,} / {len(split.validation):,} / {len(split.test):,}"
         typer.echo(f"names: {len(names.words):,} from {names.source}; {sizes} examples")
@@ -82,9 +80,7 @@ def run(settings: Settings) -> None:
 def main(
     names: Annotated[
         Path | None,
-        Option(
-            help="One name a line, a-z.", show_default="NAMES_FILE, else a download, else a built-in list"
-        ),
+        Option(help="One name a line, a-z.", show_default="NAMES_FILE, else a download, else a built-in list"),
     ] = None,
     context: Annotated[int, Option(help="Letters the network sees.")] = DEFAULTS.context,
     embedding: Annotated[int, Option(help="Numbers that stand for a letter.")] = DEFAULTS.embedding,
@@ -93,9 +89,7 @@ def main(
     steps: Annotated[int, Option(help="Steps of descent; 2000 for a quick try.")] = DEFAULTS.recipe.steps,
     lr: Annotated[float, Option(help="Learning rate.")] = DEFAULTS.recipe.lr,
     lr_final: Annotated[float, Option(help="Learning rate after the drop.")] = DEFAULTS.recipe.lr_final,
-    lr_drop: Annotated[
-        float, Option(help="Fraction of the steps before the drop.")
-    ] = DEFAULTS.recipe.lr_drop,
+    lr_drop: Annotated[float, Option(help="Fraction of the steps before the drop.")] = DEFAULTS.recipe.lr_drop,
     eps: Annotated[float, Option(help="Added to the variance in batchnorm.")] = DEFAULTS.recipe.eps,
     seed: Annotated[int, Option(help="Of the parameters, the batches and the samples.")] = DEFAULTS.seed,
     split_seed: Annotated[int, Option(help="Of the 80/10/10 split.")] = DEFAULTS.split_seed,

@@ -44,9 +44,7 @@ class Recipe:
         return self.lr if step < self.steps * self.lr_drop else self.lr_final
 
 
-def generated_step(
-    network: Network, ix: Tensor, y: Tensor, rate: float, eps: float
-) -> tuple[Tensor, Sequence[Tensor]]:
+def generated_step(network: Network, ix: Tensor, y: Tensor, rate: float, eps: float) -> tuple[Tensor, Sequence[Tensor]]:
     """One step whose gradients come from the package `generated`; autograd has no part in it."""
     loss, saved = names_step_forward(*network, ix, y, eps)
     gradients = names_step_backward(torch.ones_like(loss), *saved)
@@ -58,9 +56,7 @@ def generated_step(
 GENERATED = Method("generated", generated_step, tape=False)
 
 
-def batches(
-    train: Examples, batch: int, count: int, generator: torch.Generator
-) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(train: Examples, batch: int, count: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of examples with replacement: ix [n, t] and y [n], `count` times.
 
     Gathering many at once costs less, and the generator hands out the same rows as one batch at a time.

@@ -39,9 +39,7 @@ class Moments:
     variance: Tensor
 
 
-def initialise(
-    context: int, embedding: int, hidden: int, generator: torch.Generator, dtype: torch.dtype
-) -> Network:
+def initialise(context: int, embedding: int, hidden: int, generator: torch.Generator, dtype: torch.dtype) -> Network:
     """Parameters drawn as in the last exercise of the public notebook makemore_part4_backprop.
 
     They are drawn in float32 and then converted, so that runs in either dtype start from the same numbers.

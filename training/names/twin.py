@@ -22,9 +22,7 @@ def autograd_loss(network: Network, ix: Tensor, y: Tensor, eps: float) -> Tensor
     return F.cross_entropy(h @ W2 + b2, y)
 
 
-def autograd_step(
-    network: Network, ix: Tensor, y: Tensor, rate: float, eps: float
-) -> tuple[Tensor, Sequence[Tensor]]:
+def autograd_step(network: Network, ix: Tensor, y: Tensor, rate: float, eps: float) -> tuple[Tensor, Sequence[Tensor]]:
     """One step by `loss.backward()`; the parameters require gradients."""
     for parameter in network:
         parameter.grad = None

@@ -1,0 +1,85 @@
+"""The annotations of a spec's inputs: `tensor[..., d]`, `constant[n]`, `index(c)[n]`, `length(h)`, `scalar`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from derive.equations import Operand
+from derive.errors import DeriveError
+from derive.terms import PACK, Axis
+
+RESERVED = frozenset({
+    "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
+    "check_shapes", "check_index", "explains_index", "in_float32", "ratio", "once_differentiable", "sum", "range",
+    "abs", "min", "max",
+})  # fmt: skip
+"""Names that generated modules use themselves."""
+
+
+class Kind:
+    """An annotation: `tensor[..., d]`, `constant[n]`, `index(c)[n]`."""
+
+    def __init__(self, kind: str, ranges_over: Axis | None = None, axes: tuple[Axis, ...] | None = None):
+        self.kind, self.ranges_over, self.axes = kind, ranges_over, axes
+
+    def __getitem__(self, key: Any) -> Kind:
+        key = key if isinstance(key, tuple) else (key,)
+        made = tuple(PACK if k is Ellipsis else k for k in key)
+        for axis in made:
+            if not isinstance(axis, Axis):
+                raise DeriveError(f"{axis!r} is not an axis", fix='declare it with axes("…")')
+        return Kind(self.kind, self.ranges_over, made)
+
+
+tensor = Kind("tensor")
+constant = Kind("constant")
+scalar = Kind("scalar", axes=())
+
+
+def length(axis: Axis) -> Kind:
+    """A whole number that is the length of `axis`: `heads: length(h)`."""
+    if not isinstance(axis, Axis):
+        raise DeriveError(f"length({axis!r}): not an axis", fix='declare it with axes("…")')
+    return Kind("length", axis, axes=())
+
+
+def index(axis: Axis) -> Kind:
+    """An integer tensor whose values run over `axis`: `index(c)[n]`."""
+    if not isinstance(axis, Axis):
+        raise DeriveError(f"index({axis!r}): not an axis", fix='declare it with axes("…")')
+    return Kind("index", axis)
+
+
+# --- from a signature -------------------------------------------------------------------------------------
+
+
+def operand(parameter: inspect.Parameter) -> Operand:
+    kind = parameter.annotation
+    if not isinstance(kind, Kind) or kind.axes is None:
+        raise DeriveError(
+            f"input {parameter.name} has no kind",
+            fix=f"annotate it: {parameter.name}: tensor[n, d], index(c)[n], constant[n] or scalar",
+        )
+    if parameter.name in RESERVED:
+        raise DeriveError(
+            f"an input cannot be called {parameter.name}, which generated code uses itself", fix="choose another name"
+        )
+    has_default = parameter.default is not inspect.Parameter.empty
+    if kind.kind not in ("scalar", "length") and has_default:
+        raise DeriveError(
+            f"input {parameter.name} is a tensor with a default", fix="only scalars and lengths take defaults"
+        )
+    default = parameter.default if has_default else None
+    return Operand(parameter.name, kind.kind, _distinct(kind.axes), kind.ranges_over, default, has_default, kind.axes)
+
+
+def _distinct(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """An axis declared twice, as in `tensor[n, n]`, is two axes of one length."""
+    out: list[Axis] = []
+    for axis in axes:
+        number, name = 2, axis
+        while name in out:
+            name, number = Axis(f"{axis.base}{number}"), number + 1
+        out.append(name)
+    return tuple(out)

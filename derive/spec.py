@@ -1,0 +1,324 @@
+"""Reading a spec: its function runs once with a frame that records the equations it writes."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sympy import Abs, Basic, Expr, Float, Max, Min, Pow, Rational, SympifyError, exp, sympify
+from sympy import sign as sympy_sign
+
+from derive.annotations import operand
+from derive.equations import (
+    Equation,
+    Op,
+    Operand,
+    check_axes,
+    check_functions,
+    check_read,
+    read_prefixes,
+    scaled_reduction,
+    signs,
+    size_rules,
+    split,
+)
+from derive.errors import DeriveError
+from derive.functions import absolute, maximum, minimum, power, sign
+from derive.inline import inline_call
+from derive.terms import PACK, At, Axis, Merge, Scalar, Size, Tensor
+
+# --- expressions as we want them ---------------------------------------------------------------------------
+
+
+def _canonical(expr: Basic) -> Any:
+    """SymPy's own absolute value, sign and extrema as ours, whose derivatives follow PyTorch at singular points."""
+    expr = expr.replace(Abs, absolute).replace(sympy_sign, sign)
+    expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
+    expr = expr.replace(Max, lambda *a: _fold(maximum, a)).replace(Min, lambda *a: _fold(minimum, a))
+    return expr
+
+
+def _symbolic_power(e: Pow) -> Expr:
+    return e if isinstance(e, exp) or (not e.base.atoms(At) and not e.exp.atoms(At)) else power(e.base, e.exp)
+
+
+def _fold(function: Callable[[Any, Any], Expr], args: tuple[Expr, ...]) -> Expr:
+    out = args[0]
+    for a in args[1:]:
+        out = function(out, a)
+    return out
+
+
+def _exact(expr: Basic) -> Any:
+    """Decimal literals as the rationals they were written as: 0.5 is 1/2, 0.044715 is 8943/200000."""
+    return expr.xreplace({f: Rational(str(f)) for f in expr.atoms(Float)})
+
+
+# --- handles: what a spec's body works with ---------------------------------------------------------------
+
+
+class Handle:
+    """A tensor, read by giving its axes: `x[..., d]`."""
+
+    def __init__(self, recorder: Recorder, name: str):
+        self._recorder, self._name = recorder, name
+
+    def __getitem__(self, key: Any) -> At:
+        return self._recorder.read(self._name, _indices(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._recorder.define(self._name, _indices(key), value)
+
+    def _sympy_(self) -> Any:
+        raise DeriveError(
+            f"{self._name} is used without its axes", op=self._recorder.name, fix=f"read one element: {self._name}[…]"
+        )
+
+    def _bare(self, *other: Any) -> Any:
+        self._sympy_()
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _bare
+    __pow__ = __rpow__ = __neg__ = __matmul__ = __lt__ = __gt__ = __le__ = __ge__ = _bare
+
+
+class Frame:
+    """The `f` of a spec: assigning `f.name[axes] = expression` writes an equation, `f.name[axes]` reads it back.
+
+    It has no other attributes, so that every name is free for a tensor.
+    """
+
+    def __init__(self, recorder: Recorder):
+        super().__setattr__("_recorder", recorder)
+
+    def __getattr__(self, name: str) -> Handle:
+        return Handle(super().__getattribute__("_recorder"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        recorder: Recorder = super().__getattribute__("_recorder")
+        if not isinstance(value, Handle):
+            raise DeriveError(
+                f"f.{name} is given something that is no tensor",
+                op=recorder.name,
+                fix=f"write its axes: f.{name}[…] = …",
+            )
+        recorder.rename(value._name, name)
+
+
+def _indices(key: Any) -> tuple[Expr, ...]:
+    key = key if isinstance(key, tuple) else (key,)
+    out = []
+    for k in key:
+        if k is Ellipsis:
+            out.append(PACK)
+        elif isinstance(k, tuple):
+            out.append(Merge(*(PACK if a is Ellipsis else a for a in k)))
+        elif isinstance(k, slice):
+            raise DeriveError("a slice `:` is not an index", fix="name the axis: x[n, d]")
+        else:
+            out.append(sympify(k))
+    return tuple(out)
+
+
+@dataclass
+class Recorder:
+    """What a spec has said so far."""
+
+    name: str
+    operands: dict[str, Operand] = field(default_factory=dict)
+    equations: list[Equation] = field(default_factory=list)
+    tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]] = field(default_factory=dict)
+    results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
+
+    def read(self, name: str, key: tuple[Expr, ...]) -> At:
+        known = self.tensors.get(name)
+        at = At(known[0] if known else Tensor(name), *key)
+        return at  # checked with the equation that it stands in, which is not known yet
+
+    def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
+        try:
+            self._define(name, key, _exact(_canonical(sympify(value))))
+        except SympifyError:
+            raise DeriveError(f"{value!r} is no expression", op=self.name, equation=name) from None
+        except DeriveError as error:
+            raise error.within(self.name, name) from None
+
+    def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
+        self._check_new(name)
+        left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
+        if not all(isinstance(a, Axis) for a in left):
+            raise DeriveError("the left side holds something that is no axis", fix="write axes, or (t, e) to merge two")
+        if len(set(left)) != len(left):
+            raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
+        for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
+            check_read(at, self.tensors[at.name][1] if at.name in self.tensors else None, list(self.tensors), name)
+        check_functions(rhs, name)
+        target = Tensor(name, **signs(rhs))
+        for equation in split(target, key, rhs, set(self.tensors)):
+            check_axes(equation.axes, equation.body, equation.over, name)
+            if scaled_reduction(equation.body) is not None:
+                raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
+            self.equations.append(equation)
+            self.tensors[equation.name] = (equation.target, equation.index)
+
+    def _check_new(self, name: str) -> None:
+        if name in self.tensors:
+            what = "an input" if name in self.operands else "defined already"
+            raise DeriveError(f"{name} is {what}", fix="give the equation another name")
+        if keyword.iskeyword(name) or name in ("saved", "torch", "self", "ctx") or name.startswith("_"):
+            raise DeriveError(f"{name} cannot name a tensor", fix="choose another name")
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the result of a call its name, and the call's own intermediates that name as a prefix."""
+        self._check_new(new)
+        call = old.rpartition("__")[0]
+        names = {old: new}
+        for equation in self.equations:
+            if equation.name not in self.results and call and equation.name.startswith(f"{call}__"):
+                names.setdefault(equation.name, f"{new}_{equation.name.rpartition('__')[2]}")
+        swap = {self.tensors[a][0]: Tensor(b, **self.tensors[a][0]._assumptions_orig) for a, b in names.items()}
+        self.equations[:] = [_renamed(e, swap) for e in self.equations]
+        for a, b in names.items():
+            target, key = self.tensors.pop(a)
+            self.tensors[b] = (swap[target], key)
+
+    def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
+        for equation in inlined:
+            self.equations.append(equation)
+            self.tensors[equation.name] = (equation.target, equation.index)
+        self.results |= set(outputs)
+        handles = tuple(Handle(self, name) for name in outputs)
+        return handles[0] if len(handles) == 1 else handles
+
+
+def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:
+    return Equation(swap.get(e.target, e.target), e.index, e.body.xreplace(swap), e.kind, e.over, e.scale, e.given)
+
+
+_recording: ContextVar[Recorder | None] = ContextVar("_recording", default=None)
+
+
+# --- @op --------------------------------------------------------------------------------------------------
+
+
+class OpCall:
+    """An op as the spec's author holds it: `op` is its data; calling it inside another spec inlines its equations."""
+
+    def __init__(self, op: Op):
+        self.op = op
+        self.__doc__, self.__name__ = op.doc, op.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder = _recording.get()
+        if recorder is None:
+            raise DeriveError(
+                f"{self.op.name} is called outside a spec",
+                fix="import the generated function, or call derive.build(op) for live functions",
+            )
+        calls = sum(1 for e in recorder.equations if e.name.startswith(f"{self.op.name}_call"))
+        prefix = f"{self.op.name}_call{calls}__"
+        try:
+            inlined, outputs = inline_call(self.op, args, kwargs, recorder.tensors, prefix)
+        except DeriveError as error:
+            raise error.within(recorder.name) from None
+        return recorder.bind(inlined, outputs)
+
+    def __repr__(self) -> str:
+        return str(self.op)
+
+
+def op(function: Callable[..., Any] | None = None, *, stepwise: bool = False) -> Any:
+    """Read a function of equations as an op. `stepwise=True` also emits the backward that returns every adjoint."""
+    if function is None:
+        return lambda f: op(f, stepwise=stepwise)
+    return OpCall(_trace(function, stepwise))
+
+
+def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
+    name = function.__name__
+    recorder = Recorder(name)
+    try:
+        operands = tuple(operand(p) for p in list(inspect.signature(function, eval_str=True).parameters.values())[1:])
+    except NameError as error:
+        raise _undeclared(error, name) from None
+    except DeriveError as error:
+        raise error.within(name) from None
+    args: list[Any] = []
+    for given in operands:
+        if given.kind == "length":
+            assert given.ranges_over is not None
+            args.append(Size(given.ranges_over))
+            continue
+        if given.kind == "scalar":
+            args.append(Scalar(given.name))
+            continue
+        integer = {"integer": True, "nonnegative": True} if given.kind == "index" else {}
+        recorder.operands[given.name] = given
+        recorder.tensors[given.name] = (Tensor(given.name, **integer), given.axes)
+        args.append(Handle(recorder, given.name))
+    token = _recording.set(recorder)
+    try:
+        returned = function(Frame(recorder), *args)
+    except NameError as error:
+        raise _undeclared(error, name) from None
+    except DeriveError as error:
+        raise error.within(name) from None
+    finally:
+        _recording.reset(token)
+    outputs = _outputs(returned, recorder)
+    try:
+        sizes = size_rules(operands, tuple(recorder.equations), name)
+    except DeriveError as error:
+        raise error.within(name) from None
+    declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
+    equations = tuple(read_prefixes(e, declared, sizes) for e in recorder.equations)
+    return Op(
+        name=name,
+        doc=inspect.getdoc(function) or "",
+        operands=operands,
+        equations=equations,
+        outputs=outputs,
+        sizes=sizes,
+        stepwise=stepwise,
+        source=_source(function),
+        tensors={key: dims for key, (_, dims) in recorder.tensors.items()},
+    )
+
+
+def _source(function: Callable[..., Any]) -> str:
+    """The spec's file, named from the package it stands in, so that it is the same on every machine."""
+    path = Path(inspect.getsourcefile(function) or "?")
+    return f"derive/ops/{path.name}" if path.parent.name == "ops" and path.parent.parent.name == "derive" else path.name
+
+
+def _undeclared(error: NameError, op_name: str) -> DeriveError:
+    name = getattr(error, "name", None) or str(error)
+    return DeriveError(
+        f"{name} is not defined",
+        op=op_name,
+        fix=f'declare an axis with {name} = axes("{name}"), or import the function',
+    )
+
+
+def _outputs(returned: Any, recorder: Recorder) -> tuple[str, ...]:
+    returned = returned if isinstance(returned, tuple) else (returned,)
+    names = []
+    for value in returned:
+        if not isinstance(value, Handle):
+            raise DeriveError(
+                "the spec returns something that is no tensor", op=recorder.name, fix="return f.y, or (f.y, f.z)"
+            )
+        if value._name not in recorder.tensors or value._name in recorder.operands:
+            raise DeriveError(
+                f"returns {value._name}, which no equation defines",
+                op=recorder.name,
+                fix=f"write f.{value._name}[…] = …",
+            )
+        if value._name in names:
+            raise DeriveError(f"returns {value._name} twice", op=recorder.name, fix="return each tensor once")
+        names.append(value._name)
+    return tuple(names)

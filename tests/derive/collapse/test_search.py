@@ -1,0 +1,203 @@
+"""The closed form equals the stepwise one, every step on the way holds, and a sabotaged law is caught."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sympy import Expr, Mul
+
+from derive import algebra
+from derive.collapse import inversions, relations, search
+from derive.collapse.chain import Choice, Laws, close, forced
+from derive.collapse.relations import by_names
+from derive.collapse.supports import supports
+from derive.notation import axes, op, sum, tensor
+from derive.pipeline import derive_op
+from derive.terms import Size, free_axes
+from tests.derive import specs
+from tests.derive.comparison import assert_closed_equals_stepwise, points
+from tests.derive.evaluate import backward, defined, forward, inputs
+from tests.derive.live import derivation
+from tests.derive.specs import SPECS, Spec, each_spec
+
+n, d = axes("n d")
+
+
+@each_spec()
+def test_closed_equals_stepwise(spec: Spec) -> None:
+    assert_closed_equals_stepwise(spec, derivation(spec.op))
+
+
+@each_spec("standardise", "normalised_weights", "label_loss", "weighted_average", "matrix_product", "linear_pair")
+def test_closed_equals_stepwise_where_sizes_coincide(spec: Spec) -> None:
+    same = replace(spec, sizes=dict.fromkeys(spec.sizes, 3))
+    assert_closed_equals_stepwise(same, derivation(spec.op), count=6)
+
+
+@each_spec()
+def test_every_step_keeps_the_value(spec: Spec) -> None:
+    """`before` and `after` of each step, evaluated where every adjoint has its stepwise value."""
+    made = derivation(spec.op)
+    for world in points(spec, made.steps, 2):
+        full = backward(made.steps, world)
+        for step in made.closed.steps:
+            over = sorted(free_axes(step.before) | free_axes(step.after), key=str)
+            before, after = full.tensor(step.before, over), full.tensor(step.after, over)
+            scale = max(1.0, np.abs(before).max(initial=0))
+            np.testing.assert_allclose(after / scale, before / scale, atol=1e-11, err_msg=f"{step.law}: {step.subject}")
+
+
+@each_spec("standardise", "normalised_weights", "linear_pair", "product_of_its_own_sum", "output_read_again")
+def test_every_choice_gives_the_same_gradients(spec: Spec) -> None:
+    """Whatever is eliminated and whatever is named: one choice at a time, then all at once."""
+    made = derivation(spec.op)
+    steps = made.steps
+    valid = tuple(i for i in made.closed.inversions if i.nonzero is None)
+    laws = Laws(
+        inversions=valid,
+        relations=by_names(made.closed.relations),
+        supports=supports(steps.op),
+        always=forced(steps),
+        gradients=frozenset(o.name for o in spec.op.differentiable),
+    )
+    named = frozenset(a.of for a in steps.adjoints)
+    through = sorted({i.through for i in valid})
+    choices = [
+        Choice(named=named),
+        *(Choice(frozenset({t})) for t in through),
+        *(Choice(frozenset({t}), named) for t in through),
+    ]
+    (world,) = points(spec, steps, 1)
+    slow = backward(steps, world)
+    for choice in choices:
+        definitions, _ = close(steps.adjoints, choice, laws)
+        fast = defined(steps, definitions, world)
+        for operand in spec.op.differentiable:
+            name = f"d{operand.name}"
+            np.testing.assert_allclose(
+                fast.tensors[name], slow.tensors[name], rtol=1e-9, atol=1e-11, err_msg=str(choice)
+            )
+
+
+# --- sabotage -----------------------------------------------------------------------------------------------
+
+
+def spec_named(name: str) -> Spec:
+    return next(s for s in SPECS if s.name == name)
+
+
+def wrong_sign_of_a_relation(patch: pytest.MonkeyPatch) -> None:
+    right = relations.oriented
+
+    def wrong(expr: Expr, because: tuple[str, ...]) -> relations.Relation | None:
+        found = right(expr, because)
+        return None if found is None else replace(found, value=-found.value)
+
+    patch.setattr(relations, "oriented", wrong)
+
+
+def wrong_sign_of_an_inversion(patch: pytest.MonkeyPatch) -> None:
+    right = inversions.invert
+
+    def wrong(*args: object) -> inversions.Inversion | None:
+        found = right(*args)  # type: ignore[arg-type]
+        return None if found is None else replace(found, value=-found.value)
+
+    patch.setattr(inversions, "invert", wrong)
+
+
+def forgotten_size(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(algebra, "Size", lambda axis: Size(axis) ** 0)
+
+
+def sums_split_across_a_shared_axis(patch: pytest.MonkeyPatch) -> None:
+    def wrong(inside: list[Expr], bound: list) -> list[Expr]:
+        parts = [algebra.close(f, [a for a in bound if a in free_axes(f)]) for f in inside]
+        return parts if bound else inside
+
+    patch.setattr(algebra, "_independent_sums", wrong)
+
+
+def captured_axis(patch: pytest.MonkeyPatch) -> None:
+    """A binder that always takes the first copy, also where a sum inside has bound it."""
+    patch.setattr(algebra, "_depths", lambda body: {})
+
+
+SABOTAGE = [
+    pytest.param(wrong_sign_of_a_relation, "normalised_weights", id="relation with the wrong sign"),
+    pytest.param(wrong_sign_of_an_inversion, "normalised_weights", id="inversion with the wrong sign"),
+    pytest.param(forgotten_size, "constant_under_a_sum", id="empty sum without its size"),
+    pytest.param(sums_split_across_a_shared_axis, "standardise", id="product of sums for a sum of products"),
+]
+
+
+@pytest.mark.parametrize(("sabotage", "name"), SABOTAGE)
+def test_a_sabotaged_law_is_caught(sabotage: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_named(name)
+    sound = derivation(spec.op).steps  # the stepwise form from before the sabotage
+    algebra.normal.cache_clear()
+    try:
+        sabotage(monkeypatch)  # type: ignore[operator]
+        made = replace(derive_op(spec.op), steps=sound)
+    finally:
+        monkeypatch.undo()
+        algebra.normal.cache_clear()
+    with pytest.raises(AssertionError, match=name):
+        assert_closed_equals_stepwise(spec, made)
+
+
+# --- what the search may not do -----------------------------------------------------------------------------
+
+
+def test_no_division_by_what_the_chain_rule_does_not_divide_by() -> None:
+    for spec in SPECS:
+        made = derivation(spec.op)
+        assert not search.outside_domain(list(made.closed.definitions), search.divisors(made.steps)), spec.name
+
+
+def test_no_difference_of_large_numbers_where_the_chain_rule_has_none() -> None:
+    """With `y = 2*a + 3*b`, `sum(g*b)` must not become `(sum(g*y) - 2*sum(g*a))/3`: a may dwarf b."""
+    spec = spec_named("linear_pair")
+    made = derivation(spec.op)
+    start = inputs(spec.op, spec.sizes, np.random.default_rng(0)).having(
+        a=np.array([3e8, -2e8, 7e8]), b=np.array([1.1, 0.7, 0.3])
+    )
+    world = forward(made.named, start).having(dz=np.array([1.3, 0.9, -0.4]))
+    exact = backward(made.steps, world).tensors["du"]
+    assert defined(made.steps, made.closed.definitions, world).tensors["du"] == pytest.approx(exact, rel=1e-12)
+
+
+def test_two_equations_over_the_same_two_tensors_terminate() -> None:
+    @op
+    def twice(f, a: tensor[n], b: tensor[n], w: tensor[()], u: tensor[()]):
+        f.y[n] = 2 * a[n] + 3 * b[n]
+        f.z[n] = 5 * a[n] + 7 * b[n]
+        f.q[()] = sum(w[()] * a[n] + u[()] * b[n] + f.y[n] ** 2 * f.z[n] ** 2, over=n)
+        return f.q
+
+    spec = Spec(twice.op, {"n": 3})
+    assert_closed_equals_stepwise(spec, derive_op(twice.op))
+
+
+# --- what it must find --------------------------------------------------------------------------------------
+
+
+def test_standardisation_closes_over_two_sums() -> None:
+    made = derivation(specs.standardise.op)
+    dx = next(x for x in made.closed.definitions if x.name == "dx")
+    sums = {str(s) for s in dx.value.atoms(algebra.Sigma)}
+    assert sums == {"sum(dy[n', d], over=n')", "sum(dy[n', d]*xhat[n', d], over=n')"}
+    assert len(Mul.make_args(dx.value)) == 1 and len(dx.value.args) == 3
+
+
+def test_the_subtracted_maximum_receives_nothing() -> None:
+    made = derivation(specs.normalised_weights.op)
+    (dz,) = made.closed.definitions
+    assert str(dz.value) == "dp[n, c]*p[n, c] - p[n, c]*sum(dp[n, c']*p[n, c'], over=c')"
+    assert made.kept == ("p",)
+
+
+def test_steps_have_reasons() -> None:
+    for spec in SPECS:
+        for step in derivation(spec.op).closed.steps:
+            assert step.law and step.reason and step.before != step.after

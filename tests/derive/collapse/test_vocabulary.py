@@ -1,0 +1,118 @@
+"""A nested sum gets a name of its own, once, and only where expanding would tear it apart."""
+
+import numpy as np
+import pytest
+
+from derive.collapse.vocabulary import name_sums
+from derive.notation import axes, exp, mean, op, scalar, size, sqrt, sum, tensor
+from tests.derive.evaluate import forward, inputs
+from tests.derive.specs import Spec, each_spec
+
+n, d = axes("n d")
+
+
+@op
+def square_of_difference(f, x: tensor[n], y: tensor[n]):
+    f.z[n] = (x[n] - y[n]) ** 2
+    return f.z
+
+
+@op
+def product_with_difference(f, x: tensor[n], y: tensor[n], w: tensor[n]):
+    f.z[n] = w[n] * (x[n] + y[n])
+    return f.z
+
+
+@op
+def difference_alone(f, x: tensor[n], y: tensor[n]):
+    f.z[n] = x[n] - y[n]
+    return f.z
+
+
+@op
+def difference_in_a_function(f, x: tensor[n], y: tensor[n]):
+    f.z[n] = exp(x[n] - y[n])
+    return f.z
+
+
+@op
+def tensor_and_number(f, x: tensor[n], eps: scalar = 1):
+    f.z[n] = (x[n] + eps) ** 2
+    return f.z
+
+
+@op
+def the_same_twice(f, x: tensor[n], y: tensor[n]):
+    f.z[n] = (x[n] - y[n]) ** 2
+    f.w[n] = f.z[n] * (x[n] - y[n])
+    return f.w
+
+
+@op
+def already_named(f, x: tensor[n, d]):
+    f.mu[d] = mean(x[n, d], over=n)
+    f.c[n, d] = x[n, d] - f.mu[d]
+    f.v[d] = mean((x[n, d] - f.mu[d]) ** 2, over=n)
+    return f.c, f.v
+
+
+@op
+def sum_in_a_root(f, x: tensor[n], y: tensor[n]):
+    f.z[n] = 1 / sqrt(x[n] ** 2 + y[n] ** 2)
+    return f.z
+
+
+@op
+def nested_twice(f, x: tensor[n], y: tensor[n]):
+    f.z[n] = x[n] * (y[n] + x[n] * (x[n] + y[n]))
+    return f.z
+
+
+@op
+def name_is_taken(f, x: tensor[n], y: tensor[n], x_minus_y: tensor[n]):
+    f.z[n] = x_minus_y[n] * (x[n] - y[n])
+    return f.z
+
+
+TABLE = [
+    (square_of_difference, ["x_minus_y[n] = x[n] - y[n]", "z[n] = x_minus_y[n]**2"]),
+    (product_with_difference, ["x_plus_y[n] = x[n] + y[n]", "z[n] = w[n]*x_plus_y[n]"]),
+    (difference_alone, ["z[n] = x[n] - y[n]"]),
+    (difference_in_a_function, ["z[n] = exp(x[n] - y[n])"]),
+    (tensor_and_number, ["z[n] = (eps + x[n])**2"]),
+    (the_same_twice, ["x_minus_y[n] = x[n] - y[n]", "z[n] = x_minus_y[n]**2", "w[n] = x_minus_y[n]*z[n]"]),
+    (already_named, ["mu[d] = mean(x[n, d], over=n)", "c[n, d] = -mu[d] + x[n, d]", "v[d] = mean(c[n, d]**2, over=n)"]),
+    (sum_in_a_root, ["z[n] = 1/sqrt(x[n]**2 + y[n]**2)"]),
+    (nested_twice, ["x_plus_y[n] = x[n] + y[n]", "z_inner[n] = x[n]*x_plus_y[n] + y[n]", "z[n] = x[n]*z_inner[n]"]),
+    (name_is_taken, ["x_minus_y2[n] = x[n] - y[n]", "z[n] = x_minus_y[n]*x_minus_y2[n]"]),
+]
+
+
+@pytest.mark.parametrize(("made", "lines"), TABLE, ids=lambda v: getattr(v, "__name__", ""))
+def test_named(made: object, lines: list[str]) -> None:
+    assert [str(e) for e in name_sums(made.op).equations] == lines  # type: ignore[attr-defined]
+
+
+def test_what_we_named_is_not_given() -> None:
+    assert [(e.name, e.given) for e in name_sums(square_of_difference.op).equations] == [
+        ("x_minus_y", False),
+        ("z", True),
+    ]
+
+
+@each_spec()
+def test_outputs_are_the_same(spec: Spec) -> None:
+    start = inputs(spec.op, spec.sizes, np.random.default_rng(0))
+    before, after = forward(spec.op, start), forward(name_sums(spec.op), start)
+    for name in spec.op.outputs:
+        np.testing.assert_allclose(after.tensors[name], before.tensors[name], rtol=1e-13, err_msg=name)
+
+
+def test_the_names_are_stable() -> None:
+    @op
+    def wide(f, x: tensor[n, d], y: tensor[n, d]):
+        f.z[()] = sum((x[n, d] - y[n, d]) ** 2 * (x[n, d] + y[n, d]) ** 2, over=(n, d)) / size(n)
+        return f.z
+
+    assert name_sums(wide.op) == name_sums(wide.op)
+    assert [e.name for e in name_sums(wide.op).equations] == ["x_minus_y", "x_plus_y", "z"]

@@ -1,0 +1,282 @@
+"""An op that calls an op: the callee's equations with the caller's tensors and axes, under names of their own."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from derive.equations import Op
+from derive.errors import DeriveError
+from derive.notation import amax, axes, exp, mean, op, scalar, size, sum, tensor
+from tests.derive.evaluate import World, forward
+from tests.derive.test_adjoint import check_gradients
+
+n, m, d, e, c, i, j, k, t = axes("n m d e c i j k t")
+
+
+@op
+def weights(f, z: tensor[..., c]):
+    f.m[...] = amax(z[..., c], over=c)
+    f.u[..., c] = exp(z[..., c] - f.m[...])
+    f.p[..., c] = f.u[..., c] / sum(f.u[..., c], over=c)
+    return f.p
+
+
+@op
+def affine(f, x: tensor[..., d], w: tensor[d, e], b: tensor[e], scale: scalar = 2):
+    f.y[..., e] = scale * sum(x[..., d] * w[d, e], over=d) + b[e]
+    return f.y
+
+
+@op
+def products(f, a: tensor[n, d], b: tensor[k, d]):
+    f.g[n, k] = sum(a[n, d] * b[k, d], over=d)
+    return f.g
+
+
+@op
+def centre(f, x: tensor[..., d]):
+    f.mu[...] = sum(x[..., d], over=d) / size(d)
+    f.y[..., d] = x[..., d] - f.mu[...]
+    return f.y
+
+
+@op
+def mean_of_all(f, x: tensor[...]):
+    f.y[()] = mean(x[...] ** 2, over=...)
+    return f.y
+
+
+@op
+def two_outputs(f, x: tensor[n]):
+    f.low[n] = x[n] - 1
+    f.high[n] = f.low[n] * 2
+    return f.low, f.high
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    u = np.exp(z - z.max(-1, keepdims=True))
+    return u / u.sum(-1, keepdims=True)
+
+
+@op
+def renamed_axes(f, x: tensor[i, j]):
+    f.p = weights(x)
+    f.y[i, j] = f.p[i, j] ** 2
+    return f.y
+
+
+@op
+def one_tensor_twice(f, x: tensor[i, j]):
+    f.g = products(x, x)
+    return f.g
+
+
+@op
+def its_own_output(f, x: tensor[i, j]):
+    f.p = weights(x)
+    f.q = weights(f.p)
+    return f.q
+
+
+@op
+def its_own_output_at_once(f, x: tensor[i, j]):
+    f.q = weights(weights(x))
+    return f.q
+
+
+@op
+def several_leading_axes(f, x: tensor[n, t, i], w: tensor[i, j], b: tensor[j]):
+    f.y = affine(x, w, b, scale=3)
+    return f.y
+
+
+@op
+def no_leading_axes(f, x: tensor[i], w: tensor[i, j], b: tensor[j]):
+    f.y = affine(x, w, b=b)
+    return f.y
+
+
+@op
+def one_square_matrix_twice(f, x: tensor[n, i], w: tensor[i, j], b: tensor[j]):
+    f.y = affine(x, w, b)
+    f.z = affine(f.y, w, b)
+    return f.z
+
+
+@op
+def leading_axes_and_size(f, x: tensor[n, t, d]):
+    f.y = centre(x)
+    return f.y
+
+
+@op
+def reduced_over_all(f, x: tensor[n, t]):
+    f.y = mean_of_all(x)
+    return f.y
+
+
+@op
+def caller_has_the_axis(f, x: tensor[c, d]):
+    """The callee's `c` is the caller's `d`; the caller's `c` is the callee's `...`."""
+    f.p = weights(x)
+    return f.p
+
+
+@op
+def transposed_product(f, x: tensor[d, n]):
+    """The axes of the caller have the callee's names, the other way round."""
+    f.g = products(x, x)
+    return f.g
+
+
+TABLE = [
+    (renamed_axes, {"i": 2, "j": 3}, lambda x: softmax(x) ** 2),
+    (one_tensor_twice, {"i": 3, "j": 2}, lambda x: x @ x.T),
+    (its_own_output, {"i": 2, "j": 3}, lambda x: softmax(softmax(x))),
+    (its_own_output_at_once, {"i": 2, "j": 3}, lambda x: softmax(softmax(x))),
+    (several_leading_axes, {"n": 2, "t": 3, "i": 2, "j": 4}, lambda x, w, b: 3 * x @ w + b),
+    (no_leading_axes, {"i": 2, "j": 4}, lambda x, w, b: 2 * x @ w + b),
+    (one_square_matrix_twice, {"n": 3, "i": 2, "j": 2}, lambda x, w, b: 2 * (2 * x @ w + b) @ w + b),
+    (leading_axes_and_size, {"n": 2, "t": 3, "d": 4}, lambda x: x - x.mean(-1, keepdims=True)),
+    (reduced_over_all, {"n": 2, "t": 3}, lambda x: np.mean(x**2)),
+    (caller_has_the_axis, {"c": 2, "d": 3}, softmax),
+    (transposed_product, {"d": 2, "n": 3}, lambda x: x @ x.T),
+]
+NAMED = [pytest.param(*row, id=row[0].__name__) for row in TABLE]
+
+
+def world(made: Op, sizes: dict[str, int]) -> World:
+    rng = np.random.default_rng(0)
+    tensors = {o.name: rng.normal(size=tuple(sizes[a.base] for a in o.axes)) for o in made.operands}
+    return World(sizes, tensors)
+
+
+@pytest.mark.parametrize(("made", "sizes", "expected"), NAMED)
+def test_value(made: object, sizes: dict[str, int], expected: Callable[..., np.ndarray]) -> None:
+    start = world(made.op, sizes)  # type: ignore[attr-defined]
+    done = forward(made.op, start)  # type: ignore[attr-defined]
+    (output,) = made.op.outputs  # type: ignore[attr-defined]
+    np.testing.assert_allclose(done.tensors[output], expected(*start.tensors.values()), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("made", "sizes", "expected"), NAMED)
+def test_gradient(made: object, sizes: dict[str, int], expected: object) -> None:
+    check_gradients(made.op, world(made.op, sizes), np.random.default_rng(1))  # type: ignore[attr-defined]
+
+
+LINES = [
+    (renamed_axes, [
+        "p_m[i] = amax(x[i, j], over=j)",
+        "p_u[i, j] = exp(-p_m[i] + x[i, j])",
+        "p_u_sum[i] = sum(p_u[i, j], over=j)",
+        "p[i, j] = p_u[i, j]/p_u_sum[i]",
+        "y[i, j] = p[i, j]**2",
+    ]),
+    (one_tensor_twice, ["g[i, k] = sum(x[i, j]*x[k, j], over=j)"]),
+    (several_leading_axes, [
+        "y_y_sum[n, t, j] = sum(w[i, j]*x[n, t, i], over=i)",
+        "y[n, t, j] = b[j] + 3*y_y_sum[n, t, j]",
+    ]),
+    (caller_has_the_axis, [
+        "p_m[c] = amax(x[c, d], over=d)",
+        "p_u[c, d] = exp(-p_m[c] + x[c, d])",
+        "p_u_sum[c] = sum(p_u[c, d], over=d)",
+        "p[c, d] = p_u[c, d]/p_u_sum[c]",
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "lines"), LINES, ids=lambda v: getattr(v, "__name__", ""))
+def test_equations(made: object, lines: list[str]) -> None:
+    assert [str(q) for q in made.op.equations] == lines  # type: ignore[attr-defined]
+
+
+def test_several_outputs_are_named_one_by_one() -> None:
+    @op
+    def both(f, x: tensor[n]):
+        f.a, f.b = two_outputs(x)
+        f.y[n] = f.a[n] * f.b[n]
+        return f.y
+
+    assert [str(q) for q in both.op.equations] == ["a[n] = x[n] - 1", "b[n] = 2*a[n]", "y[n] = a[n]*b[n]"]
+
+
+def test_a_second_output_alone() -> None:
+    @op
+    def second(f, x: tensor[n]):
+        _, f.b = two_outputs(x)
+        return f.b
+
+    start = world(second.op, {"n": 3})
+    np.testing.assert_allclose(forward(second.op, start).tensors["b"], 2 * (start.tensors["x"] - 1))
+
+
+# --- mistakes -----------------------------------------------------------------------------------------------
+
+
+def too_many():
+    @op
+    def bad(f, x: tensor[n, d]):
+        f.p = weights(x, 3)
+        return f.p
+
+
+def too_few():
+    @op
+    def bad(f, x: tensor[n, d]):
+        f.p = products(x)
+        return f.p
+
+
+def unknown_word():
+    @op
+    def bad(f, x: tensor[n, d]):
+        f.p = products(x, z=x)
+        return f.p
+
+
+def wrong_rank():
+    @op
+    def bad(f, x: tensor[n]):
+        f.p = products(x, x)
+        return f.p
+
+
+def an_element():
+    @op
+    def bad(f, x: tensor[n, d]):
+        f.p = weights(x[n, d])
+        return f.p
+
+
+def not_defined():
+    @op
+    def bad(f, x: tensor[n, d]):
+        f.p = weights(f.z)
+        return f.p
+
+
+def name_taken():
+    @op
+    def bad(f, x: tensor[n, d]):
+        f.x = weights(x)
+        return f.x
+
+
+MESSAGES = [
+    (too_many, "op bad: weights takes (z); match its signature"),
+    (too_few, "op bad: products needs b; its signature is (a, b)"),
+    (unknown_word, "op bad: products takes (a, b); match its signature"),
+    (wrong_rank, "op bad: products: a has 2 axes, but 1 are given; pass a tensor of its rank"),
+    (an_element, "op bad: weights: argument z is no tensor of this spec; pass f.name or an input"),
+    (not_defined, "op bad: weights: argument z is no tensor of this spec; pass f.name or an input"),
+    (name_taken, "op bad: x is an input; give the equation another name"),
+]
+
+
+@pytest.mark.parametrize(("bad", "message"), MESSAGES, ids=lambda v: getattr(v, "__name__", ""))
+def test_message(bad: Callable[[], None], message: str) -> None:
+    with pytest.raises(DeriveError) as caught:
+        bad()
+    assert str(caught.value) == message

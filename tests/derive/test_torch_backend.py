@@ -1,0 +1,268 @@
+"""Generated PyTorch against loops: every kind of read and of scatter, forward and backward."""
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from derive.equations import Op
+from derive.notation import axes, exp, index, mean, op, scalar, size, sum, tensor
+from derive.terms import Axis, Merge
+from tests.derive import specs
+from tests.derive.evaluate import World, backward, forward, inputs, with_cotangents
+from tests.derive.live import derivation, module
+from tests.derive.specs import Spec, each_spec
+
+n, m, d, k, t, e, c, i, j, v = axes("n m d k t e c i j v")
+
+
+def shape(axes_: Sequence[object], sizes: dict[str, int], pack: tuple[int, ...]) -> tuple[int, ...]:
+    """The torch shape of a tensor over these axes; the loops see `...` as one axis, torch as `pack`."""
+    out: list[int] = []
+    for a in axes_:
+        if isinstance(a, Merge):
+            out.append(math.prod(shape(a.args, sizes, pack)))
+        else:
+            assert isinstance(a, Axis)
+            out += pack if a.is_pack else [sizes[a.base]]
+    return tuple(out)
+
+
+def operands(op_: Op, world: World, pack: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    tensors = {o.name: o for o in op_.operands if o.is_tensor}
+    return {
+        name: torch.from_numpy(np.array(world.tensors[name])).reshape(shape(o.axes, dict(world.sizes), pack))
+        for name, o in tensors.items()
+    }
+
+
+def as_tuple(value: object) -> tuple:
+    return tuple(value) if isinstance(value, tuple) else (value,)
+
+
+def compare(op_: Op, sizes: dict[str, int], pack: tuple[int, ...] = (), seed: int = 0, strides: str = "plain") -> None:
+    """The generated functions on random operands against the loops."""
+    sizes = {**sizes, "...": math.prod(pack)}
+    steps, live = derivation(op_).steps, module(op_)
+    rng = np.random.default_rng(seed)
+    start = inputs(op_, sizes, rng)
+    world, cotangents = with_cotangents(steps, forward(steps.op, start), rng)
+    world = backward(steps, world)
+    given = {name: restrided(value, strides) for name, value in operands(op_, world, pack).items()}
+    before = {name: value.clone() for name, value in given.items()}
+    *outputs, saved = getattr(live, f"{op_.name}_forward")(**given, **start.scalars)
+    for name, output in zip(op_.outputs, outputs, strict=True):
+        expected = world.tensors[name]
+        equation = op_.equation(name)
+        assert equation is not None
+        assert tuple(output.shape) == shape(equation.index, dict(world.sizes), pack), name
+        np.testing.assert_allclose(
+            output.numpy().reshape(expected.shape), expected, rtol=1e-10, atol=1e-12, err_msg=name
+        )
+    upstream = [
+        restrided(torch.from_numpy(cotangents[o]).reshape(y.shape), strides)
+        for o, y in zip(op_.outputs, outputs, strict=True)
+    ]
+    gradients = as_tuple(getattr(live, f"{op_.name}_backward")(*upstream, *saved))
+    for operand, gradient in zip(op_.differentiable, gradients, strict=True):
+        target = next(a.target.name for a in steps.adjoints if a.of == operand.name)
+        expected = world.tensors[target]
+        assert gradient.shape == given[operand.name].shape, target
+        np.testing.assert_allclose(
+            gradient.numpy().reshape(expected.shape), expected, rtol=1e-9, atol=1e-11, err_msg=target
+        )
+    for name, value in given.items():
+        assert torch.equal(value, before[name]), f"{name} was changed"
+
+
+def restrided(value: torch.Tensor, strides: str) -> torch.Tensor:
+    """The same numbers with other strides."""
+    if strides == "plain" or value.dim() == 0:
+        return value
+    return value.movedim(0, -1).contiguous().movedim(-1, 0)
+
+
+@each_spec()
+def test_against_loops(spec: Spec) -> None:
+    pack = (spec.sizes["..."],) if "..." in spec.sizes else ()
+    compare(spec.op, dict(spec.sizes), pack)
+
+
+@each_spec()
+def test_against_loops_on_transposed_operands(spec: Spec) -> None:
+    pack = (spec.sizes["..."],) if "..." in spec.sizes else ()
+    compare(spec.op, dict(spec.sizes), pack, seed=1, strides="transposed")
+
+
+# --- leading axes -------------------------------------------------------------------------------------------
+
+
+@op
+def pack_affine(f, x: tensor[..., d], w: tensor[d, e], b: tensor[e]):
+    f.y[..., e] = sum(x[..., d] * w[d, e], over=d) + b[e]
+    return f.y
+
+
+@op
+def pack_standardised(f, x: tensor[..., d], g: tensor[d]):
+    f.mu[...] = mean(x[..., d], over=d)
+    f.var[...] = mean((x[..., d] - f.mu[...]) ** 2, over=d)
+    f.y[..., d] = g[d] * (x[..., d] - f.mu[...]) / (f.var[...] + 1) ** 2
+    return f.y
+
+
+@op
+def pack_weights(f, s: tensor[..., i, j], u: tensor[..., j, e]):
+    f.p[..., i, j] = exp(s[..., i, j]) / sum(exp(s[..., i, j]), over=j)
+    f.o[..., i, e] = sum(f.p[..., i, j] * u[..., j, e], over=j)
+    return f.o
+
+
+@op
+def pack_gather(f, table: tensor[v, e], ix: index(v)[...]):
+    f.y[..., e] = table[ix[...], e] ** 2
+    return f.y
+
+
+@op
+def pack_batched_gather(f, x: tensor[..., c], y: index(c)[...]):
+    f.p[...] = x[..., y[...]] ** 2
+    return f.p
+
+
+@op
+def pack_pointwise(f, x: tensor[...], y: tensor[...]):
+    f.z[...] = x[...] * exp(y[...])
+    return f.z
+
+
+@op
+def pack_mean(f, x: tensor[...], scale: scalar = 3):
+    f.z[()] = scale * sum(x[...] ** 2, over=...) / size(...)
+    return f.z
+
+
+@op
+def pack_window(f, x: tensor[..., t], w: tensor[k]):
+    f.y[..., i] = sum(x[..., i + k] * w[k], over=k)
+    return f.y
+
+
+@op
+def pack_merge(f, x: tensor[..., t, e]):
+    f.y[..., (t, e)] = x[..., t, e] ** 2
+    return f.y
+
+
+@op
+def pack_diagonal(f, s: tensor[..., n, m]):
+    f.y[..., n] = s[..., n, n] ** 2
+    return f.y
+
+
+@op
+def pack_permuted(f, x: tensor[..., n, m]):
+    f.y[..., m, n] = x[..., n, m] ** 2
+    return f.y
+
+
+PACKS = [
+    (pack_affine, {"d": 3, "e": 5}),
+    (pack_standardised, {"d": 5}),
+    (pack_weights, {"i": 3, "j": 5, "e": 2}),
+    (pack_gather, {"v": 3, "e": 5}),
+    (pack_batched_gather, {"c": 5}),
+    (pack_pointwise, {}),
+    (pack_mean, {}),
+    (pack_window, {"t": 5, "k": 2}),
+    (pack_merge, {"t": 3, "e": 5}),
+    (pack_diagonal, {"n": 3, "m": 3}),
+    (pack_permuted, {"n": 3, "m": 5}),
+]
+
+
+@pytest.mark.parametrize("pack", [(), (3,), (2, 3), (1, 1)], ids=["none", "one", "two", "ones"])
+@pytest.mark.parametrize(("made", "sizes"), PACKS, ids=lambda value: getattr(value, "__name__", ""))
+def test_any_number_of_leading_axes(made: object, sizes: dict[str, int], pack: tuple[int, ...]) -> None:
+    compare(made.op, sizes, pack)  # type: ignore[attr-defined]
+
+
+SIZES_ONE = [
+    "matrix_product",
+    "standardise",
+    "normalised_weights",
+    "weighted_average",
+    "gather_batched",
+    "merged_then_read",
+]
+
+
+@each_spec(*SIZES_ONE)
+def test_axes_of_length_one(spec: Spec) -> None:
+    compare(spec.op, dict.fromkeys(spec.sizes, 1) | ({"n": 3} if spec.name == "standardise" else {}))
+
+
+@each_spec("matrix_product", "broadcast_row", "gather_rows", "merged_then_read", "reduce_sum")
+def test_an_empty_batch(spec: Spec) -> None:
+    batch = "k" if spec.name == "gather_rows" else "n"
+    compare(spec.op, {**spec.sizes, batch: 0})
+
+
+def test_an_empty_feature_axis() -> None:
+    """`...` with an axis of length 0 behind it: nothing to infer a -1 from."""
+    compare(pack_affine.op, {"d": 0, "e": 2}, (3,))
+
+
+# --- how it is written --------------------------------------------------------------------------------------
+
+# spec: what stands in its module (a regular expression), and what that is
+WRITTEN = [
+    ("plain", specs.broadcast_row, r"y = b\.square\(\) \* x\n|y = b\*\*2 \* x\n"),
+    ("permuted", specs.permuted, r"x\.T|\(x\*\*2\)\.T"),
+    ("merged", specs.merged, r"\.flatten\(1, 2\)"),
+    ("merged, taken apart", specs.merged, r"dy\.unflatten\(1, \(t, e\)\)"),
+    ("parts", specs.parts, r"x\.unflatten\(1, \(d, e\)\)"),
+    ("parts, put together", specs.parts, r"\.flatten\("),
+    ("diagonal", specs.diagonal, r"s\.diagonal\(\)"),
+    ("diagonal, scattered", specs.diagonal, r"\.diagonal\(\)\.add_\("),
+    ("gather of rows", specs.gather_rows, r"table\[ix\]|functional\.embedding\(ix, table\)"),
+    ("gather of rows, scattered", specs.gather_rows, r"\.index_add_\(0, ix, "),
+    ("gather of rows by two axes, scattered", specs.gather_two_axes, r"\.index_add_\(0, ix\.reshape\(-1\), "),
+    ("gather of columns", specs.gather_second, r"table\[:, ix\]"),
+    ("gather of columns, scattered", specs.gather_second, r"\.index_add_\(1, ix, "),
+    ("batched gather", specs.gather_batched, r"x\.gather\(1, y\.unsqueeze\(1\)\)\.squeeze\(1\)"),
+    ("batched gather, scattered", specs.gather_batched, r"\.scatter_add_\(1, y\.unsqueeze\(1\), "),
+    ("window", specs.window, r"x\.unfold\(0, k, 1\)"),
+    ("window with stride, dilation, offset", specs.window_stride_dilation_offset,
+     r"\.narrow\(1, 1, .*\)\.unfold\(1, .*, 2\)\[\.\.\., ::3\]"),
+    ("window, scattered", specs.window, r"for \w+ in range\(k\):"),
+    ("stride alone", specs.stride_alone, r"x\[:3 \* \(i - 1\) \+ 1:3\]|x\[: 3 \* \(i - 1\) \+ 1 : 3\]"),
+    ("matrix product", specs.matrix_product, r"y = x @ w"),
+    ("matrix product, left", specs.matrix_product, r"dx = dy @ w\.T"),
+    ("matrix product, right", specs.matrix_product, r"dw = x\.T @ dy"),
+    ("leading axes", pack_affine, r"functional\.linear\(x, w\.T, b\)"),
+    ("leading axes, flattened", pack_affine, r'torch\.einsum\("\.\.\.d, \.\.\.e -> de", x, dy\)'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "pattern"), [pytest.param(*row[1:], id=row[0]) for row in WRITTEN])
+def test_written_as_a_person_would(made: object, pattern: str) -> None:
+    source = code_of(made.op)  # type: ignore[attr-defined]
+    assert re.search(pattern, source), source
+
+
+def code_of(op_: Op) -> str:
+    """The forward and the backward, comments left out."""
+    text = Path(module(op_).__file__ or "").read_text(encoding="utf-8")
+    text = text[text.index("@in_float32") : text.index(".autograd.Function")]
+    return re.sub(r"  # .*", "", text)
+
+
+def test_no_einsum_where_a_matrix_product_serves() -> None:
+    """Summing over `...` does need einsum: flattening would not know the rows of a feature axis of length 0."""
+    for made in (specs.matrix_product, pack_weights, specs.weighted_average, specs.merged_then_read):
+        assert "einsum" not in code_of(made.op), made.__name__

@@ -1,0 +1,228 @@
+"""The command `derive`, as a user runs it."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from derive.catalogue import catalogue, find
+from derive.package import HEADER, write_package
+
+SPEC = '''
+from derive import *
+from derive.ops.activations import tanh
+
+n, d = axes("n d")
+
+
+@op
+def scaled(f, x: tensor[n, d], w: tensor[d]):
+    """A product."""
+    f.y[n, d] = x[n, d] * w[d]
+    return f.y
+
+
+@op
+def squashed(f, x: tensor[n, d], w: tensor[d]):
+    """A product, squashed."""
+    f.s = scaled(x, w)
+    f.y = tanh(f.s)
+    return f.y
+'''
+
+
+def derive(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "100"} | environment
+    command = [sys.executable, "-m", "derive.cli", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+# --- what it prints ---------------------------------------------------------------------------------------------------
+
+
+def test_version_and_list(tmp_path: Path) -> None:
+    assert derive("--version", cwd=tmp_path).stdout == f"derive {version('handgrad')}\n"
+    listed = derive("list", cwd=tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == [op.name for op in catalogue()]
+    assert next(line for line in listed if line.startswith("tanh ")).endswith("The hyperbolic tangent.")
+
+
+def test_explain_prints_the_derivation_and_nothing_else(tmp_path: Path) -> None:
+    done = derive("explain", "softmax_cross_entropy", "--size", "n=32", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "because sum(p[n, c'], over=c') = 1   by s, p" in done.stdout
+    assert "bytes where n = 32, c = 64" in done.stdout
+    assert files(tmp_path) == {}
+
+
+def test_explain_writes_latex_and_code_that_can_be_piped(tmp_path: Path) -> None:
+    source = derive("explain", "tanh", "--latex", cwd=tmp_path).stdout
+    assert source.startswith("\\documentclass") and source.endswith("\\end{document}\n")
+    write_package([find("tanh")], tmp_path / "package")
+    code = derive("explain", "tanh", "--show", "code", cwd=tmp_path).stdout
+    assert code == (tmp_path / "package" / "tanh.py").read_text()
+
+
+def test_it_starts_without_torch(tmp_path: Path) -> None:
+    script = "import sys, derive.cli; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=tmp_path).returncode == 0
+
+
+# --- what it writes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_package_from_a_file_grows_and_is_left_alone_when_up_to_date(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SPEC)
+    first = derive("generate", "scaled", "--from", "mine.py", "--out", "package", cwd=tmp_path)
+    assert (first.returncode, first.stdout, first.stderr) == (0, "package: 3 files written\n", "")
+    second = derive("generate", "squashed", "--from", "mine.py", "--out", "package", cwd=tmp_path)
+    assert second.stdout == "package: 2 files written\n"
+
+    package = tmp_path / "package"
+    assert set(files(package)) == {"__init__.py", "_support.py", "scaled.py", "squashed.py"}
+    exported = (package / "__init__.py").read_text()
+    assert "from .scaled import scaled" in exported and "from .squashed import squashed" in exported
+
+    times = {p: p.stat().st_mtime_ns for p in package.iterdir()}
+    again = derive("generate", "--from", "mine.py", "--out", "package", cwd=tmp_path)
+    assert again.stdout == "package: up to date\n"
+    assert {p: p.stat().st_mtime_ns for p in package.iterdir()} == times
+
+    script = "import torch, package; x = torch.ones(2, 3); print(package.squashed(x, x[0]).sum().item())"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_check_lists_what_differs_and_writes_nothing(tmp_path: Path) -> None:
+    missing = derive("generate", "tanh", "--out", "new", "--check", cwd=tmp_path)
+    assert missing.returncode == 1
+    assert missing.stdout.splitlines() == ["new/__init__.py", "new/_support.py", "new/tanh.py"]
+    assert missing.stderr == "derive: new: 3 files not as the specs say; run the same command without --check\n"
+    assert files(tmp_path) == {}
+
+    write_package([find("tanh")], tmp_path / "new")
+    same = derive("generate", "tanh", "--out", "new", "--check", cwd=tmp_path)
+    assert (same.returncode, same.stdout, same.stderr) == (0, "new: up to date\n", "")
+
+    changed = tmp_path / "new" / "tanh.py"
+    changed.write_text(changed.read_text() + "\n")
+    before = files(tmp_path)
+    differs = derive("generate", "tanh", "--out", "new", "--check", cwd=tmp_path)
+    assert (differs.returncode, differs.stdout) == (1, "new/tanh.py\n")
+    assert differs.stderr == "derive: new: 1 file not as the specs say; run the same command without --check\n"
+    assert files(tmp_path) == before
+
+
+def test_a_module_whose_op_is_gone_goes_and_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SPEC)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "own.py").write_text("# a person's\n")
+    write_package([find("tanh")], tmp_path / "package")
+    derive("generate", "--from", "mine.py", "--out", "package", cwd=tmp_path)
+    (tmp_path / "mine.py").write_text(SPEC.replace("scaled", "weighted"))
+
+    checked = derive("generate", "--from", "mine.py", "--out", "package", "--check", cwd=tmp_path)
+    assert "package/scaled.py" in checked.stdout.splitlines()
+    derive("generate", "--from", "mine.py", "--out", "package", cwd=tmp_path)
+    kept = {"__init__.py", "_support.py", "own.py", "squashed.py", "tanh.py", "weighted.py"}
+    assert set(files(tmp_path / "package")) == kept
+    exported = (tmp_path / "package" / "__init__.py").read_text()
+    assert "scaled" not in exported and "own" not in exported and "from .tanh import tanh" in exported
+
+
+def test_every_file_says_that_it_is_generated(tmp_path: Path) -> None:
+    write_package([find("tanh")], tmp_path)
+    assert [name for name, text in files(tmp_path).items() if not text.startswith(HEADER.encode())] == []
+
+
+def test_the_same_spec_gives_the_same_bytes(tmp_path: Path) -> None:
+    ops = ("batchnorm", "softmax_cross_entropy", "causal_attention")
+    for seed in ("0", "1", "2"):
+        done = derive("generate", *ops, "--out", seed, cwd=tmp_path, PYTHONHASHSEED=seed)
+        assert done.returncode == 0, done.stderr
+    assert files(tmp_path / "0") == files(tmp_path / "1") == files(tmp_path / "2")
+    assert set(files(tmp_path / "0")) == {"__init__.py", "_support.py", *(f"{op}.py" for op in ops)}
+
+
+# --- what it refuses --------------------------------------------------------------------------------------------------
+
+BAD = {
+    "unknown op": (("generate", "tanh", "layrnorm"), "there is no op layrnorm; did you mean layernorm?"),
+    "unknown op to explain": (("explain", "layrnorm"), "there is no op layrnorm; did you mean layernorm?"),
+    "undeclared axis": (
+        ("generate", "--from", "axis.py"),
+        "op scaled, equation y: k is not defined (axis.py:11); "
+        'declare an axis with k = axes("k"), or import the function',
+    ),
+    "undefined name": (
+        ("generate", "--from", "name.py"),
+        "op scaled, equation y: reads scale, which no equation defines (name.py:11); "
+        "define scale in an equation before this one",
+    ),
+    "second of two ops": (
+        ("generate", "--from", "second.py"),
+        "op squashed, equation z: reads y, which no equation defines (second.py:19); "
+        "define y in an equation before this one",
+    ),
+    "no file": (
+        ("generate", "--from", "none.py"),
+        "cannot read none.py: No such file or directory; give a file of specs",
+    ),
+    "no folder": (
+        ("generate", "tanh", "--out", "axis.py"),
+        "axis.py is not a folder; give another folder with --out",
+    ),
+    "no way to the folder": (
+        ("generate", "tanh", "--out", "axis.py/package"),
+        "cannot write to the folder axis.py/package: Not a directory; "
+        "make it writable, or give another folder with --out",
+    ),
+    "no size": (
+        ("explain", "tanh", "--size", "n"),
+        "--size n is no length of an axis; write it as --size n=4096",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_status_2_and_nothing_is_written(case: str, tmp_path: Path) -> None:
+    (tmp_path / "axis.py").write_text(SPEC.replace("* w[d]", "* w[k]"))
+    (tmp_path / "name.py").write_text(SPEC.replace("* w[d]", "* f.scale[d]"))
+    (tmp_path / "second.py").write_text(SPEC.replace("f.y = tanh(f.s)", "f.z[n, d] = f.y[n, d]"))
+    before = files(tmp_path)
+    arguments, expected = BAD[case]
+    done = derive(*arguments, cwd=tmp_path)
+    assert done.stderr == f"derive: {expected}\n"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert files(tmp_path) == before
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="no permission stops the superuser")
+def test_a_read_only_folder_is_one_line_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir(mode=0o555)
+    done = derive("generate", "tanh", "--out", "package", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "derive: cannot write to the folder package: Permission denied; "
+        "make it writable, or give another folder with --out\n"
+    )
+
+
+def test_a_wrong_option_is_refused_without_a_traceback(tmp_path: Path) -> None:
+    done = derive("generate", "--save", "everything", cwd=tmp_path)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "'everything'" in done.stderr
+    assert files(tmp_path) == {}
+
+
+def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m derive.cli explain batchnorm | head -n 1"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("batchnorm(")

@@ -1,0 +1,228 @@
+"""What a user can get wrong: each is one line that names op, equation, cause and remedy, word for word."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from derive.catalogue import catalogue, find, load_file
+from derive.errors import DeriveError
+from derive.package import write_package
+
+HEAD = '''from derive import *
+
+n, d = axes("n d")
+
+
+@op
+def mine(f, x: tensor[n, d], w: tensor[d]):
+    """A spec."""
+'''
+
+
+def message(spec: str, folder: Path) -> str:
+    """The error that a file of specs ends in, its path written as `mine.py`."""
+    file = folder / "mine.py"
+    file.write_text(spec, encoding="utf-8")
+    with pytest.raises(DeriveError) as refused:
+        load_file(file)
+    assert "\n" not in str(refused.value)
+    return str(refused.value).replace(str(file), "mine.py")
+
+
+# --- unknown ops ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tahn", "there is no op tahn; did you mean tanh?"),
+        ("batch_norm", "there is no op batch_norm; did you mean batchnorm?"),
+    ],
+)
+def test_an_unknown_op_is_answered_with_those_near_it(name: str, expected: str) -> None:
+    known = [op for op in catalogue() if op.name in ("tanh", "batchnorm", "linear")]
+    with pytest.raises(DeriveError) as refused:
+        find(name, known)
+    assert str(refused.value) == expected
+
+
+def test_an_unknown_op_like_no_other_is_answered_with_all_of_a_file() -> None:
+    known = [op for op in catalogue() if op.name in ("tanh", "linear")]
+    with pytest.raises(DeriveError) as refused:
+        find("qqqq", known)
+    assert str(refused.value) == "there is no op qqqq; there are linear, tanh"
+
+
+# --- what stands in a spec --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "f.y[n, d] = x[n, d] * w[k]",
+            "op mine, equation y: k is not defined (mine.py:9); "
+            'declare an axis with k = axes("k"), or import the function',
+        ),
+        (
+            "f.y[n, k] = x[n, d]",
+            "op mine, equation y: k is not defined (mine.py:9); "
+            'declare an axis with k = axes("k"), or import the function',
+        ),
+        (
+            "f.y[n, d] = x[n, d] * f.scale[n]",
+            "op mine, equation y: reads scale, which no equation defines (mine.py:9); "
+            "define scale in an equation before this one",
+        ),
+        (
+            "f.xhat[n, d] = x[n, d] * 2\n    f.y[n, d] = f.xhet[n, d]",
+            "op mine, equation y: reads xhet, which no equation defines (mine.py:10); did you mean xhat?",
+        ),
+        (
+            "f.y[n] = x[n, d]",
+            "op mine, equation y: axis d stands on the right only (mine.py:9); "
+            "put d on the left, or say how it is reduced: sum(…, over=d)",
+        ),
+        (
+            "f.y[n, d] = x[n] * w[d]",
+            "op mine, equation y: x has axes [n, d] but is read as x[n] (mine.py:9); give x exactly 2 indices",
+        ),
+        (
+            "f.y[n, d] = x * w[d]",
+            "op mine, equation y: x is used without its axes (mine.py:9); read one element: x[…]",
+        ),
+        (
+            "f.y[n, d] = x[n, d] + 'a'.upper",
+            "op mine, equation y: TypeError: unsupported operand type(s) for +: 'At' and "
+            "'builtin_function_or_method' (mine.py:9); correct the spec",
+        ),
+    ],
+)
+def test_an_equation_that_cannot_be(body: str, expected: str, tmp_path: Path) -> None:
+    assert message(f"{HEAD}    {body}\n    return f.y\n", tmp_path) == expected
+
+
+def test_an_axis_of_an_input_that_is_not_declared(tmp_path: Path) -> None:
+    spec = HEAD.replace("tensor[d]", "tensor[k]") + "    f.y[n, d] = x[n, d]\n    return f.y\n"
+    expected = (
+        "op mine: k is not defined (mine.py:{}); " 'declare an axis with k = axes("k"), or import the function'
+    )  # which line of a decorated function fails differs between Pythons
+    assert message(spec, tmp_path) in (expected.format(6), expected.format(7))
+
+
+def test_an_output_that_nothing_defines(tmp_path: Path) -> None:
+    assert message(HEAD + "    f.y[n, d] = x[n, d]\n    return f.z\n", tmp_path) in (
+        f"op mine: returns z, which no equation defines (mine.py:{line}); write f.z[…] = …" for line in (6, 7)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "mine.py defines no op; decorate a function of equations with @op"),
+        (
+            "from derive.ops.activations import tanh\n",
+            "mine.py defines no op; decorate a function of equations with @op",
+        ),
+        ("def f(:\n", "invalid syntax (mine.py:1); a spec is ordinary Python"),
+        ("\n1 / 0\n", "ZeroDivisionError: division by zero (mine.py:2); correct the spec"),
+        ("import nosuch\n", "ModuleNotFoundError: No module named 'nosuch' (mine.py:1); correct the spec"),
+    ],
+)
+def test_a_file_that_is_no_file_of_specs(text: str, expected: str, tmp_path: Path) -> None:
+    assert message(text, tmp_path) == expected
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DeriveError) as refused:
+        load_file(tmp_path / "none.py")
+    assert str(refused.value) == (
+        f"cannot read {tmp_path / 'none.py'}: No such file or directory; give a file of specs"
+    )
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe")
+    with pytest.raises(DeriveError) as refused:
+        load_file(tmp_path / "bytes.py")
+    assert str(refused.value) == f"{tmp_path / 'bytes.py'} is not UTF-8 text; save the spec as UTF-8"
+
+
+def test_two_ops_of_one_name(tmp_path: Path) -> None:
+    spec = HEAD + "    f.y[n, d] = x[n, d]\n    return f.y\n"
+    again = spec[spec.index("@op") :].replace('"""A spec."""', '"""Another."""')
+    assert message(f"{spec}\nother = mine\n{again}", tmp_path) == (
+        "op mine is defined twice in mine.py; give one of them another name"
+    )
+
+
+# --- where the package goes -------------------------------------------------------------------------------------------
+
+
+def refusal(out: Path) -> str:
+    with pytest.raises(DeriveError) as refused:
+        write_package([find("tanh")], out)
+    return str(refused.value)
+
+
+def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "taken"
+    out.write_text("mine")
+    assert refusal(out) == f"{out} is not a folder; give another folder with --out"
+    assert refusal(out / "below") == (
+        f"cannot write to the folder {out / 'below'}: Not a directory; "
+        "make it writable, or give another folder with --out"
+    )
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_a_folder_that_cannot_be_written_is_left_as_it_was(
+    code: int, moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests may run as root, whom no permission stops: the refusal is made up, at each of the three files."""
+    out = tmp_path / "new" / "package"
+    replace, count = os.replace, 0
+
+    def refuse(source: Path, target: Path) -> None:
+        nonlocal count
+        count += 1
+        if count == moment:
+            raise OSError(code, os.strerror(code), str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    assert refusal(out) == (
+        f"cannot write to the folder {out}: {os.strerror(code)}; make it writable, or give another folder with --out"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_that_cannot_be_renewed_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_package([find("tanh")], tmp_path)
+    (tmp_path / "tanh.py").write_text("# Generated by Handgrad from an older spec. Do not edit\n")
+    before = {p.name: p.read_text() for p in tmp_path.iterdir()}
+
+    def refuse(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(target))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(DeriveError):
+        write_package([find("tanh"), find("linear")], tmp_path)
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "tanh.py", "_support.py"])
+def test_a_file_that_handgrad_did_not_write_is_never_overwritten(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("# mine\n")
+    assert refusal(tmp_path) == (f"{tmp_path / name} was not written by Handgrad; give another folder with --out")
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {name: "# mine\n"}
+
+
+def test_an_op_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(derivation) -> str:
+        raise DeriveError("it cannot be", op=derivation.op.name)
+
+    monkeypatch.setattr("derive.package.render", fail)
+    assert refusal(tmp_path / "new") == "op tanh: it cannot be"
+    assert list(tmp_path.iterdir()) == []
