@@ -15,7 +15,7 @@ from sympy import Add, Eq, Expr, Function, Integer, Mul, Pow, S
 from derive.algebra import sigma
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.terms import At, Axis, Delta, Merge, Part, Size, Tensor, Where, free_axes, sorted_axes
+from derive.terms import At, Axis, Concat, Delta, Merge, Part, Prefix, Size, Tensor, Where, free_axes, sorted_axes
 
 _SUMMED = 900  # copies that stand for an equation's own axes while they are being summed
 
@@ -78,8 +78,11 @@ class Stepwise:
         return "\n".join(str(a) for a in self.adjoints)
 
 
-def stepwise(op: Op) -> Stepwise:
-    """Walk the equations backwards and write the adjoint of every tensor that a gradient needs."""
+def stepwise(op: Op, powers_from_output: bool = True) -> Stepwise:
+    """Walk the equations backwards and write the adjoint of every tensor that a gradient needs.
+
+    A power's derivative is given by its output (`rstd**3`) or, as autograd has it, by its base (`(var + eps)**(-3/2)`).
+    """
     axes = {o.name: o.axes for o in op.operands}
     for equation in op.equations:
         axes[equation.name] = adjoint_axes(equation, op)
@@ -101,7 +104,7 @@ def stepwise(op: Op) -> Stepwise:
             elements[name] = target
         if name not in elements:
             continue
-        for contribution, of in contributions(equation, elements[name], axes, needed):
+        for contribution, of in contributions(equation, elements[name], axes, needed, powers_from_output):
             reached.setdefault(of, []).append(contribution)
     for operand in op.differentiable:
         found = tuple(reached.get(operand.name, ()))
@@ -145,19 +148,45 @@ def _needed(op: Op) -> set[str]:
 
 
 def contributions(
-    equation: Equation, adjoint: Tensor, axes: dict[str, tuple[Axis, ...]], needed: set[str]
+    equation: Equation,
+    adjoint: Tensor,
+    axes: dict[str, tuple[Axis, ...]],
+    needed: set[str],
+    powers_from_output: bool = True,
 ) -> list[tuple[Contribution, str]]:
     """What this equation adds to the adjoint of each tensor that it reads."""
+    out = []
+    for piece, upstream in pieces(equation, adjoint):
+        out += _contributions(piece, upstream, axes, needed, powers_from_output)
+    return out
+
+
+def pieces(equation: Equation, adjoint: Tensor) -> list[tuple[Equation, At]]:
+    """The equation with its cotangent's element; a concatenation as one equation a piece, each read at its place."""
+    if not isinstance(equation.body, Concat):
+        return [(equation, At(adjoint, *equation.index))]
+    out, offset = [], S.Zero
+    for piece, own in zip(equation.body.pieces, equation.over, strict=True):
+        along = equation.body.along
+        place = Prefix(own) if offset == 0 else own + offset
+        index = tuple(place if i == along else i for i in equation.index)
+        out.append((Equation(equation.target, index, piece), At(adjoint, *index)))
+        offset += Size(own)
+    return out
+
+
+def _contributions(
+    equation: Equation, upstream: At, axes: dict[str, tuple[Axis, ...]], needed: set[str], powers_from_output: bool
+) -> list[tuple[Contribution, str]]:
     out = []
     for read in equation.reads:
         if read.name not in needed or read.tensor.is_integer:
             continue
-        local = local_derivative(equation, read)
+        local = local_derivative(equation, read, powers_from_output)
         if local == 0:
             continue
         if local.atoms(S.ComplexInfinity.func, S.NaN.func):
             raise DeriveError(f"the derivative by {read} is not finite", equation=equation.name)
-        upstream = At(adjoint, *equation.index)
         value, rules = pull_back(equation, read, upstream * local, axes[read.name])
         out.append((Contribution(equation.name, read, local, value, rules), read.name))
     return out
@@ -166,11 +195,11 @@ def contributions(
 # --- the local derivative: scalar calculus ----------------------------------------------------------------
 
 
-def local_derivative(equation: Equation, read: At) -> Expr:
+def local_derivative(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
     """d target / d read, a scalar expression over the equation's own axes."""
     inner = equation.body.diff(read)
     if equation.kind is None:
-        return from_output(equation, inner)
+        return from_output(equation, inner, powers_from_output)
     if equation.kind == "sum":
         return equation.scale * inner
     if equation.kind == "mean":
@@ -183,7 +212,7 @@ def local_derivative(equation: Equation, read: At) -> Expr:
     )
 
 
-def from_output(equation: Equation, local: Expr) -> Expr:
+def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:
     """The local derivative in terms of the equation's own output, where that is simply what the derivative holds.
 
     `tanh(x)` is the output `y`, so `1 - tanh(x)**2` is `1 - y**2`. The same for `a*F(x) + b` with numbers `a`, `b`,
@@ -197,7 +226,7 @@ def from_output(equation: Equation, local: Expr) -> Expr:
     if hasattr(core, "slope_at_value"):
         return local.xreplace({core.fdiff(): core.slope_at_value(value), core: value})
     if isinstance(core, Pow) and not core.is_Function:
-        return _power_from_output(core, value, local)
+        return _power_from_output(core, value, local) if powers else local
     return local.xreplace({core: value})
 
 

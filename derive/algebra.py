@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from sympy import Add, Basic, Expr, Mul, Pow, S
+from sympy.logic.boolalg import Boolean
 
 from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
 
@@ -182,8 +183,8 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     changed = rule(expr)
     if changed is not None:
         return changed
-    if isinstance(expr, At) or not expr.args or not expr.atoms(At):
-        return expr
+    if isinstance(expr, At | Boolean) or not expr.args or not expr.atoms(At):
+        return expr  # a comparison asks for the very values that the forward compared
     args = [rewrite(a, rule) if isinstance(a, Basic) else a for a in expr.args]
     return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else expr.func(*args)
 

@@ -16,10 +16,10 @@ from derive.annotations import RESERVED
 from derive.backends.layout import Layouts, layouts
 from derive.backends.torch import Line, Printer
 from derive.backends.values import Dims, is_pack
-from derive.equations import Op
+from derive.equations import Op, Operand
 from derive.pipeline import Derivation
 from derive.program import Program
-from derive.terms import Size
+from derive.terms import Axis, Size
 
 LINE_LENGTH = 120
 
@@ -159,6 +159,16 @@ def _module(d: Derivation) -> Module:
     )
 
 
+def _read_as(operand: Operand, op: Op) -> list[str]:
+    """The axes an operand is declared with, and those that equations read it by under other names: all must agree."""
+    texts = [" ".join(a.name for a in operand.declared or operand.axes)]
+    for equation in op.equations:
+        for at in equation.reads:
+            if at.name == operand.name and all(isinstance(i, Axis) for i in at.index):
+                texts.append(" ".join(i.name for i in at.index))
+    return list(dict.fromkeys(texts))
+
+
 def _ranges(op: Op) -> tuple[tuple[str, str, str, int], ...]:
     """For each integer input: its name, the axis its values run over, and where that axis's length is read."""
     out = []
@@ -236,8 +246,9 @@ class _Pair:
 
     def __init__(
         self, d: Derivation, names: _Names, forward: Program, backward: Program, kept: tuple[str, ...], title: str,
-        forward_name: str, backward_name: str,
+        forward_name: str, backward_name: str, fuse: bool = True,
     ):  # fmt: skip
+        self.fuse = fuse
         self.d, self.names, self.op = d, names, d.named
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
         self.forward_layouts = layouts(forward, strict, {})
@@ -271,9 +282,10 @@ class _Pair:
         head, _ = self._size_lines(
             list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths
         )
-        shapes = ", ".join(f'"{o.name}: {" ".join(a.name for a in o.declared or o.axes)}"' for o in tensors)
-        comma = "," if len(tensors) == 1 else ""
-        shape_check = [f'check_shapes("{op.name}", ({shapes}{comma}), {", ".join(o.name for o in tensors)})']
+        patterns = [(o.name, axes) for o in tensors for axes in _read_as(o, op)]
+        shapes = ", ".join(f'"{name}: {axes}"' for name, axes in patterns)
+        comma = "," if len(patterns) == 1 else ""
+        shape_check = [f'check_shapes("{op.name}", ({shapes}{comma}), {", ".join(name for name, _ in patterns)})']
         index_checks = [
             f'check_index("{op.name}", "{o.name}", {o.name}, "{o.ranges_over.base}", {names.sizes[o.ranges_over.base]})'
             for o in checks if o.ranges_over is not None
@@ -287,7 +299,7 @@ class _Pair:
         )  # fmt: skip
 
     def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:
-        printer = Printer(program, known, self.names.tensors, self.names.sizes, self.names.carried, like)
+        printer = Printer(program, known, self.names.tensors, self.names.sizes, self.names.carried, self.fuse, like)
         lines = [_commented(line) for line in printer.print()]
         return lines, list(printer.used_sizes), printer.sizes.checked
 
@@ -394,7 +406,7 @@ def _stepwise(d: Derivation, names: _Names, title: str) -> tuple[Function, ...]:
     long = f"{title}Stepwise"
     pair = _Pair(
         d, names, d.stepwise_forward, d.stepwise_backward, kept, long,
-        f"{d.op.name}_stepwise_forward", f"{d.op.name}_stepwise_backward",
+        f"{d.op.name}_stepwise_forward", f"{d.op.name}_stepwise_backward", fuse=False,
     )  # fmt: skip
     saved = Function("", "", "", "What the stepwise backward needs.", (), f"{long}Saved", pair.saved)
     fields = tuple(Field(g, "Tensor", _shape(pair.backward_layouts[g])) for g in d.stepwise_backward.returns)

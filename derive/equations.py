@@ -14,7 +14,7 @@ from sympy import Add, Basic, Expr, Min, Mul, Piecewise, Pow, S, floor
 from sympy.core.function import AppliedUndef, Function
 
 from derive.errors import DeriveError
-from derive.terms import PACK, At, Axis, Merge, Prefix, Reduce, Size, Tensor, free_axes, sorted_axes
+from derive.terms import PACK, At, Axis, Concat, Merge, Prefix, Reduce, Size, Tensor, free_axes, sorted_axes
 from derive.windows import affine, is_window
 
 
@@ -68,7 +68,7 @@ class Equation:
     @property
     def axes(self) -> tuple[Axis, ...]:
         """The axes on the left, merged ones taken apart."""
-        return tuple(a for i in self.index for a in (i.args if isinstance(i, Merge) else (i,)))
+        return tuple(a for i in self.index for a in _axes_of(i))
 
     @property
     def is_plain(self) -> bool:
@@ -81,7 +81,7 @@ class Equation:
 
     @property
     def right(self) -> Expr:
-        return self.body if self.kind is None else self.scale * Reduce(self.kind, self.body, *self.over)
+        return self.body if self.kind in (None, "concat") else self.scale * Reduce(self.kind, self.body, *self.over)
 
     @property
     def reads(self) -> list[At]:
@@ -89,6 +89,12 @@ class Equation:
 
     def __str__(self) -> str:
         return f"{self.left} = {self.right}"
+
+
+def _axes_of(index: Expr) -> tuple[Axis, ...]:
+    if isinstance(index, Merge):
+        return tuple(index.args)
+    return (index,) if isinstance(index, Axis) else tuple(sorted_axes(free_axes(index)))
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,12 @@ def check_functions(expr: Basic, equation: str) -> None:
         raise DeriveError("Piecewise is not in the notation", equation=equation, fix="write where(condition, a, b)")
 
 
+def check_no_concat(expr: Basic, equation: str) -> None:
+    """Concatenation is an equation of its own."""
+    if expr.atoms(Concat):
+        raise DeriveError("concat stands inside an expression", equation=equation, fix="give it an equation of its own")
+
+
 def check_axes(left_axes: tuple[Axis, ...], right: Expr, over: tuple[Axis, ...], equation: str) -> None:
     """Every axis on the right is on the left or reduced; none is both."""
     both = [a for a in over if a in left_axes]
@@ -172,7 +184,23 @@ def check_axes(left_axes: tuple[Axis, ...], right: Expr, over: tuple[Axis, ...],
         )
 
 
-def check_read(at: At, dims: tuple[Expr, ...] | None, known: list[str], equation: str) -> None:
+def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str) -> None:
+    """What stands in an index is an integer input whose values run over that dimension."""
+    if inner.name not in ranges:
+        raise DeriveError(
+            f"{inner} stands in an index but holds no integers", equation=equation, fix=f"declare {inner.name}: index(…)[…]"
+        )
+    if isinstance(dim, Axis) and ranges[inner.name] != dim:
+        raise DeriveError(
+            f"{inner.name} runs over axis {ranges[inner.name].base} but is read as an index of axis {dim.base}",
+            equation=equation,
+            fix=f"declare {inner.name}: index({dim.base})[…], or read the tensor's dimensions in their order",
+        )
+
+
+def check_read(
+    at: At, dims: tuple[Expr, ...] | None, known: list[str], ranges: dict[str, Axis], equation: str
+) -> None:
     """A read names a defined tensor and gives one index a dimension."""
     if dims is None:
         close = get_close_matches(at.name, known, 1)
@@ -190,8 +218,10 @@ def check_read(at: At, dims: tuple[Expr, ...] | None, known: list[str], equation
             raise DeriveError(
                 f"`...` of {at.name} is read as {at}", equation=equation, fix="write `...` where the tensor has `...`"
             )
-        if is_window(i):
-            affine(i)
+        if is_window(i) and not affine(i).offset.is_integer:
+            raise DeriveError(f"index {i} is no whole number", equation=equation, fix="index by axes and whole numbers")
+        for inner in i.atoms(At):
+            check_index(inner, dim, ranges, equation)
 
 
 # --- splitting into one-operation equations ---------------------------------------------------------------
@@ -239,6 +269,8 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     plain = all(isinstance(i, Axis) for i in index)
+    if isinstance(rhs, Concat):
+        return [_concatenation(target, index, rhs, left)]
     while True:
         top = scaled_reduction(rhs) if plain else None
         inner = [r for r in _nested(rhs) if top is None or r != top[1]]
@@ -258,6 +290,20 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     else:
         out.append(Equation(target, index, rhs))
     return out
+
+
+def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: tuple[Axis, ...]) -> Equation:
+    own = []
+    for piece in rhs.pieces:
+        axis = rhs.own_axis(piece, left)
+        if axis is None or piece.atoms(Reduce, Concat) or rhs.along not in left:
+            raise DeriveError(
+                f"{piece} is no piece along {rhs.along.base}",
+                equation=target.name,
+                fix=f"give each piece one axis that does not stand on the left, in place of {rhs.along.base}",
+            )
+        own.append(axis)
+    return Equation(target, index, rhs, "concat", tuple(own))
 
 
 # --- what is known of signs -------------------------------------------------------------------------------
@@ -304,6 +350,10 @@ def size_rules(operands: tuple[Operand, ...], equations: tuple[Equation, ...], o
     for equation in equations:
         dims[equation.name] = equation.index
     for _ in range(len(equations) + 1):
+        for e in equations:
+            lengths = [Size(a) for a in e.over]
+            if isinstance(e.body, Concat) and e.body.along not in rules and all(s.axis in rules for s in lengths):
+                rules[e.body.along] = SizeRule(e.body.along, formula=Add(*lengths))
         found: dict[Axis, list[Expr]] = {}
         for at in (at for equation in equations for at in equation.reads):
             for axis, formula in _sizes_of_read(at, dims[at.name], rules):

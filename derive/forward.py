@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from derive import lower
 from derive.equations import Equation, Op
-from derive.program import Assign, Call, Node, Program, Read, Reduce, check, walk
+from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, check, walk
 from derive.saving import dims
 from derive.share import put, share
-from derive.terms import Scalar, free_axes
+from derive.terms import Concat, Scalar, free_axes
 from derive.windows import is_gather
 
 
@@ -56,6 +56,9 @@ def _needed(op: Op, wanted: set[str]) -> set[str]:
 
 
 def _value(equation: Equation) -> Node:
+    if isinstance(equation.body, Concat):
+        parts = tuple(lower.node(p) for p in equation.body.pieces)
+        return Join(equation.body.along.name, parts, tuple(a.name for a in equation.over))
     body = lower.node(equation.body)
     if equation.kind is None:
         return body

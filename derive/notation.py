@@ -14,10 +14,10 @@ from derive.annotations import constant, index, length, scalar, tensor
 from derive.errors import DeriveError
 from derive.functions import maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
 from derive.spec import op
-from derive.terms import PACK, Axis, Delta, Reduce, Size, Where
+from derive.terms import PACK, Axis, Concat, Delta, Reduce, Size, Where
 
 __all__ = [
-    "amax", "amin", "axes", "constant", "cos", "delta", "eq", "erf", "exp", "index", "length", "log", "maximum",
+    "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "index", "length", "log", "maximum",
     "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid", "sign", "sin", "size", "softplus",
     "sqrt", "sum", "tanh", "tensor", "where",
 ]  # fmt: skip
@@ -78,6 +78,13 @@ def size(axis: Any) -> Expr:
     if not isinstance(axis, Axis):
         raise DeriveError(f"size({axis!r}): not an axis", fix='declare it with axes("…")')
     return Size(axis)
+
+
+def concat(*pieces: Any, along: Any) -> Expr:
+    """Pieces one after another: `f.y[n, c] = concat(x[n, a], z[n, b], along=c)`."""
+    if not isinstance(along, Axis):
+        raise DeriveError(f"concat(…, along={along!r}): not an axis", fix='declare it with axes("…")')
+    return Concat(along, *(sympify(p) for p in pieces))
 
 
 def where(condition: Any, a: Any, b: Any) -> Expr:

@@ -42,7 +42,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
     forward = forward_program(named, closed.kept.names)
     long_forward = long_backward = None
     if op.stepwise:
-        long_backward, kept = stepwise_program(steps)
+        long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     return Derivation(
         op, named, steps, closed, forward, share(without_copies(closed.kept.program)), long_forward, long_backward

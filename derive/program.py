@@ -113,7 +113,19 @@ class Reduce:
         return f"{self.kind}({self.body}, over={' '.join(self.axes)})"
 
 
-Node = Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
+@dataclass(frozen=True)
+class Join:
+    """Parts one after another along `axis`; each part runs over an axis of its own there."""
+
+    axis: str
+    parts: tuple[Node, ...]
+    own: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"concat({', '.join(map(str, self.parts))}, along={self.axis})"
+
+
+Node = Join | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
 Index = str | Merged | PartOf | Read | Window
 
 
@@ -178,6 +190,8 @@ def children(node: Node | Index) -> tuple[Node | Index, ...]:
         return node.args
     if isinstance(node, Reduce):
         return (node.body,)
+    if isinstance(node, Join):
+        return node.parts
     if isinstance(node, Read):
         return node.index
     if isinstance(node, Merged):
@@ -224,6 +238,9 @@ def node_axes(node: Node) -> tuple[str, ...]:
         return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
     if isinstance(node, Reduce):
         return tuple(a for a in node_axes(node.body) if a not in node.axes)
+    if isinstance(node, Join):
+        parts = zip(node.parts, node.own, strict=True)
+        return tuple(dict.fromkeys(node.axis if a == own else a for part, own in parts for a in node_axes(part)))
     return ()
 
 

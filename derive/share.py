@@ -10,6 +10,7 @@ from derive.program import (
     AxisValue,
     Call,
     Index,
+    Join,
     Node,
     Num,
     Program,
@@ -77,6 +78,8 @@ def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
         return replace(n, args=tuple(_rename(a, names) for a in n.args))  # type: ignore[misc]
     if isinstance(n, Reduce):
         return replace(n, body=_rename(n.body, names))  # type: ignore[arg-type]
+    if isinstance(n, Join):
+        return replace(n, parts=tuple(_rename(p, names) for p in n.parts))  # type: ignore[misc]
     return n
 
 
@@ -152,6 +155,8 @@ def _words(node: Node) -> str:
         return str(node.value).replace("/", "_over_").replace(".", "p").replace("-", "minus_")
     if isinstance(node, Reduce):
         return f"{node.kind}_{_words(node.body)}"
+    if isinstance(node, Join):
+        return "_".join(["concat", *(_words(p) for p in node.parts)])
     joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_"}.get(node.fn)
     words = [_words(a) for a in node.args]
     return joint.join(words) if joint else "_".join([node.fn, *words])

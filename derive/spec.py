@@ -20,6 +20,7 @@ from derive.equations import (
     Operand,
     check_axes,
     check_functions,
+    check_no_concat,
     check_read,
     read_prefixes,
     scaled_reduction,
@@ -30,7 +31,7 @@ from derive.equations import (
 from derive.errors import DeriveError
 from derive.functions import absolute, maximum, minimum, power, sign
 from derive.inline import inline_call
-from derive.terms import PACK, At, Axis, Merge, Scalar, Size, Tensor
+from derive.terms import PACK, At, Axis, Concat, Merge, Scalar, Size, Tensor
 
 # --- expressions as we want them ---------------------------------------------------------------------------
 
@@ -134,6 +135,11 @@ class Recorder:
     tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]] = field(default_factory=dict)
     results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
 
+    @property
+    def ranges(self) -> dict[str, Axis]:
+        """The axis that the values of each integer input run over."""
+        return {n: o.ranges_over for n, o in self.operands.items() if o.ranges_over is not None}
+
     def read(self, name: str, key: tuple[Expr, ...]) -> At:
         known = self.tensors.get(name)
         at = At(known[0] if known else Tensor(name), *key)
@@ -155,11 +161,14 @@ class Recorder:
         if len(set(left)) != len(left):
             raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
         for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
-            check_read(at, self.tensors[at.name][1] if at.name in self.tensors else None, list(self.tensors), name)
+            dims = self.tensors[at.name][1] if at.name in self.tensors else None
+            check_read(at, dims, list(self.tensors), self.ranges, name)
         check_functions(rhs, name)
         target = Tensor(name, **signs(rhs))
         for equation in split(target, key, rhs, set(self.tensors)):
-            check_axes(equation.axes, equation.body, equation.over, name)
+            if not isinstance(equation.body, Concat):
+                check_axes(equation.axes, equation.body, equation.over, name)
+                check_no_concat(equation.body, name)
             if scaled_reduction(equation.body) is not None:
                 raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
             self.equations.append(equation)
@@ -267,6 +276,11 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         raise _undeclared(error, name) from None
     except DeriveError as error:
         raise error.within(name) from None
+    except TypeError as error:
+        raise DeriveError(
+            f"Python cannot do this with an expression ({error})", op=name,
+            fix="use & and | for conditions, where() for a choice, maximum() and minimum(), and functions from derive",
+        ) from None  # fmt: skip
     finally:
         _recording.reset(token)
     outputs = _outputs(returned, recorder)
@@ -317,6 +331,10 @@ def _outputs(returned: Any, recorder: Recorder) -> tuple[str, ...]:
                 f"returns {value._name}, which no equation defines",
                 op=recorder.name,
                 fix=f"write f.{value._name}[…] = …",
+            )
+        if recorder.tensors[value._name][0].is_integer:
+            raise DeriveError(
+                f"returns {value._name}, which holds integers", op=recorder.name, fix="return real tensors only"
             )
         if value._name in names:
             raise DeriveError(f"returns {value._name} twice", op=recorder.name, fix="return each tensor once")

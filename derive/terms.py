@@ -367,6 +367,36 @@ class Reduce(Expr):
         return rf"\left({text}\right)^{{{exp}}}" if exp else text
 
 
+class Concat(Expr):
+    """Pieces one after another along an axis; each piece runs over an axis of its own there."""
+
+    is_commutative = True
+    is_real = True
+
+    def __new__(cls, along: Axis, *pieces: Any) -> Concat:
+        return Expr.__new__(cls, along, *pieces)
+
+    @property
+    def along(self) -> Axis:
+        return self.args[0]
+
+    @property
+    def pieces(self) -> tuple[Expr, ...]:
+        return self.args[1:]
+
+    def own_axis(self, piece: Expr, left: tuple[Axis, ...]) -> Axis | None:
+        """The one axis of a piece that does not stand on the left."""
+        own = free_axes(piece) - (set(left) - {self.along})
+        return own.pop() if len(own) == 1 else None
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"concat({', '.join(printer.doprint(p) for p in self.pieces)}, along={self.along.name})"
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        inside = r" \,;\, ".join(printer.doprint(p) for p in self.pieces)
+        return rf"\left[{inside}\right]"
+
+
 class Sigma(Expr):
     """A sum in normal form: one product, summed over bound axes. Build it with `algebra.sigma`, never directly."""
 

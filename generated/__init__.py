@@ -16,6 +16,7 @@ from .batchnorm import batchnorm, batchnorm_backward, batchnorm_forward
 from .bce_with_logits import bce_with_logits, bce_with_logits_backward, bce_with_logits_forward
 from .bilinear import bilinear, bilinear_backward, bilinear_forward
 from .causal_attention import causal_attention, causal_attention_backward, causal_attention_forward
+from .concatenate import concatenate, concatenate_backward, concatenate_forward
 from .conv1d import conv1d, conv1d_backward, conv1d_forward
 from .conv1d_stride2_dilation3 import (
     conv1d_stride2_dilation3,
@@ -178,6 +179,9 @@ __all__ = [
     "causal_attention",
     "causal_attention_backward",
     "causal_attention_forward",
+    "concatenate",
+    "concatenate_backward",
+    "concatenate_forward",
     "conv1d",
     "conv1d_backward",
     "conv1d_forward",

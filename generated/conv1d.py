@@ -46,7 +46,7 @@ def conv1d_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Conv1dSaved
     """Returns y and what the backward needs."""
     check_shapes("conv1d", ("x: n c l", "w: o c k", "b: o"), x, w, b)
     k = w.shape[2]
-    y = torch.einsum("ock, nckt -> not", w, x.unfold(2, k, 1).mT) + b[:, None]
+    y = torch.einsum("nckt, ock -> not", x.unfold(2, k, 1).mT, w) + b[:, None]
     return y, Conv1dSaved(x, w)
 
 

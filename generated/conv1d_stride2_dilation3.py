@@ -46,7 +46,7 @@ def conv1d_stride2_dilation3_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[T
     """Returns y and what the backward needs."""
     check_shapes("conv1d_stride2_dilation3", ("x: n c l", "w: o c k", "b: o"), x, w, b)
     k = w.shape[2]
-    y = torch.einsum("ock, nckt -> not", w, x.unfold(2, 3 * (k - 1) + 1, 2)[..., ::3].mT) + b[:, None]
+    y = torch.einsum("nckt, ock -> not", x.unfold(2, 3 * (k - 1) + 1, 2)[..., ::3].mT, w) + b[:, None]
     return y, Conv1dStride2Dilation3Saved(x, w)
 
 

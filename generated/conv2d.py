@@ -47,7 +47,7 @@ def conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, Conv2dSaved
     check_shapes("conv2d", ("x: n c h w", "k: o c p q", "b: o"), x, k, b)
     _, _, p, q = k.shape
     y = (
-        torch.einsum("ocpq, ncipjq -> noij", k, x.unfold(2, p, 1).unfold(3, q, 1).permute(0, 1, 2, 4, 3, 5))
+        torch.einsum("ncipjq, ocpq -> noij", x.unfold(2, p, 1).unfold(3, q, 1).permute(0, 1, 2, 4, 3, 5), k)
         + b[:, None, None]
     )
     return y, Conv2dSaved(x, k)

@@ -48,9 +48,9 @@ def conv2d_stride2_dilation2_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[T
     _, _, p, q = k.shape
     y = (
         torch.einsum(
-            "ocpq, ncipjq -> noij",
-            k,
+            "ncipjq, ocpq -> noij",
             x.unfold(2, 2 * (p - 1) + 1, 2)[..., ::2].unfold(3, 2 * (q - 1) + 1, 2)[..., ::2].permute(0, 1, 2, 4, 3, 5),
+            k,
         )
         + b[:, None, None]
     )

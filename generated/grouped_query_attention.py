@@ -58,11 +58,11 @@ def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
     """Returns o and what the backward needs."""
     check_shapes("grouped_query_attention", ("q: ... g h i d", "k: ... g j d", "v: ... g j e"), q, k, v)
     d = q.shape[-1]
-    s = torch.einsum("...gjd, ...ghid -> ...ghij", k, q) / math.sqrt(d)
+    s = torch.einsum("...ghid, ...gjd -> ...ghij", q, k) / math.sqrt(d)
     m = s.amax(-1, keepdim=True)  # m[..., g, h, i] = amax(s[..., g, h, i, j], over=j)
     u = torch.exp(s - m)  # u[..., g, h, i, j] = exp((s[..., g, h, i, j] - m[..., g, h, i]))
     p = u / u.sum(-1, keepdim=True)  # p[..., g, h, i, j] = (u[..., g, h, i, j] / sum(u[..., g, h, i, j], over=j))
-    o = torch.einsum("...gje, ...ghij -> ...ghie", v, p)
+    o = torch.einsum("...ghij, ...gje -> ...ghie", p, v)
     return o, GroupedQueryAttentionSaved(p, q, k, v)
 
 
@@ -72,12 +72,12 @@ def grouped_query_attention_backward(
 ) -> GroupedQueryAttentionGradients:
     """The gradient of every real input, from do and what the forward saved."""
     d = q.shape[-1]
-    dp = torch.einsum("...gje, ...ghie -> ...ghij", v, do)
+    dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
     sum_dp_p = (dp * p).sum(-1, keepdim=True)
     ds = p * (dp - sum_dp_p)
-    dq = torch.einsum("...gjd, ...ghij -> ...ghid", k, ds) / math.sqrt(d)
+    dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k) / math.sqrt(d)
     dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q) / math.sqrt(d)
-    dv = torch.einsum("...ghie, ...ghij -> ...gje", do, p)
+    dv = torch.einsum("...ghij, ...ghie -> ...gje", p, do)
     return GroupedQueryAttentionGradients(dq, dk, dv)
 
 

@@ -55,7 +55,7 @@ def linear_backward(dy: Tensor, x: Tensor, w: Tensor) -> LinearGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     o = dy.shape[-1]
     dx = dy @ w.T  # dx[..., i] = sum((dy[..., o] * w[i, o]), over=o)
-    dw = torch.einsum("...o, ...i -> io", dy, x)  # dw[i, o] = sum((dy[..., o] * x[..., i]), over=...)
+    dw = torch.einsum("...i, ...o -> io", x, dy)  # dw[i, o] = sum((dy[..., o] * x[..., i]), over=...)
     db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
     return LinearGradients(dx, dw, db)
 

@@ -191,12 +191,14 @@ class NamesStepStepwiseSaved(NamedTuple):
 
     embcat: Tensor  # [n, (t, e)]
     bndiff: Tensor  # [n, h]
+    bnvar: Tensor  # [h]
     bnvar_inv: Tensor  # [h]
     bnraw: Tensor  # [n, h]
     h: Tensor  # [n, h]
     logits: Tensor  # [n, c]
     logit_maxes: Tensor  # [n, 1]
     counts: Tensor  # [n, c]
+    counts_sum: Tensor  # [n, 1]
     counts_sum_inv: Tensor  # [n, 1]
     probs: Tensor  # [n, c]
     W1: Tensor  # [i, h]
@@ -204,6 +206,7 @@ class NamesStepStepwiseSaved(NamedTuple):
     W2: Tensor  # [h, c]
     ix: Tensor  # [n, t]
     y: Tensor  # [n]
+    eps: float  # a number
     e: int  # a length
     v: int  # a length
 
@@ -275,16 +278,16 @@ def names_step_stepwise_forward(
     v, e = C.shape
     emb = functional.embedding(ix, C)  # emb[n, t, e] = C[ix[n, t], e]
     embcat = emb.flatten(1, 2)  # embcat[n, (t, e)] = emb[n, t, e]
-    hprebn = torch.addmm(b1, embcat, W1)  # hprebn[n, h] = (sum((W1[i, h] * embcat[n, i]), over=i) + b1[h])
+    hprebn = embcat @ W1 + b1  # hprebn[n, h] = (sum((W1[i, h] * embcat[n, i]), over=i) + b1[h])
     bnmeani = hprebn.mean(0)  # bnmeani[h] = mean(hprebn[n, h], over=n)
     bndiff = hprebn - bnmeani  # bndiff[n, h] = (hprebn[n, h] - bnmeani[h])
     bndiff2 = bndiff.square()  # bndiff2[n, h] = (bndiff[n, h]**2)
     bnvar = bndiff2.sum(0) / (n - 1)  # bnvar[h] = (sum(bndiff2[n, h], over=n) / (size(n) - 1))
     bnvar_inv = torch.rsqrt(bnvar + eps)  # bnvar_inv[h] = rsqrt((bnvar[h] + eps))
     bnraw = bnvar_inv * bndiff  # bnraw[n, h] = (bnvar_inv[h] * bndiff[n, h])
-    hpreact = torch.addcmul(bnbias, bngain, bnraw)  # hpreact[n, h] = ((bngain[h] * bnraw[n, h]) + bnbias[h])
+    hpreact = bngain * bnraw + bnbias  # hpreact[n, h] = ((bngain[h] * bnraw[n, h]) + bnbias[h])
     h = torch.tanh(hpreact)  # h[n, h] = tanh(hpreact[n, h])
-    logits = torch.addmm(b2, h, W2)  # logits[n, c] = (sum((W2[h, c] * h[n, h]), over=h) + b2[c])
+    logits = h @ W2 + b2  # logits[n, c] = (sum((W2[h, c] * h[n, h]), over=h) + b2[c])
     logit_maxes = logits.amax(1, keepdim=True)  # logit_maxes[n] = amax(logits[n, c], over=c)
     norm_logits = logits - logit_maxes  # norm_logits[n, c] = (logits[n, c] - logit_maxes[n])
     counts = torch.exp(norm_logits)  # counts[n, c] = exp(norm_logits[n, c])
@@ -295,12 +298,14 @@ def names_step_stepwise_forward(
     return loss, NamesStepStepwiseSaved(
         embcat,
         bndiff,
+        bnvar,
         bnvar_inv,
         bnraw,
         h,
         logits,
         logit_maxes,
         counts,
+        counts_sum,
         counts_sum_inv,
         probs,
         W1,
@@ -308,6 +313,7 @@ def names_step_stepwise_forward(
         W2,
         ix,
         y,
+        eps,
         e,
         v,
     )
@@ -318,12 +324,14 @@ def names_step_stepwise_backward(
     dloss: Tensor,
     embcat: Tensor,
     bndiff: Tensor,
+    bnvar: Tensor,
     bnvar_inv: Tensor,
     bnraw: Tensor,
     h: Tensor,
     logits: Tensor,
     logit_maxes: Tensor,
     counts: Tensor,
+    counts_sum: Tensor,
     counts_sum_inv: Tensor,
     probs: Tensor,
     W1: Tensor,
@@ -331,6 +339,7 @@ def names_step_stepwise_backward(
     W2: Tensor,
     ix: Tensor,
     y: Tensor,
+    eps: float,
     e: int,
     v: int,
 ) -> NamesStepStepwiseGradients:
@@ -342,8 +351,8 @@ def names_step_stepwise_backward(
     dlogprobs = dloss.new_zeros(n, c).scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
     dprobs = dlogprobs / probs  # dprobs[n, c] = (dlogprobs[n, c] / probs[n, c])
     dcounts_sum_inv = (counts * dprobs).sum(1)  # dcounts_sum_inv[n] = sum((counts[n, c] * dprobs[n, c]), over=c)
-    dcounts_sum = -counts_sum_inv.squeeze(1).square() * dcounts_sum_inv
-    dcounts = torch.addcmul(dcounts_sum[:, None], counts_sum_inv, dprobs)
+    dcounts_sum = -dcounts_sum_inv / counts_sum.squeeze(1).square()
+    dcounts = counts_sum_inv * dprobs + dcounts_sum[:, None]
     dnorm_logits = counts * dcounts  # dnorm_logits[n, c] = (counts[n, c] * dcounts[n, c])
     sum_dnorm_logits = dnorm_logits.sum(1, keepdim=True)  # sum_dnorm_logits[n] = sum(dnorm_logits[n, c], over=c)
     dlogit_maxes = -sum_dnorm_logits.squeeze(1)  # dlogit_maxes[n] = neg(sum_dnorm_logits[n])
@@ -354,9 +363,9 @@ def names_step_stepwise_backward(
     dhpreact = dh * (1 - h.square())  # dhpreact[n, h] = (dh[n, h] * (1 - (h[n, h]**2)))
     dbnraw = bngain * dhpreact  # dbnraw[n, h] = (bngain[h] * dhpreact[n, h])
     dbnvar_inv = (bndiff * dbnraw).sum(0)  # dbnvar_inv[h] = sum((bndiff[n, h] * dbnraw[n, h]), over=n)
-    dbnvar = -(bnvar_inv**3) / 2 * dbnvar_inv  # dbnvar[h] = neg((((bnvar_inv[h]**3) / 2) * dbnvar_inv[h]))
+    dbnvar = -dbnvar_inv / 2 / ((bnvar + eps) * torch.sqrt(bnvar + eps))
     dbndiff2 = (dbnvar / (n - 1)).expand(n, h_size)  # dbndiff2[n, h] = (dbnvar[h] / (size(n) - 1))
-    dbndiff = torch.addcmul(bnvar_inv * dbnraw, bndiff, dbndiff2, value=2)
+    dbndiff = bnvar_inv * dbnraw + 2 * bndiff * dbndiff2
     sum_dbndiff = dbndiff.sum(0)  # sum_dbndiff[h] = sum(dbndiff[n, h], over=n)
     dbnmeani = -sum_dbndiff  # dbnmeani[h] = neg(sum_dbndiff[h])
     dhprebn = dbndiff + dbnmeani / n  # dhprebn[n, h] = (dbndiff[n, h] + (dbnmeani[h] / size(n)))

@@ -7,13 +7,13 @@ Forward
     z[..., t, p, h] = x[..., t, (p, h)]
     a[..., t, h] = cos[t, h]*z[..., t, 0, h] - sin[t, h]*z[..., t, 1, h]
     b[..., t, h] = cos[t, h]*z[..., t, 1, h] + sin[t, h]*z[..., t, 0, h]
-    y[..., t, (p, h)] = where(Eq(p, 0), a[..., t, h], b[..., t, h])
+    y[..., t, d] = concat(a[..., t, h], b[..., t, h], along=d)
 
 Backward
-    dz[..., t, p, h] = cos[t, h]*delta(0, p)*sum(dy[..., t, (p', h)]*where(Eq(p', 0), 1, 0), over=p') + cos[t, h]*delta(1, p)*sum(dy[..., t, (p', h)]*where(Eq(p', 0), 0, 1), over=p') + sin[t, h]*delta(0, p)*sum(dy[..., t, (p', h)]*where(Eq(p', 0), 0, 1), over=p') - sin[t, h]*delta(1, p)*sum(dy[..., t, (p', h)]*where(Eq(p', 0), 1, 0), over=p')
+    dz[..., t, p, h] = cos[t, h]*dy[..., t, h + size(h)]*delta(1, p) + cos[t, h]*dy[..., t, h]*delta(0, p) + sin[t, h]*dy[..., t, h + size(h)]*delta(0, p) - sin[t, h]*dy[..., t, h]*delta(1, p)
     dx[..., t, d] = dz[..., t, part(d, 0), part(d, 1)]
 
-Saved for the backward: cos [t, h], sin [t, h], d a length.
+Saved for the backward: cos [t, h], sin [t, h].
 """
 
 from __future__ import annotations
@@ -32,38 +32,32 @@ class RotarySaved(NamedTuple):
 
     cos: Tensor  # [t, h]
     sin: Tensor  # [t, h]
-    d: int  # a length
 
 
 @in_float32
 def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotarySaved]:
     """Returns y and what the backward needs."""
     check_shapes("rotary", ("x: ... t d", "cos: t h", "sin: t h"), x, cos, sin)
-    *_, _, d = x.shape
+    d = x.shape[-1]
     _, h = cos.shape
     p = d // h
     z = x.unflatten(-1, (p, h))  # z[..., t, p, h] = x[..., t, (p, h)]
     a = torch.addcmul(cos * z.narrow(-2, 0, 1).squeeze(-2), sin, z.narrow(-2, 1, 1).squeeze(-2), value=-1)
     b = torch.addcmul(cos * z.narrow(-2, 1, 1).squeeze(-2), sin, z.narrow(-2, 0, 1).squeeze(-2))
-    y = torch.where(torch.arange(p, device=x.device)[:, None] == 0, a[..., None, :], b[..., None, :]).flatten(-2, -1)
-    return y, RotarySaved(cos, sin, d)
+    y = torch.cat([a, b], -1)  # y[..., t, d] = concat(a[..., t, h], b[..., t, h], along=d)
+    return y, RotarySaved(cos, sin)
 
 
 @in_float32
-def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor, d: int) -> Tensor:
+def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
+    *leading, t, _ = dy.shape
+    d = dy.shape[-1]
     _, h = cos.shape
     p = d // h
-    *leading, t, _ = dy.shape
-    sum_dy = torch.where(torch.arange(p, device=dy.device)[:, None] == 0, dy.unflatten(-1, (p, h)), 0).sum(
-        -2, keepdim=True
-    )
-    sum_dy_2 = torch.where(torch.arange(p, device=dy.device)[:, None] == 0, 0, dy.unflatten(-1, (p, h))).sum(
-        -2, keepdim=True
-    )
     dz = dy.new_zeros(*leading, t, p, h)
-    dz[..., :, 0, :] += torch.addcmul(cos * sum_dy.squeeze(-2), sin, sum_dy_2.squeeze(-2))
-    dz[..., :, 1, :] += torch.addcmul(cos * sum_dy_2.squeeze(-2), sin, sum_dy.squeeze(-2), value=-1)
+    dz[..., :, 1, :] += torch.addcmul(cos * dy[..., h : h + h], sin, dy[..., :h], value=-1)
+    dz[..., :, 0, :] += torch.addcmul(cos * dy[..., :h], sin, dy[..., h : h + h])
     dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, part(d, 0), part(d, 1)]
     return dx
 

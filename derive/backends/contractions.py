@@ -45,6 +45,7 @@ def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value
         if not r.left or (r.right and order.index(r.left[0]) > order.index(r.right[0])):
             a, b = b, a
             r = roles(a, b, node.axes, order)
+        factors = [a, b]
         product = _matmul(a, b, r, value)
         if product is not None:
             return product

@@ -56,6 +56,8 @@ def call_code(node: Call, args: list[Value], order: Dims) -> Value:
     """The code of one pointwise function of printed arguments."""
     dims = broadcast(args, order)
     scalar = all(a.scalar for a in args)
+    if node.fn in ("add", "sub", "neg", "pow"):
+        args = [Value(f"{a.inside(ATOM)}.float()", a.dims) if a.boolean else a for a in args]
     if node.fn == "div" and args[0].code == "1" and not scalar:
         return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
     if node.fn == "div" and scalar and not isinstance(node.args[1], Num) and "sqrt" not in args[1].code:

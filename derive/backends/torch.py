@@ -16,6 +16,7 @@ from derive.program import (
     AxisValue,
     Call,
     Index,
+    Join,
     Merged,
     Node,
     Num,
@@ -52,6 +53,7 @@ class Printer:
     names: dict[str, str]
     size_names: dict[str, str]
     carried: frozenset[str]
+    fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
@@ -90,14 +92,23 @@ class Printer:
             return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
         if isinstance(node, Reduce):
             return align(self.reduction(node, order, keepdim=None in order or bool(set(node.axes) & set(order))), order)
+        if isinstance(node, Join):
+            return self.joined(node, order)
         fused = self.fused(node, order)
         if fused is not None:
             return fused
         return call_code(node, [self.value(a, order) for a in node.args], order)
 
+    def joined(self, node: Join, order: Dims) -> Value:
+        """Parts one after another: `torch.cat`."""
+        parts = []
+        for part, own in zip(node.parts, node.own, strict=True):
+            parts.append(self.full(part, tuple(own if d == node.axis else d for d in order)).code)
+        return Value(f"torch.cat([{', '.join(parts)}], {position(order, order.index(node.axis))})", order)
+
     def fused(self, node: Call, order: Dims) -> Value | None:
         """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""
-        return self.affine(node, order) or self.multiplied_in(node, order)
+        return (self.affine(node, order) or self.multiplied_in(node, order)) if self.fuse else None
 
     def multiplied_in(self, node: Call, order: Dims) -> Value | None:
         """`a + k*b*c`, `a - k*b*c` and `a - k*b` with a number `k`, in one pass over memory.
@@ -218,7 +229,7 @@ class Printer:
             value = self.reduction(s.value, order, keepdim=None in layout)
         else:
             value = self.value(s.value, order)
-        fresh = isinstance(s.value, Call | Reduce) and set(node_axes(s.value)) == {
+        fresh = isinstance(s.value, Call | Reduce | Join) and set(node_axes(s.value)) == {
             a for i in s.axes for a in index_axes(i)
         }
         value = self.finish(value, s, order)

@@ -11,7 +11,7 @@ def rotary(f, x: tensor[..., t, d], cos: constant[t, h], sin: constant[t, h]):
     f.z[..., t, p, h] = x[..., t, (p, h)]
     f.a[..., t, h] = f.z[..., t, 0, h] * cos[t, h] - f.z[..., t, 1, h] * sin[t, h]
     f.b[..., t, h] = f.z[..., t, 1, h] * cos[t, h] + f.z[..., t, 0, h] * sin[t, h]
-    f.y[..., t, (p, h)] = where(eq(p, 0), f.a[..., t, h], f.b[..., t, h])
+    f.y[..., t, d] = concat(f.a[..., t, h], f.b[..., t, h], along=d)
     return f.y
 
 

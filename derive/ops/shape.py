@@ -52,3 +52,13 @@ def gather_rows(f, x: tensor[n, d], ix: index(d)[n, r]):
     """From each row the elements at given places; repeated places accumulate their gradients."""
     f.y[n, r] = x[n, ix[n, r]]
     return f.y
+
+
+a, b, c = axes("a b c")
+
+
+@op
+def concatenate(f, x: tensor[..., a], z: tensor[..., b]):
+    """Two tensors one after the other along the last axis."""
+    f.y[..., c] = concat(x[..., a], z[..., b], along=c)
+    return f.y

@@ -229,6 +229,7 @@ REFERENCES: dict[str, Reference] = {
     "linear": Reference(lambda x, w, b: F.linear(x, w.t(), b)),
     "max_pool2d": Reference(_max_pool2d, odd={"n": 2, "c": 3, "h": 11, "w": 13, "p": 4, "q": 5}, fit=_conv2d_fit()),
     # shape
+    "concatenate": Reference(lambda x, z: torch.cat([x, z], -1)),
     "diagonal": Reference(lambda x: x.diagonal(dim1=-2, dim2=-1)),
     "gather_rows": Reference(lambda x, ix: torch.gather(x, 1, ix)),
     "merge_heads": Reference(lambda x: x.transpose(-3, -2).flatten(-2)),

@@ -1,0 +1,120 @@
+"""Live functions of an op, for notebooks and experiments: rendered, then run as a package that exists in memory alone."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.abc import ExecutionLoader
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from types import ModuleType
+from typing import Any
+
+from derive.emit import render, render_support
+from derive.equations import Op
+from derive.pipeline import Derivation, derive_op
+from derive.spec import OpCall
+from derive.typeset import adjoint_names, definition_latex, equation_latex
+
+_PACKAGE = "_handgrad_live"
+_numbers = itertools.count(1)  # a number for each module, so that two ops of one name never meet
+
+
+@dataclass(frozen=True)
+class Live:
+    """An op that runs. Calling it calls `function`, which `loss.backward()` differentiates.
+
+    `forward` returns the outputs and what is saved, `backward` takes a cotangent for every output and `*saved`;
+    `source` is the text of the module that holds them.
+    """
+
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+    function: Callable[..., Any]
+    source: str
+    derivation: Derivation
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self.derivation.op}\n\n{self.derivation.backward}"
+
+    def _repr_latex_(self) -> str:
+        return latex(self.derivation)
+
+
+def build(op: OpCall | Op, save: str = "cost") -> Live:
+    """The live functions of an op: what `@op` returned, or its data. Needs PyTorch.
+
+    `save` says what the forward keeps, as for `derive generate`. Tracebacks and `inspect.getsource` show the
+    generated lines. Raises DeriveError where the op cannot be derived, TypeError for anything that is no op.
+    """
+    if not isinstance(op, OpCall | Op):
+        raise TypeError(f"build takes an op, what @op returns; got {type(op).__name__}")
+    if isinstance(op, OpCall):
+        derivation = op.derivation if save == "cost" else derive_op(op.op, save)
+    else:
+        derivation = derive_op(op, save)
+    name = derivation.op.name
+    source = render(derivation)
+    module = _module(f"{name}_{next(_numbers)}", source)
+    found = vars(module)
+    return Live(found[f"{name}_forward"], found[f"{name}_backward"], found[name], source, derivation)
+
+
+def latex(derivation: Derivation) -> str:
+    """The equations of a derivation and its closed backward as one LaTeX display, for a notebook."""
+    adjoints = adjoint_names(derivation.steps)
+    forward = [equation_latex(e, adjoints) for e in derivation.op.equations]
+    backward = [definition_latex(d, adjoints) for d in derivation.closed.definitions]
+    return display([r"\textbf{forward}", *forward, r"\textbf{backward}", *backward])
+
+
+def display(lines: Iterable[str]) -> str:
+    """Lines of mathematics under one another, as a notebook shows them."""
+    rows = " \\\\[4pt]\n".join(lines)
+    return f"$$\n\\begin{{array}}{{l}}\n{rows}\n\\end{{array}}\n$$"
+
+
+# --- a package in memory ----------------------------------------------------------------------------------
+
+
+class _Memory(ExecutionLoader):
+    """Loads a module from its text; `linecache` and `inspect` ask it for that text again."""
+
+    def __init__(self, source: str, package: bool = False):
+        self.source, self.package = source, package
+
+    def get_source(self, fullname: str) -> str:
+        return self.source
+
+    def get_filename(self, fullname: str) -> str:
+        return f"<handgrad>/{fullname.rpartition('.')[2]}.py"
+
+    def is_package(self, fullname: str) -> bool:
+        return self.package
+
+
+def _module(name: str, source: str) -> ModuleType:
+    """The module of that text, in the package of all live modules."""
+    if _PACKAGE not in sys.modules:
+        _load(_PACKAGE, "", package=True)
+        _load(f"{_PACKAGE}._support", render_support())
+    return _load(f"{_PACKAGE}.{name}", source)
+
+
+def _load(name: str, source: str, package: bool = False) -> ModuleType:
+    loader = _Memory(source, package)
+    spec = ModuleSpec(name, loader, origin=loader.get_filename(name), is_package=package)
+    spec.has_location = True
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # before it runs: relative imports and classes look their module up
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
