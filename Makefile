@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup generate test check explain train
+.PHONY: help setup generate table test check explain train
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -18,6 +18,9 @@ setup: $(STAMP) ## create or update .venv, with the versions in constraints.txt
 generate: $(STAMP) ## derive the catalogue anew, into generated/
 	@$(BIN)/derive generate
 
+table: $(STAMP) ## count every backward anew, into docs/backward-table.md
+	@$(BIN)/derive table --against docs/hand_derived.py --out docs/backward-table.md
+
 test: $(STAMP) ## run the tests (ARGS="-m 'not slow'"; NAMES_FILE=names.txt for the training data)
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n auto $(ARGS)
 
@@ -25,6 +28,7 @@ check: $(STAMP) ## lint, check the types, and check that generated/ is what the 
 	@$(BIN)/python -m ruff check
 	@$(BIN)/python -m mypy
 	@$(BIN)/derive generate --check
+	@$(BIN)/derive table --against docs/hand_derived.py --out docs/backward-table.md --check
 
 explain: $(STAMP) ## show how a backward pass was derived (OP=batchnorm)
 	@$(if $(OP),,$(error say which op: make explain OP=batchnorm))$(BIN)/derive explain $(OP)

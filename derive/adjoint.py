@@ -9,13 +9,28 @@ where it was read); a diagonal scatters onto the diagonal; merged axes are taken
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sympy import Add, Eq, Expr, Function, Integer, Mul, Pow, S
 
 from derive.algebra import sigma
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.terms import At, Axis, Concat, Delta, Merge, Part, Prefix, Size, Tensor, Where, free_axes, sorted_axes
+from derive.terms import (
+    At,
+    Axis,
+    Concat,
+    Delta,
+    Merge,
+    Part,
+    Prefix,
+    Size,
+    Tensor,
+    Where,
+    free_axes,
+    sorted_axes,
+    tensor_names,
+)
 
 _SUMMED = 900  # copies that stand for an equation's own axes while they are being summed
 
@@ -45,10 +60,15 @@ class Adjoint:
     def left(self) -> At:
         return At(self.target, *self.axes)
 
-    @property
+    @cached_property
     def value(self) -> Expr:
         own = [] if self.cotangent is None else [self.cotangent]
         return Add(*own, *(c.value for c in self.contributions))
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The names of the tensors that the adjoint is computed from."""
+        return frozenset(tensor_names(self.value))
 
     def __str__(self) -> str:
         return f"{self.left} = {self.value}"

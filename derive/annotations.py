@@ -20,8 +20,24 @@ RESERVED = frozenset({
 class Kind:
     """An annotation: `tensor[..., d]`, `constant[n]`, `index(c)[n]`."""
 
-    def __init__(self, kind: str, ranges_over: Axis | None = None, axes: tuple[Axis, ...] | None = None):
-        self.kind, self.ranges_over, self.axes = kind, ranges_over, axes
+    def __init__(
+        self,
+        kind: str,
+        ranges_over: Axis | None = None,
+        axes: tuple[Axis, ...] | None = None,
+        assumed: str | None = None,
+    ):
+        self.kind, self.ranges_over, self.axes, self.assumed = kind, ranges_over, axes, assumed
+
+    @property
+    def nonzero(self) -> Kind:
+        """The same, with no value 0: `gamma: tensor[d].nonzero`."""
+        return Kind(self.kind, self.ranges_over, self.axes, "nonzero")
+
+    @property
+    def positive(self) -> Kind:
+        """The same, with every value above 0."""
+        return Kind(self.kind, self.ranges_over, self.axes, "positive")
 
     def __getitem__(self, key: Any) -> Kind:
         key = key if isinstance(key, tuple) else (key,)
@@ -71,7 +87,9 @@ def operand(parameter: inspect.Parameter) -> Operand:
             f"input {parameter.name} is a tensor with a default", fix="only scalars and lengths take defaults"
         )
     default = parameter.default if has_default else None
-    return Operand(parameter.name, kind.kind, _distinct(kind.axes), kind.ranges_over, default, has_default, kind.axes)
+    return Operand(
+        parameter.name, kind.kind, _distinct(kind.axes), kind.ranges_over, default, has_default, kind.axes, kind.assumed
+    )
 
 
 def _distinct(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -23,6 +23,8 @@ from derive.explain import STAGES
 from derive.explain import explain as explained
 from derive.package import write_package
 from derive.pipeline import derive_op
+from derive.report import compare, table, write_table
+from derive.starter import write_starter
 from derive.typeset import document
 
 app = typer.Typer(
@@ -126,6 +128,44 @@ def list_ops(file: File = None) -> None:
     width = max(len(op.name) for op in ops)
     for op in ops:
         print(f"{op.name:<{width}}  {op.doc.partition(chr(10))[0]}".rstrip())
+
+
+@app.command("new")
+def new_spec(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the op is to be called.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The file; NAME.py if not given.")] = None,
+) -> None:
+    """Write a spec to start from, with a comment on every line."""
+    path = write_starter(name, out)
+    print(f"{path}: written; next, derive generate --from {path} --out {name}_package")
+
+
+@app.command("table")
+def print_table(
+    ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="Ops to count; all if none.")] = None,
+    file: File = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of hand-derived backwards to count as well.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The page to write; printed if not given.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the page would change.")] = False,
+) -> None:
+    """Count the backward of each op, beside autograd's and those derived by hand."""
+    known = catalogue() if file is None else load_file(file)
+    wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
+    hand = [] if against is None else load_file(against)
+    options = [f"{flag} {path}" for flag, path in (("--from", file), ("--against", against)) if path]
+    command = " ".join(["derive table", *(ops or []), *options])
+    page = table([compare(derive_op(op), hand) for op in wanted], command)
+    if out is None:
+        if check:
+            raise DeriveError("--check needs a page to look at", fix="name it with --out FILE")
+        print(page, end="")
+    elif write_table(page, out, check) and check:
+        _complain(f"{out} is not as the specs say; run the same command without --check")
+        raise typer.Exit(1)
+    else:
+        print(f"{out}: up to date" if check else f"{out}: written")
 
 
 def _size(text: str) -> tuple[str, int]:

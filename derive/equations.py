@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
-from sympy import Add, Basic, Expr, Min, Mul, Piecewise, Pow, S, floor
+from sympy import Add, Basic, Expr, Min, Mul, Pow, S, floor
 from sympy.core.function import AppliedUndef, Function
 
 from derive.errors import DeriveError
@@ -29,6 +30,14 @@ class Operand:
     default: Any = None
     has_default: bool = False
     declared: tuple[Axis, ...] = ()  # the axes as they were written, where one may stand twice
+    assumed: str | None = None  # "nonzero" or "positive", where the spec declares it
+
+    @property
+    def tensor(self) -> Tensor:
+        """The operand's name with what is assumed of its values."""
+        if self.kind == "index":
+            return Tensor(self.name, integer=True, nonnegative=True)
+        return Tensor(self.name, **({self.assumed: True} if self.assumed else {}))
 
     @property
     def differentiable(self) -> bool:
@@ -46,7 +55,7 @@ class Operand:
             return f"{self.name}: length({self.ranges_over.base}){default}"
         axes = ", ".join(a.base for a in self.declared or self.axes)
         head = f"index({self.ranges_over.base})" if self.ranges_over is not None else self.kind
-        return f"{self.name}: {head}[{axes or '()'}]"
+        return f"{self.name}: {head}[{axes or '()'}]" + (f".{self.assumed}" if self.assumed else "")
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,11 @@ class Equation:
     def __str__(self) -> str:
         return f"{self.left} = {self.right}"
 
+    def _repr_latex_(self) -> str:
+        from derive.live import equation_display  # for notebooks; the whole road stands above this module
+
+        return equation_display(self)
+
 
 def _axes_of(index: Expr) -> tuple[Axis, ...]:
     if isinstance(index, Merge):
@@ -128,6 +142,16 @@ class Op:
     def equation(self, name: str) -> Equation | None:
         return next((e for e in self.equations if e.name == name), None)
 
+    @cached_property
+    def derivation(self) -> Any:
+        """The op's `Derivation`, made once."""
+        from derive.pipeline import derive_op  # the whole road stands above this module
+
+        return derive_op(self)
+
+    def _repr_latex_(self) -> str:
+        return str(self.derivation._repr_latex_())
+
     @property
     def differentiable(self) -> tuple[Operand, ...]:
         return tuple(o for o in self.operands if o.differentiable)
@@ -155,8 +179,6 @@ def check_functions(expr: Basic, equation: str) -> None:
             )
     if expr.has(S.ComplexInfinity, S.NaN):
         raise DeriveError("divides by zero", equation=equation, fix="write an expression that is finite")
-    if expr.atoms(Piecewise):
-        raise DeriveError("Piecewise is not in the notation", equation=equation, fix="write where(condition, a, b)")
 
 
 def check_no_concat(expr: Basic, equation: str) -> None:
@@ -188,7 +210,9 @@ def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str) ->
     """What stands in an index is an integer input whose values run over that dimension."""
     if inner.name not in ranges:
         raise DeriveError(
-            f"{inner} stands in an index but holds no integers", equation=equation, fix=f"declare {inner.name}: index(…)[…]"
+            f"{inner} stands in an index but holds no integers",
+            equation=equation,
+            fix=f"declare {inner.name}: index(…)[…]",
         )
     if isinstance(dim, Axis) and ranges[inner.name] != dim:
         raise DeriveError(

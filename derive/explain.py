@@ -31,7 +31,7 @@ from derive.emit import render
 from derive.equations import Equation
 from derive.errors import DeriveError
 from derive.lower import ordered_terms
-from derive.pipeline import Derivation, stepwise_program
+from derive.pipeline import Derivation, alternatives, stepwise_program
 from derive.program import Program, index_axes
 from derive.reading import factored, signed
 from derive.terms import At, Tensor
@@ -200,6 +200,31 @@ def _saving(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]
         "autograd runs the same equations one operation at a time; inputs that stay alive count as well",
         style="dim",
     )
+    yield from _alternatives(d)
+
+
+def _alternatives(d: Derivation) -> Iterable[RenderableType]:
+    """What else could have been kept, at what cost, and what else could be had back under a condition."""
+    others = alternatives(d)
+    if others:
+        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        for title in ("", "what could be kept", "keeps"):
+            table.add_column(title, overflow="fold")
+        for title in ("passes", "elements"):
+            table.add_column(title, justify="right", no_wrap=True)
+        table.add_column("valid", overflow="fold")
+        for a in others:
+            cells = ("chosen" if a.chosen else "", a.description, ", ".join(a.kept) or "nothing")
+            table.add_row(*map(Text, (*cells, f"{a.passes:.1f}", f"{a.elements:,.0f}", a.condition or "everywhere")))
+        yield Text()
+        yield Padding(table, (0, 0, 0, 2), expand=False)
+    conditional = [i for i in d.closed.inversions if i.nonzero is not None]
+    if conditional:
+        yield Text()
+        yield _Line("not used, since it does not hold for all inputs:", style="dim")
+    for i in conditional:
+        back = f"{text(At(Tensor(i.of), *i.axes))} = {text(i.value)}"
+        yield _Line(f"{i.of} from {i.through}, where {text(i.nonzero)} != 0:   {back}", 2)
 
 
 def _programs(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:

@@ -71,7 +71,7 @@ def inline_call(
                 f"{op.name}: argument {operand.name} is no tensor of this spec", fix="pass f.name or an input"
             )
         tensor, dims = tensors[name]
-        symbols[_formal(op, operand)] = tensor
+        symbols[operand.tensor] = tensor
         _bind_axes(op, operand, dims, axes)
     for axis in _own_axes(op):
         if axis not in axes:
@@ -87,11 +87,6 @@ def inline_call(
             Equation(new, index, body, equation.kind, over, splice(equation.scale, axes, symbols), equation.given)
         )
     return out, tuple(prefix + name for name in op.outputs)
-
-
-def _formal(op: Op, operand: Operand) -> Tensor:
-    integer = {"integer": True, "nonnegative": True} if operand.kind == "index" else {}
-    return Tensor(operand.name, **integer)
 
 
 def _bind_arguments(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Live functions of an op, for notebooks and experiments: rendered, then run as a package that exists in memory alone."""
+"""Live functions of an op, for notebooks and experiments: rendered, then run as a package in memory alone."""
 
 from __future__ import annotations
 
 import itertools
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.abc import ExecutionLoader
 from importlib.machinery import ModuleSpec
@@ -13,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from derive.emit import render, render_support
-from derive.equations import Op
+from derive.equations import Equation, Op
 from derive.pipeline import Derivation, derive_op
 from derive.spec import OpCall
 from derive.typeset import adjoint_names, definition_latex, equation_latex
@@ -54,10 +55,8 @@ def build(op: OpCall | Op, save: str = "cost") -> Live:
     """
     if not isinstance(op, OpCall | Op):
         raise TypeError(f"build takes an op, what @op returns; got {type(op).__name__}")
-    if isinstance(op, OpCall):
-        derivation = op.derivation if save == "cost" else derive_op(op.op, save)
-    else:
-        derivation = derive_op(op, save)
+    data = op.op if isinstance(op, OpCall) else op
+    derivation: Derivation = data.derivation if save == "cost" else derive_op(data, save)
     name = derivation.op.name
     source = render(derivation)
     module = _module(f"{name}_{next(_numbers)}", source)
@@ -70,10 +69,15 @@ def latex(derivation: Derivation) -> str:
     adjoints = adjoint_names(derivation.steps)
     forward = [equation_latex(e, adjoints) for e in derivation.op.equations]
     backward = [definition_latex(d, adjoints) for d in derivation.closed.definitions]
-    return display([r"\textbf{forward}", *forward, r"\textbf{backward}", *backward])
+    return _display([r"\textbf{forward}", *forward, r"\textbf{backward}", *backward])
 
 
-def display(lines: Iterable[str]) -> str:
+def equation_display(equation: Equation) -> str:
+    """One equation as a LaTeX display, for a notebook."""
+    return f"$$\n{equation_latex(equation)}\n$$"
+
+
+def _display(lines: Iterable[str]) -> str:
     """Lines of mathematics under one another, as a notebook shows them."""
     rows = " \\\\[4pt]\n".join(lines)
     return f"$$\n\\begin{{array}}{{l}}\n{rows}\n\\end{{array}}\n$$"
@@ -100,7 +104,7 @@ class _Memory(ExecutionLoader):
 
 def _module(name: str, source: str) -> ModuleType:
     """The module of that text, in the package of all live modules."""
-    if _PACKAGE not in sys.modules:
+    if f"{_PACKAGE}._support" not in sys.modules:
         _load(_PACKAGE, "", package=True)
         _load(f"{_PACKAGE}._support", render_support())
     return _load(f"{_PACKAGE}.{name}", source)
@@ -112,9 +116,8 @@ def _load(name: str, source: str, package: bool = False) -> ModuleType:
     spec.has_location = True
     module = module_from_spec(spec)
     sys.modules[name] = module  # before it runs: relative imports and classes look their module up
-    try:
+    with ExitStack() as undo:
+        undo.callback(sys.modules.pop, name, None)
         loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+        undo.pop_all()  # it runs, so it stays
     return module

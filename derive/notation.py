@@ -17,9 +17,9 @@ from derive.spec import op
 from derive.terms import PACK, Axis, Concat, Delta, Reduce, Size, Where
 
 __all__ = [
-    "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "index", "length", "log", "maximum",
-    "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid", "sign", "sin", "size", "softplus",
-    "sqrt", "sum", "tanh", "tensor", "where",
+    "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "index", "length", "log",
+    "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
+    "sign", "sin", "size", "softplus", "sqrt", "sum", "tanh", "tensor", "where",
 ]  # fmt: skip
 
 eq = Eq

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from derive.adjoint import Stepwise, stepwise
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_sums
+from derive.cost import NOMINAL, elements, work
 from derive.equations import Op
+from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.program import Program
-from derive.saving import with_kept
+from derive.saving import POLICIES, Policy, carriers, dims, with_kept
 from derive.schedule import Definition
 from derive.share import share, without_copies
+from derive.terms import tensor_names
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,31 @@ class Derivation:
         """The tensors that the forward hands to the backward."""
         return self.closed.kept.names
 
+    def _repr_latex_(self) -> str:
+        from derive.live import latex  # for notebooks; it stands above this module
+
+        return latex(self)
+
 
 def derive_op(op: Op, save: str = "cost") -> Derivation:
-    """Take an op down the whole road. `save` overrides what the forward keeps: "cost", "least", "input", "output"."""
+    """Take an op down the whole road. `save` overrides what the forward keeps: "cost", "least", "input", "output".
+
+    Raises DeriveError where the op has no derivative to give, or no form of that kind within its domain.
+    """
+    if save not in POLICIES:
+        raise DeriveError(f"save={save!r} is no way to save", op=op.name, fix=f"choose one of {', '.join(POLICIES)}")
+    try:
+        return _derived(op, POLICIES[save])
+    except DeriveError as error:
+        raise error.within(op.name) from None
+
+
+def _derived(op: Op, policy: Policy) -> Derivation:
     named = name_sums(op)
     steps = stepwise(named)
-    closed = search(steps, save)
+    closed = search(steps, policy)
+    if policy.conditional:
+        within_domain(named, closed)
     forward = forward_program(named, closed.kept.names)
     long_forward = long_backward = None
     if op.stepwise:
@@ -47,6 +69,56 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
     return Derivation(
         op, named, steps, closed, forward, share(without_copies(closed.kept.program)), long_forward, long_backward
     )
+
+
+def within_domain(op: Op, closed: Closed) -> None:
+    """Refuse a form that holds only under a condition which the spec does not declare, or that reads no output."""
+    for inversion in closed.conditions:
+        names = ", ".join(sorted(tensor_names(inversion.nonzero)))
+        raise DeriveError(
+            f"the form from the output holds only where {inversion.nonzero} != 0",
+            op=op.name,
+            equation=inversion.through,
+            fix=f"declare that of {names} (tensor[…].nonzero), or keep something else",
+        )
+    if not set(closed.kept.names) & set(op.outputs):
+        raise DeriveError("no gradient can be read from an output", op=op.name, fix='use save="cost" or save="input"')
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another closed form: what it keeps, what it costs, and where it holds (None: everywhere)."""
+
+    description: str
+    kept: tuple[str, ...]
+    passes: float
+    elements: float
+    condition: str | None
+    chosen: bool
+
+
+def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
+    """The forms that the ways of saving lead to, each once, the chosen one first."""
+    op = derivation.named
+    words = {"cost": "by cost", "least": "the fewest bytes", "input": "from the inputs", "output": "from the output"}
+    out: dict[tuple[str, ...], Alternative] = {}
+    for name, policy in POLICIES.items():
+        closed = search(derivation.steps, policy)
+        if policy.conditional and not set(closed.kept.names) & set(op.outputs):
+            continue
+        where = [f"{i.nonzero} != 0" for i in closed.conditions]
+        out.setdefault(
+            closed.kept.names,
+            Alternative(
+                words[name],
+                closed.kept.names,
+                work(closed.kept.program, carriers(op)) / NOMINAL**2,
+                sum(elements(dims(op, n)) for n in closed.kept.names),
+                " and ".join(where) or None,
+                closed.kept.names == derivation.kept,
+            ),
+        )
+    return tuple(sorted(out.values(), key=lambda a: not a.chosen))
 
 
 def stepwise_program(steps: Stepwise) -> tuple[Program, tuple[str, ...]]:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sympy import Expr, Mul
+
 from derive.adjoint import Stepwise
+from derive.algebra import normal, sigma
 from derive.cost import Carriers, Cost, elements, work
 from derive.equations import Equation, Op
 from derive.program import Program, base
 from derive.schedule import Definition, schedule
-from derive.terms import Axis, Scalar, tensor_names
+from derive.terms import Axis, Scalar, Size, tensor_names
+from derive.terms import Reduce as SpecReduce
 
 PRICE = 12.0
 """Element operations that one kept element is worth."""
@@ -36,26 +40,64 @@ class Kept:
         return self.cost.work + PRICE * self.cost.kept
 
 
+@dataclass(frozen=True)
+class Policy:
+    """What an element costs to keep, by what holds it, in element operations; and what may be computed again."""
+
+    name: str
+    inner: float = PRICE  # a tensor that exists for the backward's sake
+    operand: float = PRICE
+    output: float = OUTPUT_PRICE
+    again: frozenset[str | None] = frozenset({None})  # kinds of equations; None is pointwise
+    conditional: bool = False  # whether eliminations that hold only under a condition are tried
+
+
+_EVERYTHING: frozenset[str | None] = frozenset({None, "sum", "mean", "amax", "amin"})
+_DEAR, _CHEAP = 1e6, 0.01
+
+POLICIES = {
+    "cost": Policy("cost"),
+    "least": Policy("least", inner=_DEAR, operand=_DEAR, output=_DEAR),
+    "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
+    "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
+}
+"""How `save=` chooses: by cost; the fewest bytes; from the inputs alone; from the outputs."""
+
+
 def recompute(
-    steps: Stepwise, definitions: list[Definition], candidates: frozenset[str], held: frozenset[str], save: str = "cost"
+    steps: Stepwise, definitions: list[Definition], candidates: frozenset[str], held: frozenset[str], policy: Policy
 ) -> list[Definition]:
     """The tensors among `candidates` that are better computed again, decided one at a time, latest first."""
     op = steps.op
     returns = tuple(d.name for d in definitions)
-    best = with_kept(steps, definitions, returns, held)
+    best = with_kept(steps, definitions, returns, held, policy)
     again: list[Definition] = []
     for equation in reversed(op.equations):
-        if equation.name not in best.names or equation.name not in candidates or not _recomputable(equation, op):
+        wanted = equation.name in best.names and equation.name in candidates
+        if not wanted or not _recomputable(equation, op, policy):
             continue
-        trial = [Definition(equation.name, equation.axes, equation.body), *again]
-        candidate = with_kept(steps, [*trial, *definitions], returns, held)
-        if candidate.total < best.total or (save == "least" and candidate.cost.kept < best.cost.kept):
+        trial = [Definition(equation.name, equation.axes, _value(equation)), *again]
+        candidate = with_kept(steps, [*trial, *definitions], returns, held, policy)
+        if candidate.total < best.total or policy.name == "input":
             best, again = candidate, trial
     return again
 
 
-def _recomputable(equation: Equation, op: Op) -> bool:
-    return equation.kind is None and equation.is_plain and equation.name not in op.outputs
+def _recomputable(equation: Equation, op: Op, policy: Policy) -> bool:
+    own = equation.name not in op.outputs or policy.name == "input"
+    return equation.kind in policy.again and equation.is_plain and own
+
+
+def _value(equation: Equation) -> Expr:
+    """An equation's right side as a definition: a sum in normal form, anything else as it was written."""
+    if equation.kind is None:
+        return equation.body
+    if equation.kind in ("amax", "amin"):
+        return SpecReduce(equation.kind, equation.body, *equation.over)
+    scale = equation.scale
+    if equation.kind == "mean":
+        scale = scale / Mul(*(Size(a) for a in equation.over))
+    return normal(scale * sigma(equation.body, equation.over))
 
 
 def _needed(definitions: list[Definition]) -> set[str]:
@@ -67,6 +109,7 @@ def with_kept(
     definitions: list[Definition],
     returns: tuple[str, ...] | None = None,
     held: frozenset[str] = frozenset(),
+    policy: Policy = POLICIES["cost"],
 ) -> Kept:
     """The program of these definitions and what it reads of the forward; what is `held` anyway costs nothing more.
 
@@ -87,12 +130,14 @@ def with_kept(
     if returns is None:
         returns = tuple(gradients[o.name] for o in op.differentiable)
     program = schedule(op.name, definitions, given, scalars, returns)
-    kept = sum(elements(dims(op, n)) * _share(op, n) for n in names if n not in held)
+    kept = sum(elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names if n not in held)
     return Kept(names, program, Cost(work(program, carriers(op)), kept))
 
 
-def _share(op: Op, name: str) -> float:
-    return OUTPUT_PRICE / PRICE if name in op.outputs else 1.0
+def _price(op: Op, name: str, policy: Policy) -> float:
+    if name in op.outputs:
+        return policy.output
+    return policy.operand if op.operand(name) is not None else policy.inner
 
 
 def carriers(op: Op) -> Carriers:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sympy import Abs, Basic, Expr, Float, Max, Min, Pow, Rational, SympifyError, exp, sympify
+from sympy import Abs, Basic, Expr, Float, Max, Min, Piecewise, Pow, Rational, SympifyError, exp, sympify
 from sympy import sign as sympy_sign
 
 from derive.annotations import operand
@@ -31,7 +31,7 @@ from derive.equations import (
 from derive.errors import DeriveError
 from derive.functions import absolute, maximum, minimum, power, sign
 from derive.inline import inline_call
-from derive.terms import PACK, At, Axis, Concat, Merge, Scalar, Size, Tensor
+from derive.terms import PACK, At, Axis, Concat, Merge, Scalar, Size, Tensor, Where
 
 # --- expressions as we want them ---------------------------------------------------------------------------
 
@@ -40,8 +40,19 @@ def _canonical(expr: Basic) -> Any:
     """SymPy's own absolute value, sign and extrema as ours, whose derivatives follow PyTorch at singular points."""
     expr = expr.replace(Abs, absolute).replace(sympy_sign, sign)
     expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
+    expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
     expr = expr.replace(Max, lambda *a: _fold(maximum, a)).replace(Min, lambda *a: _fold(minimum, a))
     return expr
+
+
+def _choices(e: Piecewise) -> Expr:
+    """SymPy's own cases as nested choices; the last must hold everywhere."""
+    (last, always), *others = reversed(e.args)
+    if always != True:  # noqa: E712  (SymPy's truth)
+        raise DeriveError("a Piecewise leaves a case open", fix="end it with (value, True)")
+    for value, condition in others:
+        last = Where(condition, value, last)
+    return last
 
 
 def _symbolic_power(e: Pow) -> Expr:
@@ -239,6 +250,9 @@ class OpCall:
     def __repr__(self) -> str:
         return str(self.op)
 
+    def _repr_latex_(self) -> str:
+        return self.op._repr_latex_()
+
 
 def op(function: Callable[..., Any] | None = None, *, stepwise: bool = False) -> Any:
     """Read a function of equations as an op. `stepwise=True` also emits the backward that returns every adjoint."""
@@ -265,9 +279,8 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         if given.kind == "scalar":
             args.append(Scalar(given.name))
             continue
-        integer = {"integer": True, "nonnegative": True} if given.kind == "index" else {}
         recorder.operands[given.name] = given
-        recorder.tensors[given.name] = (Tensor(given.name, **integer), given.axes)
+        recorder.tensors[given.name] = (given.tensor, given.axes)
         args.append(Handle(recorder, given.name))
     token = _recording.set(recorder)
     try:

@@ -73,7 +73,7 @@ def attention_backward(do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v
     d = q.shape[-1]
     dp = do @ v.mT  # dp[..., i, j] = sum((do[..., i, e] * v[..., j, e]), over=e)
     sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum((do[..., i, e] * o[..., i, e]), over=e)
-    ds = p * (dp - sum_do_o)  # ds[..., i, j] = (p[..., i, j] * (dp[..., i, j] - sum_do_o[..., i]))
+    ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., i, j] = (p[..., i, j] * (dp[..., i, j] - sum_do_o[..., i]))
     dq = ds @ k / math.sqrt(d)  # dq[..., i, d] = (sum((ds[..., i, j] * k[..., j, d]), over=j) / sqrt(size(d)))
     dk = ds.mT @ q / math.sqrt(d)  # dk[..., j, d] = (sum((ds[..., i, j] * q[..., i, d]), over=i) / sqrt(size(d)))
     dv = p.mT @ do  # dv[..., j, e] = sum((do[..., i, e] * p[..., i, j]), over=i)

@@ -81,7 +81,7 @@ def attention_with_bias_backward(
     j = p.shape[-1]
     dp = do @ v.mT  # dp[..., h, i, j] = sum((do[..., h, i, e] * v[..., h, j, e]), over=e)
     sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., h, i] = sum((do[..., h, i, e] * o[..., h, i, e]), over=e)
-    ds = p * (dp - sum_do_o)  # ds[..., h, i, j] = (p[..., h, i, j] * (dp[..., h, i, j] - sum_do_o[..., h, i]))
+    ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., h, i, j] = (p[..., h, i, j] * (dp[..., h, i, j] - sum_do_o[..., h, i]))
     ds_sum = ds / math.sqrt(d)  # ds_sum[..., h, i, j] = (ds[..., h, i, j] / sqrt(size(d)))
     dq = ds_sum @ k  # dq[..., h, i, d] = sum((ds_sum[..., h, i, j] * k[..., h, j, d]), over=j)
     dk = ds_sum.mT @ q  # dk[..., h, j, d] = sum((ds_sum[..., h, i, j] * q[..., h, i, d]), over=i)

@@ -74,7 +74,7 @@ def grouped_query_attention_backward(
     d = q.shape[-1]
     dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
     sum_dp_p = (dp * p).sum(-1, keepdim=True)
-    ds = p * (dp - sum_dp_p)
+    ds = dp.sub_(sum_dp_p).mul_(p)
     dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k) / math.sqrt(d)
     dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q) / math.sqrt(d)
     dv = torch.einsum("...ghij, ...ghie -> ...gje", p, do)

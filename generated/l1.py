@@ -4,13 +4,15 @@
 Axes: ....
 
 Forward
-    loss[] = mean(absolute(t[...] - x[...]), over=...)
+    error[...] = -t[...] + x[...]
+    loss[] = mean(absolute(error[...]), over=...)
 
 Backward
-    dx[...] = -sign(t[...] - x[...])*dloss[]/size(...)
-    dt[...] = sign(t[...] - x[...])*dloss[]/size(...)
+    derror[...] = sign(error[...])*dloss[]/size(...)
+    dx[...] = derror[...]
+    dt[...] = -derror[...]
 
-Saved for the backward: x [...], t [...].
+Saved for the backward: error [...].
 """
 
 from __future__ import annotations
@@ -28,8 +30,7 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class L1Saved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    x: Tensor  # [...]
-    t: Tensor  # [...]
+    error: Tensor  # [...]
 
 
 class L1Gradients(NamedTuple):
@@ -43,18 +44,18 @@ class L1Gradients(NamedTuple):
 def l1_forward(x: Tensor, t: Tensor) -> tuple[Tensor, L1Saved]:
     """Returns loss and what the backward needs."""
     check_shapes("l1", ("x: ...", "t: ..."), x, t)
-    loss = torch.abs(t - x).mean()  # loss[] = mean(absolute((t[...] - x[...])), over=...)
-    return loss, L1Saved(x, t)
+    error = x - t  # error[...] = (x[...] - t[...])
+    loss = torch.abs(error).mean()  # loss[] = mean(absolute(error[...]), over=...)
+    return loss, L1Saved(error)
 
 
 @in_float32
-def l1_backward(dloss: Tensor, x: Tensor, t: Tensor) -> L1Gradients:
+def l1_backward(dloss: Tensor, error: Tensor) -> L1Gradients:
     """The gradient of every real input, from dloss and what the forward saved."""
-    leading = x.shape[:]
-    shared = dloss / math.prod(leading) * torch.sign(t - x)
-    dx = -shared  # dx[...] = neg(shared[...])
-    dt = shared  # dt[...] = shared[...]
-    return L1Gradients(dx, dt)
+    leading = error.shape[:]
+    derror = dloss / math.prod(leading) * torch.sign(error)  # derror[...] = ((dloss[] / size(...)) * sign(error[...]))
+    dt = -derror  # dt[...] = neg(derror[...])
+    return L1Gradients(derror, dt)
 
 
 class _L1(torch.autograd.Function):

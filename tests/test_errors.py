@@ -95,8 +95,9 @@ def test_an_unknown_op_like_no_other_is_answered_with_all_of_a_file() -> None:
         ),
         (
             "f.y[n, d] = x[n, d] + 'a'.upper",
-            "op mine, equation y: TypeError: unsupported operand type(s) for +: 'At' and "
-            "'builtin_function_or_method' (mine.py:9); correct the spec",
+            "op mine, equation y: Python cannot do this with an expression (unsupported operand type(s) for +: "
+            "'At' and 'builtin_function_or_method') (mine.py:9); use & and | for conditions, where() for a choice, "
+            "maximum() and minimum(), and functions from derive",
         ),
     ],
 )

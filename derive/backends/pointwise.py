@@ -90,6 +90,18 @@ def call_code(node: Call, args: list[Value], order: Dims) -> Value:
     return Value(f"{name}({', '.join(a.code for a in args)})", dims)
 
 
+def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
+    """A sum or product in the memory of an operand that is ours and spent; None where neither is."""
+    if node.fn not in ("add", "sub", "mul", "div") or any(a.boolean for a in args):
+        return None
+    first, second = args
+    if not first.owned and second.owned and node.fn in ("add", "mul"):
+        first, second = second, first
+    if not first.owned or second.owned or broadcast(args, order) != first.dims:
+        return None
+    return Value(f"{first.inside(ATOM)}.{node.fn}_({second.code})", first.dims, owned=True)
+
+
 def _where(args: list[Value], dims: Dims) -> Value:
     condition, a, b = args
     if (a.code, b.code) == ("1", "0"):

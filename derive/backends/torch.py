@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from derive.backends.contractions import contraction
 from derive.backends.layout import Layouts, body_order
-from derive.backends.pointwise import broadcast, call_code, number_code
+from derive.backends.pointwise import broadcast, call_code, number_code, written_over
 from derive.backends.reads import Sizes, index_tensor, read, span
 from derive.backends.values import ATOM, Dims, Value, align, is_pack, permute, position, squeeze
 from derive.cost import is_matrix_product, is_tensor
@@ -30,6 +30,8 @@ from derive.program import (
     base,
     index_axes,
     node_axes,
+    reads,
+    walk,
 )
 
 _LONGEST_ARGUMENT = 32
@@ -57,6 +59,7 @@ class Printer:
     like: str  # a tensor whose device and dtype new tensors take
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+    spent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.sizes = Sizes(
@@ -80,7 +83,9 @@ class Printer:
     def value(self, node: Node, order: Dims) -> Value:
         """Code that broadcasts against `order`."""
         if isinstance(node, Read):
-            return align(read(self.stored(node.name), node, self.sizes, self.value), order)
+            value = align(read(self.stored(node.name), node, self.sizes, self.value), order)
+            whole = value.code == self.names.get(node.name, node.name) and value.dims == order
+            return replace(value, owned=whole and node.name in self.spent)
         if isinstance(node, Num):
             return number_code(node)
         if isinstance(node, Scal):
@@ -97,7 +102,8 @@ class Printer:
         fused = self.fused(node, order)
         if fused is not None:
             return fused
-        return call_code(node, [self.value(a, order) for a in node.args], order)
+        args = [self.value(a, order) for a in node.args]
+        return written_over(node, args, order) or call_code(node, args, order)
 
     def joined(self, node: Join, order: Dims) -> Value:
         """Parts one after another: `torch.cat`."""
@@ -214,12 +220,26 @@ class Printer:
     # --- statements ----------------------------------------------------------------------------------------
 
     def print(self) -> list[Line]:
-        for statement in self.program.statements:
+        for k, statement in enumerate(self.program.statements):
+            self.spent = self._spent_at(k) if self.fuse else frozenset()
             if isinstance(statement, Scatter):
                 self.scatter(statement)
             else:
                 self.assign(statement)
         return self.lines
+
+    def _spent_at(self, k: int) -> frozenset[str]:
+        """Matrix products of ours that this statement reads once and nothing reads afterwards."""
+        here, *later = self.program.statements[k:]
+        made = {
+            s.name
+            for s in self.program.statements[:k]
+            if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_matrix_product(s.value)
+        }
+        once = [n.name for n in walk(here.value) if isinstance(n, Read)]
+        again = {n for s in later for n in (*reads(s.value), *(x for i in getattr(s, "slots", ()) for x in reads(i)))}
+        kept = again | set(self.program.returns) | {s.onto for s in self.program.statements if isinstance(s, Scatter)}
+        return frozenset(n for n in once if n in made and once.count(n) == 1 and n not in kept)
 
     def assign(self, s: Assign) -> None:
         name = self.names.get(s.name, s.name)

@@ -23,6 +23,7 @@ class Value:
     strength: int = ATOM
     scalar: bool = False  # a Python number, not a tensor
     boolean: bool = False
+    owned: bool = False  # a tensor of ours that nothing reads again: it may be written over
 
     def inside(self, strength: int) -> str:
         """The text, in parentheses if it binds less strongly than its surroundings."""

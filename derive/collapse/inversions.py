@@ -83,4 +83,4 @@ def cannot_vanish(expr: Expr) -> bool:
         return bool(expr.exp.is_negative) or cannot_vanish(expr.base)
     if isinstance(expr, Size):
         return True
-    return is_positive(expr) or is_positive(-expr)
+    return expr.is_zero is False or is_positive(expr) or is_positive(-expr)

@@ -15,7 +15,7 @@ from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
-from derive.saving import Kept, carriers, recompute, with_kept
+from derive.saving import POLICIES, Kept, Policy, carriers, recompute, with_kept
 from derive.schedule import Definition
 from derive.terms import At, Sigma, tensor_names
 
@@ -30,6 +30,7 @@ class Closed:
     steps: tuple[Step, ...]
     inversions: tuple[Inversion, ...]
     relations: tuple[Relation, ...]
+    conditions: tuple[Inversion, ...] = ()  # eliminations in use that do not hold everywhere
 
 
 @dataclass(frozen=True)
@@ -42,60 +43,80 @@ class _Candidate:
     kept: Kept
 
 
-def search(steps: Stepwise, save: str) -> Closed:
+def search(steps: Stepwise, policy: Policy) -> Closed:
     """The cheapest closed form that local changes reach from the one that keeps everything as the chain rule has it."""
     known = inversions(steps.op)
-    valid = tuple(i for i in known if i.nonzero is None) + definitions_of(steps.op, carriers(steps.op))
+    valid = tuple(i for i in known if i.nonzero is None or policy.conditional)
+    valid += definitions_of(steps.op, carriers(steps.op))
     identities = relations(steps.op, known)
     stretches, cuts = segments(steps, forced(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)
     laws = Laws(valid, by_names(identities), supports(steps.op), forced(steps) | frozenset(cuts), gradients)
-    best = _solved(steps, stretches, cuts, laws, divisors(steps))
+    allowed = divisors(steps) | (_conditions(known) if policy.conditional else set())
+    best = _solved(steps, stretches, cuts, laws, allowed, policy)
     everything = [d for c in best for d in c.definitions]
     for k, candidate in enumerate(best):
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
-        best[k] = _reassociate(steps, candidate, everything, laws, elsewhere)
-    again = _recomputed(steps, best, save)
+        best[k] = _reassociate(steps, candidate, everything, laws, elsewhere, policy)
+    again = _recomputed(steps, best, policy)
     definitions = tuple(d for c in best for d in c.definitions)
-    kept = with_kept(steps, [*again, *definitions])
+    kept = with_kept(steps, [*again, *definitions], policy=policy)
     history = tuple(s for c in best for s in c.steps)
-    return Closed(tuple(c.choice for c in best), definitions, kept, history, known, identities)
+    choices = tuple(c.choice for c in best)
+    return Closed(choices, definitions, kept, history, known, identities, _used(best, known))
+
+
+def _conditions(known: tuple[Inversion, ...]) -> set[str]:
+    """The tensors that conditional eliminations divide by."""
+    return {name for i in known if i.nonzero is not None for name in tensor_names(i.nonzero)}
+
+
+def _used(parts: list[_Candidate], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
+    """The eliminations in use that hold only under a condition."""
+    used = {through for p in parts for through in p.choice.eliminate}
+    return tuple(i for i in known if i.through in used and i.nonzero is not None)
 
 
 def _solved(
-    steps: Stepwise, stretches: list[tuple[Adjoint, ...]], cuts: tuple[str, ...], laws: Laws, allowed: set[str]
+    steps: Stepwise,
+    stretches: list[tuple[Adjoint, ...]],
+    cuts: tuple[str, ...],
+    laws: Laws,
+    allowed: set[str],
+    policy: Policy,
 ) -> list[_Candidate]:
     """The best form of each stretch; two stretches become one where their common form is cheaper."""
-    parts = [(s, _search_part(steps, s, laws, allowed, frozenset())) for s in stretches]
+    parts = [(s, _search_part(steps, s, laws, allowed, policy)) for s in stretches]
     order = {a.of: k for k, a in enumerate(steps.adjoints)}
     for cut in cuts:
         target = next(a.target.name for a in steps.adjoints if a.of == cut)
-        near = [p for p in parts if any(a.of == cut or target in tensor_names(a.value) for a in p[0])]
+        near = [p for p in parts if any(a.of == cut or target in a.reads for a in p[0])]
         joined = tuple(sorted((a for p in near for a in p[0]), key=lambda a: order[a.of]))
         if len(near) < 2 or len(joined) > 3 * LONGEST:
             continue
         open_laws = replace(laws, always=laws.always - {cut})
-        whole = _search_part(steps, joined, open_laws, allowed, frozenset())
-        if whole.kept.total < _total(steps, [p[1] for p in near]):
+        whole = _search_part(steps, joined, open_laws, allowed, policy)
+        if whole.kept.total < _total(steps, [p[1] for p in near], policy):
             parts = [*(p for p in parts if p not in near), (joined, whole)]
             laws = open_laws
     parts.sort(key=lambda p: order[p[0][0].of])
     return [candidate for _, candidate in parts]
 
 
-def _total(steps: Stepwise, parts: list[_Candidate]) -> float:
+def _total(steps: Stepwise, parts: list[_Candidate], policy: Policy) -> float:
     """What several stretches cost together; what one keeps, the next has for nothing."""
     total = 0.0
     held: set[str] = set()
     for part in parts:
-        kept = with_kept(steps, list(part.definitions), tuple(d.name for d in part.definitions), frozenset(held))
+        returns = tuple(d.name for d in part.definitions)
+        kept = with_kept(steps, list(part.definitions), returns, frozenset(held), policy)
         total += kept.total
         held |= set(kept.names)
     return total
 
 
 def _search_part(
-    steps: Stepwise, part: tuple[Adjoint, ...], laws: Laws, allowed: set[str], held: frozenset[str]
+    steps: Stepwise, part: tuple[Adjoint, ...], laws: Laws, allowed: set[str], policy: Policy
 ) -> _Candidate:
     seen: dict[Choice, _Candidate | None] = {}
 
@@ -103,28 +124,37 @@ def _search_part(
         if choice not in seen:
             definitions, history = close(part, choice, laws)
             outside = outside_domain(definitions, allowed)
-            kept = None if outside else with_kept(steps, definitions, tuple(d.name for d in definitions), held)
+            returns = tuple(d.name for d in definitions)
+            kept = None if outside else with_kept(steps, definitions, returns, policy=policy)
             seen[choice] = None if kept is None else _Candidate(choice, tuple(definitions), tuple(history), kept)
         return seen[choice]
 
     best = evaluate(Choice())
     assert best is not None, "the chain rule's own form divides by what it does not divide by"
-    mentioned = {name for a in part for name in tensor_names(a.value)}
+    mentioned = {name for a in part for name in a.reads}
     near = _reachable(mentioned, laws.inversions)
     through = [i.through for i in near]
     best = _improve(best, through, _toggle_elimination(near), evaluate)
+    if policy.conditional:  # an elimination may pay only together with the next, which leads to the output
+        pairs = [f"{i.through}+{j.through}" for i in near for j in near if j.of in tensor_names(i.value)]
+        best = _improve(best, pairs, lambda c, m: Choice(c.eliminate | set(m.split("+")), c.named), evaluate)
     names = [a.of for a in part if a.of not in laws.always and a.of not in laws.gradients]
     best = _improve(best, names, lambda c, n: Choice(c.eliminate, c.named ^ {n}), evaluate)
     return _improve(best, through, _toggle_elimination(near), evaluate)
 
 
 def _reassociate(
-    steps: Stepwise, found: _Candidate, everything: list[Definition], laws: Laws, held: frozenset[str]
+    steps: Stepwise,
+    found: _Candidate,
+    everything: list[Definition],
+    laws: Laws,
+    held: frozenset[str],
+    policy: Policy,
 ) -> _Candidate:
     """Take sums over matrix products by way of forward tensors, each where that is cheaper."""
     products = matrix_products(everything)
     found = replace(
-        found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held)
+        found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held, policy)
     )
     sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
     for s in sums:
@@ -133,7 +163,7 @@ def _reassociate(
             continue
         value, used = other
         changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
-        kept = with_kept(steps, changed, tuple(d.name for d in changed), held)
+        kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
         if kept.total < found.kept.total:
             adjoints = {a.target.name: a.left for a in steps.adjoints}
             because = "; ".join(str(r) for r in used)
@@ -159,8 +189,12 @@ def _reachable(mentioned: set[str], known: tuple[Inversion, ...]) -> tuple[Inver
     return tuple(i for i in known if i.through in out and out[i.through] == i)
 
 
-def _recomputed(steps: Stepwise, parts: list[_Candidate], save: str) -> list[Definition]:
+def _recomputed(steps: Stepwise, parts: list[_Candidate], policy: Policy) -> list[Definition]:
     """What the backward computes again instead of keeping it: tensors that one stretch alone reads."""
+    if policy.again != POLICIES["cost"].again:
+        everything = [d for part in parts for d in part.definitions]
+        names = frozenset(n for part in parts for n in part.kept.names) | {e.name for e in steps.op.equations}
+        return recompute(steps, everything, names, frozenset(), policy)
     readers: dict[str, int] = {}
     for part in parts:
         for name in part.kept.names:
@@ -169,7 +203,7 @@ def _recomputed(steps: Stepwise, parts: list[_Candidate], save: str) -> list[Def
     for part in parts:
         alone = frozenset(n for n in part.kept.names if readers[n] == 1)
         shared = frozenset(n for n in readers if n not in alone)
-        again += recompute(steps, list(part.definitions), alone, shared, save)
+        again += recompute(steps, list(part.definitions), alone, shared, policy)
     return again
 
 
@@ -203,8 +237,9 @@ def _improve(
 
 
 def divisors(steps: Stepwise) -> set[str]:
-    """The tensors that the chain rule itself divides by; dividing by any other would narrow the domain."""
-    return {name for a in steps.adjoints for name in _divided_by(a.value)}
+    """The tensors that the chain rule itself divides by, and those declared not to be 0: no other may be divided by."""
+    declared = {o.name for o in steps.op.operands if o.assumed}
+    return declared | {name for a in steps.adjoints for name in _divided_by(a.value)}
 
 
 def outside_domain(definitions: list[Definition], allowed: set[str]) -> bool:

@@ -7,7 +7,6 @@ A stretch without such a boundary is cut where a single adjoint carries everythi
 from __future__ import annotations
 
 from derive.adjoint import Adjoint, Stepwise
-from derive.terms import tensor_names
 
 LONGEST = 6
 """Adjoints in a stretch before it is cut at the next adjoint that everything passes through."""
@@ -26,7 +25,7 @@ def segments(steps: Stepwise, always: frozenset[str]) -> tuple[list[tuple[Adjoin
         return name
 
     for adjoint in steps.adjoints:
-        for name in sorted(tensor_names(adjoint.value)):
+        for name in sorted(adjoint.reads):
             source = target_of.get(name)
             if source is not None and source not in cuts:
                 group[root(adjoint.of)] = root(source)
@@ -41,7 +40,7 @@ def _long_cuts(steps: Stepwise, always: frozenset[str]) -> tuple[str, ...]:
     gradients = {o.name for o in steps.op.differentiable}
     last_read: dict[str, int] = {}
     for k, adjoint in enumerate(steps.adjoints):
-        for name in tensor_names(adjoint.value):
+        for name in adjoint.reads:
             if adjoint.of not in gradients:  # nothing depends on a gradient, so what it reads is not held open
                 last_read[name] = k
     cuts: list[str] = []

@@ -18,7 +18,8 @@ def mse(f, x: tensor[...], t: tensor[...]):
 @op
 def l1(f, x: tensor[...], t: tensor[...]):
     """The mean absolute error, with derivative 0 where there is none."""
-    f.loss[()] = mean(abs(x[...] - t[...]), over=...)
+    f.error[...] = x[...] - t[...]
+    f.loss[()] = mean(abs(f.error[...]), over=...)
     return f.loss
 
 

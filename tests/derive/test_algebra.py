@@ -185,9 +185,10 @@ def test_substitution_never_captures(
         assert w.element(done, place) == replaced.element(into(naive), place), place
 
 
-def test_substitution_reaches_function_arguments_and_conditions() -> None:
+def test_substitution_reaches_function_arguments_but_no_comparison() -> None:
+    """A comparison asks for the very values that the forward compared; another expression of them may round."""
     done = substitute(log(a(n)) + Where(a(n) > 1, a(n), 0), {"a": ((n,), b(n) ** 2)})
-    assert str(done) == "log(b[n]**2) + where(b[n]**2 > 1, b[n]**2, 0)"
+    assert str(done) == "log(b[n]**2) + where(a[n] > 1, b[n]**2, 0)"
 
 
 def test_opened_sums_take_their_plain_names_where_free() -> None:

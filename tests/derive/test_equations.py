@@ -110,7 +110,7 @@ def special_function():
 def piecewise():
     @op
     def bad(f, x: tensor[n]):
-        f.y[n] = Piecewise((x[n], n > 1), (0, True))
+        f.y[n] = Piecewise((x[n], n > 1))
         return f.y
 
 
@@ -177,7 +177,7 @@ MESSAGES = [
     (special_function,
      "op bad, equation y: gamma has no derivative that a backward could use; use differentiable functions, or pass its "
      "value as an input without gradient (constant[...])"),
-    (piecewise, "op bad, equation y: Piecewise is not in the notation; write where(condition, a, b)"),
+    (piecewise, "op bad, equation y: a Piecewise leaves a case open; end it with (value, True)"),
     (size_unknown,
      "op bad, equation y: no input carries axis d, so its size is unknown; give an input the axis d, or an argument "
      "d_length: length(d)"),

@@ -1,0 +1,59 @@
+"""Specs whose saved tensors are the question, and two where an elimination or a mask once went wrong."""
+
+from sympy import Piecewise
+
+from derive import amax, amin, axes, concat, exp, mean, op, rsqrt, sum, tanh, tensor
+
+n, c, d, a, b = axes("n c d a b")
+
+
+@op
+def spread_and_variance(f, x: tensor[n, d]):
+    """The comparisons of `amax` and `amin` must see the very values that the forward compared."""
+    f.mu[n] = mean(x[n, d], over=d)
+    f.v[n] = mean((x[n, d] - f.mu[n]) ** 2, over=d)
+    f.y[n] = amax(x[n, d], over=d) - amin(x[n, d], over=d)
+    return f.y, f.v
+
+
+@op
+def mean_times_maximum(f, z: tensor[n, c]):
+    """A mask that is subtracted is a number, not a truth value."""
+    f.m[n] = amax(z[n, c], over=c)
+    f.u[n, c] = exp(z[n, c] - f.m[n])
+    f.p[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    f.y[n] = mean(f.p[n, c], over=c) * amax(f.p[n, c], over=c)
+    return f.y
+
+
+@op
+def in_cases(f, x: tensor[n, d]):
+    """SymPy's own cases."""
+    f.y[n, d] = Piecewise((x[n, d] ** 2, x[n, d] > 1), (exp(x[n, d]), x[n, d] > 0), (2 * x[n, d], True))
+    return f.y
+
+
+@op
+def joined(f, x: tensor[..., a], z: tensor[..., b], w: tensor[d]):
+    """A piece's derivative reads the output at the piece's own place."""
+    f.y[..., d] = concat(2 * x[..., a], tanh(z[..., b]), along=d)
+    f.o[..., d] = f.y[..., d] * w[d]
+    return f.o
+
+
+@op
+def norm_with_gain(f, x: tensor[n, d], gain: tensor[d]):
+    f.ms[n] = mean(x[n, d] ** 2, over=d)
+    f.r[n] = rsqrt(f.ms[n] + 1)
+    f.xhat[n, d] = x[n, d] * f.r[n]
+    f.y[n, d] = gain[d] * f.xhat[n, d]
+    return f.y
+
+
+@op
+def norm_with_nonzero_gain(f, x: tensor[n, d], gain: tensor[d].nonzero):
+    f.ms[n] = mean(x[n, d] ** 2, over=d)
+    f.r[n] = rsqrt(f.ms[n] + 1)
+    f.xhat[n, d] = x[n, d] * f.r[n]
+    f.y[n, d] = gain[d] * f.xhat[n, d]
+    return f.y

@@ -1,0 +1,94 @@
+"""What the forward keeps: by cost, the least, from the inputs, from the outputs within their domain."""
+
+import importlib
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+
+from derive import emit
+from derive.errors import DeriveError
+from derive.pipeline import derive_op
+from derive.spec import OpCall
+from tests.derive import specs_of_saving as specs
+
+DOUBLE = torch.float64
+
+
+def built(call: OpCall, save: str, folder: object) -> ModuleType:
+    """The op's module under one way of saving, imported from a package of its own."""
+    package = f"saved_{call.op.name}_{save}"
+    path = folder / package  # type: ignore[operator]
+    path.mkdir()
+    (path / "__init__.py").write_text("")
+    (path / "_support.py").write_text(emit.render_support())
+    (path / "made.py").write_text(emit.render(derive_op(call.op, save)))
+    sys.path.insert(0, str(folder))
+    try:
+        return importlib.import_module(f"{package}.made")
+    finally:
+        sys.path.remove(str(folder))
+
+
+def agrees(module: ModuleType, name: str, inputs: list[torch.Tensor]) -> None:
+    """The backward equals autograd of the generated forward, for random cotangents."""
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    *outputs, _ = getattr(module, f"{name}_forward")(*leaves)
+    cotangents = [torch.randn_like(y) for y in outputs]
+    expected = torch.autograd.grad(outputs, leaves, cotangents)
+    *_, saved = getattr(module, f"{name}_forward")(*inputs)
+    found = getattr(module, f"{name}_backward")(*cotangents, *saved)
+    found = (found,) if isinstance(found, torch.Tensor) else found
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+CASES = [
+    (specs.spread_and_variance, "cost", [(5, 7)]),
+    (specs.mean_times_maximum, "cost", [(5, 7)]),
+    (specs.in_cases, "cost", [(5, 7)]),
+    (specs.joined, "cost", [(3, 2), (3, 4), (6,)]),
+    (specs.joined, "cost", [(2,), (4,), (6,)]),
+    (specs.norm_with_gain, "cost", [(5, 7), (7,)]),
+    (specs.norm_with_gain, "least", [(5, 7), (7,)]),
+    (specs.norm_with_gain, "input", [(5, 7), (7,)]),
+    (specs.norm_with_nonzero_gain, "output", [(5, 7), (7,)]),
+]
+
+
+@pytest.mark.parametrize(("call", "save", "shapes"), CASES, ids=lambda v: getattr(v, "__name__", str(v)))
+def test_every_way_of_saving_gives_the_gradient(call: OpCall, save: str, shapes: list, tmp_path: object) -> None:
+    agrees(built(call, save, tmp_path), call.op.name, [numbers(*s) for s in shapes])
+
+
+def test_from_the_inputs_keeps_inputs_alone() -> None:
+    assert set(derive_op(specs.norm_with_gain.op, "input").kept) == {"x", "gain"}
+
+
+def test_from_the_output_keeps_the_output() -> None:
+    kept = derive_op(specs.norm_with_nonzero_gain.op, "output").kept
+    assert "y" in kept and "x" not in kept and "xhat" not in kept
+
+
+def test_a_form_outside_its_domain_is_refused() -> None:
+    with pytest.raises(DeriveError) as caught:
+        derive_op(specs.norm_with_gain.op, "output")
+    assert str(caught.value) == (
+        "op norm_with_gain, equation y: the form from the output holds only where gain[d] != 0; "
+        "declare that of gain (tensor[…].nonzero), or keep something else"
+    )
+
+
+def test_an_output_that_tells_nothing_is_refused() -> None:
+    with pytest.raises(DeriveError, match="no gradient can be read from an output"):
+        derive_op(specs.mean_times_maximum.op, "output")
+
+
+def test_an_unknown_way_of_saving_is_refused() -> None:
+    with pytest.raises(DeriveError, match="choose one of cost, least, input, output"):
+        derive_op(specs.joined.op, "nothing")
