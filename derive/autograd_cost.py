@@ -13,7 +13,7 @@ from math import prod
 from sympy import Expr
 
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.equations import Op, size_of
+from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.program import (
@@ -29,6 +29,7 @@ from derive.program import (
     index_axes,
     node_axes,
 )
+from derive.sizes import size_of
 from derive.terms import PACK_NAME, Axis, Merge, Size
 
 DEFAULT_SIZE = 64

@@ -14,8 +14,8 @@ from sympy import Add, Expr, Min, Mul, floor, fraction, together
 
 from derive.annotations import RESERVED
 from derive.backends.layout import Layouts, layouts
-from derive.backends.torch import Line, Printer
-from derive.backends.values import Dims, is_pack
+from derive.backends.torch import Printer
+from derive.backends.values import Dims, Line, is_pack
 from derive.equations import Op, Operand
 from derive.pipeline import Derivation
 from derive.program import Program

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from sympy import Add, Expr, Mul, Number, Pow, S
 
-from derive.lower import Product, factor, weight
+from derive.factoring import Product, factor
+from derive.lower import weight
 from derive.terms import Delta, Reduce, Sigma, Size, Where
 
 

@@ -8,6 +8,7 @@ from sympy import Add, Expr, Mul, S
 
 from derive import lower
 from derive.algebra import is_contraction, match, opened_by_name, sigma
+from derive.factoring import factored
 from derive.program import Assign, Index, Node, Num, Program, Read, Reduce, Scatter, Statement, check
 from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
 from derive.terms import Reduce as SpecReduce
@@ -85,7 +86,7 @@ class _Builder:
         scatters = [self.scatter(d, t) for t in spread]
         onto = None
         if plain != 0 or not scatters:
-            value = lower.factored(plain, self.hoister(d)) if plain != 0 else Num(lower.ZERO.value)
+            value = factored(plain, self.hoister(d)) if plain != 0 else Num(lower.ZERO.value)
             self.statements.append(self.assign(d, value))
             onto = d.name
         for s in scatters:
@@ -130,7 +131,7 @@ class _Builder:
         as_sum = expr if isinstance(expr, Sigma) else Sigma(expr.args[1], *expr.args[2])
         kind = "sum" if isinstance(expr, Sigma) else expr.args[0].name
         body, bound = opened_by_name(as_sum, avoid | free_axes(as_sum))
-        inner = lower.factored(body, self.named_sum)
+        inner = factored(body, self.named_sum)
         return Reduce(kind, tuple(a.name for a in bound), inner)
 
     def fresh_name(self, expr: Expr) -> str:
@@ -163,7 +164,7 @@ class _Builder:
                 body = Mul(*(g for g in Mul.make_args(body) if g != f)).xreplace({axis: other})
         spread = {a for k in d.axes for a in free_axes(slots.get(k, k))}
         summed = sorted_axes(free_axes(body) - spread)
-        value = self.reduction(sigma(body, summed), spread) if summed else lower.factored(body, self.hoister(d))
+        value = self.reduction(sigma(body, summed), spread) if summed else factored(body, self.hoister(d))
         where: tuple[Index, ...] = tuple(lower.index(slots.get(a, a)) for a in d.axes)
         return Scatter(d.name, tuple(a.name for a in d.axes), where, value)
 

@@ -14,23 +14,13 @@ from sympy import Abs, Basic, Expr, Float, Max, Min, Piecewise, Pow, Rational, S
 from sympy import sign as sympy_sign
 
 from derive.annotations import operand
-from derive.equations import (
-    Equation,
-    Op,
-    Operand,
-    check_axes,
-    check_functions,
-    check_no_concat,
-    check_read,
-    read_prefixes,
-    scaled_reduction,
-    signs,
-    size_rules,
-    split,
-)
+from derive.checks import check_axes, check_functions, check_no_concat, check_read
+from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
 from derive.functions import absolute, maximum, minimum, power, sign
 from derive.inline import inline_call
+from derive.sizes import read_prefixes, size_rules
+from derive.splitting import scaled_reduction, split
 from derive.terms import PACK, At, Axis, Concat, Merge, Scalar, Size, Tensor, Where
 
 # --- expressions as we want them ---------------------------------------------------------------------------

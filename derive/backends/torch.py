@@ -8,14 +8,14 @@ from fractions import Fraction
 from derive.backends.contractions import contraction
 from derive.backends.layout import Layouts, body_order
 from derive.backends.pointwise import broadcast, call_code, number_code, written_over
-from derive.backends.reads import Sizes, index_tensor, read, span
-from derive.backends.values import ATOM, Dims, Value, align, is_pack, permute, position, squeeze
+from derive.backends.reads import Sizes, read
+from derive.backends.scatters import scatter
+from derive.backends.values import Dims, Line, Value, align, is_pack, permute, position, squeeze
 from derive.cost import is_matrix_product, is_tensor
 from derive.program import (
     Assign,
     AxisValue,
     Call,
-    Index,
     Join,
     Merged,
     Node,
@@ -26,7 +26,6 @@ from derive.program import (
     Scal,
     Scatter,
     SizeOf,
-    Window,
     base,
     index_axes,
     node_axes,
@@ -36,14 +35,6 @@ from derive.program import (
 
 _LONGEST_ARGUMENT = 32
 """Characters of an argument beyond which an operator reads better than a call."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One statement of code and the equation it computes."""
-
-    code: str
-    note: str = ""
 
 
 @dataclass
@@ -223,7 +214,7 @@ class Printer:
         for k, statement in enumerate(self.program.statements):
             self.spent = self._spent_at(k) if self.fuse else frozenset()
             if isinstance(statement, Scatter):
-                self.scatter(statement)
+                scatter(self, statement)
             else:
                 self.assign(statement)
         return self.lines
@@ -288,144 +279,12 @@ class Printer:
                 start += width
         return value
 
-    # --- scatters ------------------------------------------------------------------------------------------
-
-    def scatter(self, s: Scatter) -> None:
-        name = self.names.get(s.name, s.name)
-        if s.onto is None:
-            target = f"{self.like}.new_zeros({', '.join(self.lengths(s.axes))})"
-        else:
-            target = self.names.get(s.onto, s.onto)
-        order = tuple(dict.fromkeys(a for i in s.slots for a in index_axes(i)))
-        moved = [k for k, i in enumerate(s.slots) if i != s.axes[k]]
-        one = moved[0] if len(moved) == 1 else None
-        if one is not None and isinstance(s.slots[one], Read):
-            code = self.gather_back(s, one, target)
-            if code is not None:
-                self.put(s, name, target, code)
-                return
-        if moved and all(isinstance(s.slots[k], Window) for k in moved) and self.windows(s, name, target, order):
-            return
-        if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
-            self.diagonal(s, name, target)
-            return
-        items = [index_tensor(i, order, self.sizes, self.value) for i in s.slots]
-        value = self.full(s.value, order)
-        self.put(s, name, target, f".index_put_(({', '.join(items)},), {value.code}, accumulate=True)")
-
-    def diagonal(self, s: Scatter, name: str, target: str) -> None:
-        """One axis at two places: added along the diagonal, which torch puts last."""
-        axis = next(i for i in s.slots if s.slots.count(i) == 2)
-        first, second = (k for k, i in enumerate(s.slots) if i == axis)
-        rest = tuple(i for i in s.slots if i != axis and isinstance(i, str))
-        pack = any(is_pack(i) for i in rest)
-        count = len(s.slots)
-        where = f"dim1={first - count if pack else first}, dim2={second - count if pack else second}" if rest else ""
-        value = self.value(s.value, (*rest, str(axis)))
-        self.start(s, name, target)
-        self.lines.append(Line(f"{name}.diagonal({where}).add_({value.code})", str(s)))
-
-    def put(self, s: Scatter, name: str, target: str, call: str) -> None:
-        if s.onto is None:
-            self.lines.append(Line(f"{name} = {target}{call}", str(s)))
-        else:
-            self.lines.append(Line(f"{target}{call}", str(s)))
-
-    def start(self, s: Scatter, name: str, target: str) -> None:
-        if s.onto is None:
-            self.lines.append(Line(f"{name} = {target}"))
-
     def full(self, node: Node, order: Dims) -> Value:
         """The value with every axis of `order` present."""
         value = self.value(node, order)
         if value.dims == order:
             return value
         return self.spread(value, order)
-
-    def gather_back(self, s: Scatter, slot: int, target: str) -> str | None:
-        """A scatter-add along one dimension: rows by `index_add_`, single elements by `scatter_add_`."""
-        index = s.slots[slot]
-        assert isinstance(index, Read)
-        axes = index_axes(index)
-        plain = tuple(i for k, i in enumerate(s.slots) if k != slot and isinstance(i, str))
-        at = position(tuple(i if isinstance(i, str) else "" for i in s.slots), slot)
-        if axes and set(axes) == set(plain):
-            index_code = self.value(index, plain).inside(ATOM)
-            value = self.value(s.value, plain)
-            if not value.dims and len(plain) == 1 and not is_pack(plain[0]):
-                source = f"{value.inside(ATOM)}.expand({self.size(plain[0])}, 1)"
-            else:
-                source = f"{self.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
-            return f".scatter_add_({at}, {index_code}.unsqueeze({at}), {source})"
-        if set(axes) & set(plain) or not axes or any(is_pack(a) for a in plain):
-            return None
-        order = (*s.slots[:slot], *axes, *s.slots[slot + 1 :])
-        value = self.full(s.value, order)  # type: ignore[arg-type]
-        where = self.value(index, axes)
-        if len(axes) == 1 and not is_pack(axes[0]):
-            return f".index_add_({slot}, {where.code}, {value.code})"
-        shape = [self.size(a) if isinstance(a, str) else "" for a in s.slots[:slot]] + ["-1"]
-        shape += [self.size(a) for a in s.slots[slot + 1 :] if isinstance(a, str)]
-        whole = self.whole(s.value, order) or value.inside(ATOM)
-        flat = f"{whole}.reshape({', '.join(shape)})"
-        return f".index_add_({slot}, {where.inside(ATOM)}.reshape(-1), {flat})"
-
-    def whole(self, node: Node, order: tuple[Index, ...]) -> str | None:
-        """The tensor itself, where reading it through merged indices changes no order of elements."""
-        if not isinstance(node, Read) or None in self.layouts[node.name]:
-            return None
-        in_order = tuple(a for i in node.index for a in index_axes(i)) == order
-        unmoved = all(isinstance(i, str | Merged) for i in node.index)
-        return self.stored(node.name).code if in_order and unmoved else None
-
-    def windows(self, s: Scatter, name: str, target: str, order: Dims) -> bool:
-        """Each place in the window adds a slice; slices of one place never overlap."""
-        loops, slots = [], list(s.slots)
-        for k, i in enumerate(s.slots):
-            if not isinstance(i, Window):
-                continue
-            if any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
-                return False
-            if not i.steps:
-                continue
-            steps = sorted(i.steps, key=lambda st: self.sizes.carried(st[0]))
-            if len(steps) == 2:
-                loops.append((k, steps[0], steps[1]))
-            slots[k] = steps[0][0]
-        inner = tuple(a for a in slots if isinstance(a, str))
-        loop_axes = [fast for _, _, (fast, _) in loops]
-        value = self.full(s.value, (*inner, *loop_axes))
-        whole = value.code
-        self.start(s, name, target)
-        if loops and not whole.isidentifier():
-            self.lines.append(Line(f"patches = {whole}", str(s)))
-            whole = "patches"
-        pieces = [":" if not is_pack(a) else "..." for a in s.axes]
-        for k, i in enumerate(s.slots):
-            if isinstance(i, Window):
-                pieces[k] = self._slice(i, dict((j, f) for j, _, f in loops).get(k))
-        indent = ""
-        for fast in loop_axes:
-            self.lines.append(Line(f"{indent}for at_{fast} in range({self.size(fast)}):"))
-            indent += "    "
-        at = f"[..., {', '.join(f'at_{a}' for a in loop_axes)}]" if loops else ""
-        self.lines.append(Line(f"{indent}{name}[{', '.join(pieces)}] += {whole}{at}", str(s)))
-        return True
-
-    def _slice(self, window: Window, fast: tuple[str, int] | None) -> str:
-        if not window.steps:
-            return self.number(window.offset)
-        if fast is None:
-            ((axis, step),) = window.steps
-            return span(axis, step, window.offset, self.sizes)
-        axis, dilation = fast
-        ((slow, step),) = [st for st in window.steps if st[0] != axis]
-        start = f"at_{axis}" if dilation == 1 else f"{dilation} * at_{axis}"
-        offset = self.number(window.offset)
-        start = start if offset == "0" else f"{offset} + {start}"
-        length = self.size(slow)
-        stop = f"{start} + {length}" if step == 1 else f"{start} + {step} * ({length} - 1) + 1"
-        return f"{start}:{stop}" + ("" if step == 1 else f":{step}")
 
 
 def _split(node: Node) -> tuple[list[tuple[Node, bool]], list[Node]]:

@@ -34,6 +34,14 @@ class Value:
         return Value(f"{self.inside(ATOM)}{call}", self.dims if dims is None else dims)
 
 
+@dataclass(frozen=True)
+class Line:
+    """One statement of code and the equation it computes."""
+
+    code: str
+    note: str = ""
+
+
 def is_pack(dim: Dim) -> bool:
     return dim is not None and base(dim) == PACK
 

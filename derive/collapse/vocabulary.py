@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Function, Mul, Pow
 
-from derive.equations import Equation, Op, order_axes, signs
+from derive.equations import Equation, Op, signs
+from derive.splitting import order_axes
 from derive.terms import At, Axis, Reduce, Tensor, free_axes
 
 

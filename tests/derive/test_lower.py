@@ -9,7 +9,8 @@ import pytest
 from sympy import And, Expr, Or, Rational, S
 
 from derive.algebra import normal, sigma
-from derive.lower import factored, index, node
+from derive.factoring import factored
+from derive.lower import index, node
 from derive.notation import axes, exp
 from derive.program import AxisValue, Call, Node, Num, Read, Scal, SizeOf
 from derive.terms import At, Merge, Part, Scalar, Size, Tensor, Where, free_axes

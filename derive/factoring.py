@@ -1,0 +1,177 @@
+"""Normal forms, factored so that few passes touch large tensors.
+
+A normal form is a sum of products. It is taken apart again the way a person writes it: what is common to all terms in
+front, small factors multiplied together before they meet a large one, a large factor that several terms share taken
+out of them (Horner). Nothing here knows an op; the axes of the factors are the only guide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sympy import Expr, Mul, Pow, Rational, S, gcd
+
+from derive.lower import ZERO, Hoist, divides, factor_order, negated, node, ordered_terms, quotient, weight
+from derive.program import Call, Node
+from derive.terms import At, Axis, Where, free_axes
+
+
+def factored(expr: Expr, hoist: Hoist) -> Node:
+    """A normal form with few operations on large tensors."""
+    return _product_node(factor(expr), hoist)
+
+
+@dataclass(frozen=True)
+class Product:
+    """`number * powers * sums`: one summand, its nested sums already factored."""
+
+    number: Rational
+    powers: tuple[Expr, ...]
+    sums: tuple[Sum, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Summands, in reading order."""
+
+    parts: tuple[Product, ...]
+
+
+def factor(expr: Expr) -> Product:
+    """The shape in which a normal form is written down."""
+    return _factor([_Term.of(t) for t in ordered_terms(expr)])
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One product as its number and the exponent of each base."""
+
+    number: Expr
+    powers: tuple[tuple[Expr, Expr], ...]
+
+    @staticmethod
+    def of(term: Expr) -> _Term:
+        number, powers = S.One, {}
+        for f in Mul.make_args(term):
+            b, e = f.as_base_exp()
+            if f.is_Number:
+                number *= f
+            elif e.is_Rational:
+                powers[b] = e
+            else:
+                powers[f] = S.One
+        return _Term(number, tuple(powers.items()))
+
+    def over(self, number: Expr, powers: dict[Expr, Expr]) -> _Term:
+        left = {b: e - powers.get(b, S.Zero) for b, e in self.powers}
+        return _Term(self.number / number, tuple((b, e) for b, e in left.items() if e != 0))
+
+    def has(self, b: Expr, e: Expr) -> bool:
+        mine = dict(self.powers).get(b, S.Zero)
+        return bool(mine * e > 0)
+
+    @property
+    def product(self) -> Product:
+        return Product(self.number, tuple(Pow(b, e) for b, e in self.powers))
+
+
+def _factor(terms: list[_Term]) -> Product:
+    if len(terms) == 1:
+        return terms[0].product
+    number, common = common_factor(terms)
+    rest = [t.over(number, common) for t in terms]
+    inner = _shared_out(rest)
+    if number == 1 and not common:
+        return Product(S.One, (), (inner,))
+    return Product(number, tuple(Pow(b, e) for b, e in common.items()), (inner,))
+
+
+def _shared_out(terms: list[_Term]) -> Sum:
+    """Horner's step: group the terms that share a large factor, until no grouping spares an operation."""
+    shared = _best_shared(terms)
+    if shared is None:
+        return Sum(tuple(t.product for t in terms))
+    b, e = shared
+    inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e)]
+    outside = [t for t in terms if not t.has(b, e)]
+    grouped = _factor(inside)
+    grouped = Product(grouped.number, (Pow(b, e), *grouped.powers), grouped.sums)
+    if not outside:
+        return Sum((grouped,))
+    return Sum((*_shared_out(outside).parts, grouped))
+
+
+def common_factor(terms: list[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
+    """What every term has: numbers by their greatest common divisor, others by their lowest power."""
+    numbers = [t.number for t in terms]
+    number = gcd([abs(n) for n in numbers]) if all(n.is_Rational for n in numbers) else S.One
+    if all(n.is_negative for n in numbers):
+        number = -number
+    common: dict[Expr, Expr] = {}
+    for b, _ in terms[0].powers:
+        exponents = [dict(t.powers).get(b, S.Zero) for t in terms]
+        if all(x.is_positive for x in exponents) or all(x.is_negative for x in exponents):
+            common[b] = min(exponents, key=abs)
+    return number, common
+
+
+def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
+    """The largest factor that more than one term has, if taking it out spares an operation on something large."""
+    best, gain = None, 0
+    candidates = {(b, S.One if e > 0 else S.NegativeOne) for t in terms for b, e in t.powers}
+    for b, e in sorted(candidates, key=lambda c: (c[0].sort_key(), c[1])):
+        count = len([t for t in terms if t.has(b, e)])
+        mine = (count - 1) * 32 ** weight(b) if count > 1 and weight(b) else 0
+        if mine > gain:
+            best, gain = (b, e), mine
+    return best
+
+
+def _product_node(p: Product, hoist: Hoist) -> Node:
+    if p.number == 0:
+        return ZERO
+    masks = [f for f in p.powers if isinstance(f, Where) and f.is_mask]
+    others = [f for f in p.powers if f not in masks]
+    choice = next(
+        (f for f in others if isinstance(f, Where) and not f.args[1].atoms(At) and not f.args[2].atoms(At)), None
+    )
+    if choice is not None:
+        return _chosen(choice, p, hoist)
+    up = [(weight(f), node(f, hoist)) for f in sorted((f for f in others if not divides(f)), key=factor_order)]
+    down = [(weight(f), node(1 / f, hoist)) for f in sorted((f for f in others if divides(f)), key=factor_order)]
+    up += [(len(_axes(s)), _sum_node(s, hoist)) for s in p.sums]
+    out = quotient(p.number, up, down)
+    for mask in masks:
+        out = Call("where", (node(mask.condition, hoist), out, ZERO))
+    return out
+
+
+def _chosen(choice: Where, p: Product, hoist: Hoist) -> Node:
+    """`rest * where(c, a, b)` with numbers `a`, `b`: the rest, scaled by one or the other."""
+    rest = Product(p.number, tuple(f for f in p.powers if f != choice), p.sums)
+    scaled = [Product(rest.number * v.as_coeff_Mul()[0], (*rest.powers, *Mul.make_args(v.as_coeff_Mul()[1])), rest.sums)
+              for v in choice.args[1:]]  # fmt: skip
+    branches = [_product_node(q, hoist) for q in (_without_ones(q) for q in scaled)]
+    return Call("where", (node(choice.condition, hoist), *branches))
+
+
+def _without_ones(p: Product) -> Product:
+    return Product(p.number, tuple(f for f in p.powers if f != 1), p.sums)
+
+
+def _sum_node(s: Sum, hoist: Hoist) -> Node:
+    parts = sorted(s.parts, key=lambda p: bool(p.number.is_negative))
+    out: Node | None = None
+    for p in parts:
+        value = _product_node(Product(abs(p.number), p.powers, p.sums), hoist)
+        negative = p.number.is_negative
+        if out is None:
+            out = negated(value) if negative else value
+        else:
+            out = Call("sub" if negative else "add", (out, value))
+    assert out is not None
+    return out
+
+
+def _axes(s: Sum) -> set[Axis]:
+    return set().union(*(free_axes(f) for p in s.parts for f in p.powers), *(_axes(i) for p in s.parts for i in p.sums))

@@ -1,0 +1,88 @@
+"""One operation an equation: a reduction nested inside something else becomes an equation of its own."""
+
+from __future__ import annotations
+
+from sympy import Basic, Expr, Mul, S
+
+from derive.equations import Equation, signs
+from derive.errors import DeriveError
+from derive.terms import At, Axis, Concat, Merge, Reduce, Tensor, free_axes, sorted_axes
+
+
+def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
+    """`rhs` as a tensor-free scale times one reduction, where it is one."""
+    if isinstance(rhs, Reduce):
+        return S.One, rhs
+    if isinstance(rhs, Mul):
+        reduces = [a for a in rhs.args if isinstance(a, Reduce)]
+        rest = [a for a in rhs.args if not isinstance(a, Reduce)]
+        if len(reduces) == 1 and reduces[0].kind in ("sum", "mean"):
+            scale = Mul(*rest)
+            if not scale.atoms(At, Reduce, Axis):
+                return scale, reduces[0]
+    return None
+
+
+def _nested(expr: Basic) -> list[Reduce]:
+    """Innermost reductions first, in a fixed order."""
+    return sorted((r for r in expr.atoms(Reduce) if not r.body.atoms(Reduce)), key=lambda r: r.sort_key())
+
+
+def split_name(target: str, reduce: Reduce, taken: set[str]) -> str:
+    """A name for a split-off reduction: after what it reduces, else after the equation it comes from."""
+    body = reduce.body
+    stem = body.name if isinstance(body, At) else target
+    name = base = f"{stem}_{reduce.kind.removeprefix('a')}"
+    number = 2
+    while name in taken:
+        name, number = f"{base}{number}", number + 1
+    return name
+
+
+def order_axes(axes: set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Axes in the order they stand on the left, the others after them by name."""
+    ordered = [a for a in like if a in axes]
+    return tuple(ordered + sorted_axes(axes - set(ordered)))
+
+
+def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -> list[Equation]:
+    """The equations that `target[index] = rhs` stands for: nested reductions first, each under a name of its own."""
+    left = tuple(a for i in index for a in (i.args if isinstance(i, Merge) else (i,)))
+    out: list[Equation] = []
+    taken = set(taken) | {target.name}
+    plain = all(isinstance(i, Axis) for i in index)
+    if isinstance(rhs, Concat):
+        return [_concatenation(target, index, rhs, left)]
+    while True:
+        top = scaled_reduction(rhs) if plain else None
+        inner = [r for r in _nested(rhs) if top is None or r != top[1]]
+        if not inner:
+            break
+        reduce = inner[0]
+        name = split_name(target.name, reduce, taken)
+        taken.add(name)
+        axes = order_axes(free_axes(reduce.body) - set(reduce.over), left)
+        tensor = Tensor(name, **signs(reduce))
+        out.append(Equation(tensor, axes, reduce.body, reduce.kind, reduce.over, given=False))
+        rhs = rhs.xreplace({reduce: At(tensor, *axes)})
+    top = scaled_reduction(rhs) if plain else None
+    if top is not None:
+        scale, reduce = top
+        out.append(Equation(target, index, reduce.body, reduce.kind, reduce.over, scale))
+    else:
+        out.append(Equation(target, index, rhs))
+    return out
+
+
+def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: tuple[Axis, ...]) -> Equation:
+    own = []
+    for piece in rhs.pieces:
+        axis = rhs.own_axis(piece, left)
+        if axis is None or piece.atoms(Reduce, Concat) or rhs.along not in left:
+            raise DeriveError(
+                f"{piece} is no piece along {rhs.along.base}",
+                equation=target.name,
+                fix=f"give each piece one axis that does not stand on the left, in place of {rhs.along.base}",
+            )
+        own.append(axis)
+    return Equation(target, index, rhs, "concat", tuple(own))
