@@ -104,7 +104,9 @@ def _shared_out(terms: list[_Term]) -> Sum:
 def common_factor(terms: list[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
     """What every term has: numbers by their greatest common divisor, others by their lowest power."""
     numbers = [t.number for t in terms]
-    number = gcd([abs(n) for n in numbers]) if all(n.is_Rational for n in numbers) else S.One
+    number = S.One
+    if all(n.is_Integer for n in numbers) or len({abs(n) for n in numbers}) == 1:
+        number = gcd([abs(n) for n in numbers])
     if all(n.is_negative for n in numbers):
         number = -number
     common: dict[Expr, Expr] = {}

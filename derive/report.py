@@ -96,7 +96,7 @@ def compare(d: Derivation, hand: Iterable[Op] = ()) -> Comparison:
 
 
 def _counted(title: str, d: Derivation, program: Program, saved: tuple[Saved, ...], unit: float) -> Form:
-    gradients = _gradients(d)
+    gradients = {*_gradients(d), *program.returns}  # a gradient may be returned under an equal tensor's name
     made = [s for s in program.statements if not _is_view(s.value)]
     statements = len(made)
     temporary = _widest(tuple(a for i in s.axes for a in index_axes(i)) for s in made if s.name not in gradients)

@@ -76,11 +76,26 @@ def recompute(
         wanted = equation.name in best.names and equation.name in candidates
         if not wanted or not _recomputable(equation, op, policy):
             continue
-        trial = [Definition(equation.name, equation.axes, _value(equation)), *again]
+        known = frozenset(best.names) | {d.name for d in again}
+        trial = [*_from_kept(equation, op, known - {equation.name}, policy), *again]
         candidate = with_kept(steps, [*trial, *definitions], returns, held, policy)
         if candidate.total < best.total or policy.name == "input":
             best, again = candidate, trial
     return again
+
+
+def _from_kept(equation: Equation, op: Op, known: frozenset[str], policy: Policy) -> list[Definition]:
+    """The equation as a definition, with those of what it reads that is not at hand either."""
+    out: dict[str, Definition] = {}
+    pending = [equation]
+    while pending:
+        e = pending.pop()
+        out[e.name] = Definition(e.name, e.axes, _value(e))
+        for at in e.reads:
+            inner = op.equation(at.name)
+            if inner is not None and at.name not in known and at.name not in out and _recomputable(inner, op, policy):
+                pending.append(inner)
+    return list(out.values())
 
 
 def _recomputable(equation: Equation, op: Op, policy: Policy) -> bool:

@@ -150,7 +150,7 @@ def _words(node: Node) -> str:
     if isinstance(node, Read | Scal):
         return node.name
     if isinstance(node, SizeOf | AxisValue):
-        return node.axis
+        return "leading" if node.axis == "..." else node.axis
     if isinstance(node, Num):
         return str(node.value).replace("/", "_over_").replace(".", "p").replace("-", "minus_")
     if isinstance(node, Reduce):
@@ -159,4 +159,6 @@ def _words(node: Node) -> str:
         return "_".join(["concat", *(_words(p) for p in node.parts)])
     joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_"}.get(node.fn)
     words = [_words(a) for a in node.args]
+    if node.fn == "pow" and words[1] == "2":
+        return f"{words[0]}_squared"
     return joint.join(words) if joint else "_".join([node.fn, *words])

@@ -8,9 +8,8 @@ Forward
     loss[] = mean(e[...], over=...)
 
 Backward
-    de[...] = dloss[]/size(...)
-    dx[...] = -sigmoid(-x[...])*de[...] - de[...]*t[...] + de[...]
-    dt[...] = -de[...]*x[...]
+    dx[...] = -sigmoid(-x[...])*dloss[]/size(...) - dloss[]*t[...]/size(...) + dloss[]/size(...)
+    dt[...] = -dloss[]*x[...]/size(...)
 
 Saved for the backward: x [...], t [...].
 """
@@ -55,9 +54,9 @@ def bce_with_logits_forward(x: Tensor, t: Tensor) -> tuple[Tensor, BceWithLogits
 def bce_with_logits_backward(dloss: Tensor, x: Tensor, t: Tensor) -> BceWithLogitsGradients:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = x.shape[:]
-    de = (dloss / math.prod(leading)).expand(leading)  # de[...] = (dloss[] / size(...))
-    dx = de * (1 - t - torch.sigmoid(-x))  # dx[...] = (de[...] * ((1 - t[...]) - sigmoid(neg(x[...]))))
-    dt = -de * x  # dt[...] = neg((de[...] * x[...]))
+    dloss_over_leading = dloss / math.prod(leading)  # dloss_over_leading[] = (dloss[] / size(...))
+    dx = dloss_over_leading * (1 - t - torch.sigmoid(-x))
+    dt = -dloss_over_leading * x  # dt[...] = neg((dloss_over_leading[] * x[...]))
     return BceWithLogitsGradients(dx, dt)
 
 

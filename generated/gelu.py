@@ -44,7 +44,7 @@ def gelu_forward(x: Tensor) -> tuple[Tensor, GeluSaved]:
 def gelu_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     phi = (torch.erf(math.sqrt(2) / 2 * x) + 1) / 2  # phi[...] = ((erf(((sqrt(2) / 2) * x[...])) + 1) / 2)
-    dx = dy / 2 * torch.addcmul(2 * phi, torch.exp(-x.square() / 2), x, value=math.sqrt(2) / math.sqrt(math.pi))
+    dx = dy * torch.addcmul(phi, torch.exp(-x.square() / 2), x, value=math.sqrt(2) / 2 / math.sqrt(math.pi))
     return dx
 
 

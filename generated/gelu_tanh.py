@@ -11,7 +11,7 @@ Backward
     dt_inner[...] = -sqrt(2)*dy[...]*t[...]**2*x[...]/(2*sqrt(pi)) + sqrt(2)*dy[...]*x[...]/(2*sqrt(pi))
     dx[...] = 26829*dt_inner[...]*x[...]**2/200000 + dt_inner[...] + dy[...]*t[...]/2 + dy[...]/2
 
-Saved for the backward: t [...], x [...].
+Saved for the backward: x [...].
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class GeluTanhSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    t: Tensor  # [...]
     x: Tensor  # [...]
 
 
@@ -39,14 +38,17 @@ def gelu_tanh_forward(x: Tensor) -> tuple[Tensor, GeluTanhSaved]:
     check_shapes("gelu_tanh", ("x: ...",), x)
     t = torch.tanh(math.sqrt(2) / math.sqrt(math.pi) * (0.044715 * x**3 + x))
     y = x / 2 * (t + 1)  # y[...] = ((x[...] / 2) * (t[...] + 1))
-    return y, GeluTanhSaved(t, x)
+    return y, GeluTanhSaved(x)
 
 
 @in_float32
-def gelu_tanh_backward(dy: Tensor, t: Tensor, x: Tensor) -> Tensor:
+def gelu_tanh_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
+    x_squared = x.square()  # x_squared[...] = (x[...]**2)
+    t_inner = x * (0.044715 * x_squared + 1)  # t_inner[...] = (x[...] * ((8943/200000 * x_squared[...]) + 1))
+    t = torch.tanh(math.sqrt(2) / math.sqrt(math.pi) * t_inner)
     dt_inner = math.sqrt(2) / 2 / math.sqrt(math.pi) * dy * x * (1 - t.square())
-    dx = torch.addcmul(100000 * dy * (t + 1), dt_inner, 26829 * x.square() + 200000) / 200000
+    dx = torch.addcmul(dy / 2 * (t + 1), dt_inner, 0.134145 * x_squared + 1)
     return dx
 
 

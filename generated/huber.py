@@ -9,8 +9,7 @@ Forward
     loss[] = mean(e[...], over=...)
 
 Backward
-    de[...] = dloss[]/size(...)
-    dr[...] = de[...]*where(r[...] <= threshold, r[...], threshold)
+    dr[...] = dloss[]*where(r[...] <= threshold, r[...], threshold)/size(...)
     dx[...] = -sign(t[...] - x[...])*dr[...]
     dt[...] = sign(t[...] - x[...])*dr[...]
 
@@ -58,10 +57,9 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
 def huber_backward(dloss: Tensor, x: Tensor, t: Tensor, threshold: float) -> HuberGradients:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = x.shape[:]
-    de = (dloss / math.prod(leading)).expand(leading)  # de[...] = (dloss[] / size(...))
     t_minus_x = t - x  # t_minus_x[...] = (t[...] - x[...])
     r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
-    dr = de * torch.where(r <= threshold, r, threshold)
+    dr = dloss / math.prod(leading) * torch.where(r <= threshold, r, threshold)
     sign_t_minus_x_dr = torch.sign(t_minus_x) * dr  # sign_t_minus_x_dr[...] = (sign(t_minus_x[...]) * dr[...])
     dx = -sign_t_minus_x_dr  # dx[...] = neg(sign_t_minus_x_dr[...])
     dt = sign_t_minus_x_dr  # dt[...] = sign_t_minus_x_dr[...]

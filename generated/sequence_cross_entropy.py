@@ -57,9 +57,9 @@ def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Sequen
 def sequence_cross_entropy_backward(dloss: Tensor, logp: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = logp.shape[:-1]
-    shared = dloss / math.prod(leading)  # shared[] = (dloss[] / size(...))
-    dz = shared * torch.exp(logp)  # dz[..., c] = (shared[] * exp(logp[..., c]))
-    dz.scatter_add_(-1, y.unsqueeze(-1), (-shared).expand(leading).unsqueeze(-1))
+    dloss_over_leading = dloss / math.prod(leading)  # dloss_over_leading[] = (dloss[] / size(...))
+    dz = dloss_over_leading * torch.exp(logp)  # dz[..., c] = (dloss_over_leading[] * exp(logp[..., c]))
+    dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss_over_leading).expand(leading).unsqueeze(-1))
     return dz
 
 

@@ -28,8 +28,7 @@ BEHIND = {
     "gelu_tanh__llm_c": {"saved"},
     "logsumexp__pytorch": {"saved"},
     "softmax_cross_entropy__llm_c": {"statements"},
-    "mse__pytorch": {"temporary"},
-    "bce_with_logits__pytorch": {"passes", "temporary"},
+    "bce_with_logits__pytorch": {"passes"},
     "causal_attention__llm_c": {"passes", "saved"},
     "attention__flash": {"saved"},
 }

@@ -16,7 +16,7 @@ from derive.collapse.inversions import Inversion
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, use_supports
 from derive.schedule import Definition
-from derive.terms import At, Axis, Delta, Sigma, tensor_names
+from derive.terms import At, Axis, Delta, Sigma, free_axes, tensor_names
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ def close(adjoints: tuple[Adjoint, ...], choice: Choice, laws: Laws) -> tuple[li
     for adjoint in adjoints:
         value, steps = _closed(adjoint, inlined, eliminated, laws)
         history += steps
-        named = adjoint.of in choice.named or len(Add.make_args(value)) > MOST_TERMS
+        whole = free_axes(value) == set(adjoint.axes)  # else it is a smaller thing, broadcast: no tensor worth a name
+        named = (adjoint.of in choice.named and whole) or len(Add.make_args(value)) > MOST_TERMS
         if adjoint.of in laws.gradients | laws.always or (named and not _is_alias(value)):
             definitions.append(Definition(adjoint.target.name, adjoint.axes, value))
         else:
