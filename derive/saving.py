@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from sympy import Expr, Mul
 
-from derive.adjoint import Stepwise
+from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import normal, sigma
 from derive.cost import Carriers, Cost, elements, work
 from derive.equations import Equation, Op
 from derive.program import Program, base
 from derive.schedule import Definition, schedule
-from derive.terms import Axis, Scalar, Size, tensor_names
+from derive.terms import Axis, Merge, Part, Scalar, Size, tensor_names
 from derive.terms import Reduce as SpecReduce
 
 PRICE = 12.0
@@ -90,7 +90,7 @@ def _from_kept(equation: Equation, op: Op, known: frozenset[str], policy: Policy
     pending = [equation]
     while pending:
         e = pending.pop()
-        out[e.name] = Definition(e.name, e.axes, _value(e))
+        out[e.name] = _definition(e, op)
         for at in e.reads:
             inner = op.equation(at.name)
             if inner is not None and at.name not in known and at.name not in out and _recomputable(inner, op, policy):
@@ -100,7 +100,19 @@ def _from_kept(equation: Equation, op: Op, known: frozenset[str], policy: Policy
 
 def _recomputable(equation: Equation, op: Op, policy: Policy) -> bool:
     own = equation.name not in op.outputs or policy.name == "input"
-    return equation.kind in policy.again and equation.is_plain and own
+    return equation.kind in policy.again and own and (equation.is_plain or equation.kind is None)
+
+
+def _definition(equation: Equation, op: Op) -> Definition:
+    """An equation over plain axes; where its left side merges some, the right side takes them apart again."""
+    axes = adjoint_axes(equation, op)
+    parts = {
+        a: Part(axis, k, *(Size(m) for m in i.args))
+        for axis, i in zip(axes, equation.index, strict=True)
+        if isinstance(i, Merge)
+        for k, a in enumerate(i.args)
+    }
+    return Definition(equation.name, axes, _value(equation).xreplace(parts))
 
 
 def _value(equation: Equation) -> Expr:

@@ -22,7 +22,7 @@ Backward
 It rests on
     sum(zhat[n, g, k', s'], over=(k', s')) = 0   by mu, z_minus_mu, zhat
 
-Saved for the backward: mu [n, g, 1, 1], rstd [n, g, 1, 1], xhat [n, (g, k), s], x [n, c, s], gamma [c].
+Saved for the backward: mu [n, g, 1, 1], rstd [n, g, 1, 1], x [n, c, s], gamma [c].
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class GroupnormSaved(NamedTuple):
 
     mu: Tensor  # [n, g, 1, 1]
     rstd: Tensor  # [n, g, 1, 1]
-    xhat: Tensor  # [n, (g, k), s]
     x: Tensor  # [n, c, s]
     gamma: Tensor  # [c]
 
@@ -70,13 +69,11 @@ def groupnorm_forward(
     zhat = rstd * z_minus_mu  # zhat[n, g, k, s] = (rstd[n, g] * z_minus_mu[n, g, k, s])
     xhat = zhat.flatten(1, 2)  # xhat[n, (g, k), s] = zhat[n, g, k, s]
     y = torch.addcmul(beta[:, None], gamma[:, None], xhat)  # y[n, c, s] = ((gamma[c] * xhat[n, c, s]) + beta[c])
-    return y, GroupnormSaved(mu, rstd, xhat, x, gamma)
+    return y, GroupnormSaved(mu, rstd, x, gamma)
 
 
 @in_float32
-def groupnorm_backward(
-    dy: Tensor, mu: Tensor, rstd: Tensor, xhat: Tensor, x: Tensor, gamma: Tensor
-) -> GroupnormGradients:
+def groupnorm_backward(dy: Tensor, mu: Tensor, rstd: Tensor, x: Tensor, gamma: Tensor) -> GroupnormGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     groups = mu.shape[1]
     c = dy.shape[1]
@@ -89,6 +86,7 @@ def groupnorm_backward(
     mean_dxhat = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
     dz = rstd * (torch.addcmul(dxhat.unflatten(1, (groups, k)), mean_dxhat_zhat, zhat, value=-1) - mean_dxhat)
     dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, part(c, 0), part(c, 1), s]
+    xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, part(c, 0), part(c, 1), s]
     dgamma = (dy * xhat).sum((0, 2))  # dgamma[c] = sum((dy[n, c, s] * xhat[n, c, s]), over=n s)
     dbeta = dy.sum((0, 2))  # dbeta[c] = sum(dy[n, c, s], over=n s)
     return GroupnormGradients(dx, dgamma, dbeta)

@@ -189,9 +189,14 @@ def _reachable(mentioned: set[str], known: tuple[Inversion, ...]) -> tuple[Inver
     return tuple(i for i in known if i.through in out and out[i.through] == i)
 
 
+_SMALL = 40
+"""Equations up to which what is computed again is decided for the whole backward at once, not stretch by stretch."""
+
+
 def _recomputed(steps: Stepwise, parts: list[_Candidate], policy: Policy) -> list[Definition]:
-    """What the backward computes again instead of keeping it: tensors that one stretch alone reads."""
-    if policy.again != POLICIES["cost"].again:
+    """What the backward computes again instead of keeping it; in a long one, tensors that one stretch alone reads."""
+    small = len(steps.op.equations) <= _SMALL
+    if small or policy.again != POLICIES["cost"].again:
         everything = [d for part in parts for d in part.definitions]
         names = frozenset(n for part in parts for n in part.kept.names) | {e.name for e in steps.op.equations}
         return recompute(steps, everything, names, frozenset(), policy)
