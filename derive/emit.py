@@ -57,7 +57,7 @@ class Module:
     extra: tuple[Function, ...]
     parameters: tuple[str, ...]
     differentiable: tuple[str, ...]
-    ranges: tuple[tuple[str, str, str, int], ...]
+    ranges: tuple[tuple[str, str, str, int, str], ...]
     outputs: tuple[str, ...]
     cotangents: tuple[str, ...]
     returned: tuple[str, ...]
@@ -169,8 +169,13 @@ def _read_as(operand: Operand, op: Op) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _ranges(op: Op) -> tuple[tuple[str, str, str, int], ...]:
-    """For each integer input: its name, the axis its values run over, and where that axis's length is read."""
+def _first_reader(op: Op, name: str) -> str:
+    """The equation that first reads an input, for the message of an index out of range."""
+    return next((e.name for e in op.equations if any(at.name == name for at in e.reads)), op.outputs[0])
+
+
+def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str], ...]:
+    """For each integer input: its name, its values' axis, where that axis's length is read, and who reads it."""
     out = []
     for o in op.operands:
         if o.ranges_over is not None:
@@ -178,7 +183,7 @@ def _ranges(op: Op) -> tuple[tuple[str, str, str, int], ...]:
             if rule.operand is not None:
                 dims = next(x for x in op.operands if x.name == rule.operand).axes
                 at = rule.position - len(dims) if any(a.is_pack for a in dims[: rule.position]) else rule.position
-                out.append((o.name, o.ranges_over.base, rule.operand, at))
+                out.append((o.name, o.ranges_over.base, rule.operand, at, _first_reader(op, o.name)))
     return tuple(out)
 
 
@@ -287,7 +292,8 @@ class _Pair:
         comma = "," if len(patterns) == 1 else ""
         shape_check = [f'check_shapes("{op.name}", ({shapes}{comma}), {", ".join(name for name, _ in patterns)})']
         index_checks = [
-            f'check_index("{op.name}", "{o.name}", {o.name}, "{o.ranges_over.base}", {names.sizes[o.ranges_over.base]})'
+            f'check_index("{op.name}", "{_first_reader(op, o.name)}", "{o.name}", {o.name}, "{o.ranges_over.base}", '
+            f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip
         saved = f"{title}Saved({', '.join(f.name for f in self.saved)})"

@@ -84,21 +84,24 @@ def _plain(length: Any) -> Any:
     return list(length) if isinstance(length, tuple) else length
 
 
-def check_index(op: str, name: str, index: Tensor, axis: str, length: int) -> None:
-    """Every value lies on its axis. Raises IndexError naming the op, the tensor, the value and the range."""
+def check_index(op: str, equation: str, name: str, index: Tensor, axis: str, length: int) -> None:
+    """Every value lies on its axis. Raises IndexError naming op, equation, tensor, value and range."""
     if torch.compiler.is_compiling() or index.numel() == 0:
         return
     if index.is_floating_point() or index.dtype == torch.bool:
-        raise TypeError(f"{op}: {name} has dtype {index.dtype}, expected integers; convert it with {name}.long()")
+        raise TypeError(
+            f"{op}, equation {equation}: {name} has dtype {index.dtype}, expected integers; convert it with {name}.long()"
+        )
     low, high = (int(v) for v in torch.aminmax(index))
     if low < 0 or high >= length:
         bad = low if low < 0 else high
         raise IndexError(
-            f"{op}: {name} holds {bad}, but axis {axis} has length {length}; values must be 0 to {length - 1}"
+            f"{op}, equation {equation}: {name} holds {bad}, but axis {axis} has length {length}; "
+            f"give values 0 to {length - 1}"
         )
 
 
-def explains_index(op: str, *ranges: tuple[str, str, str, int]) -> Callable[..., Any]:
+def explains_index(op: str, *ranges: tuple[str, str, str, int, str]) -> Callable[..., Any]:
     """Where torch refuses an index, say which input holds it, what it is, and what it may be."""
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,8 +113,8 @@ def explains_index(op: str, *ranges: tuple[str, str, str, int]) -> Callable[...,
                 return function(*args, **kwargs)
             except (IndexError, RuntimeError):
                 given = dict(zip(names, args)) | kwargs
-                for name, axis, holder, at in ranges:
-                    check_index(op, name, given[name], axis, given[holder].shape[at])
+                for name, axis, holder, at, equation in ranges:
+                    check_index(op, equation, name, given[name], axis, given[holder].shape[at])
                 raise
 
         return explained

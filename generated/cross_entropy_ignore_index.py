@@ -43,7 +43,7 @@ class CrossEntropyIgnoreIndexSaved(NamedTuple):
 @in_float32
 @explains_index(
     "cross_entropy_ignore_index",
-    ("y", "c", "z", 1),
+    ("y", "c", "z", 1, "count"),
 )
 def cross_entropy_ignore_index_forward(
     z: Tensor, y: Tensor, ignore_index: float = 0

@@ -42,7 +42,7 @@ class CrossEntropyLabelSmoothingSaved(NamedTuple):
 @in_float32
 @explains_index(
     "cross_entropy_label_smoothing",
-    ("y", "c", "z", 1),
+    ("y", "c", "z", 1, "e"),
 )
 def cross_entropy_label_smoothing_forward(
     z: Tensor, y: Tensor, smoothing: float = 0.1

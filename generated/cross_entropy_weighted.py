@@ -43,7 +43,7 @@ class CrossEntropyWeightedSaved(NamedTuple):
 @in_float32
 @explains_index(
     "cross_entropy_weighted",
-    ("y", "c", "z", 1),
+    ("y", "c", "z", 1, "loss_sum"),
 )
 def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, CrossEntropyWeightedSaved]:
     """Returns loss and what the backward needs."""

@@ -34,7 +34,7 @@ class EmbeddingSaved(NamedTuple):
 @in_float32
 @explains_index(
     "embedding",
-    ("ix", "v", "C", 0),
+    ("ix", "v", "C", 0, "emb"),
 )
 def embedding_forward(C: Tensor, ix: Tensor) -> tuple[Tensor, EmbeddingSaved]:
     """Returns emb and what the backward needs."""

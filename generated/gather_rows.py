@@ -33,13 +33,13 @@ class GatherRowsSaved(NamedTuple):
 @in_float32
 @explains_index(
     "gather_rows",
-    ("ix", "d", "x", 1),
+    ("ix", "d", "x", 1, "y"),
 )
 def gather_rows_forward(x: Tensor, ix: Tensor) -> tuple[Tensor, GatherRowsSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gather_rows", ("x: n d", "ix: n r"), x, ix)
     n, d = x.shape
-    check_index("gather_rows", "ix", ix, "d", d)
+    check_index("gather_rows", "y", "ix", ix, "d", d)
     y = x[torch.arange(n, device=x.device)[:, None], ix]  # y[n, r] = x[n, ix[n, r]]
     return y, GatherRowsSaved(ix, d)
 

@@ -93,8 +93,8 @@ class NamesStepGradients(NamedTuple):
 @in_float32
 @explains_index(
     "names_step",
-    ("ix", "v", "C", 0),
-    ("y", "c", "W2", 1),
+    ("ix", "v", "C", 0, "emb"),
+    ("y", "c", "W2", 1, "loss"),
 )
 def names_step_forward(
     C: Tensor,
@@ -245,8 +245,8 @@ class NamesStepStepwiseGradients(NamedTuple):
 @in_float32
 @explains_index(
     "names_step",
-    ("ix", "v", "C", 0),
-    ("y", "c", "W2", 1),
+    ("ix", "v", "C", 0, "emb"),
+    ("y", "c", "W2", 1, "loss"),
 )
 def names_step_stepwise_forward(
     C: Tensor,

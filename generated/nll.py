@@ -33,7 +33,7 @@ class NllSaved(NamedTuple):
 @in_float32
 @explains_index(
     "nll",
-    ("y", "c", "logp", 1),
+    ("y", "c", "logp", 1, "loss"),
 )
 def nll_forward(logp: Tensor, y: Tensor) -> tuple[Tensor, NllSaved]:
     """Returns loss and what the backward needs."""

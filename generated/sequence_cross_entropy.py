@@ -40,7 +40,7 @@ class SequenceCrossEntropySaved(NamedTuple):
 @in_float32
 @explains_index(
     "sequence_cross_entropy",
-    ("y", "c", "z", -1),
+    ("y", "c", "z", -1, "loss"),
 )
 def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, SequenceCrossEntropySaved]:
     """Returns loss and what the backward needs."""

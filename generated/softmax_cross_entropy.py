@@ -41,7 +41,7 @@ class SoftmaxCrossEntropySaved(NamedTuple):
 @in_float32
 @explains_index(
     "softmax_cross_entropy",
-    ("y", "c", "z", 1),
+    ("y", "c", "z", 1, "loss"),
 )
 def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, SoftmaxCrossEntropySaved]:
     """Returns loss and what the backward needs."""
