@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.program import Call, Node, Program, Read, Reduce, Scatter, base, index_axes, node_axes, walk
+from derive.program import Call, Join, Node, Program, Read, Reduce, Scatter, base, index_axes, node_axes, walk
 
 NOMINAL = 32
 """The length taken for every axis, `...` included."""
@@ -61,6 +61,8 @@ def node_work(node: Node, carriers: Carriers = ()) -> float:
             inside = sum((node_work(f, carriers) for f in product_factors(node.body)), 0.0)
             return inside + elements(axes) / _MATMUL
         return node_work(node.body, carriers) + elements(axes, carriers)
+    if isinstance(node, Join):
+        return sum((node_work(p, carriers) for p in node.parts), 0.0) + elements(node_axes(node), carriers)
     if isinstance(node, Read) and any(isinstance(i, Read) for i in node.index):
         return elements(node_axes(node), carriers)
     return 0.0

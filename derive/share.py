@@ -41,7 +41,7 @@ def share(program: Program) -> Program:
         axes = _axes(node)
         read = Read(name, axes)
         first = next(k for k, s in enumerate(statements) if _occurs(s, node))
-        rest = [_put(s, node, read) for s in statements[first:]]
+        rest = [replace(s, value=put(s.value, node, read)) for s in statements[first:]]
         statements = [*statements[:first], Assign(name, axes, node), *rest]
 
 
@@ -95,8 +95,7 @@ def _axes(node: Node) -> tuple[str, ...]:
 
 
 def _nodes(s: Statement) -> list[Node | Index]:
-    tops: list[Node | Index] = [s.value]
-    return [n for top in tops for n in walk(top)]
+    return list(walk(s.value))
 
 
 def _occurs(s: Statement, node: Node) -> bool:
@@ -118,12 +117,6 @@ def _cheap(node: Call) -> bool:
     return node.fn == "neg" or not any(isinstance(n, Read) for n in walk(node))
 
 
-def _put(s: Statement, old: Node, new: Node) -> Statement:
-    if isinstance(s, Scatter):
-        return replace(s, value=put(s.value, old, new))
-    return replace(s, value=put(s.value, old, new))
-
-
 def put(node: Node, old: Node, new: Node) -> Node:
     """The node with every occurrence of `old` replaced."""
     if node == old:
@@ -132,6 +125,8 @@ def put(node: Node, old: Node, new: Node) -> Node:
         return replace(node, args=tuple(put(a, old, new) for a in node.args))
     if isinstance(node, Reduce):
         return replace(node, body=put(node.body, old, new))
+    if isinstance(node, Join):
+        return replace(node, parts=tuple(put(p, old, new) for p in node.parts))
     return node
 
 

@@ -15,11 +15,13 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute in float32 where the first tensor is half precision, and give results back in its dtype."""
+    """Compute in float32 where the first real tensor is half precision, and give results back in its dtype."""
 
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
-        dtype = args[0].dtype if args else next(iter(kwargs.values())).dtype
+        dtype = next(
+            (a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()), None
+        )
         if dtype not in HALF:
             return function(*args, **kwargs)
         args = tuple(_widened(a) for a in args)

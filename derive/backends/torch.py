@@ -227,9 +227,15 @@ class Printer:
             for s in self.program.statements[:k]
             if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_matrix_product(s.value)
         }
+        viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
         once = [n.name for n in walk(here.value) if isinstance(n, Read)]
         again = {n for s in later for n in (*reads(s.value), *(x for i in getattr(s, "slots", ()) for x in reads(i)))}
-        kept = again | set(self.program.returns) | {s.onto for s in self.program.statements if isinstance(s, Scatter)}
+        kept = (
+            again
+            | viewed
+            | set(self.program.returns)
+            | {s.onto for s in self.program.statements if isinstance(s, Scatter)}
+        )
         return frozenset(n for n in once if n in made and once.count(n) == 1 and n not in kept)
 
     def assign(self, s: Assign) -> None:

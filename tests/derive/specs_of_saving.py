@@ -2,7 +2,7 @@
 
 from sympy import Piecewise
 
-from derive import amax, amin, axes, concat, exp, mean, op, rsqrt, sum, tanh, tensor
+from derive import amax, amin, axes, concat, exp, index, mean, op, rsqrt, sum, tanh, tensor
 
 n, c, d, a, b = axes("n c d a b")
 
@@ -56,4 +56,27 @@ def norm_with_nonzero_gain(f, x: tensor[n, d], gain: tensor[d].nonzero):
     f.r[n] = rsqrt(f.ms[n] + 1)
     f.xhat[n, d] = x[n, d] * f.r[n]
     f.y[n, d] = gain[d] * f.xhat[n, d]
+    return f.y
+
+
+@op
+def joined_from_one(f, x: tensor[..., a]):
+    """Work that two pieces share is done once, outside the concatenation."""
+    f.y[..., d] = concat(exp(x[..., a]), 2 * exp(x[..., a]), along=d)
+    return f.y
+
+
+@op
+def product_and_its_transpose(f, x: tensor[n, c], w: tensor[c, d]):
+    """A matrix product of which a view is returned may not be written over."""
+    f.s[n, d] = sum(x[n, c] * w[c, d], over=c)
+    f.t[d, n] = f.s[n, d]
+    f.y[n, d] = 2 * f.s[n, d]
+    return f.t, f.y
+
+
+@op
+def squares_of_rows(f, ix: index(c)[n], table: tensor[c, d]):
+    """An integer input that comes first hides no half precision behind it."""
+    f.y[()] = sum(table[ix[n], d] ** 2, over=(n, d))
     return f.y

@@ -92,3 +92,30 @@ def test_an_output_that_tells_nothing_is_refused() -> None:
 def test_an_unknown_way_of_saving_is_refused() -> None:
     with pytest.raises(DeriveError, match="choose one of cost, least, input, output"):
         derive_op(specs.joined.op, "nothing")
+
+
+# --- what generated code shares, writes over and widens -----------------------------------------------------------
+
+
+def test_shared_work_inside_a_concatenation(tmp_path: object) -> None:
+    module = built(specs.joined_from_one, "cost", tmp_path)
+    x = numbers(3, 4)
+    agrees(module, "joined_from_one", [x])
+    torch.testing.assert_close(module.joined_from_one(x), torch.cat([x.exp(), 2 * x.exp()], -1))
+
+
+def test_a_product_that_a_view_is_returned_of_is_not_written_over(tmp_path: object) -> None:
+    module = built(specs.product_and_its_transpose, "cost", tmp_path)
+    x, w = numbers(3, 4), numbers(4, 5)
+    t, y = module.product_and_its_transpose(x, w)
+    torch.testing.assert_close(t, (x @ w).T)
+    torch.testing.assert_close(y, 2 * (x @ w))
+
+
+def test_half_precision_behind_an_integer_input_is_accumulated_in_float32(tmp_path: object) -> None:
+    module = built(specs.squares_of_rows, "cost", tmp_path)
+    table = numbers(7, 300).bfloat16()
+    ix = torch.tensor([3, 3, 0, 6])
+    y, _ = module.squares_of_rows_forward(ix, table)
+    assert y.dtype == torch.bfloat16
+    assert y == table[ix].float().square().sum().bfloat16()
