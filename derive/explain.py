@@ -26,14 +26,15 @@ from derive.autograd_cost import (
     saved_by_forward,
     total_bytes,
 )
-from derive.cost import elements, work
+from derive.cost import work
 from derive.emit import render
 from derive.equations import Equation
 from derive.errors import DeriveError
 from derive.lower import ordered_terms
+from derive.nominal import nominal
 from derive.pipeline import Derivation, alternatives, stepwise_program
-from derive.program import Program, index_axes
 from derive.reading import factored, signed
+from derive.report import largest
 from derive.terms import At, Tensor
 from derive.typeset import document
 
@@ -232,8 +233,9 @@ def _programs(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableTyp
     for title, program in (("forward", d.forward), ("backward", d.backward)):
         yield _Line(title, style="bold")
         yield from (_Line(line, 2) for line in str(program).splitlines())
-    unit = _largest(d.forward)
-    closed, steps = work(d.backward) / unit, work(long) / unit
+    lengths = nominal(d.named).unweighted
+    unit = largest(d.forward, lengths)
+    closed, steps = work(d.backward, lengths) / unit, work(long, lengths) / unit
     yield Text()
     yield _Line(f"passes over the largest tensor: stepwise {steps:.1f}, closed form {closed:.1f}")
     yield _Line(
@@ -241,14 +243,6 @@ def _programs(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableTyp
         "a multiply-add of a matrix product an eighth of an element",
         style="dim",
     )
-
-
-def _largest(program: Program) -> float:
-    """The elements of the largest tensor of a program, at nominal lengths."""
-    sizes = [elements(axes) for _, axes in program.given]
-    for s in program.statements:
-        sizes.append(elements({a for i in s.axes for a in index_axes(i)}))
-    return max(sizes, default=1.0)
 
 
 def _code(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:

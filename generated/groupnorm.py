@@ -22,7 +22,7 @@ Backward
 It rests on
     sum(zhat[n, g, k', s'], over=(k', s')) = 0   by mu, z_minus_mu, zhat
 
-Saved for the backward: mu [n, g, 1, 1], rstd [n, g, 1, 1], x [n, c, s], gamma [c].
+Saved for the backward: rstd [n, g, 1, 1], zhat [n, g, k, s], gamma [c].
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class GroupnormSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    mu: Tensor  # [n, g, 1, 1]
     rstd: Tensor  # [n, g, 1, 1]
-    x: Tensor  # [n, c, s]
+    zhat: Tensor  # [n, g, k, s]
     gamma: Tensor  # [c]
 
 
@@ -69,19 +68,15 @@ def groupnorm_forward(
     zhat = rstd * z_minus_mu  # zhat[n, g, k, s] = (rstd[n, g] * z_minus_mu[n, g, k, s])
     xhat = zhat.flatten(1, 2)  # xhat[n, (g, k), s] = zhat[n, g, k, s]
     y = torch.addcmul(beta[:, None], gamma[:, None], xhat)  # y[n, c, s] = ((gamma[c] * xhat[n, c, s]) + beta[c])
-    return y, GroupnormSaved(mu, rstd, x, gamma)
+    return y, GroupnormSaved(rstd, zhat, gamma)
 
 
 @in_float32
-def groupnorm_backward(dy: Tensor, mu: Tensor, rstd: Tensor, x: Tensor, gamma: Tensor) -> GroupnormGradients:
+def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) -> GroupnormGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    groups = mu.shape[1]
-    c = dy.shape[1]
-    k = c // groups
+    groups = rstd.shape[1]
+    k = zhat.shape[2]
     dxhat = gamma[:, None] * dy  # dxhat[n, c, s] = (gamma[c] * dy[n, c, s])
-    z = x.unflatten(1, (groups, k))  # z[n, g, k, s] = x[n, (g, k), s]
-    z_minus_mu = z - mu  # z_minus_mu[n, g, k, s] = (z[n, g, k, s] - mu[n, g])
-    zhat = rstd * z_minus_mu  # zhat[n, g, k, s] = (rstd[n, g] * z_minus_mu[n, g, k, s])
     mean_dxhat_zhat = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
     mean_dxhat = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
     dz = rstd * (torch.addcmul(dxhat.unflatten(1, (groups, k)), mean_dxhat_zhat, zhat, value=-1) - mean_dxhat)
