@@ -1,6 +1,7 @@
 """Law: `1 - sigmoid(u) = sigmoid(-u)`: two terms become one, and nothing is lost where the sigmoid is nearly 1.
 
-`dy * (1 - t - sigmoid(-x)) = dy * (sigmoid(x) - t)`. Taken where it is cheaper: a second sigmoid costs more than it spares.
+`dy * (1 - t - sigmoid(-x)) = dy * (sigmoid(x) - t)`. Taken where it is cheaper:
+a second sigmoid costs more than it spares.
 """
 
 from __future__ import annotations
