@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import reduce
 
 from sympy import Add, Basic, E, Expr, Function, Integer, Mul, Pow, Rational, S, oo
 from sympy.core.numbers import Number
@@ -180,6 +181,10 @@ def quotient(coefficient: Expr, up: list[tuple[int, Node]], down: list[tuple[int
     elif coefficient != 1:
         up = [(0, _number(coefficient)), *up]
     up = sorted(up, key=lambda w: w[0])
+    counts: list[Node] = [n for w, n in down if w == 0 and isinstance(n, SizeOf)]
+    if len(counts) > 1:  # the size of several axes together is one number
+        whole = reduce(lambda a, b: Call("mul", (a, b)), counts[1:], counts[0])
+        down = [(0, whole), *(step for step in down if step[1] not in counts)]
     out: Node = up[0][1] if up else ONE
     steps = [(w, 0, n) for w, n in up[1:]] + [(w, 1, n) for w, n in down]
     for _, divides, value in sorted(steps, key=lambda s: (s[0], s[1])):

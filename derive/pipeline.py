@@ -67,9 +67,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
-    return Derivation(
-        op, named, steps, closed, forward, share(without_copies(closed.kept.program)), long_forward, long_backward
-    )
+    backward = without_copies(share(without_copies(closed.kept.program)))
+    return Derivation(op, named, steps, closed, forward, backward, long_forward, long_backward)
 
 
 def within_domain(op: Op, closed: Closed) -> None:

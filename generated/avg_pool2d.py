@@ -51,7 +51,7 @@ def avg_pool2d_backward(dy: Tensor, h: int, w: int, height: int, width: int) -> 
     """The gradient of every real input, from dy and what the forward saved."""
     n, c, i, j = dy.shape
     dx = dy.new_zeros(n, c, h, w)
-    patches = (dy[:, :, :, :, None, None] / height / width).expand(n, c, i, j, height, width)
+    patches = (dy[:, :, :, :, None, None] / (height * width)).expand(n, c, i, j, height, width)
     for at_p in range(height):
         for at_q in range(width):
             dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += patches[..., at_p, at_q]
