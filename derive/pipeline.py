@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from derive.adjoint import Stepwise, stepwise
 from derive.collapse.search import Closed, search
-from derive.collapse.vocabulary import name_sums
+from derive.collapse.vocabulary import name_functions, name_sums
 from derive.cost import NOMINAL, work
 from derive.equations import Op
 from derive.errors import DeriveError
@@ -57,9 +57,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 
 def _derived(op: Op, policy: Policy) -> Derivation:
-    named = name_sums(op)
-    steps = stepwise(named)
-    closed = search(steps, policy)
+    named, steps, closed = _cheapest(op, policy)
     if policy.conditional:
         within_domain(named, closed)
     forward = forward_program(named, closed.kept.names)
@@ -69,6 +67,25 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_forward = forward_program(named, kept)
     backward = without_copies(share(without_copies(closed.kept.program)))
     return Derivation(op, named, steps, closed, forward, backward, long_forward, long_backward)
+
+
+_MORE = 1.05
+"""A form that keeps this much more than another is no candidate beside it, however much work that spares."""
+
+
+def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
+    """The closed form of the equations as they stand, or of those with their functions named, if that is cheaper."""
+    found = []
+    for words in dict.fromkeys((op, name_functions(op))):
+        named = name_sums(words)
+        steps = stepwise(named)
+        found.append((named, steps, search(steps, policy)))
+    first, *others = found
+    for other in others:
+        ours, theirs = (sum(nominal(o).elements(dims(o, n)) for n in c.kept.names) for o, _, c in (first, other))
+        if other[2].kept.total < first[2].kept.total and theirs <= _MORE * ours:
+            return other
+    return first
 
 
 def within_domain(op: Op, closed: Closed) -> None:

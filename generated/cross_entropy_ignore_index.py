@@ -12,16 +12,16 @@ Forward
     loss[] = -loss_sum[] / count[]
 
 Backward
-    dz[n, c] = dloss[] * (exp(logp[n, c]) - delta(y[n], c)) * where(y[n] != ignore_index, 1, 0) / count[]
+    dz[n, c] = dloss[] * (exp_z_minus_m[n, c] / s[n] - delta(y[n], c)) * where(y[n] != ignore_index, 1, 0) / count[]
 
 It rests on
-    sum(exp(logp[n, c']), over=c') = 1   by s, logp
+    sum(exp_z_minus_m[n, c'], over=c') = s[n]   by s
 
 In LaTeX
-    \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}}{\mathrm{count}}\, \left(e^{\mathrm{logp}_{n,c}} - \delta_{y_{n},\,c}\right)\, \left[y_{n} \neq \mathrm{ignore\_index}\right]
+    \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}}{\mathrm{count}}\, \left(\frac{\mathrm{exp\_z\_minus\_m}_{n,c}}{s_{n}} - \delta_{y_{n},\,c}\right)\, \left[y_{n} \neq \mathrm{ignore\_index}\right]
 
-Saved for the backward: logp [n, c], count a number, y [n], ignore_index a number; n*c + n + 1 elements. Autograd of
-the same equations keeps 2*n*c + 4*n + 1.
+Saved for the backward: exp_z_minus_m [n, c], s [n, 1], count a number, y [n], ignore_index a number; n*c + 2*n + 1
+elements. Autograd of the same equations keeps 2*n*c + 4*n + 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from ._support import check_shapes, explains_index, in_float32, keep, kept, type
 class CrossEntropyIgnoreIndexSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    logp: Tensor  # [n, c]
+    exp_z_minus_m: Tensor  # [n, c]
+    s: Tensor  # [n, 1]
     count: Tensor  # a number
     y: Tensor  # [n]
     ignore_index: float  # a number
@@ -55,23 +56,27 @@ def cross_entropy_ignore_index_forward(
     """Returns loss and what the backward needs."""
     check_shapes("cross_entropy_ignore_index", ("z: n c", "y: n"), z, y)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
-    z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
-    s = torch.exp(z_minus_m).sum(1, keepdim=True)  # s[n] = sum(exp(z_minus_m[n, c]), over=c)
-    logp = z_minus_m - torch.log(s)  # logp[n, c] = z_minus_m[n, c] - log(s[n])
+    exp_z_minus_m = torch.exp(z - m)  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
+    s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
     count = ne_y_ignore_index.sum()  # count[] = sum(where(ne_y_ignore_index[n], 1, 0), over=n)
-    loss = -torch.where(ne_y_ignore_index, logp.gather(1, y.unsqueeze(1)).squeeze(1), 0).sum() / count
-    return loss, CrossEntropyIgnoreIndexSaved(logp, count, y, ignore_index)
+    loss = (
+        -torch.where(
+            ne_y_ignore_index, z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1)), 0
+        ).sum()
+        / count
+    )
+    return loss, CrossEntropyIgnoreIndexSaved(exp_z_minus_m, s, count, y, ignore_index)
 
 
 @in_float32
 def cross_entropy_ignore_index_backward(
-    dloss: Tensor, logp: Tensor, count: Tensor, y: Tensor, ignore_index: float
+    dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, count: Tensor, y: Tensor, ignore_index: float
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
     dloss_over_count = dloss / count  # dloss_over_count[] = dloss[] / count[]
-    dz = torch.where(ne_y_ignore_index[:, None], dloss_over_count * torch.exp(logp), 0)
+    dz = torch.where(ne_y_ignore_index[:, None], dloss_over_count / s * exp_z_minus_m, 0)
     dz.scatter_add_(1, y.unsqueeze(1), torch.where(ne_y_ignore_index, -dloss_over_count, 0).unsqueeze(1))
     return dz
 
