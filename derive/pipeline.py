@@ -12,6 +12,8 @@ from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import nominal
+from derive.partial_sums import partial_sums
+from derive.products import common_products
 from derive.program import Program
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.schedule import Definition
@@ -65,7 +67,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
-    backward = without_copies(share(without_copies(closed.kept.program)))
+    backward = partial_sums(without_copies(closed.kept.program))
+    backward = without_copies(share(common_products(backward)))
     return Derivation(op, named, steps, closed, forward, backward, long_forward, long_backward)
 
 

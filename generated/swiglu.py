@@ -54,8 +54,9 @@ def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
 def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor) -> SwigluGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
-    dgate = dy * sigmoid_gate * up * (1 + gate * (1 - sigmoid_gate))
-    dup = dy * gate * sigmoid_gate  # dup[...] = dy[...] * gate[...] * sigmoid_gate[...]
+    dy_sigmoid_gate = dy * sigmoid_gate  # dy_sigmoid_gate[...] = dy[...] * sigmoid_gate[...]
+    dgate = dy_sigmoid_gate * up * (1 + gate * (1 - sigmoid_gate))
+    dup = dy_sigmoid_gate * gate  # dup[...] = dy_sigmoid_gate[...] * gate[...]
     return SwigluGradients(dgate, dup)
 
 

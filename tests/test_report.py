@@ -24,7 +24,6 @@ PAGE = ROOT / "docs" / "backward-table.md"
 
 BEHIND = {
     "groupnorm__pytorch": {"passes", "temporary"},
-    "logsumexp__pytorch": {"saved"},
     "softmax_cross_entropy__llm_c": {"statements"},
     "causal_attention__llm_c": {"passes", "saved"},
     "attention__flash": {"saved"},

@@ -30,7 +30,7 @@ def name_functions(op: Op) -> Op:
     for equation in op.equations:
         body = equation.body
         for inner in [] if body in named and named[body] == equation.left else _functions(equation):
-            inner = inner.xreplace(named)
+            inner = inner.func(*(a.xreplace(named) for a in inner.args))
             if inner not in named:
                 name = _unused(_function_name(inner, equation.name), taken)
                 taken.add(name)
