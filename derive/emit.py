@@ -10,7 +10,7 @@ from pathlib import Path
 
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sympy import Add, Expr, Min, Mul, floor, fraction, together
+from sympy import Add, Expr, Integer, Min, Mul, expand, floor, fraction, together
 
 from derive.annotations import RESERVED
 from derive.backends.layout import Layouts, layouts
@@ -18,8 +18,9 @@ from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
 from derive.equations import Op, Operand
 from derive.pipeline import Derivation
-from derive.program import Program
+from derive.program import Num, Program, Window, base
 from derive.terms import Axis, Size
+from derive.windows import Affine, affine, is_window, longest
 
 LINE_LENGTH = 120
 
@@ -243,7 +244,29 @@ class _Names:
             while name in tensors or name in RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
                 name = f"{name}_size"
             self.sizes[axis] = name
-        self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None)
+        self.rules = {r.axis.base: r for r in op.sizes}
+        self.taps = _taps(op)
+
+    def slow(self, axis: str) -> int:
+        """What tells the place of a window from its tap: a length that follows from others is that of the places."""
+        rule = self.rules[base(axis)]
+        return 0 if rule.formula is not None else 3 if rule.given is not None else 2 if base(axis) in self.taps else 1
+
+    def tight(self, dim: str, window: Window) -> bool:
+        """Whether an axis of the window is exactly as long as the dimension allows."""
+        if not isinstance(window.offset, Num) or any(Axis(d).is_pack for d in (dim, *(a for a, _ in window.steps))):
+            return False
+        form = Affine(tuple((Axis(base(a)), step) for a, step in window.steps), Integer(int(window.offset.value)))
+        rules = [(self.rules.get(a.base), longest(form, a, Size(Axis(base(dim))))) for a, _ in form.steps]
+        return any(r is not None and r.formula is not None and expand(r.formula - most) == 0 for r, most in rules)
+
+
+def _taps(op: Op) -> set[str]:
+    """The axes that an equation reduces while it keeps the other axis of a window."""
+    windows = [
+        (e, {a for a, _ in affine(i).steps}) for e in op.equations for at in e.reads for i in at.index if is_window(i)
+    ]
+    return {a.base for e, axes in windows for a in axes & set(e.over) if not axes <= set(e.over)}
 
 
 class _Pair:
@@ -256,9 +279,9 @@ class _Pair:
         self.fuse = fuse
         self.d, self.names, self.op = d, names, d.named
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
-        self.forward_layouts = layouts(forward, strict, {})
+        self.forward_layouts = layouts(forward, strict, {}, names.slow)
         given = {n: self.forward_layouts[n] for n in kept}
-        self.backward_layouts = layouts(backward, frozenset(backward.returns), given)
+        self.backward_layouts = layouts(backward, frozenset(backward.returns), given, names.slow)
         cotangents = [c.target.name for c in d.steps.cotangents]
         self.sources = {n: self.backward_layouts[n] for n in (*cotangents, *kept)}
         lines, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
@@ -305,7 +328,8 @@ class _Pair:
         )  # fmt: skip
 
     def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:
-        printer = Printer(program, known, self.names.tensors, self.names.sizes, self.names.carried, self.fuse, like)
+        names = self.names
+        printer = Printer(program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like)
         lines = [_commented(line) for line in printer.print()]
         return lines, list(printer.used_sizes), printer.sizes.checked
 
@@ -333,7 +357,7 @@ class _Pair:
                 mates = [
                     a for a in pending if (p := _place(a, sources)) is not None and p[0] == place[0] and a not in known
                 ]
-                lines.append(self._read_shape(place[0], [axis, *mates], sources))
+                lines.append(self._read_shape(place[0], list(dict.fromkeys([axis, *mates])), sources))
                 known |= {axis, *mates}
             else:
                 self._derived_size(axis, known, unknown, pending, lines)

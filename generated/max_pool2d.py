@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -36,7 +37,7 @@ class MaxPool2dSaved(NamedTuple):
 def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tensor, MaxPool2dSaved]:
     """Returns y and what the backward needs."""
     check_shapes("max_pool2d", ("x: n c h w",), x)
-    y = x.unfold(2, height, 2).unfold(3, width, 2).permute(0, 1, 2, 4, 3, 5).amax((3, 5))
+    y = functional.max_pool2d(x, (height, width), stride=2)  # y[n, c, i, j] = amax(x[n, c, 2*i + p, 2*j + q], over=p q)
     return y, MaxPool2dSaved(y, x, height, width)
 
 
@@ -47,8 +48,8 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     _, _, h, w = x.shape
     x_is_y = x.unfold(2, height, 2).unfold(3, width, 2) == y[:, :, :, :, None, None]
     sum_x_y = x_is_y.sum((4, 5), keepdim=True)
-    dx = dy.new_zeros(n, c, h, w)
     patches = torch.where(x_is_y, dy[:, :, :, :, None, None] / sum_x_y, 0)
+    dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):
             dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += patches[..., at_p, at_q]

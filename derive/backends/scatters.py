@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from derive.backends.reads import index_tensor, span
+from derive.backends.convolutions import scattered
+from derive.backends.reads import index_tensor, span, subscript
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
-from derive.program import Index, Merged, Node, Read, Scatter, Window, index_axes
+from derive.program import Assign, Call, Index, Merged, Node, Num, Read, Scatter, Window, index_axes, node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -26,6 +28,8 @@ def scatter(printer: Printer, s: Scatter) -> None:
         if code is not None:
             _put(printer, s, name, target, code)
             return
+    if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
+        return
     if moved and all(isinstance(s.slots[k], Window) for k in moved) and _windows(printer, s, name, target, order):
         return
     if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
@@ -34,6 +38,32 @@ def scatter(printer: Printer, s: Scatter) -> None:
     items = [index_tensor(i, order, printer.sizes, printer.value) for i in s.slots]
     value = printer.full(s.value, order)
     _put(printer, s, name, target, f".index_put_(({', '.join(items)},), {value.code}, accumulate=True)")
+
+
+def _convolutions(printer: Printer, s: Scatter, name: str) -> bool:
+    """Each summand as the adjoint of a convolution's signal, where every one is; added to what is there."""
+    found = [scattered(printer, replace(s, value=term)) for term in _summands(s.value)]
+    if None in found:
+        return False
+    onto = s.onto is not None
+    for value, cuts in (f for f in found if f is not None):
+        if any(cuts) and not onto:
+            zeros = f"{printer.like}.new_zeros({', '.join(printer.lengths(s.axes))})"
+            printer.lines.append(Line(f"{name} = {zeros}"))
+        if any(cuts):
+            pieces = [cut or ("..." if is_pack(a) else ":") for cut, a in zip(cuts, s.axes, strict=True)]
+            target = f"{name}{subscript(pieces)} {'+=' if onto else '='}"
+        else:
+            target = f"{name} +=" if onto else f"{name} ="
+        printer.lines.append(Line(f"{target} {value.code}", str(s)))
+        onto = True
+    return True
+
+
+def _summands(node: Node) -> list[Node]:
+    if isinstance(node, Call) and node.fn == "add":
+        return [term for a in node.args for term in _summands(a)]
+    return [node]
 
 
 def _diagonal(printer: Printer, s: Scatter, name: str, target: str) -> None:
@@ -109,37 +139,57 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
             return False
         if not i.steps:
             continue
-        steps = sorted(i.steps, key=lambda st: printer.sizes.carried(st[0]))
+        steps = printer.sizes.ordered(i)
         if len(steps) == 2:
             loops.append((k, steps[0], steps[1]))
         slots[k] = steps[0][0]
     inner = tuple(a for a in slots if isinstance(a, str))
     loop_axes = [fast for _, _, (fast, _) in loops]
-    value = printer.full(s.value, (*inner, *loop_axes))
-    whole = value.code
-    _start(printer, s, name, target)
+    own = [a for a in loop_axes if a in node_axes(s.value)]  # what is the same in every window is added as it is
+    value = printer.value(s.value, (*inner, *own))
+    value = printer.full(s.value, (*inner, *own)) if own else value
+    whole, sign = value.code, "+="
     if loops and not whole.isidentifier():
-        printer.lines.append(Line(f"patches = {whole}", str(s)))
-        whole = "patches"
+        whole = "patches" if own else f"{name}_share"
+        printer.lines.append(Line(f"{whole} = {value.code}", str(s)))
+    elif not loops and _nothing_there(printer, s):
+        sign = "="
+    elif not loops and isinstance(s.value, Call) and s.value.fn == "neg":
+        whole, sign = printer.value(s.value.args[0], inner).code, "-="
+    _start(printer, s, name, target)
     pieces = [":" if not is_pack(a) else "..." for a in s.axes]
     for k, i in enumerate(s.slots):
         if isinstance(i, Window):
-            pieces[k] = _slice(printer, i, dict((j, f) for j, _, f in loops).get(k))
+            pieces[k] = _slice(printer, i, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
     indent = ""
     for fast in loop_axes:
         printer.lines.append(Line(f"{indent}for at_{fast} in range({printer.size(fast)}):"))
         indent += "    "
-    at = f"[..., {', '.join(f'at_{a}' for a in loop_axes)}]" if loops else ""
-    printer.lines.append(Line(f"{indent}{name}[{', '.join(pieces)}] += {whole}{at}", str(s)))
+    at = f"[..., {', '.join(f'at_{a}' for a in own)}]" if own else ""
+    printer.lines.append(Line(f"{indent}{name}{subscript(pieces)} {sign} {whole}{at}", str(s)))
     return True
 
 
-def _slice(printer: Printer, window: Window, fast: tuple[str, int] | None) -> str:
+def _nothing_there(printer: Printer, s: Scatter) -> bool:
+    """Whether what a scatter adds to is still zero there: it is the first, or all before it went to other places."""
+    for before in printer.program.statements:
+        if before is s:
+            return True
+        if before.name != s.name:
+            continue
+        if isinstance(before, Assign) or not any(
+            a != b and all(isinstance(i, Window) and not i.steps and isinstance(i.offset, Num) for i in (a, b))
+            for a, b in zip(before.slots, s.slots, strict=True)
+        ):
+            return False
+    return False
+
+
+def _slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int] | None) -> str:
     if not window.steps:
         return printer.number(window.offset)
     if fast is None:
-        ((axis, step),) = window.steps
-        return span(axis, step, window.offset, printer.sizes)
+        return span(window, dim, printer.sizes)
     axis, dilation = fast
     ((slow, step),) = [st for st in window.steps if st[0] != axis]
     start = f"at_{axis}" if dilation == 1 else f"{dilation} * at_{axis}"

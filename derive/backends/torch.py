@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from derive.backends.contractions import contraction
-from derive.backends.layout import Layouts, body_order
+from derive.backends.convolutions import convolved, is_convolution
+from derive.backends.layout import Layouts, body_order, is_product
 from derive.backends.pointwise import broadcast, call_code, number_code, written_over
+from derive.backends.pools import pooled
 from derive.backends.reads import Sizes, read
 from derive.backends.scatters import scatter
 from derive.backends.values import Dims, Line, Value, align, is_pack, permute, position, squeeze
@@ -26,6 +29,7 @@ from derive.program import (
     Scal,
     Scatter,
     SizeOf,
+    Window,
     base,
     index_axes,
     node_axes,
@@ -45,7 +49,8 @@ class Printer:
     layouts: Layouts
     names: dict[str, str]
     size_names: dict[str, str]
-    carried: frozenset[str]
+    slow: Callable[[str], int]  # see Sizes
+    tight: Callable[[str, Window], bool]
     fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
     used_sizes: dict[str, None] = field(default_factory=dict)
@@ -53,9 +58,7 @@ class Printer:
     spent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.sizes = Sizes(
-            self.size, self.number, lambda: f"{self.like}.device", set(), lambda a: base(a) in self.carried
-        )
+        self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
 
     # --- names ---------------------------------------------------------------------------------------------
 
@@ -142,7 +145,11 @@ class Printer:
         return self.value(out, ()).code
 
     def affine(self, node: Call, order: Dims) -> Value | None:
-        """A matrix product plus a vector over its columns."""
+        """A matrix product plus a vector over its columns, a convolution plus one over its channels."""
+        if node.fn == "add" and is_convolution(node.args[0]):
+            assert isinstance(node.args[0], Reduce)
+            image = convolved(self, node.args[0], node.args[1])
+            return None if image is None else align(image, order)
         if node.fn != "add" or not isinstance(node.args[0], Reduce) or not is_matrix_product(node.args[0]):
             return None
         product = self.reduction(node.args[0], order, keepdim=False)
@@ -163,6 +170,9 @@ class Printer:
 
     def reduction(self, node: Reduce, order: Dims, keepdim: bool) -> Value:
         """A reduction; its body's axes stand in the order of its largest operand."""
+        product = convolved(self, node) or pooled(self, node)
+        if product is not None:
+            return product
         if is_matrix_product(node):
             return contraction(node, order, self.value)
         inner = body_order(node, self.layouts)
@@ -225,7 +235,7 @@ class Printer:
         made = {
             s.name
             for s in self.program.statements[:k]
-            if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_matrix_product(s.value)
+            if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_product(s.value)
         }
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
         once = [n.name for n in walk(here.value) if isinstance(n, Read)]
@@ -312,4 +322,4 @@ def is_plus(node: Node) -> bool:
 
 
 def _is_matmul(node: Node) -> bool:
-    return isinstance(node, Reduce) and is_matrix_product(node)
+    return isinstance(node, Reduce) and is_product(node)
