@@ -14,6 +14,7 @@ from sympy import Add, Expr, Integer, Min, Mul, expand, floor, fraction, togethe
 
 from derive.annotations import RESERVED
 from derive.backends.layout import Layouts, layouts
+from derive.backends.scans import with_scans
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
 from derive.equations import Op, Operand
@@ -194,9 +195,10 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
     shared = ["check_index"] if "check_index(" in used else []
+    windows = ["check_windows"] if "check_windows(" in used else []
     explained = ["explains_index"] if ranges else []
     used_ratio = ["ratio"] if "ratio(" in used else []
-    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
+    support = [*shared, "check_shapes", *windows, *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
     return (*lines, f"from ._support import {', '.join(support)}")
 
 
@@ -252,6 +254,12 @@ class _Names:
         rule = self.rules[base(axis)]
         return 0 if rule.formula is not None else 3 if rule.given is not None else 2 if base(axis) in self.taps else 1
 
+    def same_length(self, one: str, other: str) -> bool:
+        """Whether two axes are known to be equally long."""
+        a, b = base(one), base(other)
+        formulas = [(self.rules[x].formula, y) for x, y in ((a, b), (b, a))]
+        return not Axis(a).is_pack and (a == b or any(f == Size(Axis(y)) for f, y in formulas))
+
     def tight(self, dim: str, window: Window) -> bool:
         """Whether an axis of the window is exactly as long as the dimension allows."""
         if not isinstance(window.offset, Num) or any(Axis(d).is_pack for d in (dim, *(a for a, _ in window.steps))):
@@ -269,6 +277,46 @@ def _taps(op: Op) -> set[str]:
     return {a.base for e, axes in windows for a in axes & set(e.over) if not axes <= set(e.over)}
 
 
+@dataclass(frozen=True)
+class _Reach:
+    """What windows take of one axis of a tensor."""
+
+    equation: str
+    tensor: str
+    axis: Axis
+    taken: Expr
+
+    @property
+    def length(self) -> Expr:
+        return Size(self.axis)
+
+
+def _reaches(op: Op, names: _Names) -> list[_Reach]:
+    """What the windows of an op take, at one place along each axis whose length follows from them."""
+    dims = {o.name: o.axes for o in op.operands} | {e.name: e.index for e in op.equations}
+    found: dict[_Reach, None] = {}
+    for k, e in enumerate(op.equations):
+        written = next((x.name for x in op.equations[k:] if x.given), e.name)
+        for at in e.reads:
+            for i, d in zip(at.index, dims[at.name], strict=True):
+                form = affine(i) if is_window(i) and isinstance(d, Axis) else None
+                if form is None or len(form.steps) < 2 or any(step < 0 for _, step in form.steps):
+                    continue
+                given = [(a, step) for a, step in form.steps if names.slow(a.base)]
+                taken = Add(form.offset, 1, *((Size(a) - 1) * step for a, step in given))
+                found[_Reach(written, at.name, d, taken)] = None
+    return list(found)
+
+
+def _window_checks(op: Op, reaches: list[_Reach], sizes: dict[str, str]) -> list[str]:
+    """One call for each tensor that an equation reads through windows."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for r in reaches:
+        text = f'("{r.axis.base}", {sizes[r.axis.base]}, {_size_code(expand(r.taken), sizes)})'
+        groups.setdefault((r.equation, r.tensor), []).append(text)
+    return [f'check_windows("{op.name}", "{e}", "{t}", {", ".join(texts)})' for (e, t), texts in groups.items()]
+
+
 class _Pair:
     """A forward and its backward as functions, and the tuple that goes between them."""
 
@@ -278,6 +326,7 @@ class _Pair:
     ):  # fmt: skip
         self.fuse = fuse
         self.d, self.names, self.op = d, names, d.named
+        forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
         self.forward_layouts = layouts(forward, strict, {}, names.slow)
         given = {n: self.forward_layouts[n] for n in kept}
@@ -300,12 +349,15 @@ class _Pair:
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
-        lines, sizes, checked = self._print(program, self.forward_layouts, tensors[0].name)
+        real = next((o for o in tensors if o.ranges_over is None), tensors[0])
+        lines, sizes, checked = self._print(program, self.forward_layouts, real.name)
         sizes += [f.name for f in self.saved if f.note == "a length"]
         axes = {v: k for k, v in names.sizes.items()}
         wanted = [axes.get(s, s) for s in sizes]
         checks = [o for o in tensors if o.ranges_over is not None and o.name not in checked]
         wanted += [o.ranges_over.base for o in checks if o.ranges_over is not None]
+        reaches = _reaches(op, names)
+        wanted += [s.axis.base for r in reaches for e in (r.length, r.taken) for s in sorted(e.atoms(Size), key=str)]
         lengths = frozenset(o.name for o in op.operands if o.kind == "length")
         head, _ = self._size_lines(
             list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths
@@ -319,12 +371,13 @@ class _Pair:
             f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip
+        fits = _window_checks(op, reaches, names.sizes)
         saved = f"{title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"
         return Function(
             name, _signature(op), returns, f"Returns {_listed(outputs)} and what the backward needs.",
-            (*shape_check, *head, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
+            (*shape_check, *head, *fits, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 
     def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:

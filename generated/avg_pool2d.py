@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
 
 
 class AvgPool2dSaved(NamedTuple):
@@ -38,6 +38,7 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     """Returns y and what the backward needs."""
     check_shapes("avg_pool2d", ("x: n c h w",), x)
     _, _, h, w = x.shape
+    check_windows("avg_pool2d", "y", "x", ("h", h, height), ("w", w, width))
     y = functional.avg_pool2d(x, (height, width), stride=2)  # y[n, c, i, j] = mean(x[n, c, 2*i + p, 2*j + q], over=p q)
     return y, AvgPool2dSaved(h, w, height, width)
 

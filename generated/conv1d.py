@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
 
 
 class Conv1dSaved(NamedTuple):
@@ -47,6 +47,8 @@ def conv1d_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Conv1dSaved
     """Returns y and what the backward needs."""
     check_shapes("conv1d", ("x: n c l", "w: o c k", "b: o"), x, w, b)
     l = x.shape[2]
+    k = w.shape[2]
+    check_windows("conv1d", "y", "x", ("l", l, k))
     y = functional.conv1d(x, w, b)  # y[n, o, t] = (sum((w[o, c, k] * x[n, c, k + t]), over=c k) + b[o])
     return y, Conv1dSaved(x, w)
 

@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
 
 
 class Conv1dStride2Dilation3Saved(NamedTuple):
@@ -47,6 +47,8 @@ def conv1d_stride2_dilation3_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[T
     """Returns y and what the backward needs."""
     check_shapes("conv1d_stride2_dilation3", ("x: n c l", "w: o c k", "b: o"), x, w, b)
     l = x.shape[2]
+    k = w.shape[2]
+    check_windows("conv1d_stride2_dilation3", "y", "x", ("l", l, 3 * k - 2))
     y = functional.conv1d(x, w, b, stride=2, dilation=3)
     return y, Conv1dStride2Dilation3Saved(x, w)
 

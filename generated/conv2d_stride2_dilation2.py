@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -47,6 +47,8 @@ def conv2d_stride2_dilation2_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[T
     """Returns y and what the backward needs."""
     check_shapes("conv2d_stride2_dilation2", ("x: n c h w", "k: o c p q", "b: o"), x, k, b)
     _, _, h, w = x.shape
+    _, _, p, q = k.shape
+    check_windows("conv2d_stride2_dilation2", "y", "x", ("h", h, 2 * p - 1), ("w", w, 2 * q - 1))
     y = functional.conv2d(x, k, b, stride=2, dilation=2)
     return y, Conv2dStride2Dilation2Saved(x, k)
 

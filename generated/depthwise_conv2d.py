@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
 
 
 class DepthwiseConv2dSaved(NamedTuple):
@@ -47,6 +47,8 @@ def depthwise_conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, D
     """Returns y and what the backward needs."""
     check_shapes("depthwise_conv2d", ("x: n c h w", "k: c p q", "b: c"), x, k, b)
     _, c, h, w = x.shape
+    _, p, q = k.shape
+    check_windows("depthwise_conv2d", "y", "x", ("h", h, p), ("w", w, q))
     y = functional.conv2d(x, k[:, None], b, groups=c)
     return y, DepthwiseConv2dSaved(x, k)
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -37,6 +37,8 @@ class MaxPool2dSaved(NamedTuple):
 def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tensor, MaxPool2dSaved]:
     """Returns y and what the backward needs."""
     check_shapes("max_pool2d", ("x: n c h w",), x)
+    _, _, h, w = x.shape
+    check_windows("max_pool2d", "y", "x", ("h", h, height), ("w", w, width))
     y = functional.max_pool2d(x, (height, width), stride=2)  # y[n, c, i, j] = amax(x[n, c, 2*i + p, 2*j + q], over=p q)
     return y, MaxPool2dSaved(y, x, height, width)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from derive.backends.reads import reached, read, sliced
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.cost import product_factors
-from derive.program import Call, Index, Node, Num, Read, Reduce, Scatter, Window, index_axes, node_axes
+from derive.program import Index, Node, Num, Read, Reduce, Scatter, Window, index_axes, multiplied, node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -102,7 +102,7 @@ def _signal(node: Node) -> tuple[Read, Node] | None:
     signals = [f for f in factors if _windowed(f)]
     if len(factors) < 2 or len(signals) != 1 or not isinstance(signals[0], Read):
         return None
-    return signals[0], _multiplied([f for f in factors if f is not signals[0]])
+    return signals[0], multiplied([f for f in factors if f is not signals[0]])
 
 
 def is_convolution(node: Node) -> bool:
@@ -137,10 +137,10 @@ def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
     places, taps = _two_sides(printer, s.slots, product_factors(body))
     if not places or not taps or any(not isinstance(i, str | Window) for i in s.slots):
         return None
-    c = roles(s.slots, node_axes(_multiplied(taps)), node_axes(_multiplied(places)))
+    c = roles(s.slots, node_axes(multiplied(taps)), node_axes(multiplied(places)))
     if c is None or any(isinstance(i, Window) and len(i.steps) != 2 for i in s.slots):
         return None
-    return _Call(printer, c).signal(s, _multiplied(taps), _multiplied(places))
+    return _Call(printer, c).signal(s, multiplied(taps), multiplied(places))
 
 
 def _two_sides(printer: Printer, slots: tuple[Index, ...], factors: list[Node]) -> tuple[list[Node], list[Node]]:
@@ -155,13 +155,6 @@ def _two_sides(printer: Printer, slots: tuple[Index, ...], factors: list[Node]) 
 
 def _axes(factors: list[Node]) -> set[str]:
     return {a for f in factors for a in node_axes(f)}
-
-
-def _multiplied(factors: list[Node]) -> Node:
-    out = factors[0]
-    for f in factors[1:]:
-        out = Call("mul", (out, f))
-    return out
 
 
 @dataclass(frozen=True)

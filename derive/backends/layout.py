@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from derive.backends.contractions import matrix_and_vector
 from derive.backends.convolutions import is_convolution
 from derive.backends.pools import is_pool
 from derive.backends.values import Dims
@@ -50,7 +51,7 @@ def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], sl
 
 def is_product(node: Reduce) -> bool:
     """Whether a reduction is one call whose result has no dimensions of length 1."""
-    return is_matrix_product(node) or is_convolution(node) or is_pool(node)
+    return is_matrix_product(node) or matrix_and_vector(node) is not None or is_convolution(node) or is_pool(node)
 
 
 def plain_dims(out: Layouts, read: Read) -> Dims | None:

@@ -121,6 +121,11 @@ def _gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Di
             return _batched_gather(stored, node, slot, value)
         if not set(axes) & set(plain):
             return _row_gather(stored, node, slot, sizes, value)
+        if len(along(node.index, slot)) == len(node.index):
+            sizes.checked.add(inner.name)  # type: ignore[union-attr]
+            at = position(along(node.index, slot), slot)
+            chosen = whole_index(node.index, slot, sizes, value)
+            return Value(f"{stored.inside(ATOM)}.gather({at}, {chosen})", along(node.index, slot))
     return indexed(stored, node, sizes, value)
 
 
@@ -132,6 +137,26 @@ def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node,
     at = position(dims, slot)
     code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at})).squeeze({at})"
     return Value(code, plain)
+
+
+def along(index: tuple[Index, ...], slot: int) -> Dims:
+    """The dimensions of `x[n, ix[n, r], e]` with `r` for the index; none where it has several axes of its own."""
+    own = [a for a in index_axes(index[slot]) if a not in index]
+    plain = [i for k, i in enumerate(index) if k != slot]
+    if len(own) != 1 or is_pack(own[0]) or not all(isinstance(i, str) for i in plain) or len(set(plain)) != len(plain):
+        return ()
+    return tuple(own[0] if k == slot else str(i) for k, i in enumerate(index))
+
+
+def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
+    """The integer tensor of a gather along one dimension, expanded over the dimensions that it lacks."""
+    dims, inner = along(index, slot), index[slot]
+    assert isinstance(inner, Read)
+    code = value(inner, dims)
+    if set(index_axes(inner)) == set(dims):
+        return permute(squeeze(code), dims).code
+    lengths = ", ".join(f"*{sizes.of(d)}" if is_pack(d) else sizes.of(d) for d in dims if d is not None)
+    return f"{code.inside(ATOM)}.expand({lengths})"
 
 
 def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
-from derive.backends.reads import index_tensor, span, subscript
+from derive.backends.reads import along, index_tensor, span, subscript, whole_index
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.program import Assign, Call, Index, Merged, Node, Num, Read, Scatter, Window, index_axes, node_axes
 
@@ -37,7 +37,8 @@ def scatter(printer: Printer, s: Scatter) -> None:
         return
     items = [index_tensor(i, order, printer.sizes, printer.value) for i in s.slots]
     value = printer.full(s.value, order)
-    _put(printer, s, name, target, f".index_put_(({', '.join(items)},), {value.code}, accumulate=True)")
+    index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
+    _put(printer, s, name, target, f".index_put_({index}, {value.code}, accumulate=True)")
 
 
 def _convolutions(printer: Printer, s: Scatter, name: str) -> bool:
@@ -106,7 +107,15 @@ def _gather_back(printer: Printer, s: Scatter, slot: int, target: str) -> str | 
         else:
             source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
         return f".scatter_add_({at}, {index_code}.unsqueeze({at}), {source})"
-    if set(axes) & set(plain) or not axes or any(is_pack(a) for a in plain):
+    dims = along(s.slots, slot)
+    if set(axes) & set(plain) and len(dims) == len(s.slots):
+        chosen = whole_index(s.slots, slot, printer.sizes, printer.value)
+        return f".scatter_add_({at}, {chosen}, {printer.full(s.value, dims).code})"
+    if not axes:
+        place = printer.value(index, ()).inside(ATOM)
+        source = printer.full(s.value, plain).inside(ATOM)
+        return f".index_add_({at}, {place}.reshape(1), {source}.unsqueeze({at}))"
+    if set(axes) & set(plain) or any(is_pack(a) for a in plain):
         return None
     order = (*s.slots[:slot], *axes, *s.slots[slot + 1 :])
     value = printer.full(s.value, order)  # type: ignore[arg-type]

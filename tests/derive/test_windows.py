@@ -1,8 +1,10 @@
 """Reads through windows: which become convolutions, pools or slices, and that each agrees with loops."""
 
 import pytest
+import torch
 
 from derive.notation import amax, axes, length, mean, op, size, sqrt, sum, tensor
+from tests.derive.live import module
 from tests.derive.test_torch_backend import code_of, compare
 
 n, c, o, g, l, t, k, h, w, p, q, d, m = axes("n c o g l t k h w p q d m")
@@ -194,3 +196,22 @@ WRITTEN = [
 def test_written_as_a_person_would(made: object, said: str, unsaid: str) -> None:
     source = code_of(made.op)  # type: ignore[attr-defined]
     assert said in source and unsaid not in source, source
+
+
+@pytest.mark.parametrize(
+    ("made", "shapes", "error"),
+    [
+        (
+            in_groups,
+            [(1, 2, 3, 4, 1), (2, 3, 3, 2, 2)],
+            "in_groups, equation y: the windows take 2 places along axis w of x, which has length 1; "
+            "give a longer w, or smaller windows",
+        ),
+        (stacked, [(2, 3, 4), (5, 3, 2), (2, 5, 4)], "equation y: the windows take 4 places along axis t of z"),
+        (places_given, [(1, 1, 5), (1, 1, 3), (1, 1, 4)], "the windows take 6 places along axis l of x"),
+    ],
+)
+def test_windows_that_do_not_fit(made: object, shapes: list[tuple[int, ...]], error: str) -> None:
+    name = made.op.name  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=error):
+        getattr(module(made.op), name)(*(torch.zeros(s) for s in shapes))  # type: ignore[attr-defined]
