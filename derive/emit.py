@@ -20,8 +20,9 @@ from derive.backends.values import Dims, Line, is_pack
 from derive.equations import Op, Operand
 from derive.pipeline import Derivation
 from derive.program import Num, Program, Window, base
+from derive.reach import Reach, reaches, taps
 from derive.terms import Axis, Size
-from derive.windows import Affine, affine, is_window, longest
+from derive.windows import Affine, longest
 
 LINE_LENGTH = 120
 
@@ -247,7 +248,7 @@ class _Names:
                 name = f"{name}_size"
             self.sizes[axis] = name
         self.rules = {r.axis.base: r for r in op.sizes}
-        self.taps = _taps(op)
+        self.taps = taps(op)
 
     def slow(self, axis: str) -> int:
         """What tells the place of a window from its tap: a length that follows from others is that of the places."""
@@ -269,50 +270,11 @@ class _Names:
         return any(r is not None and r.formula is not None and expand(r.formula - most) == 0 for r, most in rules)
 
 
-def _taps(op: Op) -> set[str]:
-    """The axes that an equation reduces while it keeps the other axis of a window."""
-    windows = [
-        (e, {a for a, _ in affine(i).steps}) for e in op.equations for at in e.reads for i in at.index if is_window(i)
-    ]
-    return {a.base for e, axes in windows for a in axes & set(e.over) if not axes <= set(e.over)}
-
-
-@dataclass(frozen=True)
-class _Reach:
-    """What windows take of one axis of a tensor."""
-
-    equation: str
-    tensor: str
-    axis: Axis
-    taken: Expr
-
-    @property
-    def length(self) -> Expr:
-        return Size(self.axis)
-
-
-def _reaches(op: Op, names: _Names) -> list[_Reach]:
-    """What the windows of an op take, at one place along each axis whose length follows from them."""
-    dims = {o.name: o.axes for o in op.operands} | {e.name: e.index for e in op.equations}
-    found: dict[_Reach, None] = {}
-    for k, e in enumerate(op.equations):
-        written = next((x.name for x in op.equations[k:] if x.given), e.name)
-        for at in e.reads:
-            for i, d in zip(at.index, dims[at.name], strict=True):
-                form = affine(i) if is_window(i) and isinstance(d, Axis) else None
-                if form is None or len(form.steps) < 2 or any(step < 0 for _, step in form.steps):
-                    continue
-                given = [(a, step) for a, step in form.steps if names.slow(a.base)]
-                taken = Add(form.offset, 1, *((Size(a) - 1) * step for a, step in given))
-                found[_Reach(written, at.name, d, taken)] = None
-    return list(found)
-
-
-def _window_checks(op: Op, reaches: list[_Reach], sizes: dict[str, str]) -> list[str]:
+def _window_checks(op: Op, reached: list[Reach], sizes: dict[str, str]) -> list[str]:
     """One call for each tensor that an equation reads through windows."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for r in reaches:
-        text = f'("{r.axis.base}", {sizes[r.axis.base]}, {_size_code(expand(r.taken), sizes)})'
+    for r in reached:
+        text = f'("{r.axis.base}", {sizes[r.axis.base]}, {_size_code(r.taken, sizes)})'
         groups.setdefault((r.equation, r.tensor), []).append(text)
     return [f'check_windows("{op.name}", "{e}", "{t}", {", ".join(texts)})' for (e, t), texts in groups.items()]
 
@@ -356,8 +318,8 @@ class _Pair:
         wanted = [axes.get(s, s) for s in sizes]
         checks = [o for o in tensors if o.ranges_over is not None and o.name not in checked]
         wanted += [o.ranges_over.base for o in checks if o.ranges_over is not None]
-        reaches = _reaches(op, names)
-        wanted += [s.axis.base for r in reaches for e in (r.length, r.taken) for s in sorted(e.atoms(Size), key=str)]
+        reached = reaches(op)
+        wanted += [s.axis.base for r in reached for e in (r.length, r.taken) for s in sorted(e.atoms(Size), key=str)]
         lengths = frozenset(o.name for o in op.operands if o.kind == "length")
         head, _ = self._size_lines(
             list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths
@@ -371,7 +333,7 @@ class _Pair:
             f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip
-        fits = _window_checks(op, reaches, names.sizes)
+        fits = _window_checks(op, reached, names.sizes)
         saved = f"{title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"

@@ -50,11 +50,13 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     _, _, h, w = x.shape
     x_is_y = x.unfold(2, height, 2).unfold(3, width, 2) == y[:, :, :, :, None, None]
     sum_x_y = x_is_y.sum((4, 5), keepdim=True)
-    patches = torch.where(x_is_y, dy[:, :, :, :, None, None] / sum_x_y, 0)
+    dx_share = dy / sum_x_y.squeeze(5).squeeze(4)
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):
-            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += patches[..., at_p, at_q]
+            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += torch.where(
+                x_is_y[..., at_p, at_q], dx_share, 0
+            )
     return dx
 
 

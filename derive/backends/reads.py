@@ -246,6 +246,9 @@ def subscript(parts: list[str]) -> str:
         parts.pop()
     while parts[:2] == ["...", ":"] or (len(parts) > 2 and parts[0] == ":" and parts[1] == "..."):
         parts.pop(1 if parts[0] == "..." else 0)
+    plain = next((k for k, part in enumerate(parts) if part != ":"), 0)
+    if plain > 2 and "..." not in parts and all(p.isidentifier() or p.isdigit() for p in parts[plain:]):
+        parts[:plain] = ["..."]
     return f"[{', '.join(parts)}]"
 
 

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
 from derive.backends.reads import along, index_tensor, span, subscript, whole_index
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
-from derive.program import Assign, Call, Index, Merged, Node, Num, Read, Scatter, Window, index_axes, node_axes
+from derive.cost import is_tensor
+from derive.program import (
+    Assign,
+    AxisValue,
+    Call,
+    Index,
+    Join,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Read,
+    Reduce,
+    Scal,
+    Scan,
+    Scatter,
+    Window,
+    index_axes,
+    node_axes,
+    walk,
+)
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -155,11 +176,14 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     inner = tuple(a for a in slots if isinstance(a, str))
     loop_axes = [fast for _, _, (fast, _) in loops]
     own = [a for a in loop_axes if a in node_axes(s.value)]  # what is the same in every window is added as it is
-    value = printer.value(s.value, (*inner, *own))
-    value = printer.full(s.value, (*inner, *own)) if own else value
+    each = _at_taps(printer, s, name, frozenset(own), inner) if own else None
+    if each is not None:
+        own, value = [], printer.value(each, inner)
+    else:
+        value = printer.full(s.value, (*inner, *own)) if own else printer.value(s.value, inner)
     whole, sign = value.code, "+="
-    if loops and not whole.isidentifier():
-        whole = "patches" if own else f"{name}_share"
+    if loops and each is None and not whole.isidentifier():
+        whole = _unused(printer, "patches" if own else f"{name}_share")
         printer.lines.append(Line(f"{whole} = {value.code}", str(s)))
     elif not loops and _nothing_there(printer, s):
         sign = "="
@@ -177,6 +201,58 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     at = f"[..., {', '.join(f'at_{a}' for a in own)}]" if own else ""
     printer.lines.append(Line(f"{indent}{name}{subscript(pieces)} {sign} {whole}{at}", str(s)))
     return True
+
+
+def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
+    """A pointwise value at one place in the window, with what is the same at every place computed before the loops."""
+    if any(isinstance(n, Reduce | Join | Scan) for n in walk(s.value)) or any(
+        isinstance(i, Merged | PartOf | Read) and set(index_axes(i)) & taps
+        for n in walk(s.value)
+        if isinstance(n, Read)
+        for i in n.index
+    ):
+        return None
+
+    def at(node: Node) -> Node:
+        if not set(node_axes(node)) & taps:
+            return kept(node) if isinstance(node, Call) and is_tensor(node) else node
+        if isinstance(node, Call):
+            return Call(node.fn, tuple(at(a) for a in node.args))
+        if isinstance(node, Read):
+            return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
+        return Scal(f"at_{node.axis}") if isinstance(node, AxisValue) else node
+
+    def kept(node: Call) -> Node:
+        own = _unused(printer, f"{name}_share")
+        value = printer.value(node, inner)
+        axes = tuple(d for d in value.dims if d is not None)
+        printer.layouts.dims[own] = value.dims
+        printer.lines.append(Line(f"{own} = {value.code}"))
+        return Read(own, axes)
+
+    return at(s.value)
+
+
+def _unused(printer: Printer, name: str) -> str:
+    """A name for a tensor that no equation has."""
+    while name in printer.layouts.dims or name in printer.names.values():
+        name += "_"
+    return name
+
+
+def _at_tap(i: Index, taps: frozenset[str]) -> Index:
+    """An index with each axis that is looped over as the number it has in that turn."""
+    if isinstance(i, str) and i in taps:
+        return Window((), Scal(f"at_{i}"))
+    if not isinstance(i, Window):
+        return i
+    offset: Node = i.offset
+    for axis, step in i.steps:
+        if axis in taps:
+            turn: Node = Scal(f"at_{axis}")
+            turn = turn if step == 1 else Call("mul", (Num(Fraction(step)), turn))
+            offset = turn if offset == Num(Fraction(0)) else Call("add", (offset, turn))
+    return Window(tuple(st for st in i.steps if st[0] not in taps), offset)
 
 
 def _nothing_there(printer: Printer, s: Scatter) -> bool:
