@@ -9,17 +9,20 @@ from pathlib import Path
 
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sympy import Add, Expr, Min, Mul, floor, fraction, together
+from sympy import Add, Expr, Integer, Min, Mul, expand, floor, fraction, together
 
 from derive.annotations import RESERVED
 from derive.backends.layout import Layouts, layouts
+from derive.backends.scans import with_scans
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
 from derive.equations import Op, Operand
 from derive.header import docstring, summary
 from derive.pipeline import Derivation
-from derive.program import Program
+from derive.program import Num, Program, Window, base
+from derive.reach import Reach, reaches, taps
 from derive.terms import Axis, Size
+from derive.windows import Affine, longest
 
 LINE_LENGTH = 120
 
@@ -193,9 +196,10 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
     shared = ["check_index"] if "check_index(" in used else []
+    windows = ["check_windows"] if "check_windows(" in used else []
     explained = ["explains_index"] if ranges else []
     used_ratio = ["ratio"] if "ratio(" in used else []
-    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
+    support = [*shared, "check_shapes", *windows, *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
     return (*lines, f"from ._support import {', '.join(support)}")
 
 
@@ -222,7 +226,36 @@ class _Names:
             while name in tensors or name in RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
                 name = f"{name}_size"
             self.sizes[axis] = name
-        self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None)
+        self.rules = {r.axis.base: r for r in op.sizes}
+        self.taps = taps(op)
+
+    def slow(self, axis: str) -> int:
+        """What tells the place of a window from its tap: a length that follows from others is that of the places."""
+        rule = self.rules[base(axis)]
+        return 0 if rule.formula is not None else 3 if rule.given is not None else 2 if base(axis) in self.taps else 1
+
+    def same_length(self, one: str, other: str) -> bool:
+        """Whether two axes are known to be equally long."""
+        a, b = base(one), base(other)
+        formulas = [(self.rules[x].formula, y) for x, y in ((a, b), (b, a))]
+        return not Axis(a).is_pack and (a == b or any(f == Size(Axis(y)) for f, y in formulas))
+
+    def tight(self, dim: str, window: Window) -> bool:
+        """Whether an axis of the window is exactly as long as the dimension allows."""
+        if not isinstance(window.offset, Num) or any(Axis(d).is_pack for d in (dim, *(a for a, _ in window.steps))):
+            return False
+        form = Affine(tuple((Axis(base(a)), step) for a, step in window.steps), Integer(int(window.offset.value)))
+        rules = [(self.rules.get(a.base), longest(form, a, Size(Axis(base(dim))))) for a, _ in form.steps]
+        return any(r is not None and r.formula is not None and expand(r.formula - most) == 0 for r, most in rules)
+
+
+def _window_checks(op: Op, reached: list[Reach], sizes: dict[str, str]) -> list[str]:
+    """One call for each tensor that an equation reads through windows."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for r in reached:
+        text = f'("{r.axis.base}", {sizes[r.axis.base]}, {_size_code(r.taken, sizes)})'
+        groups.setdefault((r.equation, r.tensor), []).append(text)
+    return [f'check_windows("{op.name}", "{e}", "{t}", {", ".join(texts)})' for (e, t), texts in groups.items()]
 
 
 class _Pair:
@@ -234,10 +267,11 @@ class _Pair:
     ):  # fmt: skip
         self.fuse = fuse
         self.d, self.names, self.op = d, names, d.named
+        forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
-        self.forward_layouts = layouts(forward, strict, {})
+        self.forward_layouts = layouts(forward, strict, {}, names.slow)
         given = {n: self.forward_layouts[n] for n in kept}
-        self.backward_layouts = layouts(backward, frozenset(backward.returns), given)
+        self.backward_layouts = layouts(backward, frozenset(backward.returns), given, names.slow)
         cotangents = [c.target.name for c in d.steps.cotangents]
         self.sources = {n: self.backward_layouts[n] for n in (*cotangents, *kept)}
         lines, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
@@ -256,12 +290,15 @@ class _Pair:
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
-        lines, sizes, checked = self._print(program, self.forward_layouts, tensors[0].name)
+        real = next((o for o in tensors if o.ranges_over is None), tensors[0])
+        lines, sizes, checked = self._print(program, self.forward_layouts, real.name)
         sizes += [f.name for f in self.saved if f.note == "a length"]
         axes = {v: k for k, v in names.sizes.items()}
         wanted = [axes.get(s, s) for s in sizes]
         checks = [o for o in tensors if o.ranges_over is not None and o.name not in checked]
         wanted += [o.ranges_over.base for o in checks if o.ranges_over is not None]
+        reached = reaches(op)
+        wanted += [s.axis.base for r in reached for e in (r.length, r.taken) for s in sorted(e.atoms(Size), key=str)]
         lengths = frozenset(o.name for o in op.operands if o.kind == "length")
         head, _ = self._size_lines(
             list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths
@@ -275,16 +312,18 @@ class _Pair:
             f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip
+        fits = _window_checks(op, reached, names.sizes)
         saved = f"{title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"
         return Function(
             name, _signature(op), returns, f"Returns {_listed(outputs)} and what the backward needs.",
-            (*shape_check, *head, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
+            (*shape_check, *head, *fits, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 
     def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:
-        printer = Printer(program, known, self.names.tensors, self.names.sizes, self.names.carried, self.fuse, like)
+        names = self.names
+        printer = Printer(program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like)
         lines = [_commented(line) for line in printer.print()]
         return lines, list(printer.used_sizes), printer.sizes.checked
 
@@ -312,7 +351,7 @@ class _Pair:
                 mates = [
                     a for a in pending if (p := _place(a, sources)) is not None and p[0] == place[0] and a not in known
                 ]
-                lines.append(self._read_shape(place[0], [axis, *mates], sources))
+                lines.append(self._read_shape(place[0], list(dict.fromkeys([axis, *mates])), sources))
                 known |= {axis, *mates}
             else:
                 self._derived_size(axis, known, unknown, pending, lines)

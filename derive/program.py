@@ -2,6 +2,7 @@
 
     statement  ::=  name[axes] = node  |  name[axes] (+)= scatter of node over axes at slots
     node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
+                | scan(to, over, relation, node)
     index      ::=  axis | merge(axis, …) | part(index, k) | name[index] | step*axis + … + offset
 
 A backend that prints loops can start from here as well as one that prints whole-tensor calls. `check` holds after
@@ -145,7 +146,20 @@ class Join:
         return f"concat({', '.join(map(str, self.parts))}, along={self.axis})"
 
 
-Node = Join | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
+@dataclass(frozen=True)
+class Scan:
+    """The sum of the body over the places of `over` that stand in a relation to that of `to`: `over <= to`."""
+
+    to: str
+    over: str
+    relation: str
+    body: Node
+
+    def __str__(self) -> str:
+        return f"sum({self.body}, over={Call(self.relation, (AxisValue(self.over), AxisValue(self.to)))})"
+
+
+Node = Join | Scan | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
 Index = str | Merged | PartOf | Read | Window
 
 
@@ -208,7 +222,7 @@ def base(axis: str) -> str:
 def children(node: Node | Index) -> tuple[Node | Index, ...]:
     if isinstance(node, Call):
         return node.args
-    if isinstance(node, Reduce):
+    if isinstance(node, Reduce | Scan):
         return (node.body,)
     if isinstance(node, Join):
         return node.parts
@@ -235,6 +249,14 @@ def reads(node: Node | Index) -> set[str]:
     return {n.name for n in walk(node) if isinstance(n, Read)}
 
 
+def multiplied(factors: list[Node]) -> Node:
+    """The product of some factors, left to right."""
+    out = factors[0]
+    for f in factors[1:]:
+        out = Call("mul", (out, f))
+    return out
+
+
 def index_axes(index: Index | Node) -> tuple[str, ...]:
     """The axes an index runs over, in order."""
     if isinstance(index, str):
@@ -258,6 +280,8 @@ def node_axes(node: Node) -> tuple[str, ...]:
         return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
     if isinstance(node, Reduce):
         return tuple(a for a in node_axes(node.body) if a not in node.axes)
+    if isinstance(node, Scan):
+        return tuple(dict.fromkeys(node.to if a == node.over else a for a in node_axes(node.body)))
     if isinstance(node, Join):
         parts = zip(node.parts, node.own, strict=True)
         return tuple(dict.fromkeys(node.axis if a == own else a for part, own in parts for a in node_axes(part)))

@@ -17,6 +17,7 @@ from derive.program import (
     Read,
     Reduce,
     Scal,
+    Scan,
     Scatter,
     SizeOf,
     Statement,
@@ -160,6 +161,8 @@ def _words(node: Node) -> str:
         return written.replace("/", "_over_").replace(".", "p").replace("-", "minus_")
     if isinstance(node, Reduce):
         return f"{node.kind}_{_words(node.body)}"
+    if isinstance(node, Scan):
+        return f"running_{_words(node.body)}"
     if isinstance(node, Join):
         return "_".join(["concat", *(_words(p) for p in node.parts)])
     joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_",

@@ -86,6 +86,19 @@ def _plain(length: Any) -> Any:
     return list(length) if isinstance(length, tuple) else length
 
 
+def check_windows(op: str, equation: str, tensor: str, *axes: tuple[str, int, int]) -> None:
+    """Windows fit into the tensor they are read from. Raises ValueError naming op, equation, tensor, axis and lengths.
+
+    Each of `axes` is an axis of the tensor, its length, and the length that windows take.
+    """
+    for axis, length, taken in axes:
+        if length < taken:
+            raise ValueError(
+                f"{op}, equation {equation}: the windows take {taken} places along axis {axis} of {tensor}, "
+                f"which has length {length}; give a longer {axis}, or smaller windows"
+            )
+
+
 def check_index(op: str, equation: str, name: str, index: Tensor, axis: str, length: int) -> None:
     """Every value lies on its axis. Raises IndexError naming op, equation, tensor, value and range."""
     if torch.compiler.is_compiling() or index.numel() == 0:

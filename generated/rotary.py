@@ -44,11 +44,11 @@ def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotaryS
     """Returns y and what the backward needs."""
     check_shapes("rotary", ("x: ... t d", "cos: t h", "sin: t h"), x, cos, sin)
     d = x.shape[-1]
-    _, h = cos.shape
+    h = cos.shape[1]
     p = d // h
     z = x.unflatten(-1, (p, h))  # z[..., t, p, h] = x[..., t, (p, h)]
-    a = torch.addcmul(cos * z.narrow(-2, 0, 1).squeeze(-2), sin, z.narrow(-2, 1, 1).squeeze(-2), value=-1)
-    b = torch.addcmul(cos * z.narrow(-2, 1, 1).squeeze(-2), sin, z.narrow(-2, 0, 1).squeeze(-2))
+    a = torch.addcmul(cos * z[..., 0, :], sin, z[..., 1, :], value=-1)
+    b = torch.addcmul(cos * z[..., 1, :], sin, z[..., 0, :])
     y = torch.cat([a, b], -1)  # y[..., t, d] = concat(a[..., t, h], b[..., t, h], along=d)
     return y, RotarySaved(cos, sin)
 
@@ -58,11 +58,11 @@ def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     *leading, t, _ = dy.shape
     d = dy.shape[-1]
-    _, h = cos.shape
+    h = cos.shape[1]
     p = d // h
     dz = dy.new_zeros(*leading, t, p, h)
-    dz[..., :, 1, :] += torch.addcmul(cos * dy[..., h : h + h], sin, dy[..., :h], value=-1)
-    dz[..., :, 0, :] += torch.addcmul(cos * dy[..., :h], sin, dy[..., h : h + h])
+    dz[..., 1, :] = torch.addcmul(cos * dy[..., h : h + h], sin, dy[..., :h], value=-1)
+    dz[..., 0, :] = torch.addcmul(cos * dy[..., :h], sin, dy[..., h : h + h])
     dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, part(d, 0), part(d, 1)]
     return dx
 

@@ -50,11 +50,11 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
     """Returns y and what the backward needs."""
     check_shapes("rotary_interleaved", ("x: ... t d", "cos: t h", "sin: t h"), x, cos, sin)
     h = cos.shape[1]
-    *_, _, d = x.shape
+    d = x.shape[-1]
     p = d // h
     z = x.unflatten(-1, (h, p))  # z[..., t, h, p] = x[..., t, (h, p)]
-    a = torch.addcmul(cos * z.narrow(-1, 0, 1).squeeze(-1), sin, z.narrow(-1, 1, 1).squeeze(-1), value=-1)
-    b = torch.addcmul(cos * z.narrow(-1, 1, 1).squeeze(-1), sin, z.narrow(-1, 0, 1).squeeze(-1))
+    a = torch.addcmul(cos * z[..., 0], sin, z[..., 1], value=-1)
+    b = torch.addcmul(cos * z[..., 1], sin, z[..., 0])
     y = torch.where(torch.arange(p, device=x.device) == 0, a[..., None], b[..., None]).flatten(-2, -1)
     return y, RotaryInterleavedSaved(cos, sin, d)
 
@@ -62,14 +62,14 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
 @in_float32
 def rotary_interleaved_backward(dy: Tensor, cos: Tensor, sin: Tensor, d: int) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    _, h = cos.shape
+    h = cos.shape[1]
     p = d // h
     *leading, t, _ = dy.shape
     sum_dy = torch.where(torch.arange(p, device=dy.device) == 0, dy.unflatten(-1, (h, p)), 0).sum(-1, keepdim=True)
     sum_dy_2 = torch.where(torch.arange(p, device=dy.device) == 0, 0, dy.unflatten(-1, (h, p))).sum(-1, keepdim=True)
     dz = dy.new_zeros(*leading, t, h, p)
-    dz[..., :, :, 0] += torch.addcmul(cos * sum_dy.squeeze(-1), sin, sum_dy_2.squeeze(-1))
-    dz[..., :, :, 1] += torch.addcmul(cos * sum_dy_2.squeeze(-1), sin, sum_dy.squeeze(-1), value=-1)
+    dz[..., 0] = torch.addcmul(cos * sum_dy.squeeze(-1), sin, sum_dy_2.squeeze(-1))
+    dz[..., 1] = torch.addcmul(cos * sum_dy_2.squeeze(-1), sin, sum_dy.squeeze(-1), value=-1)
     dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, part(d, 0), part(d, 1)]
     return dx
 

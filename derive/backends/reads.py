@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from derive.backends.values import ATOM, Dims, Value, align, is_pack, permute, position, squeeze
+from derive.backends.values import ATOM, Dim, Dims, Value, align, is_pack, permute, position, squeeze
 from derive.program import Index, Merged, Node, PartOf, Read, Window, index_axes
 
 
@@ -17,7 +17,12 @@ class Sizes:
     number: Callable[[Node], str]
     device: Callable[[], str]
     checked: set[str]  # integer tensors whose range torch itself checks as it reads by them
-    carried: Callable[[str], bool]  # whether an input has the axis (else its length follows from windows)
+    slow: Callable[[str], int]  # of the two axes of a window, the one with less is its place, the other its tap
+    tight: Callable[[str, Window], bool]  # whether a window over a dimension is what gives one of its axes its length
+
+    def ordered(self, window: Window) -> list[tuple[str, int]]:
+        """The axis that says where a window is with its step, then the axis inside the window with its dilation."""
+        return sorted(window.steps, key=lambda s: self.slow(s[0]))
 
     def arange(self, axis: str) -> str:
         return f"torch.arange({self.of(axis)}, device={self.device()})"
@@ -116,6 +121,11 @@ def _gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Di
             return _batched_gather(stored, node, slot, value)
         if not set(axes) & set(plain):
             return _row_gather(stored, node, slot, sizes, value)
+        if len(along(node.index, slot)) == len(node.index):
+            sizes.checked.add(inner.name)  # type: ignore[union-attr]
+            at = position(along(node.index, slot), slot)
+            chosen = whole_index(node.index, slot, sizes, value)
+            return Value(f"{stored.inside(ATOM)}.gather({at}, {chosen})", along(node.index, slot))
     return indexed(stored, node, sizes, value)
 
 
@@ -127,6 +137,26 @@ def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node,
     at = position(dims, slot)
     code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at})).squeeze({at})"
     return Value(code, plain)
+
+
+def along(index: tuple[Index, ...], slot: int) -> Dims:
+    """The dimensions of `x[n, ix[n, r], e]` with `r` for the index; none where it has several axes of its own."""
+    own = [a for a in index_axes(index[slot]) if a not in index]
+    plain = [i for k, i in enumerate(index) if k != slot]
+    if len(own) != 1 or is_pack(own[0]) or not all(isinstance(i, str) for i in plain) or len(set(plain)) != len(plain):
+        return ()
+    return tuple(own[0] if k == slot else str(i) for k, i in enumerate(index))
+
+
+def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
+    """The integer tensor of a gather along one dimension, expanded over the dimensions that it lacks."""
+    dims, inner = along(index, slot), index[slot]
+    assert isinstance(inner, Read)
+    code = value(inner, dims)
+    if set(index_axes(inner)) == set(dims):
+        return permute(squeeze(code), dims).code
+    lengths = ", ".join(f"*{sizes.of(d)}" if is_pack(d) else sizes.of(d) for d in dims if d is not None)
+    return f"{code.inside(ATOM)}.expand({lengths})"
 
 
 def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
@@ -178,38 +208,57 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
 
 
 def _windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
-    """Axis arithmetic: slices and sliding windows are views."""
-    dims: list[Index] = list(node.index)
+    """Axis arithmetic: places and slices in one subscript, then sliding windows; all of it views."""
+    windows = [i for i in node.index if isinstance(i, Window)]
+    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows):
+        return indexed(stored, node, sizes, _no_value)
+    parts = [_part(i, d, sizes) for i, d in zip(node.index, stored.dims, strict=True)]
     code = stored
+    if any(part != ":" for part in parts if part != "..."):
+        code = code.method(subscript(parts))
+    kept = [(i, d) for i, d in zip(node.index, stored.dims, strict=True) if not (isinstance(i, Window) and not i.steps)]
+    dims: list[str] = []
     tail: list[str] = []
-    for k, i in enumerate(node.index):
-        if not isinstance(i, Window):
-            continue
-        if len(i.steps) > 2 or any(step <= 0 for _, step in i.steps):
-            return indexed(stored, node, sizes, _no_value)
-        before = any(isinstance(d, str) and is_pack(d) for d in dims[:k])
-        at = k - len(dims) - len(tail) if before else k
-        if not i.steps:
-            code = code.method(f".narrow({at}, {sizes.number(i.offset)}, 1)")
-            dims[k] = ""
-        elif len(i.steps) == 1:
-            axis, step = i.steps[0]
-            code = code.method(sliced(at, len(dims) + len(tail), span(axis, step, i.offset, sizes)))
-            dims[k] = axis
-        else:
-            code, dims[k], fast = _slide(code, at, i, sizes)
+    for k, (i, dim) in enumerate(kept):
+        if isinstance(i, Window) and len(i.steps) == 2:
+            count = len(kept) + len(tail)
+            code, slow, fast = _slide(code, k - count if any(map(is_pack, dims)) else k, count, str(dim), i, sizes)
+            dims.append(slow)
             tail.append(fast)
-    fixed = [k for k, d in enumerate(dims) if d == ""]
-    for k in reversed(fixed):
-        before = any(isinstance(d, str) and is_pack(d) for d in dims[:k])
-        code = code.method(f".squeeze({k - len(dims) - len(tail) if before else k})")
-        dims.pop(k)
-    return Value(code.code, (*dims, *tail))  # type: ignore[arg-type]
+        else:
+            dims.append(i.steps[0][0] if isinstance(i, Window) else str(i))
+    return Value(code.code, (*dims, *tail))
 
 
-def span(axis: str, step: int, offset: Node, sizes: Sizes) -> str:
-    """The slice `offset + step * axis` for every value of the axis."""
-    start, length = sizes.number(offset), sizes.of(axis)
+def _part(i: Index, dim: Dim, sizes: Sizes) -> str:
+    """What stands for an index in a subscript; windows of two axes are slid later."""
+    if isinstance(i, Window) and not i.steps:
+        return sizes.number(i.offset)
+    if isinstance(i, Window) and len(i.steps) == 1:
+        return span(i, str(dim), sizes)
+    return "..." if isinstance(i, str) and is_pack(i) else ":"
+
+
+def subscript(parts: list[str]) -> str:
+    """`[…]` without the whole dimensions at its end, nor those between `...` and what is cut."""
+    parts = list(parts)
+    while len(parts) > 1 and parts[-1] == ":" and "..." not in parts:
+        parts.pop()
+    while parts[:2] == ["...", ":"] or (len(parts) > 2 and parts[0] == ":" and parts[1] == "..."):
+        parts.pop(1 if parts[0] == "..." else 0)
+    plain = next((k for k, part in enumerate(parts) if part != ":"), 0)
+    if plain > 2 and "..." not in parts and all(p.isidentifier() or p.isdigit() for p in parts[plain:]):
+        parts[:plain] = ["..."]
+    return f"[{', '.join(parts)}]"
+
+
+def span(window: Window, dim: str, sizes: Sizes) -> str:
+    """The slice `offset + step * axis` for every value of the one axis of a window over a dimension."""
+    ((axis, step),) = window.steps
+    start = sizes.number(window.offset)
+    if sizes.tight(dim, window):
+        return f"{'' if start == '0' else start}:" + ("" if step == 1 else f":{step}")
+    length = sizes.of(axis)
     last = length if step == 1 else f"{step} * ({length} - 1) + 1"
     stop = last if start == "0" else f"{start} + {last}"
     return f"{'' if start == '0' else start}:{stop}" + ("" if step == 1 else f":{step}")
@@ -222,15 +271,26 @@ def sliced(at: int, rank: int, part: str) -> str:
     return f"[{', '.join(['...', part] + [':'] * (-at - 1))}]"
 
 
-def _slide(code: Value, at: int, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
+def reached(step: int, places: str, dilation: int, taps: str) -> str:
+    """The length from the first element that windows read to the last."""
+    if step == dilation == 1:
+        return f"{places} + {taps} - 1"
+    if dilation == 1:
+        return f"{step} * ({places} - 1) + {taps}"
+    if step == 1:
+        return f"{places} + {dilation} * ({taps} - 1)"
+    return f"{step} * ({places} - 1) + {dilation} * ({taps} - 1) + 1"
+
+
+def _slide(code: Value, at: int, rank: int, dim: str, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
     """One dimension as (place of the window, place in the window), a view."""
-    steps = sorted(window.steps, key=lambda s: sizes.carried(s[0]))
-    (slow, step), (fast, dilation) = steps
+    (slow, step), (fast, dilation) = sizes.ordered(window)
     start = sizes.number(window.offset)
     reach = sizes.of(fast) if dilation == 1 else f"{dilation} * ({sizes.of(fast)} - 1) + 1"
-    if start != "0" or sizes.carried(slow):
-        length = f"{sizes.of(slow)} - 1 + {reach}" if step == 1 else f"{step} * ({sizes.of(slow)} - 1) + {reach}"
-        code = code.method(f".narrow({at}, {start}, {length})")
+    if not sizes.tight(dim, window):
+        code = code.method(f".narrow({at}, {start}, {reached(step, sizes.of(slow), dilation, sizes.of(fast))})")
+    elif start != "0":
+        code = code.method(sliced(at, rank, f"{start}:"))
     code = code.method(f".unfold({at}, {reach}, {step})")
     return (code.method(f"[..., ::{dilation}]") if dilation != 1 else code), slow, fast
 

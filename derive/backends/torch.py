@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from derive.backends.contractions import contraction
-from derive.backends.layout import Layouts, body_order
+from derive.backends.contractions import contraction, matrix_and_vector
+from derive.backends.convolutions import convolved, is_convolution
+from derive.backends.layout import Layouts, body_order, is_product
 from derive.backends.pointwise import broadcast, call_code, number_code, written_over
+from derive.backends.pools import pooled
 from derive.backends.reads import Sizes, read
+from derive.backends.scans import running
 from derive.backends.scatters import scatter
 from derive.backends.values import Dims, Line, Value, align, is_pack, permute, position, squeeze
-from derive.cost import is_matrix_product, is_tensor
+from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import (
     Assign,
     AxisValue,
@@ -24,14 +28,25 @@ from derive.program import (
     Read,
     Reduce,
     Scal,
+    Scan,
     Scatter,
     SizeOf,
+    Window,
     base,
     index_axes,
+    multiplied,
     node_axes,
     reads,
     walk,
 )
+
+TRIANGLES = {
+    "le": (".tril()", ".triu()"),
+    "lt": (".tril(-1)", ".triu(1)"),
+    "ge": (".triu()", ".tril()"),
+    "gt": (".triu(1)", ".tril(-1)"),
+}
+"""The part of a matrix where its column stands in a relation to its row, and where its row does to its column."""
 
 _LONGEST_ARGUMENT = 32
 """Characters of an argument beyond which an operator reads better than a call."""
@@ -45,7 +60,8 @@ class Printer:
     layouts: Layouts
     names: dict[str, str]
     size_names: dict[str, str]
-    carried: frozenset[str]
+    slow: Callable[[str], int]  # see Sizes
+    tight: Callable[[str, Window], bool]
     fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
     used_sizes: dict[str, None] = field(default_factory=dict)
@@ -53,9 +69,7 @@ class Printer:
     spent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.sizes = Sizes(
-            self.size, self.number, lambda: f"{self.like}.device", set(), lambda a: base(a) in self.carried
-        )
+        self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
 
     # --- names ---------------------------------------------------------------------------------------------
 
@@ -90,11 +104,31 @@ class Printer:
             return align(self.reduction(node, order, keepdim=None in order or bool(set(node.axes) & set(order))), order)
         if isinstance(node, Join):
             return self.joined(node, order)
+        if isinstance(node, Scan):
+            inside = tuple(node.over if d == node.to else d for d in order)
+            return align(running(node, squeeze(self.value(node.body, inside))), order)
         fused = self.fused(node, order)
         if fused is not None:
             return fused
+        triangle = self.triangle(node, order)
+        if triangle is not None:
+            return triangle
         args = [self.value(a, order) for a in node.args]
         return written_over(node, args, order) or call_code(node, args, order)
+
+    def triangle(self, node: Call, order: Dims) -> Value | None:
+        """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`."""
+        if node.fn != "where" or node.args[2] != Num(Fraction(0)) or not isinstance(node.args[0], Call):
+            return None
+        condition = node.args[0]
+        ends = [a.axis for a in condition.args if isinstance(a, AxisValue)]
+        if condition.fn not in TRIANGLES or len(ends) != 2 or not set(ends) <= set(node_axes(node.args[1])):
+            return None
+        value = self.value(node.args[1], order)
+        if set(value.dims[-2:]) != set(ends) or value.boolean:
+            return None
+        below, above = TRIANGLES[condition.fn]
+        return value.method(above if value.dims[-2] == ends[0] else below)
 
     def joined(self, node: Join, order: Dims) -> Value:
         """Parts one after another: `torch.cat`."""
@@ -142,7 +176,11 @@ class Printer:
         return self.value(out, ()).code
 
     def affine(self, node: Call, order: Dims) -> Value | None:
-        """A matrix product plus a vector over its columns."""
+        """A matrix product plus a vector over its columns, a convolution plus one over its channels."""
+        if node.fn == "add" and is_convolution(node.args[0]):
+            assert isinstance(node.args[0], Reduce)
+            image = convolved(self, node.args[0], node.args[1])
+            return None if image is None else align(image, order)
         if node.fn != "add" or not isinstance(node.args[0], Reduce) or not is_matrix_product(node.args[0]):
             return None
         product = self.reduction(node.args[0], order, keepdim=False)
@@ -163,8 +201,17 @@ class Printer:
 
     def reduction(self, node: Reduce, order: Dims, keepdim: bool) -> Value:
         """A reduction; its body's axes stand in the order of its largest operand."""
-        if is_matrix_product(node):
-            return contraction(node, order, self.value)
+        factors = product_factors(node.body) if node.kind == "sum" else []
+        numbers = [f for f in factors if not is_tensor(f)]
+        if numbers and len(factors) > len(numbers) + 1:
+            rest = Reduce("sum", node.axes, multiplied([f for f in factors if f not in numbers]))
+            if is_product(rest):
+                return self.value(Call("mul", (multiplied(numbers), rest)), order)
+        product = convolved(self, node) or pooled(self, node)
+        if product is not None:
+            return product
+        if is_matrix_product(node) or matrix_and_vector(node) is not None:
+            return contraction(node, order, self.value, self.like)
         inner = body_order(node, self.layouts)
         body = self.value(node.body, inner)
         dims = [d for d in inner if d in node_axes(node.body)]
@@ -225,7 +272,7 @@ class Printer:
         made = {
             s.name
             for s in self.program.statements[:k]
-            if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_matrix_product(s.value)
+            if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_product(s.value)
         }
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
         once = [n.name for n in walk(here.value) if isinstance(n, Read)]
@@ -246,7 +293,7 @@ class Printer:
             value = self.reduction(s.value, order, keepdim=None in layout)
         else:
             value = self.value(s.value, order)
-        fresh = isinstance(s.value, Call | Reduce | Join) and set(node_axes(s.value)) == {
+        fresh = isinstance(s.value, Call | Reduce | Join | Scan) and set(node_axes(s.value)) == {
             a for i in s.axes for a in index_axes(i)
         }
         value = self.finish(value, s, order)
@@ -312,4 +359,4 @@ def is_plus(node: Node) -> bool:
 
 
 def _is_matmul(node: Node) -> bool:
-    return isinstance(node, Reduce) and is_matrix_product(node)
+    return isinstance(node, Reduce) and is_product(node)

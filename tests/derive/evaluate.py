@@ -21,7 +21,7 @@ from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 from derive.adjoint import Stepwise
 from derive.equations import Equation, Op
 from derive.schedule import Definition
-from derive.terms import At, Axis, Delta, Merge, Part, Reduce, Scalar, Sigma, Size, Where, tensor_names
+from derive.terms import At, Axis, Delta, Merge, Part, Prefix, Reduce, Scalar, Sigma, Size, Where, tensor_names
 
 Place = Mapping[Axis, int]
 Array = np.ndarray
@@ -128,6 +128,8 @@ def _element(w: World, e: Basic, at: Place) -> Any:
         return _element(w, e.args[1] if _element(w, e.condition, at) else e.args[2], at)
     if isinstance(e, Merge | Part):
         return _index(w, e, at)
+    if isinstance(e, Prefix):
+        return _element(w, e.args[0], at)
     if isinstance(e, BooleanTrue | BooleanFalse):
         return bool(e)
     if isinstance(e, Relational):
