@@ -11,7 +11,7 @@ from derive.terms import PACK, Axis
 
 RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
-    "check_shapes", "check_index", "explains_index", "in_float32", "ratio", "once_differentiable", "sum", "range",
+    "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "once_differentiable", "sum", "range",
     "abs", "min", "max",
 })  # fmt: skip
 """Names that generated modules use themselves."""
@@ -98,6 +98,6 @@ def _distinct(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     for axis in axes:
         number, name = 2, axis
         while name in out:
-            name, number = Axis(f"{axis.base}{number}"), number + 1
+            name, number = axis.renamed(f"{axis.base}{number}"), number + 1
         out.append(name)
     return tuple(out)

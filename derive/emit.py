@@ -10,13 +10,13 @@ from pathlib import Path
 
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sympy import Add, Expr, Min, Mul, floor, fraction, together
 
 from derive.annotations import RESERVED
 from derive.backends.layout import Layouts, layouts
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
-from derive.equations import Op, Operand
+from derive.equations import Op, Operand, Requirement
+from derive.length_code import length_check, lengths_of, size_code
 from derive.pipeline import Derivation
 from derive.program import Program
 from derive.terms import Axis, Size
@@ -161,12 +161,16 @@ def _module(d: Derivation) -> Module:
 
 def _read_as(operand: Operand, op: Op) -> list[str]:
     """The axes an operand is declared with, and those that equations read it by under other names: all must agree."""
-    texts = [" ".join(a.name for a in operand.declared or operand.axes)]
+    texts = [" ".join(_in_pattern(a) for a in operand.declared or operand.axes)]
     for equation in op.equations:
         for at in equation.reads:
             if at.name == operand.name and all(isinstance(i, Axis) for i in at.index):
-                texts.append(" ".join(i.name for i in at.index))
+                texts.append(" ".join(_in_pattern(i) for i in at.index if isinstance(i, Axis)))
     return list(dict.fromkeys(texts))
+
+
+def _in_pattern(axis: Axis) -> str:
+    return axis.name if axis.fixed is None else f"{axis.name}={axis.fixed}"
 
 
 def _first_reader(op: Op, name: str) -> str:
@@ -192,7 +196,7 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
-    shared = ["check_index"] if "check_index(" in used else []
+    shared = [name for name in ("check_index", "check_length") if f"{name}(" in used]
     explained = ["explains_index"] if ranges else []
     used_ratio = ["ratio"] if "ratio(" in used else []
     support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
@@ -210,7 +214,8 @@ def _shape(dims: Dims) -> str:
 
 def _docstring(d: Derivation, pair: _Pair) -> str:
     op = d.op
-    axes = sorted({a.axis.base for a in op.sizes}, key=lambda a: (a != "...", a))
+    named = {r.axis.base if r.axis.fixed is None else f"{r.axis.base} = {r.axis.fixed}" for r in op.sizes}
+    axes = sorted(named, key=lambda a: (a != "...", a))
     forward = [str(e) for e in op.equations]
     backward = [str(x.name) + f"[{', '.join(a.name for a in x.axes)}] = {x.value}" for x in d.closed.definitions]
     relations = list(dict.fromkeys(s.reason for s in d.closed.steps if s.law == "relation"))
@@ -237,13 +242,17 @@ class _Names:
         for rule in op.sizes:
             axis = rule.axis.base
             name = "leading" if axis == "..." else axis
+            if rule.axis.fixed is not None:
+                self.sizes[axis] = str(rule.axis.fixed)
+                continue
             if rule.given is not None:
                 self.sizes[axis] = rule.given
                 continue
             while name in tensors or name in RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
                 name = f"{name}_size"
             self.sizes[axis] = name
-        self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None)
+        self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)
+        self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None or r.axis.fixed is not None)
 
 
 class _Pair:
@@ -283,10 +292,12 @@ class _Pair:
         wanted = [axes.get(s, s) for s in sizes]
         checks = [o for o in tensors if o.ranges_over is not None and o.name not in checked]
         wanted += [o.ranges_over.base for o in checks if o.ranges_over is not None]
+        wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)]
         lengths = frozenset(o.name for o in op.operands if o.kind == "length")
         head, _ = self._size_lines(
-            list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths
-        )
+            list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths,
+            list(op.requirements),
+        )  # fmt: skip
         patterns = [(o.name, axes) for o in tensors for axes in _read_as(o, op)]
         shapes = ", ".join(f'"{name}: {axes}"' for name, axes in patterns)
         comma = "," if len(patterns) == 1 else ""
@@ -315,9 +326,11 @@ class _Pair:
         return tuple(fields + [Field(self.names.sizes[a], "int", "a length") for a in unknown])
 
     def _size_lines(
-        self, axes: list[str], sources: dict[str, Dims], given: frozenset[str] = frozenset()
-    ) -> tuple[list[str], list[str]]:
-        """Code that reads lengths off shapes, and the axes whose length no shape gives."""
+        self, axes: list[str], sources: dict[str, Dims], given: frozenset[str] = frozenset(),
+        checks: list[Requirement] | None = None,
+    ) -> tuple[list[str], list[str]]:  # fmt: skip
+        """Code that reads lengths off shapes and checks them, and the axes whose length no shape gives."""
+        checks = checks or []
         lines: list[str] = []
         known: set[str] = set()
         unknown: list[str] = []
@@ -327,21 +340,25 @@ class _Pair:
             if axis in known or axis in unknown:
                 continue
             place = _place(axis, sources)
-            if self.names.sizes[axis] in given:
+            if self.names.sizes[axis] in given or axis in self.names.fixed:
                 known.add(axis)
             elif place is not None:
                 mates = [
-                    a for a in pending if (p := _place(a, sources)) is not None and p[0] == place[0] and a not in known
-                ]
+                    a for a in pending
+                    if (p := _place(a, sources)) is not None and p[0] == place[0]
+                    and a not in known and a not in self.names.fixed
+                ]  # fmt: skip
                 lines.append(self._read_shape(place[0], [axis, *mates], sources))
                 known |= {axis, *mates}
             else:
-                self._derived_size(axis, known, unknown, pending, lines)
+                self._derived_size(axis, known, unknown, pending, lines, checks)
+        lines += [length_check(self.op.name, r, self.names.sizes) for r in checks]
         return lines, unknown
 
     def _derived_size(
-        self, axis: str, known: set[str], unknown: list[str], pending: list[str], lines: list[str]
-    ) -> None:
+        self, axis: str, known: set[str], unknown: list[str], pending: list[str], lines: list[str],
+        checks: list[Requirement],
+    ) -> None:  # fmt: skip
         """A length that follows from others by the windows and merges that read it; else one that must be saved."""
         rule = next((r for r in self.op.sizes if r.axis.base == axis), None)
         if rule is None or rule.formula is None:
@@ -352,7 +369,10 @@ class _Pair:
         if missing:
             pending[:0] = [*missing, axis]
             return
-        lines.append(f"{self.names.sizes[axis]} = {_size_code(rule.formula, self.names.sizes)}")
+        for r in [r for r in checks if r.relation == "%" and r.left / r.right == rule.formula]:
+            lines.append(length_check(self.op.name, r, self.names.sizes))
+            checks.remove(r)
+        lines.append(f"{self.names.sizes[axis]} = {size_code(rule.formula, self.names.sizes)}")
         known.add(axis)
 
     def _read_shape(self, tensor: str, axes: list[str], sources: dict[str, Dims]) -> str:
@@ -370,31 +390,6 @@ class _Pair:
             name = wanted.get(d or "", "_")
             parts.append(f"*{name}" if is_pack(d) else name)
         return f"{', '.join(parts)} = {code}.shape"
-
-
-def _size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str:
-    """Code of a length: whole-number arithmetic over other lengths."""
-    if isinstance(formula, Size):
-        return sizes[formula.axis.base]
-    if formula.is_Integer:
-        return str(formula)
-    if isinstance(formula, Min):
-        return f"min({', '.join(_size_code(a, sizes) for a in formula.args)})"
-    if isinstance(formula, floor):
-        top, bottom = fraction(together(formula.args[0]))
-        return f"{_size_code(top, sizes, True)} // {_size_code(bottom, sizes, True)}"
-    if isinstance(formula, Add):
-        terms = sorted(formula.args, key=lambda t: (t.could_extract_minus_sign(), t.is_Integer, t.sort_key()))
-        code = _size_code(terms[0], sizes)
-        for t in terms[1:]:
-            negative = t.could_extract_minus_sign()
-            code += f" - {_size_code(-t, sizes, not t.is_Integer)}" if negative else f" + {_size_code(t, sizes)}"
-        return f"({code})" if inside else code
-    top, bottom = fraction(formula)
-    if bottom != 1:
-        return f"{_size_code(top, sizes, True)} // {_size_code(bottom, sizes, True)}"
-    code = " * ".join(_size_code(f, sizes, True) for f in Mul.make_args(formula))
-    return f"({code})" if inside else code
 
 
 def _place(axis: str, sources: dict[str, Dims]) -> tuple[str, int] | None:

@@ -119,6 +119,24 @@ class SizeRule:
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """`left relation right` between lengths, checked as the op runs: what `what` (an axis, a read) must satisfy.
+
+    `relation` is "==", "%" (a multiple of) or ">=". A read must fit into `where`; where that is said of the length it
+    leaves (`left`), `length` and `index` are what it follows from.
+    """
+
+    equation: str
+    what: str
+    left: Expr
+    relation: str
+    right: Expr
+    where: str = ""
+    length: Expr = S.Zero
+    index: Expr = S.Zero
+
+
+@dataclass(frozen=True)
 class Op:
     """A checked forward pass: operands in order, equations in order, the names of its outputs."""
 
@@ -128,6 +146,7 @@ class Op:
     equations: tuple[Equation, ...]
     outputs: tuple[str, ...]
     sizes: tuple[SizeRule, ...]
+    requirements: tuple[Requirement, ...] = ()
     stepwise: bool = False  # also emit the uncollapsed backward, which returns every adjoint
     source: str = ""  # where the spec stands, for the header of generated files
     tensors: dict[str, tuple[Expr, ...]] = field(default_factory=dict, compare=False)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from typing import Any
 
 from sympy import Eq, Expr, Ne, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
@@ -30,14 +31,28 @@ ne = Ne
 
 
 def axes(names: str) -> Any:
-    """`axes("d")` is an axis, `axes("n c")` a tuple of them. An axis's length is `size(axis)`."""
-    made = tuple(Axis(name) for name in names.replace(",", " ").split())
-    for axis in made:
-        if not axis.base.isidentifier() or keyword.iskeyword(axis.base):
-            raise DeriveError(f"{axis.base!r} cannot name an axis", fix="use a Python identifier")
-    if not made:
-        raise DeriveError("axes() needs at least one name", fix='write axes("n c")')
+    """`axes("d")` is an axis, `axes("n c p=2")` a tuple of them, of which `p` has length 2.
+
+    An axis's length is `size(axis)`. Raises DeriveError where a name or a length cannot be one.
+    """
+    if not isinstance(names, str) or not names.strip():
+        raise DeriveError("axes() needs at least one name, as one text", fix='write axes("n c")')
+    made = tuple(_axis(text) for text in re.sub(r"\s*=\s*", "=", names.replace(",", " ")).split())
+    twice = [a.base for a in made if [b.base for b in made].count(a.base) > 1]
+    if twice:
+        raise DeriveError(f"axes() names {twice[0]} twice", fix="give each axis a name of its own")
     return made[0] if len(made) == 1 else made
+
+
+def _axis(text: str) -> Axis:
+    name, fixed, length = text.partition("=")
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise DeriveError(f"{name!r} cannot name an axis", fix="use a Python identifier")
+    if not fixed:
+        return Axis(name)
+    if not length.isdecimal() or int(length) == 0:
+        raise DeriveError(f"{length!r} is no length of axis {name}", fix=f'write a whole number above 0: axes("{name}=2")')
+    return Axis(name, fixed=int(length))
 
 
 # --- words of an expression -------------------------------------------------------------------------------

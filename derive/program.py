@@ -115,7 +115,7 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Join:
-    """Parts one after another along `axis`; each part runs over an axis of its own there."""
+    """Parts one after another along `axis`; each part runs over an axis of its own there, or ("") is one place."""
 
     axis: str
     parts: tuple[Node, ...]
@@ -240,7 +240,8 @@ def node_axes(node: Node) -> tuple[str, ...]:
         return tuple(a for a in node_axes(node.body) if a not in node.axes)
     if isinstance(node, Join):
         parts = zip(node.parts, node.own, strict=True)
-        return tuple(dict.fromkeys(node.axis if a == own else a for part, own in parts for a in node_axes(part)))
+        runs = [[*([] if own else [node.axis]), *(node.axis if a == own else a for a in node_axes(p))] for p, own in parts]
+        return tuple(dict.fromkeys(a for run in runs for a in run))
     return ()
 
 

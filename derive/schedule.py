@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from sympy import Add, Expr, Mul, S
 
 from derive import lower
-from derive.algebra import is_contraction, match, opened_by_name, sigma
+from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
 from derive.factoring import factored
-from derive.program import Assign, Index, Node, Num, Program, Read, Reduce, Scatter, Statement, check
+from derive.program import Assign, Index, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
 from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
 from derive.terms import Reduce as SpecReduce
 
@@ -83,6 +83,10 @@ class _Builder:
             return
         spread = _grouped([t for t in Add.make_args(d.value) if _has_delta(t)])
         plain = Add(*(t for t in Add.make_args(d.value) if not _has_delta(t)))
+        places = _every_place(d, spread) if plain == 0 else None
+        if places is not None:
+            self.statements.append(self.assign(d, self.stacked(d, *places)))
+            return
         scatters = [self.scatter(d, t) for t in spread]
         onto = None
         if plain != 0 or not scatters:
@@ -95,6 +99,15 @@ class _Builder:
 
     def assign(self, d: Definition, value: Node) -> Assign:
         return Assign(d.name, tuple(a.name for a in d.axes), value)
+
+    def stacked(self, d: Definition, axis: Axis, values: list[Expr]) -> Node:
+        """Values for every place of one axis: nothing is filled with zeros first."""
+        part = replace(d, axes=tuple(a for a in d.axes if a != axis))
+        nodes = [
+            self.reduction(v, set(part.axes)) if isinstance(v, Sigma | SpecReduce) else factored(v, self.hoister(part))
+            for v in values
+        ]
+        return Join(axis.name, tuple(nodes), ("",) * len(nodes))
 
     # --- sums ----------------------------------------------------------------------------------------------
 
@@ -191,6 +204,26 @@ def _has_delta(expr: Expr) -> bool:
         isinstance(f, Delta) or (isinstance(f, Sigma) and any(isinstance(g, Delta) for g in Mul.make_args(f.body)))
         for f in Mul.make_args(expr)
     )
+
+
+def _every_place(d: Definition, spread: list[Expr]) -> tuple[Axis, list[Expr]] | None:
+    """The axis, and the value at each of its places, where the terms stand at every place of an axis of fixed length."""
+    values: dict[int, Expr] = {}
+    found: set[Axis] = set()
+    for term in spread:
+        deltas = [f for f in Mul.make_args(term) if isinstance(f, Delta)]
+        rest = Mul(*(f for f in Mul.make_args(term) if not isinstance(f, Delta)))
+        if len(deltas) != 1 or any(_has_delta(t) for t in Add.make_args(rest)):
+            return None
+        place, axis = sorted(deltas[0].args, key=lambda a: not a.is_Integer)
+        if not place.is_Integer or axis not in d.axes:
+            return None
+        found.add(axis)
+        values[int(place)] = normal(rest.xreplace({axis: place}))
+    if len(found) != 1:
+        return None
+    (axis,) = found
+    return (axis, [values[k] for k in range(len(values))]) if axis.fixed and set(values) == set(range(axis.fixed)) else None
 
 
 def _grouped(terms: list[Expr]) -> list[Expr]:

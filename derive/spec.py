@@ -19,6 +19,7 @@ from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
 from derive.functions import absolute, maximum, minimum, power, sign
 from derive.inline import inline_call
+from derive.lengths import requirements
 from derive.sizes import read_prefixes, size_rules
 from derive.splitting import scaled_reduction, split
 from derive.terms import PACK, At, Axis, Concat, Merge, Scalar, Size, Tensor, Where
@@ -293,6 +294,10 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         raise error.within(name) from None
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
     equations = tuple(read_prefixes(e, declared, sizes) for e in recorder.equations)
+    try:
+        needs = requirements(operands, equations, sizes)
+    except DeriveError as error:
+        raise error.within(name) from None
     return Op(
         name=name,
         doc=inspect.getdoc(function) or "",
@@ -300,9 +305,10 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         equations=equations,
         outputs=outputs,
         sizes=sizes,
+        requirements=needs,
         stepwise=stepwise,
         source=_source(function),
-        tensors={key: dims for key, (_, dims) in recorder.tensors.items()},
+        tensors=declared,
     )
 
 

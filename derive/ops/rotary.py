@@ -2,7 +2,7 @@
 
 from derive import *
 
-t, d, h, p = axes("t d h p")
+t, d, h, p = axes("t d h p=2")
 
 
 @op
