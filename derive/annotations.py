@@ -43,6 +43,8 @@ class Kind:
         key = key if isinstance(key, tuple) else (key,)
         made = tuple(PACK if k is Ellipsis else k for k in key)
         for axis in made:
+            if isinstance(axis, int):
+                raise DeriveError(f"{axis} is not an axis", fix=f'name an axis of that length: p = axes("p={axis}")')
             if not isinstance(axis, Axis):
                 raise DeriveError(f"{axis!r} is not an axis", fix='declare it with axes("…")')
         return Kind(self.kind, self.ranges_over, made)
@@ -60,11 +62,19 @@ def length(axis: Axis) -> Kind:
     return Kind("length", axis, axes=())
 
 
-def index(axis: Axis) -> Kind:
-    """An integer tensor whose values run over `axis`: `index(c)[n]`."""
-    if not isinstance(axis, Axis):
-        raise DeriveError(f"index({axis!r}): not an axis", fix='declare it with axes("…")')
-    return Kind("index", axis)
+class Index:
+    """An integer tensor whose values run over an axis: `index(c)[n]`."""
+
+    def __call__(self, axis: Axis) -> Kind:
+        if not isinstance(axis, Axis):
+            raise DeriveError(f"index({axis!r}): not an axis", fix='declare it with axes("…")')
+        return Kind("index", axis)
+
+    def __getitem__(self, key: Any) -> Kind:
+        raise DeriveError("index[…] does not say what its values run over", fix="name that axis first: index(c)[n]")
+
+
+index = Index()
 
 
 # --- from a signature -------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from derive.equations import Op, Operand, Requirement
 from derive.length_code import length_check, lengths_of, size_code
 from derive.pipeline import Derivation
 from derive.program import Program
-from derive.terms import Axis, Size
+from derive.terms import At, Axis, Size
 
 LINE_LENGTH = 120
 
@@ -57,7 +57,7 @@ class Module:
     extra: tuple[Function, ...]
     parameters: tuple[str, ...]
     differentiable: tuple[str, ...]
-    ranges: tuple[tuple[str, str, str, int, str], ...]
+    ranges: tuple[tuple[str, str, str, int, str, bool], ...]
     outputs: tuple[str, ...]
     cotangents: tuple[str, ...]
     returned: tuple[str, ...]
@@ -161,33 +161,57 @@ def _module(d: Derivation) -> Module:
 
 def _read_as(operand: Operand, op: Op) -> list[str]:
     """The axes an operand is declared with, and those that equations read it by under other names: all must agree."""
-    texts = [" ".join(_in_pattern(a) for a in operand.declared or operand.axes)]
+    own = zip(operand.declared or operand.axes, operand.axes, strict=True)
+    texts = [" ".join(_in_pattern(shown, _is_source(operand, a, op)) for shown, a in own)]
     for equation in op.equations:
         for at in equation.reads:
-            if at.name == operand.name and all(isinstance(i, Axis) for i in at.index):
+            plain = all(isinstance(i, Axis) for i in at.index) and at.index != (operand.declared or operand.axes)
+            if at.name == operand.name and plain:
                 texts.append(" ".join(_in_pattern(i) for i in at.index if isinstance(i, Axis)))
     return list(dict.fromkeys(texts))
 
 
-def _in_pattern(axis: Axis) -> str:
-    return axis.name if axis.fixed is None else f"{axis.name}={axis.fixed}"
+def _in_pattern(axis: Axis, filled: bool = False) -> str:
+    if axis.fixed is not None:
+        return f"{axis.name}={axis.fixed}"
+    return f"{axis.name}>0" if filled else axis.name
+
+
+def _is_source(operand: Operand, axis: Axis, op: Op) -> bool:
+    """Whether a maximum runs over this axis, whose length is read here: it needs a place to be at."""
+    rule = next(r for r in op.sizes if r.axis == axis)
+    extrema = {a for e in op.equations if e.kind in ("amax", "amin") for a in e.over}
+    return axis in extrema and not axis.is_pack and rule.operand == operand.name
+
+
+def _indices(op: Op) -> set[str]:
+    """The integer tensors that are read by as they are given, where no condition guards them."""
+    return {at.name for e in op.equations for read in e.reads for i in read.index for at in i.atoms(At)}
+
+
+def _guards(op: Op, name: str) -> list[str]:
+    """The integer tensors that hold an input's values where a condition lets them be read."""
+    return [e.name for e in op.equations if e.target.is_integer and any(at.name == name for at in e.reads)]
 
 
 def _first_reader(op: Op, name: str) -> str:
     """The equation that first reads an input, for the message of an index out of range."""
+    if name not in _indices(op) and _guards(op, name):
+        name = _guards(op, name)[0]
     return next((e.name for e in op.equations if any(at.name == name for at in e.reads)), op.outputs[0])
 
 
-def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str], ...]:
-    """For each integer input: its name, its values' axis, where that axis's length is read, and who reads it."""
+def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:
+    """For each integer input: its name, its values' axis, where that axis's length is read, who reads it, if guarded."""
     out = []
     for o in op.operands:
-        if o.ranges_over is not None:
+        guarded = o.name not in _indices(op)
+        if o.ranges_over is not None and (not guarded or _guards(op, o.name)):
             rule = next(r for r in op.sizes if r.axis == o.ranges_over)
             if rule.operand is not None:
                 dims = next(x for x in op.operands if x.name == rule.operand).axes
                 at = rule.position - len(dims) if any(a.is_pack for a in dims[: rule.position]) else rule.position
-                out.append((o.name, o.ranges_over.base, rule.operand, at, _first_reader(op, o.name)))
+                out.append((o.name, o.ranges_over.base, rule.operand, at, _first_reader(op, o.name), guarded))
     return tuple(out)
 
 
@@ -290,7 +314,7 @@ class _Pair:
         sizes += [f.name for f in self.saved if f.note == "a length"]
         axes = {v: k for k, v in names.sizes.items()}
         wanted = [axes.get(s, s) for s in sizes]
-        checks = [o for o in tensors if o.ranges_over is not None and o.name not in checked]
+        checks = [o for o in tensors if o.ranges_over is not None and o.name in _indices(op) - checked]
         wanted += [o.ranges_over.base for o in checks if o.ranges_over is not None]
         wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)]
         lengths = frozenset(o.name for o in op.operands if o.kind == "length")
@@ -348,7 +372,7 @@ class _Pair:
                     if (p := _place(a, sources)) is not None and p[0] == place[0]
                     and a not in known and a not in self.names.fixed
                 ]  # fmt: skip
-                lines.append(self._read_shape(place[0], [axis, *mates], sources))
+                lines.append(self._read_shape(place[0], list(dict.fromkeys([axis, *mates])), sources))
                 known |= {axis, *mates}
             else:
                 self._derived_size(axis, known, unknown, pending, lines, checks)

@@ -122,8 +122,7 @@ class SizeRule:
 class Requirement:
     """`left relation right` between lengths, checked as the op runs: what `what` (an axis, a read) must satisfy.
 
-    `relation` is "==", "%" (a multiple of) or ">=". A read must fit into `where`; where that is said of the length it
-    leaves (`left`), `length` and `index` are what it follows from.
+    `relation` is "==", "%" (a multiple of) or ">=", which asks that a read fits into `where`.
     """
 
     equation: str
@@ -132,8 +131,6 @@ class Requirement:
     relation: str
     right: Expr
     where: str = ""
-    length: Expr = S.Zero
-    index: Expr = S.Zero
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,11 @@ def inline_call(
         if operand.kind == "scalar":
             symbols[Scalar(operand.name)] = sympify(value)
             continue
+        if isinstance(value, At):
+            raise DeriveError(
+                f"{op.name}: argument {operand.name} is one element, {value}",
+                fix=f"pass the whole tensor and name the result: f.a = {op.name}({value.name})",
+            )
         name = getattr(value, "_name", None)
         if name not in tensors:
             raise DeriveError(
@@ -75,7 +80,8 @@ def inline_call(
             axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
     out = []
     for equation in op.equations:
-        new = Tensor(prefix + equation.name, **signs(equation.right))
+        known = {"integer": True, "nonnegative": True} if equation.target.is_integer else signs(equation.right)
+        new = Tensor(prefix + equation.name, **known)
         symbols[equation.target] = new
         over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
         index = tuple(itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in equation.index))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sympy import Add, Expr, Min, Mul, floor, fraction, together
 
 from derive.equations import Requirement
-from derive.terms import Axis, Size, free_axes
+from derive.terms import Size
 
 
 def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str:
@@ -26,7 +26,7 @@ def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str
         code = size_code(terms[0], sizes)
         for t in terms[1:]:
             negative = t.could_extract_minus_sign()
-            code += f" - {size_code(-t, sizes, not t.is_Integer)}" if negative else f" + {size_code(t, sizes)}"
+            code += f" - {size_code(-t, sizes)}" if negative else f" + {size_code(t, sizes)}"
         return f"({code})" if inside else code
     top, bottom = fraction(formula)
     if bottom != 1:
@@ -35,12 +35,9 @@ def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str
     return f"({code})" if inside else code
 
 
-
 def lengths_of(r: Requirement) -> list[Size]:
     """The lengths that a requirement speaks of, in reading order."""
-    found = {s for e in (r.length, r.left, r.right) for s in e.atoms(Size)}
-    found |= {s for a in free_axes(r.index) for s in (Size(a),) if isinstance(s, Size)}
-    return sorted(found, key=lambda s: (s not in r.length.atoms(Size), s not in r.left.atoms(Size), str(s)))
+    return sorted(r.left.atoms(Size) | r.right.atoms(Size), key=lambda s: (s not in r.left.atoms(Size), str(s)))
 
 
 def length_check(op: str, r: Requirement, names: dict[str, str]) -> str:
@@ -52,10 +49,6 @@ def length_check(op: str, r: Requirement, names: dict[str, str]) -> str:
     elif r.relation == "==":
         holds, says = f"{left} == {right}", f"must be as long as {right}"
     else:
-        holds, says = f"{left} >= {right}", f"must fit into {r.where}"
-    shown = lengths_of(r)
-    if r.index != 0:
-        own = r.left.atoms(Size)
-        shown = [s for s in shown if s not in own]
-    values = ", ".join(f"{names[s.axis.base]}={names[s.axis.base]}" for s in shown)
+        holds, says = f"{left} >= {right}", f"must fit into {r.where}" if r.where else f"must be at least {right} long"
+    values = ", ".join(f"{names[s.axis.base]}={names[s.axis.base]}" for s in lengths_of(r))
     return f'check_length("{op}", "{r.equation}", {holds}, "{r.what} {says}", {values})'

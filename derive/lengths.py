@@ -9,7 +9,7 @@ from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor
 
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
-from derive.sizes import dimensions, size_of, window_sizes
+from derive.sizes import closed, dimensions, size_of, window_sizes
 from derive.terms import At, Axis, Concat, Merge, Prefix, Size
 from derive.windows import affine, is_window
 
@@ -50,6 +50,10 @@ def _of_equation(
     if isinstance(equation.body, Concat):
         along = equation.body.along
         yield Requirement(name, f"axis {along.base}", Size(along), "==", Add(*(Size(a) for a in equation.over)))
+    if equation.kind in ("amax", "amin"):
+        for axis in equation.over:
+            if rules[axis].operand is None and not axis.is_pack:
+                yield Requirement(name, f"axis {axis.base}", Size(axis), ">=", Integer(1))
     for at in equation.reads:
         plain_input = at.name in inputs and all(isinstance(i, Axis) for i in at.index)
         for i, dim in zip(at.index, dims[at.name], strict=True):
@@ -79,12 +83,12 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
     where = f"axis {dim.base}" if isinstance(dim, Axis) else str(dim)
     low = Add(form.offset, *((Size(a) - 1) * step for a, step in form.steps if step < 0))
     high = Add(form.offset, *((Size(a) - 1) * step for a, step in form.steps if step > 0))
-    if _closed(low, rules).is_negative or (low.is_number and low < 0):
+    if closed(low, rules).is_negative or (low.is_number and low < 0):
         raise DeriveError(
             f"{at} reads before the first place of {where}",
             fix="there is no padding: shift the axis so that places start at 0, or concat what stands before them",
         )
-    if any(a == dim and step > 0 for a, step in form.steps) and _never(_closed(length - 1 - high, rules)):
+    if any(a == dim and step > 0 for a, step in form.steps) and _never(closed(length - 1 - high, rules)):
         raise DeriveError(
             f"{at} reads beyond the end of {where}",
             fix="give the places an axis of another name on both sides, such as f.y[…, u] = … x[…, u + k]",
@@ -94,7 +98,8 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
         formula = rules[axis].formula
         rest = {a: r for a, r in rules.items() if a != axis}
         if formula is not None and any(f in Min.make_args(formula) for _, f in window_sizes(i, length, rest)):
-            yield Requirement(name, what, Size(axis), ">=", Integer(min(len(form.steps), 2) - 1), where, length, i)
+            least = Integer(min(len(form.steps), 2) - 1)  # one window at least; differences of neighbours may be none
+            yield Requirement(name, what, length, ">=", expand(high.xreplace({Size(axis): least}) + 1), where)
             return
     yield Requirement(name, what, length, ">=", high + 1, where)
 
@@ -108,7 +113,7 @@ def _never(slack: Expr) -> bool:
 
 def _holds(r: Requirement, rules: Rules) -> bool:
     """Whether it holds for all lengths. Raises DeriveError where the lengths are fixed and it does not."""
-    left, right = _closed(r.left, rules), _closed(r.right, rules)
+    left, right = closed(r.left, rules), closed(r.right, rules)
     if r.relation == "%":
         sure, known = right == 1, left.is_Integer and right.is_Integer and left % right == 0
     else:
@@ -119,7 +124,9 @@ def _holds(r: Requirement, rules: Rules) -> bool:
         )
         known = False
     if not sure and not known and left.is_Integer and right.is_Integer:
-        must = {"%": "a multiple of", "==": "as long as", ">=": "at least"}[r.relation]
+        if r.relation == ">=":
+            raise DeriveError(f"{r.what} reads beyond the end of {r.where}, whose length is {left}", fix="count from 0")
+        must = "a multiple of" if r.relation == "%" else "as long as"
         raise DeriveError(
             f"{r.what} has length {left}, which must be {must} {right}", fix="give the axes lengths that agree"
         )
@@ -129,13 +136,3 @@ def _holds(r: Requirement, rules: Rules) -> bool:
 def _key(r: Requirement) -> Basic:
     from_left = {"%": 2, "==": 3, ">=": 5}[r.relation]
     return Mul(from_left, r.left, evaluate=False) + Mul(7, r.right, evaluate=False)
-
-
-def _closed(expr: Expr, rules: Rules) -> Expr:
-    """The expression over the lengths that inputs and arguments give."""
-    for _ in range(len(rules) + 1):
-        put = {s: rules[s.axis].formula for s in expr.atoms(Size) if rules[s.axis].formula is not None}
-        if not put:
-            break
-        expr = expr.xreplace(put)
-    return expand(expr)

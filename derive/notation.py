@@ -9,17 +9,18 @@ import keyword
 import re
 from typing import Any
 
-from sympy import Eq, Expr, Ne, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
+from sympy import Eq, Expr, Ne, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
+from sympy.logic.boolalg import Boolean
 
 from derive.annotations import constant, index, length, scalar, tensor
 from derive.errors import DeriveError
-from derive.functions import maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
+from derive.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
 from derive.spec import op
 from derive.terms import PACK, Axis, Concat, Delta, Reduce, Size, Where
 
 __all__ = [
-    "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "index", "length", "log",
-    "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
+    "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "expm1", "index", "length", "log",
+    "log1p", "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
     "sign", "sin", "size", "softplus", "sqrt", "sum", "tanh", "tensor", "where",
 ]  # fmt: skip
 
@@ -64,6 +65,8 @@ def _reduction(kind: str, body: Any, over: Any) -> Reduce:
     for a in over:
         if not isinstance(a, Axis):
             raise DeriveError(f"{kind}(…, over={a!r}): not an axis", fix='declare it with axes("…")')
+        if over.count(a) > 1:
+            raise DeriveError(f"{kind} is taken over {a} twice", fix=f"name {a} once")
     return Reduce(kind, sympify(body), *over)
 
 
@@ -97,6 +100,10 @@ def size(axis: Any) -> Expr:
 
 def concat(*pieces: Any, along: Any) -> Expr:
     """Pieces one after another: `f.y[n, c] = concat(x[n, a], z[n, b], along=c)`."""
+    if len(pieces) == 1 and isinstance(pieces[0], list | tuple):
+        pieces = tuple(pieces[0])
+    if not pieces:
+        raise DeriveError("concat() joins nothing", fix="write concat(x[n, a], z[n, b], along=c)")
     if not isinstance(along, Axis):
         raise DeriveError(f"concat(…, along={along!r}): not an axis", fix='declare it with axes("…")')
     return Concat(along, *(sympify(p) for p in pieces))
@@ -104,6 +111,14 @@ def concat(*pieces: Any, along: Any) -> Expr:
 
 def where(condition: Any, a: Any, b: Any) -> Expr:
     """`a` where the condition holds, else `b`. Conditions compare axes or values."""
+    if isinstance(condition, bool):
+        raise DeriveError(
+            f"the condition of where() is always {condition}",
+            fix="compare with eq(a, b) and ne(a, b): Python's == asks whether two expressions are written alike",
+        )
+    condition = sympify(condition)
+    if not isinstance(condition, Boolean) or isinstance(condition, Symbol):
+        raise DeriveError(f"{condition} is no condition", fix=f"compare it with something: ne({condition}, 0)")
     return Where(condition, a, b)
 
 

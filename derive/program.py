@@ -76,7 +76,7 @@ class Window:
 
     def __str__(self) -> str:
         parts = [a if s == 1 else f"{s}*{a}" for a, s in self.steps]
-        return " + ".join([*parts, *([] if self.offset == Num(Fraction(0)) else [str(self.offset)])])
+        return " + ".join([*parts, *([] if parts and self.offset == Num(Fraction(0)) else [str(self.offset)])])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sympy import Add, Expr, Mul, S
 from derive import lower
 from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
 from derive.factoring import factored
-from derive.program import Assign, Index, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
+from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
 from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
 from derive.terms import Reduce as SpecReduce
 
@@ -87,7 +87,7 @@ class _Builder:
         if places is not None:
             self.statements.append(self.assign(d, self.stacked(d, *places)))
             return
-        scatters = [self.scatter(d, t) for t in spread]
+        scatters = self.scatters(d, spread)
         onto = None
         if plain != 0 or not scatters:
             value = factored(plain, self.hoister(d)) if plain != 0 else Num(lower.ZERO.value)
@@ -160,26 +160,37 @@ class _Builder:
 
     # --- scatters ------------------------------------------------------------------------------------------
 
-    def scatter(self, d: Definition, term: Expr) -> Scatter:
-        """One term with deltas as an addition at the positions that the deltas name."""
-        body, outer = term, S.One
-        for f in Mul.make_args(term):
-            if isinstance(f, Sigma) and _has_delta(f):
-                body, outer = f, term / f
-        if isinstance(body, Sigma):
-            body, _ = opened_by_name(body, set(d.axes))
-            body = body * outer
-        slots: dict[Axis, Expr] = {}
-        for f in Mul.make_args(body):
-            if isinstance(f, Delta) and (found := _slot(f, d.axes, slots)) is not None:
-                axis, other = found
-                slots[axis] = other
-                body = Mul(*(g for g in Mul.make_args(body) if g != f)).xreplace({axis: other})
-        spread = {a for k in d.axes for a in free_axes(slots.get(k, k))}
+    def scatters(self, d: Definition, terms: list[Expr]) -> list[Scatter]:
+        """Terms with deltas as additions at the positions that the deltas name; terms at the same positions as one."""
+        groups: dict[tuple[Expr, ...], Expr] = {}
+        for term in terms:
+            slots, body = _slots(d, term)
+            groups[slots] = groups.get(slots, S.Zero) + body
+        return [self.scatter(d, slots, body) for slots, body in groups.items()]
+
+    def scatter(self, d: Definition, slots: tuple[Expr, ...], body: Expr) -> Scatter:
+        spread = {a for i in slots for a in free_axes(i)}
         summed = sorted_axes(free_axes(body) - spread)
         value = self.reduction(sigma(body, summed), spread) if summed else factored(body, self.hoister(d))
-        where: tuple[Index, ...] = tuple(lower.index(slots.get(a, a)) for a in d.axes)
-        return Scatter(d.name, tuple(a.name for a in d.axes), where, value)
+        return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value)
+
+
+def _slots(d: Definition, term: Expr) -> tuple[tuple[Expr, ...], Expr]:
+    """Where a term with deltas stands along each axis of the definition, and its value there."""
+    body, outer = term, S.One
+    for f in Mul.make_args(term):
+        if isinstance(f, Sigma) and _has_delta(f):
+            body, outer = f, term / f
+    if isinstance(body, Sigma):
+        body, _ = opened_by_name(body, set(d.axes))
+        body = body * outer
+    slots: dict[Axis, Expr] = {}
+    for f in Mul.make_args(body):
+        if isinstance(f, Delta) and (found := _slot(f, d.axes, slots)) is not None:
+            axis, other = found
+            slots[axis] = other
+            body = Mul(*(g for g in Mul.make_args(body) if g != f)).xreplace({axis: other})
+    return tuple(slots.get(a, a) for a in d.axes), body
 
 
 def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Integer, Min, Mul, floor
+from sympy import Add, Expr, Integer, Min, Mul, expand, floor
 
 from derive.equations import Equation, Operand, SizeRule
 from derive.errors import DeriveError
-from derive.terms import At, Axis, Concat, Merge, Prefix, Size, sorted_axes
-from derive.windows import affine
+from derive.terms import At, Axis, Concat, Merge, Prefix, Size, free_axes, sorted_axes
+from derive.windows import affine, is_window
 
 Dims = dict[str, tuple[Expr, ...]]
 
@@ -83,22 +83,52 @@ def _shortest(formulas: list[Expr]) -> Expr:
     return Min(*windows, *plain[:1]) if windows else plain[0]
 
 
-def read_prefixes(equation: Equation, dims: Dims, sizes: tuple[SizeRule, ...]) -> Equation:
-    """The equation with every plain read of a longer dimension marked as a read of its first places."""
-    shorter = {
-        r.axis: r.formula for r in sizes if r.formula is not None and not isinstance(r.formula, Size | Integer)
+def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[SizeRule, ...]) -> tuple[Equation, ...]:
+    """The equations with every plain read of a longer dimension marked as a read of its first places.
+
+    A dimension is longer where the axis is as long as some window allows, where a window runs over the same dimension
+    by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined).
+    """
+    rules = {r.axis: r for r in sizes}
+    slid = {
+        (at.name, slot, axis)
+        for e in equations
+        for at in e.reads
+        for slot, i in enumerate(at.index)
+        if is_window(i) and not isinstance(i, Axis)
+        for axis in free_axes(i)
     }
-    put: dict[Basic, Basic] = {}
-    for at in equation.reads:
-        index = [
-            Prefix(i) if isinstance(i, Axis) and isinstance(d, Axis) and i in shorter and i != d else i
-            for i, d in zip(at.index, dims[at.name], strict=True)
-        ]
-        if tuple(index) != at.index and all(
-            shorter[p.args[0]] != Size(d) for p, d in zip(index, dims[at.name], strict=True) if isinstance(p, Prefix)
-        ):
-            put[at] = At(at.tensor, *index)
-    return replace(equation, body=equation.body.xreplace(put)) if put else equation
+
+    def is_prefix(name: str, slot: int, i: Expr, dim: Expr) -> bool:
+        if not isinstance(i, Axis) or not isinstance(dim, Axis) or i == dim:
+            return False
+        formula = rules[i].formula
+        if formula is not None and not isinstance(formula, Size | Integer) and formula != Size(dim):
+            return True
+        return (name, slot, i) in slid or _is_longer(closed(size_of(dim), rules) - closed(Size(i), rules))
+
+    def read(at: At) -> At:
+        slots = enumerate(zip(at.index, dims[at.name], strict=True))
+        return At(at.tensor, *(Prefix(i) if is_prefix(at.name, k, i, d) else i for k, (i, d) in slots))
+
+    return tuple(replace(e, body=e.body.xreplace({at: read(at) for at in e.reads if read(at) != at})) for e in equations)
+
+
+def _is_longer(difference: Expr) -> bool:
+    """Whether a difference of lengths is a sum of lengths: never negative, and not 0."""
+    return difference != 0 and all(
+        t.as_coeff_Mul()[0].is_positive and t.atoms(Size) and not t.atoms(floor, Min) for t in Add.make_args(difference)
+    )
+
+
+def closed(expr: Expr, rules: dict[Axis, SizeRule]) -> Expr:
+    """A length over the lengths that inputs and arguments give."""
+    for _ in range(len(rules) + 1):
+        put = {s: rules[s.axis].formula for s in expr.atoms(Size) if rules[s.axis].formula is not None}
+        if not put:
+            break
+        expr = expr.xreplace(put)
+    return expand(expr)
 
 
 def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: dict[Axis, SizeRule]) -> list[tuple[Axis, Expr]]:

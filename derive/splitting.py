@@ -84,5 +84,11 @@ def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: t
                 equation=target.name,
                 fix=f"give each piece one axis that does not stand on the left, in place of {rhs.along.base}",
             )
+        if axis == rhs.along:
+            raise DeriveError(
+                f"{piece} runs over {axis.base}, the axis that the pieces are joined along",
+                equation=target.name,
+                fix=f"join along an axis of another name: f.{target.name}[…, k] = concat(…, along=k)",
+            )
         own.append(axis)
     return Equation(target, index, rhs, "concat", tuple(own))
