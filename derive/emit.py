@@ -198,7 +198,8 @@ def _first_reader(op: Op, name: str) -> str:
     """The equation that first reads an input, for the message of an index out of range."""
     if name not in _indices(op) and _guards(op, name):
         name = _guards(op, name)[0]
-    return next((e.name for e in op.equations if any(at.name == name for at in e.reads)), op.outputs[0])
+    at = next((k for k, e in enumerate(op.equations) if any(at.name == name for at in e.reads)), 0)
+    return next((e.name for e in op.equations[at:] if e.given), op.outputs[0])
 
 
 def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:

@@ -32,7 +32,7 @@ class Operand:
     def tensor(self) -> Tensor:
         """The operand's name with what is assumed of its values."""
         if self.kind == "index":
-            return Tensor(self.name, integer=True, nonnegative=True)
+            return Tensor(self.name, integer=True)  # of any sign: what a condition leaves out may be negative
         return Tensor(self.name, **({self.assumed: True} if self.assumed else {}))
 
     @property

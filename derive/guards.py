@@ -40,7 +40,7 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, li
         number = 2
         while name in taken | {e.name for e in made}:
             name, number = f"{base}{number}", number + 1
-        made.append(Equation(Tensor(name, integer=True, nonnegative=True), i.index, body))
+        made.append(Equation(Tensor(name, integer=True), i.index, body))
         return At(made[-1].target, *i.index)
 
     return branch(rhs, None), made

@@ -80,7 +80,7 @@ def inline_call(
             axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
     out = []
     for equation in op.equations:
-        known = {"integer": True, "nonnegative": True} if equation.target.is_integer else signs(equation.right)
+        known = {"integer": True} if equation.target.is_integer else signs(equation.right)
         new = Tensor(prefix + equation.name, **known)
         symbols[equation.target] = new
         over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sympy import Abs, Basic, Expr, Float, Max, Min, Piecewise, Pow, Rational, SympifyError, exp, sympify
+from sympy import Abs, Basic, Expr, Float, Max, Min, Mul, Piecewise, Pow, Rational, S, SympifyError, exp, sympify
 from sympy import sign as sympy_sign
 from sympy.logic.boolalg import Boolean
 
@@ -25,7 +25,7 @@ from derive.lengths import requirements
 from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
 from derive.sizes import read_prefixes, size_of, size_rules
 from derive.splitting import scaled_reduction, split
-from derive.terms import PACK, At, Axis, Concat, Merge, Scalar, Size, Tensor, Where
+from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor, Where, free_axes
 
 # --- expressions as we want them ---------------------------------------------------------------------------
 
@@ -35,8 +35,16 @@ def _canonical(expr: Basic) -> Any:
     expr = expr.replace(Abs, absolute).replace(sympy_sign, sign)
     expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
     expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
+    expr = expr.replace(lambda e: isinstance(e, Reduce), _shed)
     expr = expr.replace(Max, lambda *a: _fold(maximum, a)).replace(Min, lambda *a: _fold(minimum, a))
     return expr
+
+
+def _shed(e: Reduce) -> Expr:
+    """A reduction over the axes that its body has; a sum over any other multiplies by its length."""
+    own = [a for a in e.over if a in free_axes(e.body)]
+    times = Mul(*(Size(a) for a in e.over if a not in own)) if e.kind == "sum" else S.One
+    return times * (Reduce(e.kind, e.body, *own) if own else e.body)
 
 
 def _choices(e: Piecewise) -> Expr:

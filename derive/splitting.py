@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sympy import Basic, Expr, Mul, S
 
 from derive.equations import Equation, signs
@@ -32,8 +34,12 @@ def split_name(target: str, reduce: Reduce, taken: set[str]) -> str:
     """A name for a split-off reduction: after what it reduces, else after the equation it comes from."""
     body = reduce.body
     stem = body.name if isinstance(body, At) else target
-    name = base = f"{stem}_{reduce.kind.removeprefix('a')}"
-    number = 2
+    return _free(f"{stem}_{reduce.kind.removeprefix('a')}", taken)
+
+
+def _free(base: str, taken: set[str]) -> str:
+    """The name, numbered where it is taken."""
+    name, number = base, 2
     while name in taken:
         name, number = f"{base}{number}", number + 1
     return name
@@ -51,8 +57,12 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     plain = all(isinstance(i, Axis) for i in index)
-    if isinstance(rhs, Concat):
+    if isinstance(rhs, Concat) and plain:
         return [_concatenation(target, index, rhs, left)]
+    if isinstance(rhs, Concat):
+        whole = Tensor(_free(f"{target.name}_apart", taken), **signs(rhs))
+        apart = _concatenation(whole, left, rhs, left)
+        return [replace(apart, given=False), Equation(target, index, At(whole, *left))]
     while True:
         top = scaled_reduction(rhs) if plain else None
         inner = [r for r in _nested(rhs) if top is None or r != top[1]]
@@ -78,6 +88,8 @@ def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: t
     own = []
     for piece in rhs.pieces:
         axis = rhs.own_axis(piece, left)
+        if axis is None and free_axes(piece) <= set(left) - {rhs.along}:
+            axis = Axis(f"{rhs.along.base}_{len(own)}", fixed=1)  # one place
         if axis is None or piece.atoms(Reduce, Concat) or rhs.along not in left:
             raise DeriveError(
                 f"{piece} is no piece along {rhs.along.base}",
