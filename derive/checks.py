@@ -84,7 +84,8 @@ def _check_function(call: Function, equation: str) -> None:
 
 
 _KNOWN = (
-    Add, Mul, Pow, Number, NumberSymbol, Relational, Boolean, At, Axis, Scalar, Size, Where, Delta, Reduce, Concat, Merge,
+    Add, Mul, Pow, Number, NumberSymbol, Relational, Boolean, At, Axis, Scalar, Size, Where, Delta, Reduce, Concat,
+    Merge,
 )  # fmt: skip
 
 

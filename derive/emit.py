@@ -203,7 +203,7 @@ def _first_reader(op: Op, name: str) -> str:
 
 
 def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:
-    """For each integer input: its name, its values' axis, where that axis's length is read, who reads it, if guarded."""
+    """For each integer input: its name, its values' axis, where its length is read, who reads it, and if guarded."""
     out = []
     for o in op.operands:
         guarded = o.name not in _indices(op)

@@ -1,4 +1,4 @@
-"""What the lengths of axes must satisfy so that every read finds its element: proven here, or checked as the op runs."""
+"""What the lengths of axes must satisfy so that every read finds its element: proven, or checked as the op runs."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def _holds(r: Requirement, rules: Rules) -> bool:
     else:
         slack = expand(left - right)
         sure = slack == 0 or (
-            r.relation == ">=" and all(t.as_coeff_Mul()[0].is_nonnegative for t in Add.make_args(slack))
+            r.relation == ">="
+            and all(t.as_coeff_Mul()[0].is_nonnegative for t in Add.make_args(slack))
             and not slack.atoms(floor, Min)
         )
         known = False

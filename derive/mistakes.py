@@ -42,14 +42,30 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
         "asks for one answer where each element has its own",
         "use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
     ),
-    ("to float|to int|round symbolic|loop of ufunc|must be Tensor, not|must be real number", "takes numbers", _FUNCTIONS),
+    (
+        "to float|to int|round symbolic|loop of ufunc|must be Tensor, not|must be real number",
+        "takes numbers",
+        _FUNCTIONS,
+    ),
     (r"for \^", "^ is no power", "write x[…] ** 2"),
     (r"for @", "@ multiplies whole tensors", "write a sum: sum(a[i, k] * b[k, j], over=k)"),
-    (r"'Scalar' object is not subscriptable", "a number is read like a tensor", "write its name alone, without brackets"),
-    ("'(Axis|Size)' object cannot be interpreted", "an axis is no number here", "an equation holds at all places of its axes: write no loop"),
-    ("object of type 'Handle' has no len|object is not iterable", "a tensor is used like a list", "the length of an axis is size(d)"),
-    ("'Relational'|Less|Greater|Equality|Unequality|Boolean", "calculates with a condition", "write where(condition, 1, 0)"),
-)  # fmt: skip
+    (r"'Scalar' object is not subscriptable", "a number is read like a tensor", "write its name without brackets"),
+    (
+        "'(Axis|Size)' object cannot be interpreted",
+        "an axis is no number here",
+        "an equation holds at all places of its axes: write no loop",
+    ),
+    (
+        "object of type 'Handle' has no len|object is not iterable",
+        "a tensor is used like a list",
+        "the length of an axis is size(d)",
+    ),
+    (
+        "'Relational'|Less|Greater|Equality|Unequality|Boolean",
+        "calculates with a condition",
+        "write where(condition, 1, 0)",
+    ),
+)
 """What a TypeError's text holds, what that means in a spec, and what to write."""
 
 
@@ -74,7 +90,8 @@ def no_attribute(error: AttributeError) -> DeriveError | None:
         return None
     kind = "an axis" if type(error.obj).__name__ == "Axis" else "an element"
     return DeriveError(
-        f"{kind} has no {error.name}", fix="write functions around elements, such as exp(x[n, d]) or mean(x[n, d], over=d)"
+        f"{kind} has no {error.name}",
+        fix="write functions around elements, such as exp(x[n, d]) or mean(x[n, d], over=d)",
     )
 
 
@@ -108,4 +125,6 @@ def check_signature(function: Callable[..., Any]) -> None:
         raise DeriveError("its first parameter is not the frame", fix=f"write def {function.__name__}(f, …)")
     for p in parameters:
         if p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
-            raise DeriveError(f"parameter {p.name} is no plain one", fix="write each input by its name, without * and /")
+            raise DeriveError(
+                f"parameter {p.name} is no plain one", fix="write each input by its name, without * and /"
+            )

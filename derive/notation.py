@@ -52,7 +52,9 @@ def _axis(text: str) -> Axis:
     if not fixed:
         return Axis(name)
     if not length.isdecimal() or int(length) == 0:
-        raise DeriveError(f"{length!r} is no length of axis {name}", fix=f'write a whole number above 0: axes("{name}=2")')
+        raise DeriveError(
+            f"{length!r} is no length of axis {name}", fix=f'write a whole number above 0: axes("{name}=2")'
+        )
     return Axis(name, fixed=int(length))
 
 

@@ -2,7 +2,7 @@
 
     statement  ::=  name[axes] = node  |  name[axes] (+)= scatter of node over axes at slots
     node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
-    index      ::=  axis | merge(axis, …) | part(index, k) | name[index] | step*axis + … + offset
+    index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
 
 A backend that prints loops can start from here as well as one that prints whole-tensor calls. `check` holds after
 every pass: names are defined before use, indices match dimensions, no axis is free on the right alone.
@@ -57,6 +57,17 @@ class Merged:
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.axes))})"
+
+
+@dataclass(frozen=True)
+class Place:
+    """An index inside a merge in place of a whole axis, whose length is given."""
+
+    index: Index
+    length: Node
+
+    def __str__(self) -> str:
+        return str(self.index)
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,7 @@ class Join:
 
 
 Node = Join | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
-Index = str | Merged | PartOf | Read | Window
+Index = str | Merged | Place | PartOf | Read | Window
 
 
 @dataclass(frozen=True)
@@ -196,6 +207,8 @@ def children(node: Node | Index) -> tuple[Node | Index, ...]:
         return node.index
     if isinstance(node, Merged):
         return node.axes
+    if isinstance(node, Place):
+        return (node.index, node.length)
     if isinstance(node, PartOf):
         return (node.whole, *node.lengths)
     if isinstance(node, Window):
@@ -221,6 +234,8 @@ def index_axes(index: Index | Node) -> tuple[str, ...]:
         return (index,)
     if isinstance(index, Merged):
         return tuple(a for i in index.axes for a in index_axes(i))
+    if isinstance(index, Place):
+        return index_axes(index.index)
     if isinstance(index, PartOf):
         return index_axes(index.whole)
     if isinstance(index, Window):
@@ -240,7 +255,9 @@ def node_axes(node: Node) -> tuple[str, ...]:
         return tuple(a for a in node_axes(node.body) if a not in node.axes)
     if isinstance(node, Join):
         parts = zip(node.parts, node.own, strict=True)
-        runs = [[*([] if own else [node.axis]), *(node.axis if a == own else a for a in node_axes(p))] for p, own in parts]
+        runs = [
+            [*([] if own else [node.axis]), *(node.axis if a == own else a for a in node_axes(p))] for p, own in parts
+        ]
         return tuple(dict.fromkeys(a for run in runs for a in run))
     return ()
 

@@ -218,7 +218,7 @@ def _has_delta(expr: Expr) -> bool:
 
 
 def _every_place(d: Definition, spread: list[Expr]) -> tuple[Axis, list[Expr]] | None:
-    """The axis, and the value at each of its places, where the terms stand at every place of an axis of fixed length."""
+    """An axis of fixed length and the value at each of its places, where the terms stand at all of them."""
     values: dict[int, Expr] = {}
     found: set[Axis] = set()
     for term in spread:
@@ -234,7 +234,11 @@ def _every_place(d: Definition, spread: list[Expr]) -> tuple[Axis, list[Expr]] |
     if len(found) != 1:
         return None
     (axis,) = found
-    return (axis, [values[k] for k in range(len(values))]) if axis.fixed and set(values) == set(range(axis.fixed)) else None
+    return (
+        (axis, [values[k] for k in range(len(values))])
+        if axis.fixed and set(values) == set(range(axis.fixed))
+        else None
+    )
 
 
 def _grouped(terms: list[Expr]) -> list[Expr]:

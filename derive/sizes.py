@@ -111,7 +111,9 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
         slots = enumerate(zip(at.index, dims[at.name], strict=True))
         return At(at.tensor, *(Prefix(i) if is_prefix(at.name, k, i, d) else i for k, (i, d) in slots))
 
-    return tuple(replace(e, body=e.body.xreplace({at: read(at) for at in e.reads if read(at) != at})) for e in equations)
+    return tuple(
+        replace(e, body=e.body.xreplace({at: read(at) for at in e.reads if read(at) != at})) for e in equations
+    )
 
 
 def _is_longer(difference: Expr) -> bool:

@@ -101,7 +101,9 @@ class Handle:
             )  # fmt: skip
         known = self._recorder.tensors.get(self._name)
         index = "()" if known and not known[1] else "…"
-        raise DeriveError(f"{self._name} is used without its axes", op=op, fix=f"read one element: {self._name}[{index}]")
+        raise DeriveError(
+            f"{self._name} is used without its axes", op=op, fix=f"read one element: {self._name}[{index}]"
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -178,7 +180,8 @@ class Recorder:
         known = self.tensors.get(name)
         if known and len(known[1]) == len(key):  # a place counted from the end
             key = tuple(
-                size_of(d) + i if i.is_Integer and i < 0 and d != PACK else i for i, d in zip(key, known[1], strict=True)
+                size_of(d) + i if i.is_Integer and i < 0 and d != PACK else i
+                for i, d in zip(key, known[1], strict=True)
             )
         return At(known[0] if known else Tensor(name), *key)  # checked with its equation, which is not known yet
 
@@ -321,7 +324,9 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         returned = function(Frame(recorder), *args)
     except NameError as error:
         inputs = [o.name for o in operands]
-        raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))).within(name) from None
+        raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))).within(
+            name
+        ) from None
     except DeriveError as error:
         raise error.within(name) from None
     except TypeError as error:

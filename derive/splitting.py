@@ -85,7 +85,7 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
 
 
 def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: tuple[Axis, ...]) -> Equation:
-    own = []
+    own: list[Axis] = []
     for piece in rhs.pieces:
         axis = rhs.own_axis(piece, left)
         if axis is None and free_axes(piece) <= set(left) - {rhs.along}:

@@ -133,11 +133,46 @@ class Merge(Expr):
             return first.whole
         return Expr.__new__(cls, *axes)
 
+    def _xreplace(self, rule: Any) -> tuple[Basic, bool]:
+        """An index that is put for one of the axes keeps that axis's length beside it."""
+        if self in rule:
+            return rule[self], True
+        new = [a._xreplace(rule) for a in self.args]
+        if not any(changed for _, changed in new):
+            return self, False
+        pairs = zip(self.args, (n for n, _ in new), strict=True)
+        return Merge(*(Slot(b, Size(a)) if isinstance(a, Axis) else b for a, b in pairs)), True
+
     def _sympystr(self, printer: Any) -> str:
         return "(" + ", ".join(printer.doprint(a) for a in self.args) + ")"
 
     def _latex(self, printer: Any) -> str:
         return "(" + r"\,".join(printer.doprint(a) for a in self.args) + ")"
+
+
+class Slot(Expr):
+    """An index inside a merge that is no axis of its own: it stands for an axis of the given length."""
+
+    is_commutative = True
+    is_integer = True
+    is_nonnegative = True
+
+    def __new__(cls, index: Any, length: Any) -> Expr:
+        return index if isinstance(index, Axis | Part | Merge | Slot) else Expr.__new__(cls, index, length)
+
+    @property
+    def index(self) -> Expr:
+        return self.args[0]
+
+    @property
+    def length(self) -> Expr:
+        return self.args[1]
+
+    def _sympystr(self, printer: Any) -> str:
+        return str(printer.doprint(self.index))
+
+    def _latex(self, printer: Any) -> str:
+        return str(printer.doprint(self.index))
 
 
 class Part(Expr):
@@ -149,7 +184,8 @@ class Part(Expr):
 
     def __new__(cls, whole: Any, position: Any, *lengths: Any) -> Expr:
         if isinstance(whole, Merge) and len(whole.args) == len(lengths):
-            return whole.args[int(position)]
+            own = whole.args[int(position)]
+            return own.index if isinstance(own, Slot) else own
         return Expr.__new__(cls, whole, Integer(position), *lengths)
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from derive.backends.values import ATOM, Dims, Value, align, is_pack, permute, position, squeeze
-from derive.program import Index, Merged, Node, PartOf, Read, Window, index_axes
+from derive.program import Index, Merged, Node, PartOf, Place, Read, Window, index_axes
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,19 @@ def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Di
         k = next(k for k, i in enumerate(slots) if isinstance(i, Merged))
         merged = slots[k]
         assert isinstance(merged, Merged)
-        lengths = ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(merged))
+        lengths = ", ".join(_length(a, sizes) for a in merged.axes)
         code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
-        slots[k : k + 1] = list(merged.axes)
+        slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in merged.axes]
     return read(
         Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots)), sizes, value
     )
+
+
+def _length(i: Index, sizes: Sizes) -> str:
+    """The length of an index inside a merge, as an argument."""
+    if isinstance(i, Place):
+        return sizes.number(i.length)
+    return ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(i))
 
 
 def _at(slots: list[Index], k: int) -> int:
@@ -155,6 +162,8 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
     """An index as an integer tensor that broadcasts over `order`."""
     if isinstance(i, str):
         return align(Value(sizes.arange(i), (i,)), order).code
+    if isinstance(i, Place):
+        return index_tensor(i.index, order, sizes, value)
     if isinstance(i, Window):
         parts = []
         for axis, step in i.steps:
@@ -166,7 +175,7 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
         code = ""
         for a in i.axes:
             part = index_tensor(a, order, sizes, value)
-            length = sizes.of(index_axes(a)[0])
+            length = sizes.number(a.length) if isinstance(a, Place) else sizes.of(index_axes(a)[0])
             code = f"({code}) * {length} + {part}" if code else part
         return code
     if isinstance(i, PartOf):
