@@ -19,7 +19,7 @@ from derive.equations import Op, Operand, Requirement
 from derive.length_code import length_check, lengths_of, size_code
 from derive.pipeline import Derivation
 from derive.program import Program
-from derive.terms import At, Axis, Size
+from derive.terms import At, Axis, Size, free_axes
 
 LINE_LENGTH = 120
 
@@ -239,7 +239,10 @@ def _shape(dims: Dims) -> str:
 
 def _docstring(d: Derivation, pair: _Pair) -> str:
     op = d.op
-    named = {r.axis.base if r.axis.fixed is None else f"{r.axis.base} = {r.axis.fixed}" for r in op.sizes}
+    shown = {a for o in op.operands for a in (*o.axes, o.ranges_over)}
+    shown |= {a for e in op.equations for a in (*e.axes, *free_axes(e.body))}
+    used = [r.axis for r in op.sizes if r.axis in shown]  # a joined piece of one place has no axis that anyone wrote
+    named = {a.base if a.fixed is None else f"{a.base} = {a.fixed}" for a in used}
     axes = sorted(named, key=lambda a: (a != "...", a))
     forward = [str(e) for e in op.equations]
     backward = [str(x.name) + f"[{', '.join(a.name for a in x.axes)}] = {x.value}" for x in d.closed.definitions]

@@ -15,7 +15,7 @@ from sympy import sign as sympy_sign
 from sympy.logic.boolalg import Boolean
 
 from derive.annotations import operand
-from derive.checks import check_axes, check_functions, check_inputs, check_no_concat, check_read
+from derive.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
 from derive.functions import absolute, maximum, minimum, power, sign
@@ -302,7 +302,6 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
     try:
         check_signature(function)
         operands = tuple(operand(p) for p in list(inspect.signature(function, eval_str=True).parameters.values())[1:])
-        check_inputs(operands)
     except NameError as error:
         raise undeclared(error, {}).within(name) from None
     except DeriveError as error:

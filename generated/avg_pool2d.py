@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class AvgPool2dSaved(NamedTuple):
@@ -37,6 +37,8 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     """Returns y and what the backward needs."""
     check_shapes("avg_pool2d", ("x: n c h w",), x)
     _, _, h, w = x.shape
+    check_length("avg_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
+    check_length("avg_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
     y = x.unfold(2, height, 2).unfold(3, width, 2).permute(0, 1, 2, 4, 3, 5).mean((3, 5))
     return y, AvgPool2dSaved(h, w, height, width)
 

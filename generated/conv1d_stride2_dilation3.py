@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv1dStride2Dilation3Saved(NamedTuple):
@@ -46,6 +46,8 @@ def conv1d_stride2_dilation3_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[T
     """Returns y and what the backward needs."""
     check_shapes("conv1d_stride2_dilation3", ("x: n c l", "w: o c k", "b: o"), x, w, b)
     k = w.shape[2]
+    l = x.shape[2]
+    check_length("conv1d_stride2_dilation3", "y", l >= 3 * k - 2, "x[n, c, 3*k + 2*t] must fit into axis l", l=l, k=k)
     y = torch.einsum("nckt, ock -> not", x.unfold(2, 3 * (k - 1) + 1, 2)[..., ::3].mT, w) + b[:, None]
     return y, Conv1dStride2Dilation3Saved(x, w)
 

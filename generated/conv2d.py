@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv2dSaved(NamedTuple):
@@ -46,6 +46,9 @@ def conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, Conv2dSaved
     """Returns y and what the backward needs."""
     check_shapes("conv2d", ("x: n c h w", "k: o c p q", "b: o"), x, k, b)
     _, _, p, q = k.shape
+    _, _, h, w = x.shape
+    check_length("conv2d", "y", h >= p, "x[n, c, i + p, j + q] must fit into axis h", h=h, p=p)
+    check_length("conv2d", "y", w >= q, "x[n, c, i + p, j + q] must fit into axis w", w=w, q=q)
     y = (
         torch.einsum("ncipjq, ocpq -> noij", x.unfold(2, p, 1).unfold(3, q, 1).permute(0, 1, 2, 4, 3, 5), k)
         + b[:, None, None]

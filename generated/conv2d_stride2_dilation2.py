@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -46,6 +46,13 @@ def conv2d_stride2_dilation2_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[T
     """Returns y and what the backward needs."""
     check_shapes("conv2d_stride2_dilation2", ("x: n c h w", "k: o c p q", "b: o"), x, k, b)
     _, _, p, q = k.shape
+    _, _, h, w = x.shape
+    check_length(
+        "conv2d_stride2_dilation2", "y", h >= 2 * p - 1, "x[n, c, 2*i + 2*p, 2*j + 2*q] must fit into axis h", h=h, p=p
+    )
+    check_length(
+        "conv2d_stride2_dilation2", "y", w >= 2 * q - 1, "x[n, c, 2*i + 2*p, 2*j + 2*q] must fit into axis w", w=w, q=q
+    )
     y = (
         torch.einsum(
             "ncipjq, ocpq -> noij",

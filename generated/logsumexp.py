@@ -39,7 +39,7 @@ class LogsumexpSaved(NamedTuple):
 @in_float32
 def logsumexp_forward(x: Tensor) -> tuple[Tensor, LogsumexpSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("logsumexp", ("x: ... d",), x)
+    check_shapes("logsumexp", ("x: ... d>0",), x)
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
     s = torch.exp(x - m).sum(-1, keepdim=True)  # s[...] = sum(exp((x[..., d] - m[...])), over=d)
     y = torch.log(s.squeeze(-1)) + m.squeeze(-1)  # y[...] = (log(s[...]) + m[...])

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -36,6 +36,11 @@ class MaxPool2dSaved(NamedTuple):
 def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tensor, MaxPool2dSaved]:
     """Returns y and what the backward needs."""
     check_shapes("max_pool2d", ("x: n c h w",), x)
+    _, _, h, w = x.shape
+    check_length("max_pool2d", "y", height >= 1, "axis p must be at least 1 long", height=height)
+    check_length("max_pool2d", "y", width >= 1, "axis q must be at least 1 long", width=width)
+    check_length("max_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
+    check_length("max_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
     y = x.unfold(2, height, 2).unfold(3, width, 2).permute(0, 1, 2, 4, 3, 5).amax((3, 5))
     return y, MaxPool2dSaved(y, x, height, width)
 

@@ -113,11 +113,6 @@ MISTAKES = {
         "return x",
         "op mine: its first parameter is not the frame; write def mine(f, …)",
     ),
-    "no_diff_inputs": (
-        "f, x: constant[n, d]",
-        "f.y[n, d] = x[n, d] * 2\n    return f.y",
-        "op mine: no input has a gradient; declare an input as tensor[…]",
-    ),
     "kwonly": (
         "f, x: tensor[n, d], *, eps: scalar = 1e-5",
         "f.y[n, d] = x[n, d] + eps\n    return f.y",

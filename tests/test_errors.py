@@ -240,3 +240,13 @@ def test_a_mistake_is_told_with_its_remedy(inputs: str | None, body: str, expect
     spec = body if inputs is None else f"@op\ndef mine({inputs}):\n    {body}\n"
     told = re.sub(r" \(mine\.py:\d+\)", "", message(head + spec, tmp_path))
     assert told == expected
+
+
+def test_an_op_without_an_input_to_differentiate_by(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        HEAD.replace("tensor[n, d], w: tensor[d]", "constant[n, d]") + "    f.y[n] = x[n, 0]\n    return f.y\n"
+    )
+    with pytest.raises(DeriveError) as refused:
+        write_package(load_file(tmp_path / "mine.py"), tmp_path / "out")
+    assert str(refused.value) == "op mine: no input has a gradient; declare an input as tensor[…]"
+    assert not (tmp_path / "out").exists()
