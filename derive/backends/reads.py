@@ -81,6 +81,8 @@ def _length(i: Index, sizes: Sizes) -> str:
     """The length of an index inside a merge, as an argument."""
     if isinstance(i, Place):
         return sizes.number(i.length)
+    if isinstance(i, PartOf):
+        return sizes.number(i.lengths[i.position])
     return ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(i))
 
 
@@ -175,7 +177,7 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
         code = ""
         for a in i.axes:
             part = index_tensor(a, order, sizes, value)
-            length = sizes.number(a.length) if isinstance(a, Place) else sizes.of(index_axes(a)[0])
+            length = _length(a, sizes)
             code = f"({code}) * {length} + {part}" if code else part
         return code
     if isinstance(i, PartOf):
