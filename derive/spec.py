@@ -24,7 +24,7 @@ from derive.inline import inline_call
 from derive.lengths import requirements
 from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
 from derive.sizes import read_prefixes, size_of, size_rules
-from derive.splitting import scaled_reduction, split
+from derive.splitting import scaled_reduction, split, taken_apart
 from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor, Where, free_axes
 
 # --- expressions as we want them ---------------------------------------------------------------------------
@@ -207,9 +207,10 @@ class Recorder:
             check_read(at, dims, list(self.tensors), self.ranges, name)
         check_functions(rhs, name)
         rhs, indices = guarded(rhs, self.equations, set(self.tensors) | {name})
-        for equation in indices:
-            self.equations.append(equation)
-            self.tensors[equation.name] = (equation.target, equation.index)
+        self._add(indices)
+        if not isinstance(rhs, At) or left != key:  # what only takes apart is such an equation itself
+            rhs, apart = taken_apart(rhs, self.equations, set(self.tensors) | {name})
+            self._add(apart)
         target = Tensor(name, **signs(rhs))
         for equation in split(target, key, rhs, set(self.tensors)):
             if not isinstance(equation.body, Concat):
@@ -217,6 +218,11 @@ class Recorder:
                 check_axes(equation.axes, equation.body, equation.over, name)
             if scaled_reduction(equation.body) is not None:
                 raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
+            self.equations.append(equation)
+            self.tensors[equation.name] = (equation.target, equation.index)
+
+    def _add(self, equations: list[Equation]) -> None:
+        for equation in equations:
             self.equations.append(equation)
             self.tensors[equation.name] = (equation.target, equation.index)
 
@@ -242,9 +248,7 @@ class Recorder:
             self.tensors[b] = (swap[target], key)
 
     def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
-        for equation in inlined:
-            self.equations.append(equation)
-            self.tensors[equation.name] = (equation.target, equation.index)
+        self._add(inlined)
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles

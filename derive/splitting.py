@@ -84,6 +84,25 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     return out
 
 
+def taken_apart(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, list[Equation]]:
+    """Reads that take a dimension apart inside an expression become equations of their own, which are views.
+
+    Its adjoint is then computed over the parts, and merged as a whole.
+    """
+    made: list[Equation] = []
+    put: dict[Basic, Basic] = {}
+    for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
+        axes = tuple(a for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
+        if axes == at.index or not all(isinstance(a, Axis) for a in axes) or len(set(axes)) != len(axes):
+            continue
+        same = next((e for e in (*known, *made) if e.body == at and e.index == axes), None)
+        if same is None:
+            same = Equation(Tensor(_free(f"{at.name}_apart", taken | {e.name for e in made}), **signs(at)), axes, at)
+            made.append(replace(same, given=False))
+        put[at] = At(same.target, *axes)
+    return rhs.xreplace(put), made
+
+
 def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: tuple[Axis, ...]) -> Equation:
     own: list[Axis] = []
     for piece in rhs.pieces:

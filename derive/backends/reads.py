@@ -47,6 +47,8 @@ def _renamed(dims: Dims, index: tuple[Index, ...]) -> Dims:
 def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """Merged indices are split out of a dimension; the parts of one index are brought together and flattened."""
     slots, code = list(node.index), Value(stored.code, tuple(f"?{k}" for k in range(len(node.index))))
+    for merged in [i for i in slots if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
+        code = _unflattened(code, slots, slots.index(merged), sizes)
     for whole in [i.whole for i in slots if isinstance(i, PartOf) and i.position == 0]:
         parts = [k for k, i in enumerate(slots) if isinstance(i, PartOf) and i.whole == whole]
         first = slots[parts[0]]
@@ -66,15 +68,20 @@ def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Di
     if any(isinstance(i, PartOf) for i in slots):
         return indexed(stored, node, sizes, value)
     while any(isinstance(i, Merged) for i in slots):
-        k = next(k for k, i in enumerate(slots) if isinstance(i, Merged))
-        merged = slots[k]
-        assert isinstance(merged, Merged)
-        lengths = ", ".join(_length(a, sizes) for a in merged.axes)
-        code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
-        slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in merged.axes]
+        code = _unflattened(code, slots, next(k for k, i in enumerate(slots) if isinstance(i, Merged)), sizes)
     return read(
         Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots)), sizes, value
     )
+
+
+def _unflattened(code: Value, slots: list[Index], k: int, sizes: Sizes) -> Value:
+    """The value with one merged dimension split; its parts take their places in `slots`."""
+    merged = slots[k]
+    assert isinstance(merged, Merged)
+    lengths = ", ".join(_length(a, sizes) for a in merged.axes)
+    code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
+    slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in merged.axes]
+    return Value(code.code, tuple(f"?{n}" for n in range(len(slots))))
 
 
 def _length(i: Index, sizes: Sizes) -> str:

@@ -97,6 +97,20 @@ def masked_pick(f, x: tensor[n, c], y: index(c)[n], w: constant[n]):
     return f.o
 
 
+@op
+def pixel_shuffle(f, x: tensor[n, d, h, i]):
+    a2, b2 = axes("a2=2 b2=2")
+    f.y[n, c, (h, a2), (i, b2)] = x[n, (c, a2, b2), h, i]
+    return f.y
+
+
+@op
+def pooled(f, x: tensor[n, i, j]):
+    a2, b2 = axes("a2=2 b2=2")
+    f.y[n, h, k] = amax(x[n, (h, a2), (k, b2)], over=(a2, b2))
+    return f.y
+
+
 R = torch.randn
 IX = torch.tensor([[0, -1, 3], [3, -7, 0]])
 LABELS, WEIGHTS = torch.tensor([1, 99, 0, -5]), torch.tensor([1.0, -1.0, 2.0, 0.0], dtype=torch.float64)
@@ -129,6 +143,8 @@ CASES = [
     (differences, lambda x: torch.diff(x) ** 2, (R(2, 1),)),
     (halves_by_call, lambda x: torch.nn.functional.glu(x).sum(1) + 3 * x.shape[1], (R(3, 6),)),
     (padded_rows, lambda C, ix: torch.where((ix >= 0)[:, :, None], C[ix.clamp(0)], 0), (R(4, 2), IX)),
+    (pixel_shuffle, lambda x: torch.nn.functional.pixel_shuffle(x, 2), (R(2, 8, 3, 5),)),
+    (pooled, lambda x: torch.nn.functional.max_pool2d(x[:, None], 2)[:, 0], (R(2, 4, 6),)),
     (masked_pick, _masked_pick, (R(4, 3), LABELS, WEIGHTS)),
 ]
 
@@ -152,6 +168,11 @@ def test_equals_autograd(spec, reference, args) -> None:
 def test_every_place_of_a_fixed_axis_is_stacked_and_nothing_filled_first(spec) -> None:
     code = render(derivation(spec.op))
     assert "torch.stack([" in code.replace("\n        [", "[") and "new_zeros" not in code
+
+
+@pytest.mark.parametrize("spec", [pixel_shuffle, pooled], ids=lambda s: s.op.name)
+def test_what_is_taken_apart_is_merged_by_views(spec) -> None:
+    assert "arange" not in render(derivation(spec.op))
 
 
 # --- lengths that clash, as the op runs -------------------------------------------------------------------------------
