@@ -16,8 +16,8 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
 from derive.functions import power
-from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Scal, SizeOf, Window
-from derive.terms import At, Axis, Delta, Merge, Part, Scalar, Sigma, Size, Where, free_axes
+from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Place, Read, Scal, SizeOf, Window
+from derive.terms import At, Axis, Delta, Merge, Part, Scalar, Sigma, Size, Slot, Where, free_axes
 from derive.terms import Reduce as SpecReduce
 from derive.windows import affine
 
@@ -34,6 +34,8 @@ def index(i: Expr) -> Index:
         return i.name
     if isinstance(i, Merge):
         return Merged(tuple(index(a) for a in i.args))
+    if isinstance(i, Slot):
+        return Place(index(i.index), node(i.length))
     if isinstance(i, Part):
         return PartOf(index(i.whole), i.position, tuple(node(length) for length in i.lengths))
     if isinstance(i, At):

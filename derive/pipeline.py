@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.adjoint import Stepwise, stepwise
+from derive.checks import check_inputs
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.cost import NOMINAL, work
@@ -59,6 +60,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 
 def _derived(op: Op, policy: Policy) -> Derivation:
+    check_inputs(op.operands)
     named, steps, closed = _cheapest(op, policy)
     if policy.conditional:
         within_domain(named, closed)

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv1dSaved(NamedTuple):
@@ -54,7 +54,7 @@ def conv1d_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Conv1dSaved
     check_shapes("conv1d", ("x: n c l", "w: o c k", "b: o"), x, w, b)
     l = x.shape[2]
     k = w.shape[2]
-    check_windows("conv1d", "y", "x", ("l", l, k))
+    check_length("conv1d", "y", l >= k, "x[n, c, k + t] must fit into axis l", l=l, k=k)
     y = functional.conv1d(x, w, b)  # y[n, o, t] = sum(w[o, c, k] * x[n, c, k + t], over=(c, k)) + b[o]
     return y, Conv1dSaved(x, w)
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv1dStride2Dilation3Saved(NamedTuple):
@@ -54,7 +54,7 @@ def conv1d_stride2_dilation3_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[T
     check_shapes("conv1d_stride2_dilation3", ("x: n c l", "w: o c k", "b: o"), x, w, b)
     l = x.shape[2]
     k = w.shape[2]
-    check_windows("conv1d_stride2_dilation3", "y", "x", ("l", l, 3 * k - 2))
+    check_length("conv1d_stride2_dilation3", "y", l >= 3 * k - 2, "x[n, c, 3*k + 2*t] must fit into axis l", l=l, k=k)
     y = functional.conv1d(x, w, b, stride=2, dilation=3)
     return y, Conv1dStride2Dilation3Saved(x, w)
 

@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv2dSaved(NamedTuple):
@@ -55,7 +55,8 @@ def conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, Conv2dSaved
     check_shapes("conv2d", ("x: n c h w", "k: o c p q", "b: o"), x, k, b)
     _, _, h, w = x.shape
     _, _, p, q = k.shape
-    check_windows("conv2d", "y", "x", ("h", h, p), ("w", w, q))
+    check_length("conv2d", "y", h >= p, "x[n, c, i + p, j + q] must fit into axis h", h=h, p=p)
+    check_length("conv2d", "y", w >= q, "x[n, c, i + p, j + q] must fit into axis w", w=w, q=q)
     y = functional.conv2d(x, k, b)  # y[n, o, i, j] = sum(k[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q)) + b[o]
     return y, Conv2dSaved(x, k)
 

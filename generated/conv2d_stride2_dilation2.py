@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -55,7 +55,12 @@ def conv2d_stride2_dilation2_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[T
     check_shapes("conv2d_stride2_dilation2", ("x: n c h w", "k: o c p q", "b: o"), x, k, b)
     _, _, h, w = x.shape
     _, _, p, q = k.shape
-    check_windows("conv2d_stride2_dilation2", "y", "x", ("h", h, 2 * p - 1), ("w", w, 2 * q - 1))
+    check_length(
+        "conv2d_stride2_dilation2", "y", h >= 2 * p - 1, "x[n, c, 2*i + 2*p, 2*j + 2*q] must fit into axis h", h=h, p=p
+    )
+    check_length(
+        "conv2d_stride2_dilation2", "y", w >= 2 * q - 1, "x[n, c, 2*i + 2*p, 2*j + 2*q] must fit into axis w", w=w, q=q
+    )
     y = functional.conv2d(x, k, b, stride=2, dilation=2)
     return y, Conv2dStride2Dilation2Saved(x, k)
 

@@ -48,11 +48,11 @@ class CrossEntropyWeightedSaved(NamedTuple):
 @in_float32
 @explains_index(
     "cross_entropy_weighted",
-    ("y", "c", "z", 1, "loss_sum"),
+    ("y", "c", "z", 1, "loss"),
 )
 def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, CrossEntropyWeightedSaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("cross_entropy_weighted", ("z: n c", "y: n", "weight: n"), z, y, weight)
+    check_shapes("cross_entropy_weighted", ("z: n c>0", "y: n", "weight: n"), z, y, weight)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     exp_z_minus_m = torch.exp(z - m)  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)

@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class DepthwiseConv2dSaved(NamedTuple):
@@ -55,7 +55,8 @@ def depthwise_conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, D
     check_shapes("depthwise_conv2d", ("x: n c h w", "k: c p q", "b: c"), x, k, b)
     _, c, h, w = x.shape
     _, p, q = k.shape
-    check_windows("depthwise_conv2d", "y", "x", ("h", h, p), ("w", w, q))
+    check_length("depthwise_conv2d", "y", h >= p, "x[n, c, i + p, j + q] must fit into axis h", h=h, p=p)
+    check_length("depthwise_conv2d", "y", w >= q, "x[n, c, i + p, j + q] must fit into axis w", w=w, q=q)
     y = functional.conv2d(x, k[:, None], b, groups=c)
     return y, DepthwiseConv2dSaved(x, k)
 

@@ -67,7 +67,7 @@ class GroupedQueryAttentionGradients(NamedTuple):
 @in_float32
 def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, GroupedQueryAttentionSaved]:
     """Returns o and what the backward needs."""
-    check_shapes("grouped_query_attention", ("q: ... g h i d", "k: ... g j d", "v: ... g j e"), q, k, v)
+    check_shapes("grouped_query_attention", ("q: ... g h i d", "k: ... g j>0 d", "v: ... g j e"), q, k, v)
     d = q.shape[-1]
     s = torch.einsum("...ghid, ...gjd -> ...ghij", q, k) / math.sqrt(d)
     m = s.amax(-1, keepdim=True)  # m[..., g, h, i] = amax(s[..., g, h, i, j], over=j)

@@ -42,7 +42,7 @@ class LogsumexpSaved(NamedTuple):
 @in_float32
 def logsumexp_forward(x: Tensor) -> tuple[Tensor, LogsumexpSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("logsumexp", ("x: ... d",), x)
+    check_shapes("logsumexp", ("x: ... d>0",), x)
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
     exp_x_minus_m = torch.exp(x - m)  # exp_x_minus_m[..., d] = exp(x[..., d] - m[...])
     s = exp_x_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_x_minus_m[..., d], over=d)

@@ -27,7 +27,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, check_windows, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -44,7 +44,10 @@ def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     """Returns y and what the backward needs."""
     check_shapes("max_pool2d", ("x: n c h w",), x)
     _, _, h, w = x.shape
-    check_windows("max_pool2d", "y", "x", ("h", h, height), ("w", w, width))
+    check_length("max_pool2d", "y", height >= 1, "axis p must be at least 1 long", height=height)
+    check_length("max_pool2d", "y", width >= 1, "axis q must be at least 1 long", width=width)
+    check_length("max_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
+    check_length("max_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
     y = functional.max_pool2d(x, (height, width), stride=2)
     return y, MaxPool2dSaved(y, x, height, width)
 

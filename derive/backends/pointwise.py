@@ -21,7 +21,7 @@ _BINARY = {
     "ne": ("!=", COMPARISON, COMPARISON + 1),
 }
 _LOGIC = {"and": "&", "or": "|"}
-_TORCH = {"absolute": "torch.abs"}
+_TORCH = {"absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder"}
 
 
 def number_code(node: Num) -> Value:

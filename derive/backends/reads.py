@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from derive.backends.values import ATOM, Dim, Dims, Value, align, is_pack, permute, position, squeeze
-from derive.program import Index, Merged, Node, PartOf, Read, Window, index_axes
+from derive.program import Index, Merged, Node, PartOf, Place, Read, Window, index_axes
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ def _renamed(dims: Dims, index: tuple[Index, ...]) -> Dims:
 def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """Merged indices are split out of a dimension; the parts of one index are brought together and flattened."""
     slots, code = list(node.index), Value(stored.code, tuple(f"?{k}" for k in range(len(node.index))))
+    for merged in [i for i in slots if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
+        code = _unflattened(code, slots, slots.index(merged), sizes)
     for whole in [i.whole for i in slots if isinstance(i, PartOf) and i.position == 0]:
         parts = [k for k, i in enumerate(slots) if isinstance(i, PartOf) and i.whole == whole]
         first = slots[parts[0]]
@@ -71,15 +73,29 @@ def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Di
     if any(isinstance(i, PartOf) for i in slots):
         return indexed(stored, node, sizes, value)
     while any(isinstance(i, Merged) for i in slots):
-        k = next(k for k, i in enumerate(slots) if isinstance(i, Merged))
-        merged = slots[k]
-        assert isinstance(merged, Merged)
-        lengths = ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(merged))
-        code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
-        slots[k : k + 1] = list(merged.axes)
+        code = _unflattened(code, slots, next(k for k, i in enumerate(slots) if isinstance(i, Merged)), sizes)
     return read(
         Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots)), sizes, value
     )
+
+
+def _unflattened(code: Value, slots: list[Index], k: int, sizes: Sizes) -> Value:
+    """The value with one merged dimension split; its parts take their places in `slots`."""
+    merged = slots[k]
+    assert isinstance(merged, Merged)
+    lengths = ", ".join(_length(a, sizes) for a in merged.axes)
+    code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
+    slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in merged.axes]
+    return Value(code.code, tuple(f"?{n}" for n in range(len(slots))))
+
+
+def _length(i: Index, sizes: Sizes) -> str:
+    """The length of an index inside a merge, as an argument."""
+    if isinstance(i, Place):
+        return sizes.number(i.length)
+    if isinstance(i, PartOf):
+        return sizes.number(i.lengths[i.position])
+    return ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(i))
 
 
 def _at(slots: list[Index], k: int) -> int:
@@ -185,6 +201,8 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
     """An index as an integer tensor that broadcasts over `order`."""
     if isinstance(i, str):
         return align(Value(sizes.arange(i), (i,)), order).code
+    if isinstance(i, Place):
+        return index_tensor(i.index, order, sizes, value)
     if isinstance(i, Window):
         parts = []
         for axis, step in i.steps:
@@ -196,7 +214,7 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
         code = ""
         for a in i.axes:
             part = index_tensor(a, order, sizes, value)
-            length = sizes.of(index_axes(a)[0])
+            length = _length(a, sizes)
             code = f"({code}) * {length} + {part}" if code else part
         return code
     if isinstance(i, PartOf):

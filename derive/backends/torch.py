@@ -131,11 +131,18 @@ class Printer:
         return value.method(above if value.dims[-2] == ends[0] else below)
 
     def joined(self, node: Join, order: Dims) -> Value:
-        """Parts one after another: `torch.cat`."""
+        """Parts one after another: `torch.cat`, or `torch.stack` where each is one place."""
+        at = position(order, order.index(node.axis))
+        rest = tuple(d for d in order if d != node.axis)
+        if not any(node.own):
+            return Value(f"torch.stack([{', '.join(self.full(p, rest).code for p in node.parts)}], {at})", order)
         parts = []
         for part, own in zip(node.parts, node.own, strict=True):
-            parts.append(self.full(part, tuple(own if d == node.axis else d for d in order)).code)
-        return Value(f"torch.cat([{', '.join(parts)}], {position(order, order.index(node.axis))})", order)
+            if own:
+                parts.append(self.full(part, tuple(own if d == node.axis else d for d in order)).code)
+            else:
+                parts.append(self.full(part, rest).method(f".unsqueeze({at})").code)
+        return Value(f"torch.cat([{', '.join(parts)}], {at})", order)
 
     def fused(self, node: Call, order: Dims) -> Value | None:
         """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""

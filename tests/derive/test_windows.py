@@ -206,8 +206,7 @@ def test_written_as_a_person_would(made: object, said: str, unsaid: str) -> None
         (
             in_groups,
             [(1, 2, 3, 4, 1), (2, 3, 3, 2, 2)],
-            "in_groups, equation y: the windows take 2 places along axis w of x, which has length 1; "
-            "give a longer w, or smaller windows",
+            "in_groups, equation y: x[n, g, c, h, q + w] must fit into axis w",
         ),
         (stacked, [(2, 3, 4), (5, 3, 2), (2, 5, 4)], "equation y: the windows take 4 places along axis t of z"),
         (places_given, [(1, 1, 5), (1, 1, 3), (1, 1, 4)], "the windows take 6 places along axis l of x"),
