@@ -11,7 +11,7 @@ from derive.terms import PACK, Axis
 
 RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
-    "check_shapes", "check_index", "explains_index", "in_float32", "ratio", "once_differentiable", "sum", "range",
+    "check_shapes", "check_index", "explains_index", "in_float32", "ratio", "places", "once_differentiable", "sum", "range",
     "abs", "min", "max",
 })  # fmt: skip
 """Names that generated modules use themselves."""

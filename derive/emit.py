@@ -195,7 +195,8 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     shared = ["check_index"] if "check_index(" in used else []
     explained = ["explains_index"] if ranges else []
     used_ratio = ["ratio"] if "ratio(" in used else []
-    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
+    used_places = ["places"] if "*places(" in used else []
+    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_places, *used_ratio, "typed"]
     return (*lines, f"from ._support import {', '.join(support)}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from derive.backends.reads import index_tensor, span
+from derive.backends.reads import index_tensor, pack_first, span
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.program import Index, Merged, Node, Read, Scatter, Window, index_axes
 
@@ -26,12 +26,22 @@ def scatter(printer: Printer, s: Scatter) -> None:
         if code is not None:
             _put(printer, s, name, target, code)
             return
-    if moved and all(isinstance(s.slots[k], Window) for k in moved) and _windows(printer, s, name, target, order):
+    once = len(order) == sum(len(index_axes(i)) for i in s.slots)
+    windows = once and moved and all(isinstance(s.slots[k], Window) for k in moved)
+    if windows and _windows(printer, s, name, target, order):
         return
     if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
         _diagonal(printer, s, name, target)
         return
-    items = [index_tensor(i, order, printer.sizes, printer.value) for i in s.slots]
+    order = pack_first(order)  # type: ignore[arg-type]
+    items = [
+        (
+            f"torch.tensor({printer.number(i.offset)}, device={printer.like}.device)"
+            if isinstance(i, Window) and not i.steps
+            else index_tensor(i, order, printer.sizes, printer.value)
+        )
+        for i in s.slots
+    ]
     value = printer.full(s.value, order)
     _put(printer, s, name, target, f".index_put_(({', '.join(items)},), {value.code}, accumulate=True)")
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from derive.backends.contractions import contraction
 from derive.backends.layout import Layouts, body_order
-from derive.backends.pointwise import broadcast, call_code, number_code, written_over
+from derive.backends.pointwise import COMPARISONS, broadcast, call_code, cast, number_code, written_over
 from derive.backends.reads import Sizes, read
 from derive.backends.scatters import scatter
 from derive.backends.values import Dims, Line, Value, align, is_pack, permute, position, squeeze
@@ -85,7 +85,7 @@ class Printer:
             size = self.size(node.axis)
             return Value(f"math.prod({size})" if is_pack(node.axis) else size, scalar=True)
         if isinstance(node, AxisValue):
-            return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
+            return align(Value(self.sizes.arange(node.axis, f"{self.like}.dtype"), (node.axis,)), order)
         if isinstance(node, Reduce):
             return align(self.reduction(node, order, keepdim=None in order or bool(set(node.axes) & set(order))), order)
         if isinstance(node, Join):
@@ -93,8 +93,14 @@ class Printer:
         fused = self.fused(node, order)
         if fused is not None:
             return fused
-        args = [self.value(a, order) for a in node.args]
-        return written_over(node, args, order) or call_code(node, args, order)
+        args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
+        return written_over(node, args, order) or call_code(node, args, order, self.like)
+
+    def compared(self, node: Node, order: Dims) -> Value:
+        """One side of a comparison, where an axis may stay whole numbers."""
+        if isinstance(node, AxisValue):
+            return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
+        return self.value(node, order)
 
     def joined(self, node: Join, order: Dims) -> Value:
         """Parts one after another: `torch.cat`."""
@@ -166,9 +172,12 @@ class Printer:
         if is_matrix_product(node):
             return contraction(node, order, self.value)
         inner = body_order(node, self.layouts)
+        inner = (*inner, *(a for a in node.axes if a not in inner))  # also those that the body lacks are reduced
         body = self.value(node.body, inner)
-        dims = [d for d in inner if d in node_axes(node.body)]
-        if len(body.dims) < len(dims) or body.scalar:
+        if body.weak or (body.boolean and node.kind != "sum"):
+            body = cast(body, self.like)
+        dims = [d for d in inner if d in node_axes(node.body) or d in node.axes]
+        if len(body.dims) < len(dims) or body.scalar or set(node.axes) - set(body.dims):
             body = self.spread(body, tuple(dims))
         full = body.dims
         places = [i for i, d in enumerate(full) if d in node.axes]
@@ -199,7 +208,10 @@ class Printer:
         """The value expanded to all of `dims`; a view."""
         lengths = ", ".join(self.lengths(dims))
         if value.scalar:
-            return Value(f"{self.like}.new_full(({lengths},), {value.code})", dims)
+            shape = (
+                lengths if len(own := [d for d in dims if d is not None]) == 1 and is_pack(own[0]) else f"({lengths},)"
+            )
+            return Value(f"{self.like}.new_full({shape}, {value.code})", dims)
         return value.method(f".expand({lengths})", dims)
 
     def lengths(self, dims: Dims) -> list[str]:
@@ -249,6 +261,8 @@ class Printer:
         fresh = isinstance(s.value, Call | Reduce | Join) and set(node_axes(s.value)) == {
             a for i in s.axes for a in index_axes(i)
         }
+        if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
+            value = cast(value, self.like)  # numbers, not a condition
         value = self.finish(value, s, order)
         changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
         if changed and not fresh:
@@ -261,18 +275,20 @@ class Printer:
         wanted = tuple(d for d in order if d is not None)
         if any(isinstance(i, Merged) for i in s.axes):
             return self.merge(value, s)
+        if value.scalar and not wanted:
+            return Value(f"{self.like}.new_full((), {value.code})", ())
         if value.dims == layout:
             return value
         have = {d for d in value.dims if d is not None}
         if not value.scalar and have == set(wanted):
             value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
             return value if None in layout else permute(value, wanted)
-        if value.scalar and not wanted:
-            return Value(f"{self.like}.new_full((), {value.code})", ())
         return self.spread(align(value, order), wanted)
 
     def merge(self, value: Value, s: Assign) -> Value:
         order = tuple(a for i in s.axes for a in index_axes(i))
+        if value.scalar or set(order) - set(value.dims):
+            value = self.spread(align(value, order), order)
         value = permute(value, order)
         start = 0
         for i in s.axes:
