@@ -182,7 +182,8 @@ class Writer:
 
     def key(self, dims: Sequence[tuple[str, ...]]) -> str:
         """The indices of a left side or of a plain read."""
-        return ", ".join(d[0] if len(d) == 1 else f"({', '.join(d)})" for d in dims) or "()"
+        parts = [d[0] if len(d) == 1 else f"({', '.join(d)})" for d in dims]
+        return f"{parts[0]}," if len(parts) == 1 and len(dims[0]) > 1 else ", ".join(parts) or "()"
 
     def readable(self, tensor: Known, scope: Sequence[str]) -> bool:
         return PACK not in tensor.axes or PACK in scope
@@ -192,7 +193,8 @@ class Writer:
         if forced is not None:
             at, text = forced.split("|")
             index[int(at)] = text
-        return Term(f"{tensor.read}[{', '.join(index) or '()'}]", tensor.low, tensor.high)
+        alone = "," if len(index) == 1 and index[0].startswith("(") else ""  # Python has x[(a, b)] for x[a, b]
+        return Term(f"{tensor.read}[{', '.join(index) or '()'}{alone}]", tensor.low, tensor.high)
 
     def leaf(self, scope: Sequence[str]) -> Term:
         tensors = [t for t in self.known if self.readable(t, scope)]
@@ -265,7 +267,9 @@ class Writer:
 
     def of_function(self, scope: Sequence[str], depth: int) -> Term:
         a = self._expression(scope, depth)
-        name = self.pick(["tanh", "exp", "sigmoid", "relu", "sin", "cos", "softplus", "erf", "abs", "sqrt", "log", "sign"])
+        name = self.pick(
+            ["tanh", "exp", "sigmoid", "relu", "sin", "cos", "softplus", "erf", "abs", "sqrt", "log", "sign"]
+        )
         if name == "exp":
             if a.high > 3:
                 a = Term(f"tanh({a.text})", -1, 1)
@@ -300,7 +304,9 @@ class Writer:
             return Term(f"{a.text} ** 3", a.low**3, a.high**3)
         a = self.positive(a)
         if which < 9:
-            text, exponent = self.pick([("rsqrt({})", -0.5), ("{} ** -1.5", -1.5), ("{} ** 1.5", 1.5), ("{} ** -1", -1.0)])
+            text, exponent = self.pick(
+                [("rsqrt({})", -0.5), ("{} ** -1.5", -1.5), ("{} ** 1.5", 1.5), ("{} ** -1", -1.0)]
+            )
             ends = sorted((a.low**exponent, a.high**exponent))
             return Term(text.format(a.text), ends[0], ends[1])
         b = self._expression(scope, 0)
@@ -333,6 +339,8 @@ class Writer:
                 return f"{self.pick(['eq', 'ne'])}({a}, {self.pick(labels)[1]})"
             return self.pick([f"{a} < 1", f"ne({a}, 0)", f"{a} >= 1"])
         a, b = self.leaf(scope), self._expression(scope, min(depth, 1))
+        if "[" not in b.text:  # Python would decide it
+            b = self.read_of(self.pick([t for t in self.known if self.readable(t, scope)] or self.known), scope)
         return self.pick([f"{b.text} > 0", f"{b.text} <= {a.text}", f"{b.text} >= 0.5"])
 
     def of_extremum(self, scope: Sequence[str], depth: int) -> Term:
@@ -365,7 +373,9 @@ class Writer:
         kind = self.weighted([(6, "sum"), (3, "mean"), (2, "amax"), (1, "amin")])
         count = self.length(tuple(bound)) if kind == "sum" else 1
         over = bound[0] if len(bound) == 1 else f"({', '.join(bound)})"
-        return Term(f"{kind}({body.text}, over={over})", min(body.low * count, body.low), max(body.high * count, body.high))
+        return Term(
+            f"{kind}({body.text}, over={over})", min(body.low * count, body.low), max(body.high * count, body.high)
+        )
 
     def bindable(self, scope: Sequence[str]) -> tuple[list[str], str | None]:
         """Axes to reduce over, and that of them which a window must stand for."""
@@ -421,7 +431,11 @@ class Writer:
             body = self.expression([*chosen, w.kernel], depth, forced)
             kind = self.pick(["sum", "mean", "amax"])
             count = self.length(w.kernel) if kind == "sum" else 1
-            term = Term(f"{kind}({body.text}, over={w.kernel})", min(body.low * count, body.low), max(body.high * count, body.high))
+            term = Term(
+                f"{kind}({body.text}, over={w.kernel})",
+                min(body.low * count, body.low),
+                max(body.high * count, body.high),
+            )
         else:
             term = self.expression(chosen, depth, forced)
         if forced is not None:
@@ -438,7 +452,9 @@ class Writer:
 
     def motif(self) -> None:
         """What closed forms are about: something centred, normalised, or both."""
-        tensors = [t for t in self.known if t.dims and all(len(d) == 1 for d in t.dims) and len(set(t.axes)) == len(t.axes)]
+        tensors = [
+            t for t in self.known if t.dims and all(len(d) == 1 for d in t.dims) and len(set(t.axes)) == len(t.axes)
+        ]
         tensors = [t for t in tensors if any(d != (PACK,) for d in t.dims)]
         if not tensors:
             self.equation(1)
@@ -457,7 +473,9 @@ class Writer:
             mu = self.define(kept, f"mean({here}, over={axis})", t.low, t.high)
             at = f"{mu.read}[{self.key(kept)}]"
             wide = t.high - t.low
-            r = self.define(kept, f"rsqrt(mean(({here} - {at}) ** 2, over={axis}) + 0.5)", (wide**2 + 0.5) ** -0.5, 0.5**-0.5)
+            r = self.define(
+                kept, f"rsqrt(mean(({here} - {at}) ** 2, over={axis}) + 0.5)", (wide**2 + 0.5) ** -0.5, 0.5**-0.5
+            )
             self.define(whole, f"({here} - {at}) * {r.read}[{self.key(kept)}]", -wide * 1.5, wide * 1.5)
             return
         if t.high > 3 or t.low < -10:
@@ -546,7 +564,9 @@ class Writer:
             axes = [b for a in formal.axes for b in bound[a]]
             if len(set(axes)) < len(axes):
                 return self.equation(1)
-            ready = [t for t in self.known if t.dims == tuple((b,) for b in axes) and t.low >= i.low and t.high <= i.high]
+            ready = [
+                t for t in self.known if t.dims == tuple((b,) for b in axes) and t.low >= i.low and t.high <= i.high
+            ]
             if ready and self.chance(70):
                 arguments.append(self.pick(ready).read)
                 continue

@@ -67,10 +67,14 @@ def differences(example: Example, live: Live) -> list[str]:
     out += [_unlike(f"gradient of {n}", g, e) for n, g, e in zip(names, found, gradients, strict=True)]
     out += [f"{i.name} is written over" for (i, t), g in zip(tensors, given, strict=True) if not torch.equal(t, g)]
     wrong = [line for line in out if line]
-    return wrong or [f"gradient of {n} differs the second time" for n in _unrepeated(live, cotangents, saved, found, names)]
+    return wrong or [
+        f"gradient of {n} differs the second time" for n in _unrepeated(live, cotangents, saved, found, names)
+    ]
 
 
-def _unrepeated(live: Live, cotangents: list[Tensor], saved: Any, found: tuple[Any, ...], names: list[str]) -> list[str]:
+def _unrepeated(
+    live: Live, cotangents: list[Tensor], saved: Any, found: tuple[Any, ...], names: list[str]
+) -> list[str]:
     """The inputs whose gradient is another when the backward runs again on what it was given before."""
     again = live.backward(*cotangents, *saved)
     again = (again,) if isinstance(again, Tensor) else tuple(again)
@@ -88,7 +92,9 @@ def values(example: Example) -> tuple[list[tuple[Input, Tensor]], dict[str, Any]
             tensors.append((i, torch.randint(int(i.low), int(i.high) + 1, i.shape, generator=generator)))
         else:
             t = torch.rand(i.shape, generator=generator, dtype=torch.float64) * (i.high - i.low) + i.low
-            tensors.append((i, (2 * t).round() / 2 + (0.5 if i.low > 0 else 0.0) * (t < 0.25) if example.rounded else t))
+            tensors.append(
+                (i, (2 * t).round() / 2 + (0.5 if i.low > 0 else 0.0) * (t < 0.25) if example.rounded else t)
+            )
     return tensors, numbers
 
 
@@ -122,3 +128,14 @@ def _unlike(what: str, got: Any, want: Tensor) -> str:
         return ""
     at = tuple(int(i) for i in torch.unravel_index(off.argmax(), off.shape))
     return f"{what}{list(at)} is {float(got[at])!r}, expected {float(want[at])!r}"
+
+
+_RIGHT_TO_REFUSE = (
+    "no gradient can be read from an output",  # save="output" where nothing can be
+    "the form from the output holds only where",  # save="output" under a condition that the spec does not declare
+)
+
+
+def expected_refusal(line: str) -> bool:
+    """Whether a DeriveError is the right answer to a spec of this grammar."""
+    return any(cause in line for cause in _RIGHT_TO_REFUSE)
