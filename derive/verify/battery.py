@@ -65,8 +65,12 @@ class Situation:
     dtype: torch.dtype = torch.float64
     applies: Callable[[Op], bool] = lambda op: True
 
-    def make(self, op: Op, seed: int = 0, lengths: Mapping[str, int] | None = None) -> Case | None:
-        """The case of this situation, or None where the op has none. `lengths` overrides those of some axes.
+    def make(
+        self, op: Op, seed: int = 0, lengths: Mapping[str, int] | None = None, leading: tuple[int, ...] | None = None
+    ) -> Case | None:
+        """The case of this situation, or None where the op has none.
+
+        `lengths` overrides those of some axes, and `leading` the leading ones.
 
         Raises DeriveError where no inputs are found at which the op is finite anywhere.
         """
@@ -77,7 +81,7 @@ class Situation:
             generator = Generator().manual_seed(crc32(f"{op.name} {self.name} {seed} {attempt}".encode()))
             if 2 * attempt >= _ATTEMPTS:  # other numbers may ask for other values: x**1.5 for x above 0
                 domains = {n: "not below 0" if d == "any" else d for n, d in domains.items()}
-            call = self._call(op, generator, domains, lengths or {})
+            call = self._call(op, generator, domains, lengths or {}, leading)
             if call is None:
                 return None
             outputs = _outputs(call)
@@ -86,12 +90,17 @@ class Situation:
         return None
 
     def _call(
-        self, op: Op, generator: Generator, domains: Mapping[str, str], override: Mapping[str, int]
+        self,
+        op: Op,
+        generator: Generator,
+        domains: Mapping[str, str],
+        override: Mapping[str, int],
+        leading: tuple[int, ...] | None = None,
     ) -> Call | None:
-        sizes = self._sizes(op, override)
+        leading = self._leading() if leading is None else leading
+        sizes = self._sizes(op, override, leading)
         if sizes is None:
             return None
-        leading = (override[PACK_NAME],) if PACK_NAME in override else self._leading()
         first = next((o.name for o in op.operands if o.differentiable), None)
         inputs: dict[str, Tensor] = {}
         for operand in op.operands:
@@ -108,7 +117,7 @@ class Situation:
         special = {"ones": (1,), "same": (3,), "long first": (_LONG,), "first is 1": (1, 3), "empty": (0,)}
         return special.get(self.lengths, self.leading)
 
-    def _sizes(self, op: Op, override: Mapping[str, int]) -> dict[str, int] | None:
+    def _sizes(self, op: Op, override: Mapping[str, int], leading: tuple[int, ...]) -> dict[str, int] | None:
         """The lengths that this situation wants, or near them; an empty axis is put in after the rest fits."""
         axes = free_axes_of(op)
         pool = iter(_DISTINCT)
@@ -121,10 +130,10 @@ class Situation:
             "ones": dict.fromkeys(axes, 1),
             "first is 1": dict.fromkeys(own[:1], 1),
             "last is 1": dict.fromkeys(own[-1:], 1),
-            "long first": dict.fromkeys(axes, 2) | dict.fromkeys(axes[:1], _LONG),
-            "long last": dict.fromkeys(axes, 2) | dict.fromkeys(own[-1:], _LONG),
+            "long first": dict.fromkeys(axes, 4) | dict.fromkeys(axes[:1], _LONG),
+            "long last": dict.fromkeys(axes, 4) | dict.fromkeys(own[-1:], _LONG),
         }.get(self.lengths, {})
-        wish = {**wish, **changed, PACK_NAME: math.prod(self._leading()), **override}
+        wish = {**wish, **changed, **override, PACK_NAME: math.prod(leading)}
         sizes = (None if override else fitting(op, wish, 2)) or fitting(op, wish)
         if sizes is not None and self.lengths == "empty" and not override:
             return {**sizes, **dict.fromkeys(_emptied(op), 0)}  # nothing would fit round it

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from sympy import Add, Basic, E, Expr, Function, Max, Min, Mul, Number, Pow, S
@@ -111,11 +112,15 @@ class _Places:
 # --- whole ops --------------------------------------------------------------------------------------------
 
 
-def execute(op: Op, world: World) -> World:
-    """The world with every equation's tensor in it. It holds the inputs, the numbers and the inputs' axes."""
+def execute(op: Op, world: World, held: frozenset[str] = frozenset()) -> World:
+    """The world with every equation's tensor in it. It holds the inputs, the numbers and the inputs' axes.
+
+    No gradient flows back through the tensors in `held`.
+    """
     world = replace(world, sizes=all_sizes(op, world.sizes))
     for equation in op.equations:
-        world = world.having({equation.name: _defined(equation, world)})
+        value = _defined(equation, world)
+        world = world.having({equation.name: value.detach() if equation.name in held else value})
     return world
 
 
@@ -281,7 +286,22 @@ def _read(e: At, places: _Places, world: World) -> Tensor:
     if not e.index:
         return tensor
     where = [_position(i, places, world) for i in e.index]
-    return tensor[tuple(w if w.dim() else w.expand(places.count) for w in where)]
+    at = tuple(w if w.dim() else w.expand(places.count) for w in where)
+    return _Gather.apply(tensor, at) if tensor.dtype in (torch.float16, torch.bfloat16) else tensor[at]
+
+
+class _Gather(torch.autograd.Function):
+    """A gather whose gradients add up in float32, as the sums of PyTorch's own half-precision ops do."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, at: tuple[Tensor, ...]) -> Tensor:
+        ctx.at, ctx.shape = at, tensor.shape
+        return tensor[at]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        wide = torch.zeros(ctx.shape).index_put_(ctx.at, gradients[0].float(), accumulate=True)
+        return wide.to(gradients[0].dtype), None
 
 
 def _position(i: Basic, places: _Places, world: World) -> Tensor:

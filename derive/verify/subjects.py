@@ -67,8 +67,13 @@ def of_backward(function: Callable[..., Any], op: Op) -> Subject:
     by name.
     """
     numbers = _wanted_numbers(function, op)
+    fixed = [o for o in op.operands if o.kind == "scalar" and o.has_default]
+    ignored = [o for o in fixed if numbers is not None and o.name not in numbers]
 
     def subject(call: Call) -> Answer:
+        for operand in ignored:
+            if call.numbers[operand.name] != operand.default:
+                raise TypeError(f"takes no {operand.name}")
         tensors = list(call.inputs.values())
         if numbers is None:
             return Answer(_named(op, function(*call.cotangents, *call.arguments())))
