@@ -30,7 +30,7 @@ def load(where: str, op: Op) -> Subject:
     module = _module(Path(file))
     found = getattr(module, name, None)
     if found is None:
-        known = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", None) == module.__name__]
+        known = [n for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__]
         close = get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known) or 'no functions'}"
         raise DeriveError(f"{file} has no {name}", fix=hint)
@@ -52,7 +52,7 @@ def function(where: str) -> Callable[..., Any]:
         try:
             found = getattr(importlib.import_module(module), name, None) if module else None
         except ImportError as error:
-            raise DeriveError(f"cannot import {module}: {error}", fix="name a function of an installed module") from None
+            raise DeriveError(f"cannot import {module}: {error}", fix="name what is installed") from None
     if not callable(found):
         raise DeriveError(f"there is no function {where}", fix="write it as torch.nn.functional.NAME or FILE.py:NAME")
     return found

@@ -101,11 +101,11 @@ def parse(text: str, derivation: Derivation) -> Formula:
         known = ", ".join(wanted)
         raise DeriveError("the formula defines no gradient", op=op.name, fix=f"define one of {known}")
     renamed = {d.name: f"{d.name}_claimed" for d in definitions if d.name in wanted}
-    final = [Definition(renamed.get(d.name, d.name), d.axes, _with_names(d.value, renamed, d.name)) for d in definitions]
+    final = [Definition(renamed.get(d.name, d.name), d.axes, _with_names(d.value, renamed)) for d in definitions]
     return Formula(tuple(final), {of: renamed[n] for of, n in gradients.items()})
 
 
-def _with_names(value: Expr, renamed: Mapping[str, str], own: str) -> Expr:
+def _with_names(value: Expr, renamed: Mapping[str, str]) -> Expr:
     put = {at: At(Tensor(renamed[at.name]), *at.index) for at in value.atoms(At) if at.name in renamed}
     return value.xreplace(put)
 

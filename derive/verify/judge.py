@@ -50,6 +50,7 @@ class Verdict:
     situations: tuple[str, ...] = ()
     failed: tuple[Disagreement, ...] = ()
     refused: tuple[Disagreement, ...] = ()
+    claims: tuple[str, ...] | None = None  # the gradients that a formula is about; None: all of them
 
     @property
     def right(self) -> bool:
