@@ -33,7 +33,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
     if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
         _diagonal(printer, s, name, target)
         return
-    order = pack_first(order)  # type: ignore[arg-type]
+    order = pack_first(a for i in s.slots for a in index_axes(i))
     items = [
         (
             f"torch.tensor({printer.number(i.offset)}, device={printer.like}.device)"

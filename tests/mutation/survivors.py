@@ -1,0 +1,3 @@
+"""Mutants that no battery can catch, and why: what they compute is the same."""
+
+EQUIVALENT: dict[tuple[str, str], str] = {}
