@@ -334,7 +334,7 @@ class _Pair:
                 mates = [
                     a for a in pending if (p := _place(a, sources)) is not None and p[0] == place[0] and a not in known
                 ]
-                lines.append(self._read_shape(place[0], [axis, *mates], sources))
+                lines.append(self._read_shape(place[0], list(dict.fromkeys([axis, *mates])), sources))
                 known |= {axis, *mates}
             else:
                 self._derived_size(axis, known, unknown, pending, lines)

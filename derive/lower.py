@@ -84,6 +84,11 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         )
     if isinstance(expr, Prefix):
         return node(expr.args[0], hoist)
+    if isinstance(expr, Part):
+        tail = expr.lengths[expr.position + 1 :]
+        counted = Call("floordiv", (node(expr.whole, hoist), product(list(tail), hoist))) if tail else None
+        place = counted or node(expr.whole, hoist)
+        return Call("mod", (place, node(expr.lengths[expr.position], hoist))) if expr.position else place
     if isinstance(expr, Sigma | SpecReduce):
         if hoist is None:
             raise AssertionError(f"a sum inside an expression was not given a name: {expr}")

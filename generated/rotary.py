@@ -39,7 +39,7 @@ def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotaryS
     """Returns y and what the backward needs."""
     check_shapes("rotary", ("x: ... t d", "cos: t h", "sin: t h"), x, cos, sin)
     d = x.shape[-1]
-    _, h = cos.shape
+    h = cos.shape[1]
     p = d // h
     z = x.unflatten(-1, (p, h))  # z[..., t, p, h] = x[..., t, (p, h)]
     a = torch.addcmul(cos * z.narrow(-2, 0, 1).squeeze(-2), sin, z.narrow(-2, 1, 1).squeeze(-2), value=-1)
@@ -53,7 +53,7 @@ def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     *leading, t, _ = dy.shape
     d = dy.shape[-1]
-    _, h = cos.shape
+    h = cos.shape[1]
     p = d // h
     dz = dy.new_zeros(*leading, t, p, h)
     dz[..., :, 1, :] += torch.addcmul(cos * dy[..., h : h + h], sin, dy[..., :h], value=-1)

@@ -40,7 +40,7 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
     """Returns y and what the backward needs."""
     check_shapes("rotary_interleaved", ("x: ... t d", "cos: t h", "sin: t h"), x, cos, sin)
     h = cos.shape[1]
-    *_, _, d = x.shape
+    d = x.shape[-1]
     p = d // h
     z = x.unflatten(-1, (h, p))  # z[..., t, h, p] = x[..., t, (h, p)]
     a = torch.addcmul(cos * z.narrow(-1, 0, 1).squeeze(-1), sin, z.narrow(-1, 1, 1).squeeze(-1), value=-1)
@@ -52,7 +52,7 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
 @in_float32
 def rotary_interleaved_backward(dy: Tensor, cos: Tensor, sin: Tensor, d: int) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    _, h = cos.shape
+    h = cos.shape[1]
     p = d // h
     *leading, t, _ = dy.shape
     sum_dy = torch.where(torch.arange(p, device=dy.device) == 0, dy.unflatten(-1, (h, p)), 0).sum(-1, keepdim=True)

@@ -13,6 +13,8 @@ _BINARY = {
     "sub": ("-", SUM, SUM + 1),
     "mul": ("*", PRODUCT, PRODUCT + 1),
     "div": ("/", PRODUCT, PRODUCT + 1),
+    "floordiv": ("//", PRODUCT, PRODUCT + 1),
+    "mod": ("%", PRODUCT, PRODUCT + 1),
     "lt": ("<", COMPARISON, COMPARISON + 1),
     "le": ("<=", COMPARISON, COMPARISON + 1),
     "gt": (">", COMPARISON, COMPARISON + 1),

@@ -60,6 +60,8 @@ class Printer:
     # --- names ---------------------------------------------------------------------------------------------
 
     def size(self, axis: str) -> str:
+        if base(axis) not in self.size_names:  # several axes as one dimension
+            return f"({' * '.join(self.number(SizeOf(a)) for a in axis.split('_'))})"
         self.used_sizes[base(axis)] = None
         return self.size_names[base(axis)]
 
