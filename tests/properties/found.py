@@ -71,4 +71,23 @@ def spec(f, x: tensor[t, d], w: tensor[..., m, d, t]):
 def spec(f, x: tensor[n], ix: index(n)[t]):
     f.a[t, n] = exp(relu(x[ix[t]])) + maximum(x[n], x[n])
     return f.a""",
+    "sums named for the order of an operand that does not give them their layout": """
+def spec(f, x: tensor[d, n, k], w: tensor[..., d]):
+    f.a[d, n, k] = x[d, n, k] - mean(x[d, n, k], over=n)
+    f.b[..., i, d] = concat(2 * x[d, n, 1], exp(f.a[d, n, 0]), tanh(x[d, n, 0]), along=i)
+    return f.b""",
+    "a merge that broadcasts": """
+def spec(f, x: tensor[..., d, t], w: tensor[..., m], o: tensor[d]):
+    f.b[..., (m, d), t] = x[..., d, t] / (1 + o[d] ** 2)
+    return f.b""",
+    "the last place of a concatenation": """
+def spec(f, x: tensor[t]):
+    f.c[i] = concat(tanh(x[t]), exp(x[t]), along=i)
+    f.g[()] = f.c[size(i) - 1]
+    return f.c, f.g""",
+    "a tensor of merged axes of which one place is read": """
+def spec(f, x: tensor[d, n]):
+    f.a[(n, d),] = x[d, n] + x[d, n] ** 2
+    f.b[d] = f.a[0] / exp(tanh(x[d, 0]))
+    return f.b""",
 }

@@ -215,7 +215,7 @@ class Writer:
 
     def constant(self) -> Term:
         text = self.pick(["2", "1", "0.5", "3", "1.25", "-1", "0"])
-        return Term(text, float(text), float(text))
+        return Term(text if text[0] != "-" else f"({text})", float(text), float(text))
 
     # --- expressions ---
 
@@ -263,7 +263,7 @@ class Writer:
     def of_scale(self, scope: Sequence[str], depth: int) -> Term:
         a, c = self._expression(scope, depth), self.pick([2.0, 0.5, -1.0, -3.0])
         ends = sorted((c * a.low, c * a.high))
-        return Term(f"-{a.text}" if c == -1 and a.text[0] != "-" else f"({c:g} * {a.text})", ends[0], ends[1])
+        return Term(f"(-{a.text})" if c == -1 else f"({c:g} * {a.text})", ends[0], ends[1])
 
     def of_function(self, scope: Sequence[str], depth: int) -> Term:
         a = self._expression(scope, depth)
@@ -340,7 +340,10 @@ class Writer:
             return self.pick([f"{a} < 1", f"ne({a}, 0)", f"{a} >= 1"])
         a, b = self.leaf(scope), self._expression(scope, min(depth, 1))
         if "[" not in b.text:  # Python would decide it
-            b = self.read_of(self.pick([t for t in self.known if self.readable(t, scope)] or self.known), scope)
+            tensors = [t for t in self.known if self.readable(t, scope)]
+            if not tensors:
+                return "eq(1, 1)"
+            b = self.read_of(self.pick(tensors), scope)
         return self.pick([f"{b.text} > 0", f"{b.text} <= {a.text}", f"{b.text} >= 0.5"])
 
     def of_extremum(self, scope: Sequence[str], depth: int) -> Term:

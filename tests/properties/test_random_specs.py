@@ -13,6 +13,7 @@ from tests.properties.grammar import Example, Input, example
 from tests.properties.judging import expected_refusal, judge
 
 AXES = {"n": 3, "d": 2, "k": 4, "t": 5, "m": 6}
+LENGTHS = {"i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 10}
 PARTS = 10
 EACH = 50
 
@@ -76,5 +77,5 @@ def _inputs(body: str, pack: tuple[int, ...]) -> tuple[Input, ...]:
 
 
 def _lengths(body: str) -> dict[str, int]:
-    """Those of the axes that windows give their length: `i + d` along k, `2*i + n` along m."""
-    return {"i": 3} if "i + d" in body else {"i": 2}
+    """Of the axis that no input carries: a window along k or m, or a concatenation."""
+    return {"i": next((n for text, n in LENGTHS.items() if text in body), 0)}
