@@ -172,7 +172,7 @@ def print_table(
 def verify_ops(
     ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="Ops to verify.")] = None,
     file: File = None,
-    everything: Annotated[bool, typer.Option("--all", help="Verify every op of the catalogue, or of the file.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every op of the catalogue, or of the file.")] = False,
     full: Annotated[bool, typer.Option("--full", help="A table of all that each gradient was held against.")] = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the error of finite differences against their step.")

@@ -303,6 +303,7 @@ BATTERY: tuple[Situation, ...] = (
     Situation("last index", "the end of a table, every time", indices="last", applies=_has_index),
     Situation("distinct indices", "what does not add up is right here", indices="distinct", applies=_has_index),
     Situation("ties", "equal values share a maximum's gradient; 0 and 1 are singular points", change=values.rounded),
+    Situation("ties away from 0", "ties alone, with no other singular point", change=values.tied),
     Situation("zeros", "exact singular points: a root, a sign, a variance of 0", change=values.zeros),
     Situation("first input 0", "a product whose other factor hides nothing", change=values.first_zero),
     Situation(

@@ -17,6 +17,8 @@ from torch import Tensor
 from derive.terms import PACK_NAME
 from derive.verify.cases import Case
 
+_NOTHING = 1e-9
+_SHORT = 100
 _MODEST = 20.0  # a value up to which exponentials are harmless
 
 
@@ -28,12 +30,13 @@ class Condition:
     error: str
 
 
-def separating(right: Sequence[Case], wrong: Sequence[Case]) -> Condition | None:
+def separating(right: Sequence[Case], wrong: Sequence[Case], gradients: Sequence[str]) -> Condition | None:
     """The property, or two together, that all cases in `right` have and none in `wrong`; None where there is none.
 
-    Cases whose gradients are empty or all zero say nothing for being right, and are left out.
+    Cases in which the gradients in question are empty or next to 0 say nothing for being right, and are left out.
     """
-    right = [c for c in right if any(bool(g.any()) for g in c.gradients.values())]
+    asked = [g.removeprefix("d") for g in gradients]
+    right = [c for c in right if any(bool((c.gradients[n].abs() > _NOTHING).any()) for n in asked or c.gradients)]
     if not right or not wrong:
         return None
     held = [dict(_properties(c)) for c in (*right, *wrong)]
@@ -94,8 +97,9 @@ def _precision(case: Case) -> Iterator[tuple[Condition, bool]]:
     yield Condition("the inputs are float32 or float64", "precision"), dtype in (torch.float32, torch.float64)
     yield Condition("the inputs are float64", "precision"), dtype == torch.float64
     yield Condition("the inputs are not float16", "precision"), dtype != torch.float16
-    long = dtype == torch.bfloat16 and max(case.call.lengths.values(), default=0) > 100
-    yield Condition("sums in half precision are short", "precision"), not long
+    for axis, length in case.call.lengths.items():
+        short = dtype.itemsize > 2 or length <= _SHORT
+        yield Condition(f"half-precision sums over {axis} are short", "precision"), short
 
 
 def _sizes(case: Case) -> Iterator[tuple[Condition, bool]]:

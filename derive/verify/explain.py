@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from sympy import Expr
 from torch import Tensor
 
+from derive.algebra import normal
 from derive.equations import Equation
 from derive.pipeline import Derivation
 from derive.schedule import Definition
-from derive.terms import Axis, tensor_names
+from derive.terms import At, Axis, tensor_names
 from derive.verify.cases import Case, autograd, scale, world_of, worst
 from derive.verify.chain import chain_world, in_order
-from derive.verify.forms import changes
+from derive.verify.forms import changes, less, moved, other
 from derive.verify.reference import World, execute, unflat
 
+_PAIRS = 14  # changes of which two are tried together
 _ALIKE = 1e-7  # relative; a coincidence in two cases at random values is out of the question
 
 
@@ -42,25 +45,31 @@ class Evidence:
     given: Mapping[str, Tensor]
 
 
-def explain(derivation: Derivation, operand: str, evidence: Sequence[Evidence]) -> Explanation | None:
-    """The first form found that equals the candidate's gradient in all the evidence; None where there is none."""
+def explain(
+    derivation: Derivation, operand: str, evidence: Sequence[Evidence], deep: bool = True
+) -> Explanation | None:
+    """The first form found that equals the candidate's gradient in all the evidence; None where there is none.
+
+    `deep` also tries two changes at a time, which can take some seconds.
+    """
     usable = [e for e in evidence if operand in e.given and e.given[operand].shape == e.case.gradients[operand].shape]
     if len(usable) < 2:
         return None
-    other = _another_gradient(operand, usable)
-    if other is not None:
-        return other
-    for forms in (_closed_forms, _held_constant, _other_forwards):
+    swapped = _another_gradient(operand, usable)
+    if swapped is not None:
+        return swapped
+    kinds = (_added_before, _closed_forms, _held_constant, _other_forwards, *((_two_changes,) if deep else ()))
+    for forms in kinds:
         for text, error, value in forms(derivation, operand, [e.case for e in usable]):
             if all(_alike(e.given[operand], value(e.case)) for e in usable):
                 return Explanation(f"d{operand}", text, error)
     return None
 
 
-def _alike(given: Tensor, other: Tensor | None) -> bool:
-    if other is None or given.shape != other.shape or not bool(other.isfinite().all()):
+def _alike(given: Tensor, form: Tensor | None) -> bool:
+    if form is None or given.shape != form.shape or not bool(form.isfinite().all()):
         return False
-    return worst(given, other) <= _ALIKE * scale(other)
+    return worst(given, form) <= _ALIKE * scale(form)
 
 
 def _another_gradient(operand: str, usable: Sequence[Evidence]) -> Explanation | None:
@@ -81,16 +90,58 @@ def _closed_forms(derivation: Derivation, operand: str, cases: Sequence[Case]) -
     definitions = {d.name: d for d in derivation.closed.definitions}
     worlds = {id(case): chain_world(derivation, case.call) for case in cases}
     tensors = _tensors(derivation)
-    for name in _chain(target, definitions):
-        own = definitions[name]
-        for change in changes(own.value, own.axes, tensors):
-            whose = "the derived gradient" if name == target else f"the derived gradient, {name} taken"
-            changed = {**definitions, name: replace(own, value=change.value)}
+    chain = [definitions[name] for name in _chain(target, definitions)]
+    likely = [(own, change) for own in chain for change in less(own.value, own.axes)]
+    for own, change in (*likely, *((d, c) for d in chain for c in other(d.value, d.axes, tensors))):
+        whose = "the derived gradient" if own.name == target else f"the derived gradient, {own.name} taken"
+        changed = {**definitions, own.name: replace(own, value=change.value)}
 
-            def value(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
+        def value(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
+            return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
+
+        yield f"equals {whose} {change.text}", change.error, value
+
+
+def _added_before(derivation: Derivation, operand: str, cases: Sequence[Case]) -> Iterator[Form]:
+    """A term that was added to another tensor, before what that goes through, instead of to the result."""
+    target = next(a.target.name for a in derivation.steps.adjoints if a.of == operand)
+    definitions = {d.name: d for d in derivation.closed.definitions}
+    worlds = {id(case): chain_world(derivation, case.call) for case in cases}
+    cotangents = [(c.target.name, c.axes) for c in derivation.steps.cotangents]
+    chain = _chain(target, definitions)
+    for name in chain:
+        for term, tensor in moved(definitions[name].value, cotangents):
+            changed = dict(definitions)
+            for each in chain:
+                value = definitions[each].value - (term if each == name else 0)
+                put = {at: at + At(term.tensor, *at.index) for at in value.atoms(At) if at.name == tensor}
+                changed[each] = replace(definitions[each], value=normal(value.xreplace(put)))
+
+            def value_of(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
                 return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
 
-            yield f"equals {whose} {change.text}", change.error, value
+            text = f"equals the derived gradient with {term} added to {tensor} instead of to the result"
+            yield text, "added on the wrong side", value_of
+
+
+def _two_changes(derivation: Derivation, operand: str, cases: Sequence[Case]) -> Iterator[Form]:
+    """Two changes of one definition, the second of what the first left, in a short gradient."""
+    target = next(a.target.name for a in derivation.steps.adjoints if a.of == operand)
+    definitions = {d.name: d for d in derivation.closed.definitions}
+    worlds = {id(case): chain_world(derivation, case.call) for case in cases}
+    tensors = _tensors(derivation)
+    for name in _chain(target, definitions):
+        own = definitions[name]
+        firsts = list(islice(changes(own.value, own.axes, tensors), _PAIRS))
+        for first in firsts:
+            for second in islice(changes(first.value, own.axes, tensors), _PAIRS):
+                changed = {**definitions, name: replace(own, value=second.value)}
+
+                def value(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
+                    return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
+
+                whose = "the derived gradient" if name == target else f"the derived gradient, {name} taken"
+                yield f"equals {whose} {first.text} and {second.text}", first.error, value
 
 
 def _chain(target: str, definitions: Mapping[str, Definition]) -> list[str]:

@@ -27,14 +27,38 @@ class Change:
     value: Expr
 
 
-def changes(value: Expr, axes: Sequence[Axis], tensors: Mapping[str, tuple[Axis, ...]]) -> Iterator[Change]:
-    """Every changed form of a definition over `axes`, likely ones first. `tensors` may stand in for those it reads."""
+Tensors = Mapping[str, tuple[Axis, ...]]
+
+
+def less(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
+    """What is missing, doubled or summed over another axis: the likely errors."""
     yield from _terms(value)
     yield from _factors_of_all(value)
     yield from _axes(value, axes)
     yield from _factors_of_one(value)
+
+
+def other(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
+    """Another tensor, scale or factor."""
     yield from _tensors(value, tensors)
     yield from _scales(value)
+    yield from _extra(value, axes, tensors)
+
+
+def changes(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
+    """Every changed form of a definition over `axes`, likely ones first. `tensors` may stand in for those it reads."""
+    yield from less(value, axes)
+    yield from other(value, axes, tensors)
+
+
+def moved(value: Expr, others: Sequence[tuple[str, tuple[Axis, ...]]]) -> Iterator[tuple[At, str]]:
+    """The terms that are one tensor alone, each with a tensor of the same axes that it may have been added to."""
+    parts = Add.make_args(value)
+    for term in parts:
+        if isinstance(term, At) and len(parts) > 1:
+            for name, dims in others:
+                if name != term.name and dims == term.index:
+                    yield term, name
 
 
 def _terms(value: Expr) -> Iterator[Change]:
@@ -53,7 +77,7 @@ def _factors_of_all(value: Expr) -> Iterator[Change]:
     for factor in common:
         yield Change(f"without the factor {factor}", _scale_error(factor), Add(*(p / factor for p in parts)))
     for factor in common:
-        yield Change(f"with the factor {factor} twice", _scale_error(factor), Add(*(p * factor for p in parts)))
+        yield Change(f"with the factor {factor} twice", "factor counted twice", Add(*(p * factor for p in parts)))
 
 
 def _factors_of_one(value: Expr) -> Iterator[Change]:
@@ -103,7 +127,7 @@ def _axes(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
                     yield Change(text, "wrong axis", value.xreplace({at: At(at.tensor, other)}))
 
 
-def _tensors(value: Expr, tensors: Mapping[str, tuple[Axis, ...]]) -> Iterator[Change]:
+def _tensors(value: Expr, tensors: Tensors) -> Iterator[Change]:
     reads = sorted(value.atoms(At), key=str)
     for name in dict.fromkeys(at.name for at in reads):
         mine = [at for at in reads if at.name == name]
@@ -123,6 +147,16 @@ def _scales(value: Expr) -> Iterator[Change]:
         yield Change(f"times {factor}", "missing scale", value * factor)
         yield Change(f"divided by {factor}", "missing scale", value / factor)
     yield Change("times 0", "missing gradient", S.Zero)
+
+
+def _extra(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
+    """A factor too many on one of several terms."""
+    parts = Add.make_args(value)
+    for term in parts if len(parts) > 1 else ():
+        for name, dims in tensors.items():
+            if set(dims) <= set(axes):
+                factor = At(Tensor(name), *dims)
+                yield Change(f"with {factor} times {_signed(term)}", "extra factor", value - term + term * factor)
 
 
 def _factors(term: Expr) -> list[Expr]:

@@ -22,6 +22,7 @@ from derive.verify.explain import Evidence, Explanation, explain
 from derive.verify.shrink import smallest
 
 _RANKS: tuple[tuple[int, ...], ...] = ((2, 3), (4,), (), (2, 1, 3))
+_VAGUE = ("leading axes", "wrong axis", "unexplained")  # of where it is right, which says little of why
 _ROUNDING = 1e-5  # float64 errors below this are of arithmetic in a lower precision, not of the formula
 
 _MAY_REFUSE = (
@@ -92,11 +93,15 @@ def judge(op: Op, subject: Subject, seed: int = 0) -> Verdict:
     if any(t.found for t in exact):  # what is wrong in float64 is wrong below it too, and says more
         judged, wrong = exact, [t for t in exact if t.found]
     first = _telling(wrong)
-    where = None if _only_rounding(wrong) else _where(judged)
-    ordinary_holds = not judged[0].found
-    word = "right only where" if where is not None and (ordinary_holds or not _everywhere(where)) else "wrong"
+    rounded = _only_rounding(wrong) and judged is exact
     gradients = tuple(dict.fromkeys(d.tensor for t in wrong for d in t.found if d.tensor))
-    explanations = () if ordinary_holds else _explained(op, wrong, gradients, _evidence(first, subject))
+    where = None if rounded else _where(judged, gradients)
+    ordinary_holds = not judged[0].found
+    telling = not ordinary_holds or where is None or where.error in _VAGUE
+    evidence = _evidence(first, subject) if telling else []
+    explanations = _explained(op, wrong, gradients, evidence, where is None)
+    holds = ordinary_holds or (not explanations and where is not None and not _everywhere(where))
+    word = "right only where" if where is not None and holds else "wrong"
     error = _error(wrong, where, explanations)
     return Verdict(
         op,
@@ -119,8 +124,9 @@ def _trials(op: Op, subject: Subject, seed: int) -> list[_Trial]:
     """The battery at the first number of leading axes at which the candidate is right, else runs, else two."""
     ranks = _RANKS if any(a.is_pack for o in op.operands for a in o.axes) else _RANKS[:1]
     firsts = {rank: _tried(replace(BATTERY[0], leading=rank), op, subject, seed) for rank in ranks}
-    right = [r for r, t in firsts.items() if t is not None and not t.found]
-    runs = [r for r, t in firsts.items() if t is not None and not t.raised]
+    some = {rank: t for rank, t in firsts.items() if t is not None}
+    right = [rank for rank, t in some.items() if not t.found and len(rank) in (1, 2)]
+    runs = [rank for rank, t in some.items() if not t.raised]
     usual = BATTERY[0].leading
     rank = next(iter([*right, *runs]), usual)
     out = []
@@ -160,15 +166,21 @@ def _telling(wrong: Sequence[_Trial]) -> _Trial:
     return min(wrong, key=lambda t: (t.raised, t.case.call.dtype != torch.float64))
 
 
-def _where(judged: Sequence[_Trial]) -> Condition | None:
+def _where(judged: Sequence[_Trial], gradients: Sequence[str]) -> Condition | None:
     """What the right cases have in common, or at least which situations are wrong while the ordinary one is right."""
     wrong = [t for t in judged if t.found]
-    where = separating([t.case for t in judged if not t.found], [t.case for t in wrong])
+    right = [t.case for t in judged if not t.found]
+    where = separating(right, [t.case for t in wrong], _of_inputs(judged[0], gradients))
     if where is None and not judged[0].found:
         errors = {_special(t.situation) for t in wrong}
         names = ", ".join(t.situation.name for t in wrong)
         return Condition(f"none of these is the case: {names}", errors.pop() if len(errors) == 1 else "unexplained")
     return where
+
+
+def _of_inputs(trial: _Trial, names: Sequence[str]) -> list[str]:
+    """Those of the names that are gradients, not outputs or tensors that were written to."""
+    return [n for n in names if n.removeprefix("d") in trial.case.gradients]
 
 
 def _special(situation: Situation) -> str:
@@ -213,13 +225,13 @@ def _evidence(first: _Trial, subject: Subject) -> list[Evidence]:
 
 
 def _explained(
-    op: Op, wrong: Sequence[_Trial], gradients: Sequence[str], evidence: Sequence[Evidence]
+    op: Op, wrong: Sequence[_Trial], gradients: Sequence[str], evidence: Sequence[Evidence], deep: bool
 ) -> tuple[Explanation, ...]:
     values = {d.tensor for t in wrong for d in t.found if d.kind == "value" and d.case.call.dtype == torch.float64}
     if _only_rounding(wrong):
         return ()
     names = [o.name for o in op.differentiable if f"d{o.name}" in values]
-    found = [explain(op.derivation, name, evidence) for name in names]
+    found = [explain(op.derivation, name, evidence, deep) for name in names]
     return tuple(e for e in found if e is not None)
 
 

@@ -53,6 +53,8 @@ def _shorter(
 def _shapes(call: Call) -> Iterator[tuple[dict[str, int], tuple[int, ...]]]:
     """Lengths with one axis shorter, or with fewer leading axes."""
     lengths, leading = call.lengths, call.leading
+    for length in (1, 2):  # all at once, for what runs only where lengths are the same
+        yield dict.fromkeys(lengths, length), (length,) * len(leading)
     for fewer in ((), (1,), (2,)):
         if len(fewer) < len(leading):
             yield lengths, fewer
@@ -102,8 +104,8 @@ def _rounded(case: Case, digits: int) -> Case | None:
 def _round(t: Tensor, digits: int) -> Tensor:
     """Rounded in place of a copy with the same strides, so that the layout stays."""
     if not t.is_floating_point() or not t.dim():
-        return t.round(decimals=digits) if t.is_floating_point() else t
-    out = t.detach().clone(memory_format=torch.preserve_format).round_(decimals=digits)
+        return t.round(decimals=digits) + 0.0 if t.is_floating_point() else t
+    out = t.detach().clone(memory_format=torch.preserve_format).round_(decimals=digits).add_(0.0)  # -0 becomes 0
     if out.stride() == t.stride():
         return out
     base = torch.empty(t.untyped_storage().nbytes() // t.element_size(), dtype=t.dtype)

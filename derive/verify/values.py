@@ -65,6 +65,11 @@ def rounded(values: Tensor, operand: Operand, first: bool) -> Tensor:
     return values.round().clamp(-1, 1)
 
 
+def tied(values: Tensor, operand: Operand, first: bool) -> Tensor:
+    """Ties without a 0."""
+    return 1 + (values > 0).to(values.dtype)
+
+
 def zeros(values: Tensor, operand: Operand, first: bool) -> Tensor:
     return torch.zeros_like(values) if operand.kind == "tensor" else values
 

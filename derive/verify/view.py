@@ -168,7 +168,7 @@ def _values(t: Tensor) -> str:
 def _nested(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_nested, value))}]"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value + 0.0:.4g}" if isinstance(value, float) else str(value)
 
 
 def _counts(found: Verdict) -> Iterator[str]:
