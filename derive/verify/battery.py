@@ -49,7 +49,8 @@ class Situation:
 
     `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "long first" or "long last"; `inputs`
     and `cotangents` are a layout, "contiguous", "transposed", and for cotangents "stride 0" (one number for all) or
-    "rows" (stride 0 along the last dimension); `indices` are "any", "repeated", "last" or "distinct".
+    "rows" (stride 0 along the last dimension); `indices` are "any", "repeated", "last" or "distinct"; `numbers` are
+    "default", "other", or "two", which values that are rounded can meet.
     """
 
     name: str
@@ -134,7 +135,8 @@ class Situation:
             "long last": dict.fromkeys(axes, 4) | dict.fromkeys(own[-1:], _LONG),
         }.get(self.lengths, {})
         wish = {**wish, **changed, **override, PACK_NAME: math.prod(leading)}
-        sizes = (None if override else fitting(op, wish, 2)) or fitting(op, wish)
+        sizes = None if override else fitting(op, wish, 3) or fitting(op, wish, 2)
+        sizes = sizes or fitting(op, wish)
         if sizes is not None and self.lengths == "empty" and not override:
             return {**sizes, **dict.fromkeys(_emptied(op), 0)}  # nothing would fit round it
         return sizes
@@ -151,7 +153,7 @@ class Situation:
         if operand.kind == "length" and operand.ranges_over is not None:
             return sizes[operand.ranges_over.base]
         default = operand.default if operand.has_default else 0.7
-        return default if self.numbers == "default" else 0.7 * default + 0.05
+        return {"default": default, "two": 2, "other": 0.7 * default + 0.05}[self.numbers]
 
     def _with_cotangents(self, call: Call, outputs: Mapping[str, Tensor], generator: Generator) -> Call:
         made = tuple(values.cotangent(self.cotangents, list(o.shape), generator, self.dtype) for o in outputs.values())
@@ -294,6 +296,7 @@ BATTERY: tuple[Situation, ...] = (
     Situation("no leading axes", "`...` may be nothing", leading=(), applies=_has_pack),
     Situation("one leading axis", "`...` may be one axis", leading=(4,), applies=_has_pack),
     Situation("three leading axes", "`...` may be three axes", leading=(2, 1, 3), applies=_has_pack),
+    Situation("a leading axis of 1", "the last of them, which broadcasts", leading=(3, 1), applies=_has_pack),
     Situation("same sizes", "a term broadcast along the wrong axis runs only where sizes coincide", lengths="same"),
     Situation("sizes 1", "a size of 1 broadcasts by accident", lengths="ones"),
     Situation("first axis 1", "one row: a variance of one, a batch of one", lengths="first is 1"),
@@ -315,6 +318,13 @@ BATTERY: tuple[Situation, ...] = (
     Situation("large values", "saturated functions, exponentials that need their maximum", change=values.large),
     Situation("extreme values", "what overflows if it is not written with care", change=values.extreme),
     Situation("other numbers", "a default that was written into the formula", numbers="other", applies=_has_numbers),
+    Situation(
+        "ties with a number",
+        "a threshold met exactly, and values on both sides of it",
+        change=values.rounded,
+        numbers="two",
+        applies=_has_numbers,
+    ),
     Situation(
         "one tensor twice", "two inputs may be one tensor", shared=True, applies=lambda op: len(_alike(op)) > 1
     ),
