@@ -11,8 +11,15 @@ from rich.progress import track
 
 from derive.catalogue import catalogue
 from tests.mutation.mutants import KINDS
-from tests.mutation.survivors import EQUIVALENT
+from tests.mutation.survivors import why_equivalent
 from tests.mutation.trial import Trial, trials
+
+HEAD = """# Mutants of the generated backwards
+
+`python -m tests.mutation --out docs/mutation.md` makes every mechanical mistake below in every backward of
+[generated/](../generated), one at a time, and holds each mutant against the battery of `derive verify`. No mutant is made that is the
+same by arithmetic alone: operands of `+` and `*` are never exchanged. `make test` tries a sample.
+"""
 
 
 def table(found: list[Trial]) -> str:
@@ -28,13 +35,17 @@ def table(found: list[Trial]) -> str:
     lines += ["", "| survivor | statement | mistake | why it is none |", "|---|---|---|---|"]
     for t in found:
         if t.caught is None:
-            why = EQUIVALENT.get((t.op, t.mutant.after), "**not explained**")
-            lines.append(f"| {t.op}: {t.mutant.kind} | `{t.mutant.before}` | `{t.mutant.after}` | {why} |")
+            why = why_equivalent(t.op, t.mutant) or "**not explained**"
+            lines.append(f"| {t.op}: {t.mutant.kind} | {_line(t.mutant.before)} | {_line(t.mutant.after)} | {why} |")
     return "\n".join(lines) + "\n"
 
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def _line(code: str) -> str:
+    return f"`{' '.join(code.split())}`".replace("|", "\\|")
 
 
 def main() -> None:
@@ -45,7 +56,7 @@ def main() -> None:
     torch.set_num_threads(1)
     ops = [op for op in catalogue() if not arguments.ops or op.name in arguments.ops]
     found = [trial for op in track(ops, "mutants") for trial in trials(op)]
-    text = table(found)
+    text = f"{HEAD}\n{table(found)}"
     print(text)
     if arguments.out:
         arguments.out.write_text(text, encoding="utf-8")

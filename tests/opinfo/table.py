@@ -351,8 +351,7 @@ def labels(kind: str) -> Fit:
 
     def fit(s: SampleInput) -> Call:
         allowed = {"reduction": "mean", "weight": None, "label_smoothing": 0.0, "ignore_index": -100}
-        if kind in allowed:
-            del allowed[kind]
+        allowed.pop(kind, None)
         given = options(s, allowed, "target")
         target = given["target"]
         whole = target.is_floating_point()

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from derive.errors import DeriveError
 from derive.live import Live, build
-from derive.pipeline import derive_op
 from derive.spec import OpCall
 from tests.properties import direct
 from tests.properties.grammar import Example, Input
