@@ -56,7 +56,8 @@ def _infos() -> dict[tuple[str, str], OpInfo]:
     return {(info.name, info.variant_test_name): info for info in op_db}
 
 
-def samples(name: str) -> list[Tried]:
+@cache
+def samples(name: str) -> tuple[Tried, ...]:
     """Every sample of the op's OpInfo in float64, drawn from one seed."""
     row = TABLE[name]
     info = _infos()[row.info, row.variant]
@@ -67,4 +68,4 @@ def samples(name: str) -> list[Tried]:
             out.append(Tried(info, row, sample, row.fit(sample)))
         except Outside as reason:
             out.append(Tried(info, row, sample, None, str(reason)))
-    return out
+    return tuple(out)
