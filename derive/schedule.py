@@ -141,6 +141,8 @@ class _Builder:
         return Read(d.name, tuple(a.name for a in axes))
 
     def reduction(self, expr: Expr, avoid: set[Axis]) -> Node:
+        if not isinstance(expr, Sigma | SpecReduce):  # a factor came out of the sum, or it fell apart
+            return factored(expr, self.named_sum)
         as_sum = expr if isinstance(expr, Sigma) else Sigma(expr.args[1], *expr.args[2])
         kind = "sum" if isinstance(expr, Sigma) else expr.args[0].name
         body, bound = opened_by_name(as_sum, avoid | free_axes(as_sum))

@@ -21,6 +21,7 @@ from derive.program import (
     Scatter,
     SizeOf,
     Statement,
+    base,
     check,
     node_axes,
     walk,
@@ -100,7 +101,8 @@ def _axes(node: Node) -> tuple[str, ...]:
         if isinstance(n, Read) and all(isinstance(i, str) for i in n.index):
             here = tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str)))
             best = here if len(here) > len(best) else best
-    return (*best, *(a for a in axes if a not in best))
+    found = (*best, *(a for a in axes if a not in best))
+    return tuple(sorted(found, key=lambda a: base(a) != "..."))  # what lacks `...` broadcasts only behind it
 
 
 def _nodes(s: Statement) -> list[Node | Index]:

@@ -89,8 +89,8 @@ def _kept(node: Reduce, axes: Dims, out: Layouts) -> Dims:
     rest = tuple(d for d in full if d not in node.axes)
     trailing = any(d in node.axes and any(x not in node.axes for x in full[:k]) for k, d in enumerate(full))
     pack_summed = any(a.startswith("...") for a in node.axes)
-    if not trailing or pack_summed:
-        return axes if set(rest) != set(axes) else rest
+    if not trailing or pack_summed or rest != axes:  # reads take the dimensions in the order of the axes
+        return axes
     return tuple(None if d in node.axes else d for d in full)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from derive.backends.values import ATOM, Dim, Dims, Value, align, is_pack, permute, position, squeeze
@@ -24,8 +24,8 @@ class Sizes:
         """The axis that says where a window is with its step, then the axis inside the window with its dilation."""
         return sorted(window.steps, key=lambda s: self.slow(s[0]))
 
-    def arange(self, axis: str) -> str:
-        return f"torch.arange({self.of(axis)}, device={self.device()})"
+    def arange(self, axis: str, dtype: str = "") -> str:
+        return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"
 
 
 def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
@@ -40,6 +40,9 @@ def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], 
         return _diagonal(stored, node)
     if any(isinstance(i, Read) for i in node.index):
         return _gathered(stored, node, sizes, value)
+    axes = [a for i in node.index for a in index_axes(i)]
+    if len(set(axes)) < len(axes):  # one axis in a window and beside it: no view reads that
+        return indexed(stored, node, sizes, value)
     return _windowed(stored, node, sizes)
 
 
@@ -192,13 +195,20 @@ def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Calla
 
 def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
-    order = tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
+    order = pack_first(a for i in node.index for a in index_axes(i))
     items = [index_tensor(i, order, sizes, value) for i in node.index]
     return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", order)
 
 
+def pack_first(axes: Iterable[str]) -> Dims:
+    """Each axis once, `...` in front, so that what lacks it broadcasts whatever its rank."""
+    return tuple(sorted(dict.fromkeys(axes), key=lambda a: not is_pack(a)))
+
+
 def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
     """An index as an integer tensor that broadcasts over `order`."""
+    if isinstance(i, str) and is_pack(i):  # one index for each of the axes that `...` stands for
+        return f"*places({sizes.of(i)}, {len(order) - order.index(i) - 1}, {sizes.device()})"
     if isinstance(i, str):
         return align(Value(sizes.arange(i), (i,)), order).code
     if isinstance(i, Place):

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
-from derive.backends.reads import along, index_tensor, span, subscript, whole_index
+from derive.backends.reads import along, index_tensor, pack_first, span, subscript, whole_index
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (
@@ -51,13 +51,23 @@ def scatter(printer: Printer, s: Scatter) -> None:
             return
     if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
         return
-    if moved and all(isinstance(s.slots[k], Window) for k in moved) and _windows(printer, s, name, target, order):
+    once = len(order) == sum(len(index_axes(i)) for i in s.slots)
+    windows = once and moved and all(isinstance(s.slots[k], Window) for k in moved)
+    if windows and _windows(printer, s, name, target, order):
         return
     if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
         _diagonal(printer, s, name, target)
         return
-    items = [index_tensor(i, order, printer.sizes, printer.value) for i in s.slots]
-    value = printer.full(s.value, order)
+    spread = pack_first(a for i in s.slots for a in index_axes(i))
+    items = [
+        (
+            f"torch.tensor({printer.number(i.offset)}, device={printer.like}.device)"
+            if isinstance(i, Window) and not i.steps
+            else index_tensor(i, spread, printer.sizes, printer.value)
+        )
+        for i in s.slots
+    ]
+    value = printer.full(s.value, spread)
     index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
     _put(printer, s, name, target, f".index_put_({index}, {value.code}, accumulate=True)")
 
