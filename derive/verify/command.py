@@ -15,7 +15,7 @@ from derive.live import build
 from derive.verify import view
 from derive.verify.battery import BATTERY
 from derive.verify.candidates import function, load
-from derive.verify.curve import draw
+from derive.verify.curve import check, draw
 from derive.verify.differences import curves
 from derive.verify.formula import of_formula, parse, prove
 from derive.verify.judge import judge as judged
@@ -31,6 +31,8 @@ def verify(
 ) -> bool:
     """Print what verify finds of each op. True where every gradient is right."""
     other = None if native is None else function(native)
+    if plot is not None:
+        check(plot)
     out, errors = Console(), Console(stderr=True)
     if not out.is_terminal:
         out = Console(width=_WIDE)
