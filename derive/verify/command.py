@@ -17,7 +17,7 @@ from derive.verify.battery import BATTERY
 from derive.verify.candidates import function, load
 from derive.verify.curve import check, draw
 from derive.verify.differences import curves
-from derive.verify.formula import of_formula, parse, prove
+from derive.verify.formula import Proof, of_formula, parse, prove
 from derive.verify.judge import judge as judged
 from derive.verify.subjects import of_live
 from derive.verify.verify import Verification
@@ -68,15 +68,15 @@ def _plot(op: Op, save: str, seed: int, path: Path) -> None:
 
 def judge(op: Op, candidate: str | None, formula: str | None, seed: int) -> bool:
     """Print the verdict on a candidate or a formula. True where it is right."""
-    if formula is None:
-        assert candidate is not None
-        found = judged(op, load(candidate, op), seed)
-        Console(highlight=False, soft_wrap=True).print(view.verdict(found))
-        return found.right
-    derivation = op.derivation
-    claimed = parse(formula, derivation)
-    found = judged(op, of_formula(claimed, derivation), seed)
-    found = replace(found, claims=tuple(f"d{name}" for name in claimed.gradients))
-    proofs = prove(claimed, derivation) if found.right else ()
+    proofs: tuple[Proof, ...] | None = None
+    with Console(stderr=True).status(f"deriving {op.name}, and holding the candidate against it"):
+        if formula is None:
+            assert candidate is not None
+            found = judged(op, load(candidate, op), seed)
+        else:
+            claimed = parse(formula, op.derivation)
+            found = judged(op, of_formula(claimed, op.derivation), seed)
+            found = replace(found, claims=tuple(f"d{name}" for name in claimed.gradients))
+            proofs = prove(claimed, op.derivation) if found.right else ()
     Console(highlight=False, soft_wrap=True).print(view.verdict(found, proofs))
     return found.right

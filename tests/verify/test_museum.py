@@ -19,7 +19,6 @@ def judged(path: Path, name: str, op_name: str | None) -> Verdict:
 
 
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.stem) for p in PIECES])
-@pytest.mark.filterwarnings("ignore:var_mean")
 def test_a_piece_is_judged_as_labelled(path: Path) -> None:
     label = runpy.run_path(str(path))
     verdict = judged(path, label.get("NAME", "backward"), label.get("OP"))
