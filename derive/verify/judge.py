@@ -241,6 +241,8 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
     kinds = {d.kind for t in wrong for d in t.found}
     if "missing" in kinds:
         return "missing gradient"
+    if "output" in kinds:
+        return "another forward"
     if "modified" in kinds and kinds <= {"modified", "raised"}:
         return "inputs modified"
     if "again" in kinds:
@@ -253,6 +255,8 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
         return where.error
     if "shape" in kinds:
         return "wrong axis"
+    if all(d.got != d.got for t in wrong for d in t.found if d.kind == "value"):
+        return "not a number"
     if kinds == {"raised"}:
         return "raises"
     return "unexplained"

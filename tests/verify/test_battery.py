@@ -5,10 +5,11 @@ import torch
 
 from derive.catalogue import catalogue, find, load_file
 from derive.errors import DeriveError
-from derive.notation import axes, log, op, sqrt, tensor
+from derive.notation import axes, log, oo, op, sqrt, tensor, where
 from derive.verify.battery import BATTERY, cases, situation
 from derive.verify.lengths import fitting, free_axes_of
 from derive.verify.reference import all_sizes
+from derive.verify.verify import verify
 
 
 def test_names_are_told_once_and_with_a_reason() -> None:
@@ -88,6 +89,24 @@ def test_lengths_follow_merges_and_windows(tmp_path) -> None:
     sizes = fitting(merged, {"n": 3, "t": 5, "e": 2, "i": 7, "k": 4}, 2)
     assert sizes is not None and sizes["i"] == sizes["t"] * sizes["e"] and all_sizes(merged, sizes)["u"] >= 2
     assert situation("ordinary").make(merged) is not None
+
+
+def test_outputs_that_are_masked_may_be_infinite() -> None:
+    i, j = axes("i j")
+
+    @op
+    def banded(f, s: tensor[i, j]):
+        f.y[i, j] = where(j <= i, s[i, j] ** 2, -oo)
+        return f.y
+
+    case = BATTERY[0].make(banded.op)
+    assert bool(case.outputs["y"].isinf().any()) and bool(case.gradients["s"].isfinite().all())
+    assert verify(banded.op).right
+
+
+def test_an_empty_axis_takes_along_those_that_must_be_as_long() -> None:
+    case = situation("empty").make(find("trace"))
+    assert list(case.call.inputs["x"].shape) == [0, 0]
 
 
 def test_a_situation_asks_nothing_where_it_means_nothing() -> None:

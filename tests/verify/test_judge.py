@@ -103,6 +103,26 @@ def test_the_second_run_is_compared_with_the_first() -> None:
     assert verdict("tanh", counting).error == "state kept between calls"
 
 
+def test_what_is_no_tensor_is_told() -> None:
+    for value, text in ((0.0, "returned a float for dx, expected a tensor"), (exit, "SystemExit")):
+        with pytest.raises(DeriveError, match=text):
+            verdict("tanh", lambda dy, x, value=value: value() if callable(value) else value)
+
+
+def test_another_forward_is_no_wrong_gradient() -> None:
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy * ctx.saved_tensors[0].cos()
+
+    assert judge(find("tanh"), of_function_class(Sine, find("tanh"))).error == "another forward"
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, slope):
