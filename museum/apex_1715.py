@@ -13,8 +13,8 @@ OP, VERDICT, ERROR = "layernorm", "right only where", "singular point"
 
 
 def backward(dy, x, gamma, beta, eps):
-    var, mu = torch.var_mean(x, -1, keepdim=True, correction=0)
-    rstd = torch.rsqrt(var + eps)
+    mu = x.mean(-1, keepdim=True)
+    rstd = torch.rsqrt((x - mu).square().mean(-1, keepdim=True) + eps)
     y = gamma * ((x - mu) * rstd) + beta  # what the forward kept
     xhat = (y - beta) / gamma  # the fault: gamma may be 0
     g = gamma * dy

@@ -20,7 +20,9 @@ n, d = axes("n d")
 def twice_used(f, x: tensor[n, d], w: tensor[d]):
     """A product that goes two ways, one of them longer than the other."""
     f.h[n, d] = x[n, d] * w[d]
-    f.y[n, d] = f.h[n, d] + f.h[n, d] * tanh(f.h[n, d])
+    f.t[n, d] = tanh(f.h[n, d])
+    f.p[n, d] = f.h[n, d] * f.t[n, d]
+    f.y[n, d] = f.h[n, d] + f.p[n, d]
     return f.y
 
 

@@ -35,7 +35,7 @@ from derive.errors import DeriveError
 from derive.terms import PACK_NAME
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, shape_of, world_of
-from derive.verify.lengths import containers, fitting, free_axes_of
+from derive.verify.lengths import Keyed, containers, emptied, fitting, free_axes_of
 from derive.verify.reference import execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
@@ -77,7 +77,7 @@ class Situation:
         """
         if not self.applies(op):
             return None
-        domains: Mapping[str, str] = _domains(_Keyed(op))
+        domains: Mapping[str, str] = _domains(Keyed(op))
         for attempt in range(_ATTEMPTS):
             generator = Generator().manual_seed(crc32(f"{op.name} {self.name} {seed} {attempt}".encode()))
             if 2 * attempt >= _ATTEMPTS:  # other numbers may ask for other values: x**1.5 for x above 0
@@ -86,7 +86,7 @@ class Situation:
             if call is None:
                 return None
             outputs = _outputs(call)
-            if outputs is not None:
+            if outputs is not None and (_is_bounded(outputs) or not _bounded(Keyed(op))):
                 return case_of(self.name, seed, self._with_cotangents(call, outputs, generator))
         return None
 
@@ -138,7 +138,7 @@ class Situation:
         sizes = None if override else fitting(op, wish, 3) or fitting(op, wish, 2)
         sizes = sizes or fitting(op, wish)
         if sizes is not None and self.lengths == "empty" and not override:
-            return {**sizes, **dict.fromkeys(_emptied(op), 0)}  # nothing would fit round it
+            return emptied(op, sizes, PACK_NAME if PACK_NAME in axes else axes[0]) if axes else sizes
         return sizes
 
     def _drawn(
@@ -179,12 +179,16 @@ def situation(name: str) -> Situation:
 
 
 def _outputs(call: Call) -> dict[str, Tensor] | None:
-    """The outputs of the executed equations, or None where they are not finite or there are none."""
+    """The outputs of the executed equations, or None where some is not a number or there are none."""
     try:
         outputs = executed(call.in_dtype(torch.float64))
     except (DeriveError, IndexError, RuntimeError):  # the maximum of nothing, a place that an axis of 0 lacks
         return None
-    return outputs if all(bool(o.isfinite().all()) for o in outputs.values()) else None
+    return None if any(bool(o.isnan().any()) for o in outputs.values()) else outputs
+
+
+def _is_bounded(outputs: Mapping[str, Tensor]) -> bool:
+    return all(bool(o.isfinite().all()) for o in outputs.values())
 
 
 def _sharing(op: Op, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -201,43 +205,32 @@ def _alike(op: Op) -> list[str]:
     return []
 
 
-def _emptied(op: Op) -> list[str]:
-    """The axis that an empty batch makes 0: the leading ones, else the first of the first input."""
-    axes = free_axes_of(op)
-    first = PACK_NAME if PACK_NAME in axes else next((o.axes[0].base for o in op.operands if o.axes), "")
-    declared = [(a.base, d.base) for o in op.operands for a, d in zip(o.axes, o.declared or o.axes, strict=True)]
-    return [axis for axis, written in declared if written == first]
-
-
-class _Keyed:
-    """An op as a key, by identity."""
-
-    def __init__(self, op: Op):
-        self.op = op
-
-    def __hash__(self) -> int:
-        return id(self.op)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Keyed) and other.op is self.op
-
-
 @lru_cache(maxsize=512)
-def _domains(key: _Keyed) -> dict[str, str]:
-    """What the values of each input must be for the op to be finite: what the spec says, then what trying shows."""
+def _domains(key: Keyed) -> dict[str, str]:
+    """What the values of each input must be for the op to be finite: what the spec says, then what trying shows.
+
+    An op whose outputs hold infinities whatever its inputs are, such as masked scores, need only be a number.
+    """
     op = key.op
     given = {o.name: _declared(op, o) for o in op.operands if o.is_tensor}
     open_ones = [o.name for o in op.operands if o.kind in ("tensor", "constant") and given[o.name] == "any"]
     attempts = [{}, *({n: d} for d in ("not below 0", "0 to 1") for n in open_ones)]
     attempts += [dict.fromkeys(open_ones, d) for d in ("not below 0", "0 to 1", "above 0")]
-    for attempt in attempts:
-        if _is_finite(op, {**given, **attempt}):
-            return {**given, **attempt}
+    for bounded in (True, False):
+        for attempt in attempts:
+            if _is_finite(op, {**given, **attempt}, bounded):
+                return {**given, **attempt}
     raise DeriveError(
         "found no inputs at which the op is finite",
         op=op.name,
         fix="declare what its inputs may be, such as x: tensor[n].positive",
     )
+
+
+@lru_cache(maxsize=512)
+def _bounded(key: Keyed) -> bool:
+    """Whether there are inputs of its domain at which the op has no infinite output."""
+    return _is_finite(key.op, _domains(key), True)
 
 
 def _declared(op: Op, operand: Operand) -> str:
@@ -251,7 +244,7 @@ def _declared(op: Op, operand: Operand) -> str:
     return "away from 0" if divides or operand.assumed == "nonzero" else "any"
 
 
-def _is_finite(op: Op, domains: Mapping[str, str]) -> bool:
+def _is_finite(op: Op, domains: Mapping[str, str], bounded: bool) -> bool:
     """Whether most calls with such inputs have finite outputs, and none has an intermediate that is not a number."""
     ordinary = Situation("", "")
     finite = 0
@@ -262,7 +255,7 @@ def _is_finite(op: Op, domains: Mapping[str, str]) -> bool:
                 "found no lengths that its axes accept", op=op.name, fix="simplify its merges and windows"
             )
         outputs = _outputs(call)
-        if outputs is not None:
+        if outputs is not None and (not bounded or _is_bounded(outputs)):
             world = execute(op, world_of(call))
             finite += not any(bool(world.tensors[e.name].isnan().any()) for e in op.equations)
     return 2 * finite > _ATTEMPTS

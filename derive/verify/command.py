@@ -15,9 +15,9 @@ from derive.live import build
 from derive.verify import view
 from derive.verify.battery import BATTERY
 from derive.verify.candidates import function, load
-from derive.verify.curve import draw
+from derive.verify.curve import check, draw
 from derive.verify.differences import curves
-from derive.verify.formula import of_formula, parse, prove
+from derive.verify.formula import Proof, of_formula, parse, prove
 from derive.verify.judge import judge as judged
 from derive.verify.subjects import of_live
 from derive.verify.verify import Verification
@@ -31,6 +31,8 @@ def verify(
 ) -> bool:
     """Print what verify finds of each op. True where every gradient is right."""
     other = None if native is None else function(native)
+    if plot is not None:
+        check(plot)
     out, errors = Console(), Console(stderr=True)
     if not out.is_terminal:
         out = Console(width=_WIDE)
@@ -66,15 +68,15 @@ def _plot(op: Op, save: str, seed: int, path: Path) -> None:
 
 def judge(op: Op, candidate: str | None, formula: str | None, seed: int) -> bool:
     """Print the verdict on a candidate or a formula. True where it is right."""
-    if formula is None:
-        assert candidate is not None
-        found = judged(op, load(candidate, op), seed)
-        Console(highlight=False, soft_wrap=True).print(view.verdict(found))
-        return found.right
-    derivation = op.derivation
-    claimed = parse(formula, derivation)
-    found = judged(op, of_formula(claimed, derivation), seed)
-    found = replace(found, claims=tuple(f"d{name}" for name in claimed.gradients))
-    proofs = prove(claimed, derivation) if found.right else ()
+    proofs: tuple[Proof, ...] | None = None
+    with Console(stderr=True).status(f"deriving {op.name}, and holding the candidate against it"):
+        if formula is None:
+            assert candidate is not None
+            found = judged(op, load(candidate, op), seed)
+        else:
+            claimed = parse(formula, op.derivation)
+            found = judged(op, of_formula(claimed, op.derivation), seed)
+            found = replace(found, claims=tuple(f"d{name}" for name in claimed.gradients))
+            proofs = prove(claimed, op.derivation) if found.right else ()
     Console(highlight=False, soft_wrap=True).print(view.verdict(found, proofs))
     return found.right

@@ -19,6 +19,7 @@ MISTAKES = (
     NameError,
     OSError,
     RuntimeError,
+    SystemExit,
     TypeError,
     ValueError,
 )
@@ -82,8 +83,6 @@ def _gradient(case: Case, operand: str, got: Tensor | None) -> list[Disagreement
     dtype = case.call.inputs[operand].dtype
     if got is None:
         return [Disagreement(case, "missing", name, f"{name} is None, expected a gradient")]
-    if not isinstance(got, Tensor):
-        return [Disagreement(case, "missing", name, f"{name} is a {type(got).__name__}, expected a tensor")]
     if got.shape != want.shape:
         text = f"{name} has shape {list(got.shape)}, expected {list(want.shape)}"
         return [Disagreement(case, "shape", name, text)]
@@ -94,7 +93,7 @@ def _gradient(case: Case, operand: str, got: Tensor | None) -> list[Disagreement
 
 
 def _output(case: Case, name: str, got: Tensor) -> list[Disagreement]:
-    want = case.outputs[name]
+    want, got = case.outputs[name], got.detach()
     if got.shape != want.shape:
         text = f"{name} has shape {list(got.shape)}, expected {list(want.shape)}"
         return [Disagreement(case, "output", name, text)]
@@ -107,7 +106,7 @@ def _values(case: Case, kind: str, name: str, got: Tensor, want: Tensor, allowed
     if off.numel() == 0 or float(off.max()) <= allowed:
         return []
     index = tuple(int(i) for i in torch.unravel_index(off.argmax(), off.shape))
-    mine, right = float(got[index]), float(want[index])
+    mine, right = float(got.detach()[index]), float(want[index])
     text = f"{name}{list(index) if index else ''} is {mine:.8g}, expected {right:.8g}"
     return [Disagreement(case, kind, name, text, index, mine, right, float(off.max()) / scale(want))]
 

@@ -11,17 +11,25 @@ from derive.verify.differences import Curve
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # told apart by any eye
 
 
-def draw(title: str, curves: Sequence[Curve], path: Path) -> None:
-    """Write the plot to a file, whose suffix says the format. Raises DeriveError where matplotlib is missing."""
+def check(path: Path) -> None:
+    """That a plot can be written there. Raises DeriveError where matplotlib is missing or has no such format."""
     try:
-        import matplotlib  # an extra: nothing else in Handgrad draws
+        from matplotlib.figure import Figure  # an extra: nothing else in Handgrad draws
     except ImportError:
         raise DeriveError("--plot needs matplotlib", fix="pip install 'handgrad[plot]'") from None
-    from matplotlib.figure import Figure
-
     known = Figure().canvas.get_supported_filetypes()
     if path.suffix.removeprefix(".") not in known:
         raise DeriveError(f"--plot {path}: no such format", fix=f"end the name in one of .{', .'.join(sorted(known))}")
+    if not path.parent.is_dir():
+        raise DeriveError(f"--plot {path}: there is no folder {path.parent}", fix="make it first")
+
+
+def draw(title: str, curves: Sequence[Curve], path: Path) -> None:
+    """Write the plot to a file, whose suffix says the format. Raises as `check` does."""
+    check(path)
+    import matplotlib  # as in `check`
+    from matplotlib.figure import Figure
+
     with matplotlib.rc_context({"svg.hashsalt": "handgrad", "font.size": 10}):
         figure = Figure(figsize=(7.2, 4.4), layout="constrained")
         axes = figure.add_subplot()

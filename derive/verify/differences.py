@@ -97,4 +97,5 @@ def _error(call: Call, operand: str, gradient: Tensor, direction: Tensor, step: 
 def _loss(call: Call, operand: str, value: Tensor) -> float:
     moved = replace(call, inputs={**call.inputs, operand: value.to(call.dtype)})
     outputs = executed(moved)
-    return float(sum((o * c).sum() for o, c in zip(outputs.values(), call.cotangents, strict=True)))
+    pairs = zip(outputs.values(), call.cotangents, strict=True)
+    return float(sum(torch.where(o.isfinite(), o * c, 0).sum() for o, c in pairs))  # an infinity does not move

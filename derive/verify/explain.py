@@ -58,7 +58,14 @@ def explain(
     swapped = _another_gradient(operand, usable)
     if swapped is not None:
         return swapped
-    kinds = (_added_before, _closed_forms, _held_constant, _other_forwards, *((_two_changes,) if deep else ()))
+    kinds = (
+        _added_before,
+        _closed_forms,
+        _one_contribution,
+        _held_constant,
+        _other_forwards,
+        *((_two_changes,) if deep else ()),
+    )
     for forms in kinds:
         for text, error, value in forms(derivation, operand, [e.case for e in usable]):
             if all(_alike(e.given[operand], value(e.case)) for e in usable):
@@ -100,6 +107,26 @@ def _closed_forms(derivation: Derivation, operand: str, cases: Sequence[Case]) -
             return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
 
         yield f"equals {whose} {change.text}", change.error, value
+
+
+def _one_contribution(derivation: Derivation, operand: str, cases: Sequence[Case]) -> Iterator[Form]:
+    """Of several contributions to an adjoint one alone: each overwrote the one before."""
+    adjoints = {a.target.name: a for a in derivation.steps.adjoints}
+    chain = {name: Definition(name, a.axes, a.value) for name, a in adjoints.items()}
+    target = next(a.target.name for a in derivation.steps.adjoints if a.of == operand)
+    worlds = {id(case): chain_world(derivation, case.call) for case in cases}
+    for name in _chain(target, chain):
+        parts = [c.value for c in adjoints[name].contributions] + [adjoints[name].cotangent]
+        through = [c.through for c in adjoints[name].contributions] + ["the output itself"]
+        several = [(p, t) for p, t in zip(parts, through, strict=True) if p is not None]
+        for part, by in several if len(several) > 1 else ():
+            changed = {**chain, name: replace(chain[name], value=part)}
+
+            def value(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
+                return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
+
+            text = f"equals the derived gradient with the contribution to {name} through {by} alone"
+            yield text, "overwritten instead of accumulated", value
 
 
 def _added_before(derivation: Derivation, operand: str, cases: Sequence[Case]) -> Iterator[Form]:

@@ -67,6 +67,8 @@ def _terms(value: Expr) -> Iterator[Change]:
         for term in parts:
             yield Change(f"without the term {_signed(term)}", "missing term", value - term)
         for term in parts:
+            if len(parts) > 2:
+                yield Change(f"with the term {_signed(term)} alone", "overwritten instead of accumulated", term)
             yield Change(f"with the term {_signed(term)} twice", "term counted twice", value + term)
             yield Change(f"with the sign of {_signed(term)} reversed", "wrong sign", value - 2 * term)
 
@@ -112,7 +114,9 @@ def _axes(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
                 yield Change(text, "missing term", value.xreplace({inner: body.xreplace({axis: own})}))
             for other in sorted_axes(free_axes(inner)):
                 if own in axes and own not in free_axes(inner):
-                    swapped = sigma(body.xreplace({axis: other, other: axis}), bound).xreplace({other: own})
+                    summed = other.copied(axis.copy_number)
+                    over = [summed if a == axis else a for a in bound]
+                    swapped = sigma(body.xreplace({axis: own, other: summed}), over)
                     text = f"with the sum over {other.base} instead of {own.base} in {inner}"
                     yield Change(text, "wrong axis", value.xreplace({inner: swapped}))
                     along = inner.xreplace({other: own})

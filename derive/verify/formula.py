@@ -299,4 +299,3 @@ def _rule(equation: Equation) -> tuple[tuple[Axis, ...], Expr]:
     for axis in equation.over:
         total = total / Size(axis) if equation.kind == "mean" else total
     return equation.axes, total
-

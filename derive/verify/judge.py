@@ -21,7 +21,7 @@ from derive.verify.conditions import Condition, separating
 from derive.verify.explain import Evidence, Explanation, explain
 from derive.verify.shrink import smallest
 
-_RANKS: tuple[tuple[int, ...], ...] = ((2, 3), (4,), (), (2, 1, 3))
+_RANKS: tuple[tuple[int, ...], ...] = ((2, 3), (4,), (), (2, 4, 3))
 _VAGUE = ("leading axes", "wrong axis", "unexplained")  # of where it is right, which says little of why
 _ROUNDING = 1e-5  # float64 errors below this are of arithmetic in a lower precision, not of the formula
 
@@ -98,6 +98,7 @@ def judge(op: Op, subject: Subject, seed: int = 0) -> Verdict:
     where = None if rounded else _where(judged, gradients)
     ordinary_holds = not judged[0].found
     telling = not ordinary_holds or where is None or where.error in _VAGUE
+    telling &= not any(d.kind in ("again", "modified") for d in first.found)
     evidence = _evidence(first, subject) if telling else []
     explanations = _explained(op, wrong, gradients, evidence, where is None)
     holds = ordinary_holds or (not explanations and where is not None and not _everywhere(where))
@@ -240,6 +241,8 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
     kinds = {d.kind for t in wrong for d in t.found}
     if "missing" in kinds:
         return "missing gradient"
+    if "output" in kinds:
+        return "another forward"
     if "modified" in kinds and kinds <= {"modified", "raised"}:
         return "inputs modified"
     if "again" in kinds:
@@ -252,6 +255,8 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
         return where.error
     if "shape" in kinds:
         return "wrong axis"
+    if all(d.got != d.got for t in wrong for d in t.found if d.kind == "value"):
+        return "not a number"
     if kinds == {"raised"}:
         return "raises"
     return "unexplained"

@@ -50,6 +50,17 @@ def fitting(op: Op, wish: Mapping[str, int], least: int = 1) -> dict[str, int] |
     return None
 
 
+def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int]:
+    """The lengths with one axis 0, and with it those that must be as long."""
+    rules = _rules_of(op)
+    out = {**sizes, axis: 0}
+    for _ in rules.axes:
+        at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
+        broken = [r for r in rules.relations if isinstance(r, Equal) and r.xreplace(at) != S.true]
+        out |= {s.axis.base: 0 for r in broken for s in r.atoms(Size)}
+    return out
+
+
 def free_axes_of(op: Op) -> tuple[str, ...]:
     """The axes whose lengths the caller chooses, by the inputs or by an argument, in order of appearance."""
     return _rules_of(op).axes
@@ -82,7 +93,7 @@ def _broken(rules: _Rules, sizes: Mapping[str, int], least: int) -> list[Expr]:
     return broken or [r for r in rules.relations if r.xreplace(at) != S.true]
 
 
-class _Keyed:
+class Keyed:
     """An op as a key, by identity."""
 
     def __init__(self, op: Op):
@@ -92,15 +103,15 @@ class _Keyed:
         return id(self.op)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Keyed) and other.op is self.op
+        return isinstance(other, Keyed) and other.op is self.op
 
 
 def _rules_of(op: Op) -> _Rules:
-    return _rules(_Keyed(op))
+    return _rules(Keyed(op))
 
 
 @lru_cache(maxsize=512)
-def _rules(key: _Keyed) -> _Rules:
+def _rules(key: Keyed) -> _Rules:
     op = key.op
     known: dict[Basic, Basic] = {}
     axes, whole, relations = [], [], []

@@ -76,7 +76,7 @@ def _attempt(
     op = best.case.op
     for seed in range(_SEEDS):
         case = situation.make(op, best.case.seed + seed, lengths, leading)
-        if case is None or _elements(case) >= _elements(best.case):
+        if case is None or _extent(case) >= _extent(best.case):
             return None
         found = again(case)
         if found is not None and _tells(found):
@@ -118,5 +118,6 @@ def _lost(t: Tensor, rounded: Tensor) -> bool:
     return len(t.unique()) != len(rounded.unique()) or bool(((rounded == 0) & (t != 0)).any())
 
 
-def _elements(case: Case) -> int:
-    return sum(t.numel() for t in case.call.inputs.values())
+def _extent(case: Case) -> tuple[int, int]:
+    """How large a case is: elements first, dimensions next."""
+    return sum(t.numel() for t in case.call.inputs.values()), len(case.call.leading)

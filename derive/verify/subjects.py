@@ -120,6 +120,14 @@ def _by_autograd(function: Callable[..., Any], call: Call) -> Answer:
 
 def _named(op: Op, found: Any) -> Mapping[str, Tensor | None]:
     """Gradients by operand, from whatever a backward returned. Raises TypeError where their number is wrong."""
+    out = _in_order(op, found)
+    for name, gradient in out.items():
+        if gradient is not None and not isinstance(gradient, Tensor):
+            raise TypeError(f"returned a {type(gradient).__name__} for d{name}, expected a tensor")
+    return out
+
+
+def _in_order(op: Op, found: Any) -> dict[str, Any]:
     wanted = [o.name for o in op.differentiable]
     if isinstance(found, Mapping):
         by_name = {str(k).removeprefix("d") if str(k) not in wanted else str(k): v for k, v in found.items()}

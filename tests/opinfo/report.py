@@ -25,7 +25,8 @@ HEAD = """# PyTorch's own samples
 `python -m tests.opinfo.report > docs/opinfo.md` runs through the `OpInfo` suite of
 `torch.testing._internal.common_methods_invocations`, which nobody here wrote. A sample is inside where its tensors, or
 views of them, are arguments of our function: an axis brought to the end, leading axes flattened, shapes broadcast, a
-missing bias as zeros, a padded image. Inside samples agree with PyTorch's values and autograd in float64, and pass `gradcheck` (tests/opinfo).
+missing bias as zeros, a padded image. Inside samples agree with PyTorch's values and autograd in float64, and pass
+`gradcheck` (tests/opinfo).
 """
 
 
