@@ -120,6 +120,8 @@ def execute(op: Op, world: World, held: frozenset[str] = frozenset()) -> World:
     world = replace(world, sizes=all_sizes(op, world.sizes))
     for equation in op.equations:
         value = _defined(equation, world)
+        if equation.target.is_integer:  # an index that a choice guards
+            value = value.long()
         world = world.having({equation.name: value.detach() if equation.name in held else value})
     return world
 
