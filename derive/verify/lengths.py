@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sympy import Add, Basic, Expr, Ge, Integer, S
+from sympy import Add, Basic, Expr, Ge, Integer, Mod, S
 from sympy import Eq as Equal
+from sympy.logic.boolalg import BooleanFalse
 
 from derive.equations import Op
 from derive.sizes import size_of
@@ -50,15 +51,17 @@ def fitting(op: Op, wish: Mapping[str, int], least: int = 1) -> dict[str, int] |
     return None
 
 
-def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int]:
-    """The lengths with one axis 0, and with it those that must be as long."""
+def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int] | None:
+    """The lengths with one axis 0, and with it those that must be as long; None where another would not fit it."""
     rules = _rules_of(op)
     out = {**sizes, axis: 0}
     for _ in rules.axes:
         at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
         broken = [r for r in rules.relations if isinstance(r, Equal) and r.xreplace(at) != S.true]
         out |= {s.axis.base: 0 for r in broken for s in r.atoms(Size)}
-    return out
+    at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
+    asked = [r for r in (x.xreplace(at) for x in rules.relations) if isinstance(r, BooleanFalse)]
+    return None if asked else out
 
 
 def free_axes_of(op: Op) -> tuple[str, ...]:
@@ -135,6 +138,13 @@ def _read_rules(op: Op) -> Iterator[Basic]:
         for axis, declared in zip(operand.axes, operand.declared, strict=False):
             if axis != declared:
                 yield Equal(Size(axis), Size(declared), evaluate=False)
+    for r in op.requirements:
+        if r.relation == "==":
+            yield Equal(r.left, r.right, evaluate=False)
+        elif r.relation == ">=":
+            yield Ge(r.left, r.right, evaluate=False)
+        else:
+            yield Equal(Mod(r.left, r.right), 0, evaluate=False)
     for equation in op.equations:
         if isinstance(equation.body, Concat):
             yield Equal(Size(equation.body.along), Add(*(Size(a) for a in equation.over)), evaluate=False)
