@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from training.compare import TOLERANCE, Runner, agree, race
 from training.data import BUILT_IN, load_names
-from training.errors import InputError
+from training.errors import NotFinite
 from training.names import loop
 from training.names.examples import Examples, split_examples
 from training.names.loop import BLOCK, GENERATED, Recipe, descend
@@ -104,8 +105,15 @@ def test_the_rate_drops_once() -> None:
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(train: Examples) -> None:
-    with pytest.raises(InputError, match=r"^training: the loss is nan at step \d+; lower --lr$"):
+    with pytest.raises(NotFinite) as caught:
         descended(train, GENERATED, Recipe(steps=20, batch=8, lr=1e300))
+    began = r"the first gradient that is not finite is d\w+, at step (\d+)"
+    found = re.fullmatch(rf"training: the loss is nan at step (\d+); {began}; lower --lr", str(caught.value))
+    assert found, str(caught.value)
+    step, first = map(int, found.groups())
+    assert 0 < first <= step < 20
+    assert len(caught.value.losses) == step
+    assert all(map(math.isfinite, caught.value.losses))
 
 
 def test_both_loops_are_timed_as_often(train: Examples) -> None:

@@ -1,0 +1,211 @@
+"""`python -m training.gpt`: train a small decoder on names by hand, then let it invent names."""
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from typer import Option
+
+from training.data import Names, load_names
+from training.errors import InputError, reported
+from training.gpt.examples import Sequences, build_sequences
+from training.gpt.loop import ByHand, Recipe, Step, descend, mean_loss, sample
+from training.gpt.network import GPT, initialise
+from training.interrupts import stop_on_signals
+from training.keeping import METRICS, Keep, Keeper
+from training.names.examples import ALPHABET, split_words
+from training.names.settings import within
+from training.plots import save_figures
+from training.progress import Bar
+
+COLUMNS = ("step", "loss", "rate", "norm", "clipped")
+BLOCK = 20  # steps between two looks at the progress
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a run depends on. Raises `InputError` for a number outside its range."""
+
+    recipe: Recipe = field(default_factory=Recipe)
+    keep: Keep = field(default_factory=lambda: Keep(every=500))
+    names: Path | None = None
+    width: int = 64
+    heads: int = 4
+    blocks: int = 3
+    tied: bool = False
+    seed: int = 2147483647
+    samples: int = 20
+    evaluate: int = 1000
+    threads: int = 1
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        recipe = self.recipe
+        within("--steps", recipe.steps, 0)
+        within("--batch", recipe.batch, 1)
+        within("--lr", recipe.lr, 0.0)
+        within("--warmup", recipe.warmup, 0)
+        within("--clip", recipe.clip, 1e-12)
+        within("--decay", recipe.decay, 0.0)
+        within("--every", self.keep.every, 1)
+        within("--heads", self.heads, 1)
+        within("--width", self.width, 1)
+        if self.width % self.heads:
+            cause = f"--width is {self.width}, which {self.heads} heads do not divide"
+            raise InputError("reading options", cause, "change --width or --heads")
+        within("--blocks", self.blocks, 1)
+        within("--seed", self.seed, 0, 2**62)
+        within("--samples", self.samples, 0)
+        within("--evaluate", self.evaluate, 1)
+        within("--threads", self.threads, 1)
+
+    def identity(self, names: Names) -> dict[str, Any]:
+        """What decides every step: a checkpoint is only good for the same."""
+        recipe = {f"--{name}": value for name, value in vars(self.recipe).items()}
+        own = {f"--{name}": getattr(self, name) for name in ("width", "heads", "blocks", "tied", "seed")}
+        digest = hashlib.sha256("\n".join(names.words).encode()).hexdigest()
+        return {**recipe, **own, "the list of names": digest[:12]}
+
+
+@dataclass
+class State:
+    """What changes from step to step."""
+
+    learner: ByHand
+    generator: torch.Generator
+    validation: list[tuple[int, float]] = field(default_factory=list)
+
+    def dump(self) -> dict[str, Any]:
+        """All of it, for a checkpoint."""
+        return {
+            "parameters": dict(self.learner.gpt.named()),
+            "optimizer": self.learner.optimizer.state(),
+            "generator": self.generator.get_state(),
+            "validation": self.validation,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        for name, parameter in self.learner.gpt.named():
+            parameter.copy_(state["parameters"][name])
+        self.learner.optimizer.restore(state["optimizer"])
+        self.generator.set_state(state["generator"])
+        self.validation = [(int(step), float(loss)) for step, loss in state["validation"]]
+
+
+def check_finite(step: int, taken: Step, gpt: GPT, keeper: Keeper) -> None:
+    """`InputError` where the loss or a gradient of a step is not finite; the last checkpoint is left alone."""
+    if math.isfinite(taken.loss) and math.isfinite(taken.norm):
+        return
+    names = [name for name, _ in gpt.named()]
+    # The backward runs from the head to the embeddings, and so does what goes wrong in it.
+    pairs = reversed(list(zip(names, taken.gradients, strict=True)))
+    first = next((name for name, gradient in pairs if not gradient.isfinite().all()), "none")
+    cause = f"the loss is {taken.loss} at step {step}; the first gradient that is not finite is that of {first}"
+    raise InputError("training", cause, f"lower --lr; {keeper.last_good()}")
+
+
+def train(state: State, train: Sequences, validation: Sequences, settings: Settings, keeper: Keeper) -> None:
+    """Descend under a progress bar, with checkpoints, metrics and the validation loss; `Exit` where interrupted."""
+    recipe, gpt = settings.recipe, state.learner.gpt
+    rows: list[tuple[float, ...]] = []
+    step = keeper.start
+    bar = Bar("training", recipe.steps, step, settings.quiet)
+    with stop_on_signals() as stop, bar:
+        for taken in descend(state.learner, train, recipe, state.generator, step):
+            check_finite(step, taken, gpt, keeper)
+            rows.append((step, taken.loss, recipe.rate(step), taken.norm, taken.clipped))
+            step += 1
+            if step % settings.evaluate == 0 or step == recipe.steps:
+                state.validation.append((step, mean_loss(gpt, validation)))
+            if len(rows) == BLOCK or step == recipe.steps or stop or keeper.due(step):
+                bar.advance(len(rows), sum(row[1] for row in rows) / len(rows))
+                keeper.log(rows)
+                rows.clear()
+            if keeper.due(step) or step == recipe.steps or stop:
+                keeper.save(step, state.dump())
+            if stop:
+                break
+    if stop and step < recipe.steps:
+        typer.echo(f"interrupted after {step:,} of {recipe.steps:,} steps; {keeper.last_good()}", err=True)
+        raise typer.Exit(stop.status)
+    if step > keeper.start and not settings.quiet:
+        typer.echo(bar.summary())
+
+
+def run(settings: Settings) -> None:
+    """Read, split, train, report."""
+    torch.set_num_threads(settings.threads)
+    names = load_names(settings.names)
+    if names.note:
+        typer.echo(names.note, err=True)
+    longest = max(map(len, names.words)) + 1
+    parts = [build_sequences(words, longest, torch.float32) for words in split_words(names.words)]
+    generator = torch.Generator().manual_seed(settings.seed)
+    sizes = (len(ALPHABET), longest, settings.width, settings.heads, settings.blocks, settings.tied)
+    gpt = initialise(*sizes, generator)
+    state = State(ByHand(gpt, settings.recipe), generator)
+    if not settings.quiet:
+        typer.echo(f"names: {len(names.words):,} from {names.source}")
+        typer.echo(f"decoder: {sum(p.numel() for p in gpt.parameters):,} parameters, gradients: generated")
+    identity = settings.identity(names)
+    with Keeper(settings.keep, identity, COLUMNS, settings.recipe.steps) as keeper:
+        if keeper.state is not None:
+            state.load(keeper.state)
+        train(state, parts[0], parts[1], settings, keeper)
+    for name, part in zip(("train", "validation", "test"), parts, strict=True):
+        typer.echo(f"{name + ' loss':<15} {mean_loss(gpt, part):.4f}")
+    generator = torch.Generator().manual_seed(settings.seed + 10)
+    for _ in range(settings.samples):
+        typer.echo(sample(gpt, generator))
+    if settings.keep.out is not None and settings.keep.figures:
+        out = settings.keep.out
+        save_figures(
+            lambda figures: figures.loss_curve(out / METRICS, out / "loss.png", validation=state.validation),
+            settings.quiet,
+        )
+
+
+def main(
+    names: Annotated[
+        Path | None,
+        Option(help="One name a line, a-z.", show_default="NAMES_FILE, else a download, else a built-in list"),
+    ] = None,
+    width: Annotated[int, Option(help="Features of a position.")] = Settings.width,
+    heads: Annotated[int, Option(help="Heads of the attention.")] = Settings.heads,
+    blocks: Annotated[int, Option(help="Blocks of attention and MLP.")] = Settings.blocks,
+    tied: Annotated[bool, Option("--tied", help="The head is the table of tokens, transposed.")] = False,
+    batch: Annotated[int, Option(help="Names a step.")] = Recipe.batch,
+    steps: Annotated[int, Option(help="Steps of descent; 500 for a quick try.")] = Recipe.steps,
+    lr: Annotated[float, Option(help="Highest learning rate.")] = Recipe.lr,
+    warmup: Annotated[int, Option(help="Steps up to it.")] = Recipe.warmup,
+    clip: Annotated[float, Option(help="Largest global norm of the gradients.")] = Recipe.clip,
+    decay: Annotated[float, Option(help="Weight decay of the matrices.")] = Recipe.decay,
+    seed: Annotated[int, Option(help="Of the parameters, the batches and the samples.")] = Settings.seed,
+    samples: Annotated[int, Option(help="Names to make up at the end.")] = Settings.samples,
+    evaluate: Annotated[int, Option(help="Steps between two looks at the validation loss.")] = Settings.evaluate,
+    out: Annotated[Path, Option(help="Folder for the checkpoint, the metrics and the figures.")] = Path("runs/gpt"),
+    every: Annotated[int, Option(help="Steps between two checkpoints.")] = 500,
+    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    tensorboard: Annotated[bool, Option("--tensorboard", help="Write for TensorBoard too, if installed.")] = False,
+    figures: Annotated[bool, Option(help="Draw figures at the end.")] = True,
+    threads: Annotated[int, Option(help="PyTorch's threads.")] = Settings.threads,
+    quiet: Annotated[bool, Option("--quiet", help="Only the losses and the samples.")] = False,
+) -> None:
+    """Train a small decoder on names without loss.backward(), then let it invent names.
+
+    A quick try: python -m training.gpt --steps 500
+    """
+    with reported():
+        recipe = Recipe(steps, batch, lr, warmup, clip, decay)
+        keep = Keep(out, every, resume, tensorboard, figures)
+        model = (width, heads, blocks, tied)
+        run(Settings(recipe, keep, names, *model, seed, samples, evaluate, threads, quiet))
+
+
+if __name__ == "__main__":
+    typer.run(main)
