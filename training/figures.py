@@ -39,7 +39,8 @@ def loss_curve(metrics: Path, file: Path, window: int = 0, validation: Sequence[
     low, high = np.quantile(np.log10(losses), (0.001, 0.999))
     axes.set_ylim(low - 0.03, high + 0.03)
     axes.set(xlabel="step", ylabel="log10 loss", xlim=(0, steps[-1]))
-    nats(axes)
+    if high - low < 1:  # over more than a decade its labels would run into one another
+        nats(axes)
     axes.legend(frameon=False)
     save(figure, file)
 
@@ -78,8 +79,11 @@ def distributions(
         counts = np.stack([row.numpy() for row in rows])
         shares = counts / counts.sum(1, keepdims=True).clip(1)
         edges = np.linspace(scale.low, scale.high, counts.shape[1] + 1)
-        # The square root keeps thin tails in sight. Cells stand where the looks were taken.
-        axes.pcolormesh(monitor.steps, (edges[1:] + edges[:-1]) / 2, np.sqrt(shares.T), cmap="Blues", shading="nearest")
+        # The square root keeps thin tails in sight, and a few full cells, such as the zeros', do not pale the others.
+        # Cells stand where the looks were taken.
+        depth = np.sqrt(shares.T)
+        middles, most = (edges[1:] + edges[:-1]) / 2, np.quantile(depth, 0.98)
+        axes.pcolormesh(monitor.steps, middles, depth, cmap="Blues", shading="nearest", vmin=0, vmax=most or None)
         for mark in marks:
             axes.axhline(mark, color=ORANGE, linewidth=0.8, linestyle="--")
         axes.set_title(name, fontsize=9)
@@ -120,4 +124,52 @@ def dlogits_picture(dlogits: Tensor, labels: Tensor, letters: str, file: Path) -
     right.axvline(0, color="black", linewidth=0.6)
     right.tick_params(labelsize=7)
     right.xaxis.set_major_locator(MaxNLocator(2, symmetric=True))
+    save(figure, file)
+
+
+def accuracy_curve(rows: Sequence[tuple[int, float, float]], test: float, file: Path) -> None:
+    """The share read correctly over the steps, of what is learned from and of the validation; the test once."""
+    if not rows:
+        return
+    steps, learned, validation = zip(*rows, strict=True)
+    figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+    axes.plot(steps, 100 * np.array(learned), color=GREY, linewidth=2, label="learned from")
+    axes.plot(steps, 100 * np.array(validation), color=BLUE, label="validation")
+    axes.plot(steps[-1], 100 * test, "o", color=ORANGE, label=f"test: {100 * test:.2f}%", clip_on=False, zorder=3)
+    axes.axhline(97, color="black", linewidth=0.6, linestyle=":")
+    axes.set(xlabel="step", ylabel="pictures read correctly, %", xlim=(0, steps[-1]))
+    axes.set_ylim(max(0.0, 100 * min(*learned[:3], *validation[:3]) - 2), 100.5)
+    axes.legend(frameon=False, loc="lower right")
+    save(figure, file)
+
+
+def norms(metrics: Path, file: Path) -> None:
+    """The global norm of the gradients at every step, before and after clipping."""
+    rows = np.array(read_rows(metrics))
+    if len(rows) < 2:
+        return
+    figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+    axes.semilogy(rows[:, 0], rows[:, 3], color=ORANGE, linewidth=0.5, label="before clipping")
+    axes.semilogy(rows[:, 0], rows[:, 4], color=BLUE, linewidth=0.5, label="after")
+    clipped = np.mean(rows[:, 4] < 0.999 * rows[:, 3])
+    axes.set(xlabel="step", ylabel="norm of all gradients", title=f"{100 * clipped:.1f}% of the steps were clipped")
+    axes.set_xlim(0, rows[-1, 0])
+    axes.legend(frameon=False)
+    save(figure, file)
+
+
+def moments(metrics: Path, file: Path) -> None:
+    """Mean, standard deviation and norm of each parameter's gradient over the steps."""
+    rows = np.array(read_rows(metrics))
+    if len(rows) < 2:
+        return
+    heading = metrics.read_text(encoding="utf-8").splitlines()[0].split(",")[1:]
+    names = [column.rsplit(" ", 1)[0] for column in heading[::3]]
+    figure, panels = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    colours = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(names)))
+    for k, (axes, title) in enumerate(zip(panels, ("|mean|", "standard deviation", "norm"), strict=True)):
+        for column, (name, colour) in enumerate(zip(names, colours, strict=True)):
+            axes.semilogy(rows[:, 0], np.abs(rows[:, 1 + 3 * column + k]), color=colour, linewidth=1, label=name)
+        axes.set(title=f"{title} of each gradient", xlabel="step")
+    panels[-1].legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
     save(figure, file)

@@ -31,7 +31,7 @@ class Scale:
 
 
 # Of one update beside the spread of its parameter; about 1e-3 is usual.
-UPDATES = Scale(-8.0, 0.0, logarithmic=True)
+UPDATES = Scale(-9.0, 0.0, logarithmic=True)
 GRADIENTS = Scale(-11.0, 1.0, logarithmic=True)
 
 
@@ -82,9 +82,9 @@ class Monitor:
         self.counts = {g: {name: list(rows) for name, rows in named.items()} for g, named in state["counts"].items()}
 
 
-def updates(parameters: Mapping[str, Tensor], gradients: Sequence[Tensor], rate: float) -> dict[str, Tensor]:
-    """Of each parameter, the sizes of plain descent's updates beside the spread of its values."""
+def beside_spread(parameters: Mapping[str, Tensor], changes: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Of each parameter, the changes that a step made, beside the spread of its values."""
     return {
-        name: rate * gradient.abs() / parameter.detach().std(correction=0).clamp_min(1e-30)
-        for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True)
+        name: change / parameter.detach().std(correction=0).clamp_min(1e-30)
+        for (name, parameter), change in zip(parameters.items(), changes, strict=True)
     }

@@ -14,6 +14,7 @@ import pytest
 import torch
 import typer
 
+from tests.training.stopping import same, signal_at_call
 from training import checkpoint, files
 from training.data import BUILT_IN
 from training.errors import InputError
@@ -35,15 +36,6 @@ def command(out: Path, *more: str) -> list[str]:
 def settings(out: Path | None, steps: int = 1000, resume: bool = False, **others: Any) -> Settings:
     keep = Keep(out, every=200, resume=resume)
     return Settings(Recipe(steps, batch=8, **others), names=BUILT_IN, hidden=8, samples=0, quiet=True, keep=keep)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal to the last bit."""
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return bool(one == other)
 
 
 @pytest.fixture(scope="module")
@@ -90,18 +82,8 @@ def test_an_unfinished_run_is_not_written_over(tmp_path: Path, monkeypatch: pyte
 
 def interrupted_at(step: int, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that gets SIGINT once it has taken `step` steps."""
-    taken = 0
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal taken
-        taken += 1
-        if taken == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        return right(*arguments)
-
-    right = GENERATED.step
     with monkeypatch.context() as patch:
-        patch.setitem(GENERATED.__dict__, "step", counted)
+        signal_at_call(patch, GENERATED, "step", step, signal.SIGINT)
         with pytest.raises(typer.Exit) as caught:
             run(settings(out))
     assert caught.value.exit_code == 130

@@ -1,7 +1,6 @@
 """`python -m training.gpt`: train a small decoder on names by hand, then let it invent names."""
 
 import hashlib
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,17 +12,13 @@ from typer import Option
 from training.data import Names, load_names
 from training.errors import InputError, reported
 from training.gpt.examples import Sequences, build_sequences
-from training.gpt.loop import ByHand, Recipe, Step, descend, mean_loss, sample
-from training.gpt.network import GPT, initialise
-from training.interrupts import stop_on_signals
+from training.gpt.loop import ByHand, Recipe, descend, mean_loss, sample
+from training.gpt.network import initialise
 from training.keeping import METRICS, Keep, Keeper
 from training.names.examples import ALPHABET, split_words
 from training.names.settings import within
 from training.plots import save_figures
-from training.progress import Bar
-
-COLUMNS = ("step", "loss", "rate", "norm", "clipped")
-BLOCK = 20  # steps between two looks at the progress
+from training.session import COLUMNS, Step, drive
 
 
 @dataclass(frozen=True)
@@ -97,44 +92,16 @@ class State:
         self.validation = [(int(step), float(loss)) for step, loss in state["validation"]]
 
 
-def check_finite(step: int, taken: Step, gpt: GPT, keeper: Keeper) -> None:
-    """`InputError` where the loss or a gradient of a step is not finite; the last checkpoint is left alone."""
-    if math.isfinite(taken.loss) and math.isfinite(taken.norm):
-        return
-    names = [name for name, _ in gpt.named()]
-    # The backward runs from the head to the embeddings, and so does what goes wrong in it.
-    pairs = reversed(list(zip(names, taken.gradients, strict=True)))
-    first = next((name for name, gradient in pairs if not gradient.isfinite().all()), "none")
-    cause = f"the loss is {taken.loss} at step {step}; the first gradient that is not finite is that of {first}"
-    raise InputError("training", cause, f"lower --lr; {keeper.last_good()}")
-
-
 def train(state: State, train: Sequences, validation: Sequences, settings: Settings, keeper: Keeper) -> None:
-    """Descend under a progress bar, with checkpoints, metrics and the validation loss; `Exit` where interrupted."""
+    """Descend under a progress bar, with checkpoints, metrics and the validation loss."""
     recipe, gpt = settings.recipe, state.learner.gpt
-    rows: list[tuple[float, ...]] = []
-    step = keeper.start
-    bar = Bar("training", recipe.steps, step, settings.quiet)
-    with stop_on_signals() as stop, bar:
-        for taken in descend(state.learner, train, recipe, state.generator, step):
-            check_finite(step, taken, gpt, keeper)
-            rows.append((step, taken.loss, recipe.rate(step), taken.norm, taken.clipped))
-            step += 1
-            if step % settings.evaluate == 0 or step == recipe.steps:
-                state.validation.append((step, mean_loss(gpt, validation)))
-            if len(rows) == BLOCK or step == recipe.steps or stop or keeper.due(step):
-                bar.advance(len(rows), sum(row[1] for row in rows) / len(rows))
-                keeper.log(rows)
-                rows.clear()
-            if keeper.due(step) or step == recipe.steps or stop:
-                keeper.save(step, state.dump())
-            if stop:
-                break
-    if stop and step < recipe.steps:
-        typer.echo(f"interrupted after {step:,} of {recipe.steps:,} steps; {keeper.last_good()}", err=True)
-        raise typer.Exit(stop.status)
-    if step > keeper.start and not settings.quiet:
-        typer.echo(bar.summary())
+
+    def look(step: int, taken: Step) -> None:
+        if step % settings.evaluate == 0 or step == recipe.steps:
+            state.validation.append((step, mean_loss(gpt, validation)))
+
+    taken = descend(state.learner, train, recipe, state.generator, keeper.start)
+    drive(taken, recipe, [name for name, _ in gpt.named()], keeper, state.dump, look, settings.quiet)
 
 
 def run(settings: Settings) -> None:

@@ -1,17 +1,17 @@
 """Descent by hand: a batch of names, a forward, a backward derived by machine, clipping, Adam."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from training.gpt.examples import Sequences
 from training.gpt.network import GPT, logits_forward, loss_backward, loss_forward
 from training.names.examples import ALPHABET
 from training.optimizers import Adam, clip_global_norm
+from training.session import Step
 
 EVALUATION_ROWS = 512
 
@@ -33,16 +33,6 @@ class Recipe:
             return self.lr * (step + 1) / self.warmup
         part = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.lr * (0.05 + 0.95 * (1 + math.cos(math.pi * part)) / 2)
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one step saw: its loss, the global norm before and after clipping, the gradients after it."""
-
-    loss: float
-    norm: float
-    clipped: float
-    gradients: Sequence[Tensor]
 
 
 class Learner(Protocol):

@@ -5,8 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from training.gpt.examples import Sequences
-from training.gpt.loop import Recipe, Step
+from training.gpt.loop import Recipe
 from training.gpt.network import GPT
+from training.session import Step
 
 
 def autograd_loss(gpt: GPT, ix: Tensor, y: Tensor, weight: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from generated import names_step_stepwise_backward, names_step_stepwise_forward
-from training.monitor import GRADIENTS, UPDATES, Monitor, Scale, updates
+from training.monitor import GRADIENTS, UPDATES, Monitor, Scale, beside_spread
 from training.names.examples import Examples
 from training.names.loop import Recipe
 from training.names.network import Network
@@ -49,10 +49,10 @@ def flow(
     }
     named = gradients._asdict()
     shown = ("logits", "h", "hpreact", "hprebn", "embcat", *Network._fields)
-    of_parameters = [named[f"d{name}"] for name in Network._fields]
+    changes = [rate * named[f"d{name}"] for name in Network._fields]
     groups = {
         "activations": activations,
         "gradients": {f"d{name}": named[f"d{name}"] for name in shown},
-        "updates": updates(network._asdict(), of_parameters, rate),
+        "updates": beside_spread(network._asdict(), changes),
     }
     return groups, gradients.dlogits

@@ -116,7 +116,7 @@ def draw(state: State, examples: Examples, settings: Settings, out: Path, figure
     for group, title, axis, marks in (
         ("activations", "Activations", "value", ()),
         ("gradients", "Gradients", "log10 |gradient|", ()),
-        ("updates", "Update-to-data ratios", "log10 (rate * |gradient| / std of the parameter)", (-3.0,)),
+        ("updates", "Update-to-data ratios", "log10 (|update| / std of the parameter)", (-3.0,)),
     ):
         figures.distributions(state.monitor, group, out / f"{group}.png", title, axis, marks)
     ix, y = looks.batch_of(examples, recipe, settings.seed, recipe.steps)
