@@ -111,6 +111,7 @@ from .pow_elementwise import pow_elementwise, pow_elementwise_backward, pow_elem
 from .reciprocal import reciprocal, reciprocal_backward, reciprocal_forward
 from .relu import relu, relu_backward, relu_forward
 from .repeat_axis import repeat_axis, repeat_axis_backward, repeat_axis_forward
+from .repeat_number import repeat_number, repeat_number_backward, repeat_number_forward
 from .rmsnorm import rmsnorm, rmsnorm_backward, rmsnorm_forward
 from .rotary import rotary, rotary_backward, rotary_forward
 from .rotary_interleaved import rotary_interleaved, rotary_interleaved_backward, rotary_interleaved_forward
@@ -369,6 +370,9 @@ __all__ = [
     "repeat_axis",
     "repeat_axis_backward",
     "repeat_axis_forward",
+    "repeat_number",
+    "repeat_number_backward",
+    "repeat_number_forward",
     "rmsnorm",
     "rmsnorm_backward",
     "rmsnorm_forward",

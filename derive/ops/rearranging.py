@@ -13,6 +13,13 @@ def repeat_axis(f, x: tensor[i, k], times: length(j)):
 
 
 @op
+def repeat_number(f, a: tensor[()], times: length(j)):
+    """One number at each place of a new axis."""
+    f.y[j] = a[()]
+    return f.y
+
+
+@op
 def merge_axes(f, x: tensor[..., i, j]):
     """The last two axes as one, the first of them slowest."""
     f.y[..., (i, j)] = x[..., i, j]

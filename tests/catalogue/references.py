@@ -253,6 +253,8 @@ REFERENCES: dict[str, Reference] = {
     # rearranging
     "merge_axes": Reference(lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])),
     "repeat_axis": Reference(lambda x, times: torch.stack([x] * times, 1)),
+    # Its input has no axis that could be empty.
+    "repeat_number": Reference(lambda a, times: torch.stack([a] * times), without=frozenset({"empty"})),
     "split_axis": Reference(
         lambda x, inner: x.reshape(*x.shape[:-1], x.shape[-1] // inner, inner), fit=lambda s: {"k": 2 * s["j"]}
     ),
