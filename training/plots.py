@@ -8,12 +8,18 @@ import typer
 
 
 def save_figures(draw: Callable[[ModuleType], None], quiet: bool = False) -> None:
-    """Call `draw` with the module of figures; say so in one line where matplotlib is missing."""
-    if importlib.util.find_spec("matplotlib") is None:
-        if not quiet:
-            typer.echo("figures: matplotlib is not installed, so none were drawn; pip install matplotlib", err=True)
+    """Call `draw` with the module of figures, where matplotlib is installed."""
+    if not drawable(quiet):
         return
     # Imported here: matplotlib takes a second, and a run without figures should not need it.
     from training import figures
 
     draw(figures)
+
+
+def drawable(quiet: bool = False) -> bool:
+    """Whether matplotlib is installed; one line says so where it is not."""
+    found = importlib.util.find_spec("matplotlib") is not None
+    if not found and not quiet:
+        typer.echo("figures: matplotlib is not installed, so none were drawn; pip install matplotlib", err=True)
+    return found

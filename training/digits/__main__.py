@@ -1,6 +1,7 @@
 """`python -m training.digits`: train a four-layer perceptron on handwritten digits by hand."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -20,7 +21,17 @@ from training.monitor import GRADIENTS, UPDATES, Moments, Monitor, Scale, beside
 from training.names.settings import within
 from training.plots import save_figures
 from training.session import COLUMNS, Step, drive
+from training.tape.perceptron import ByTape
 
+
+class Gradients(StrEnum):
+    """Who calls the derived backwards: layers that spell out their backward, or the tape."""
+
+    layers = "layers"
+    tape = "tape"
+
+
+LEARNERS: dict[Gradients, type[ByHand] | type[ByTape]] = {Gradients.layers: ByHand, Gradients.tape: ByTape}
 GRADIENT_ROWS = "gradients.csv"
 LOOKS = 60  # over a run
 SCALES = {"activations": Scale(0.0, 8.0), "gradients": GRADIENTS, "updates": UPDATES}
@@ -34,6 +45,7 @@ class Settings:
     keep: Keep = field(default_factory=lambda: Keep(every=500))
     mnist: Path | None = None
     hidden: int = 128
+    gradients: Gradients = Gradients.layers
     seed: int = 0
     threads: int = 1
     quiet: bool = False
@@ -53,14 +65,20 @@ class Settings:
         """What decides every step: a checkpoint is only good for the same."""
         recipe = {f"--{name}": str(value) for name, value in vars(self.recipe).items()}
         data = f"{split.source}, {len(split.train)} to learn from"
-        return {**recipe, "--hidden": self.hidden, "--seed": self.seed, "the pictures": data}
+        return {
+            **recipe,
+            "--hidden": self.hidden,
+            "--gradients": str(self.gradients),
+            "--seed": self.seed,
+            "the pictures": data,
+        }
 
 
 @dataclass
 class State:
     """What changes from step to step, and what was seen of it."""
 
-    learner: ByHand
+    learner: ByHand | ByTape
     monitor: Monitor = field(default_factory=lambda: Monitor(SCALES))
     accuracies: list[tuple[int, float, float]] = field(default_factory=list)  # step, learning, validation
 
@@ -154,12 +172,13 @@ def run(settings: Settings) -> None:
     split = mnist(settings.mnist, settings.seed) if settings.mnist else bundled(settings.seed)
     sizes = (split.train.x.shape[1], *[settings.hidden] * 3, CLASSES)
     network = perceptron(sizes, torch.Generator().manual_seed(settings.seed))
-    state = State(ByHand(network, settings.recipe))
+    state = State(LEARNERS[settings.gradients](network, settings.recipe))
     if not settings.quiet:
         counts = f"{len(split.train):,} / {len(split.validation):,} / {len(split.test):,}"
         typer.echo(f"digits: {split.source}; {counts} pictures")
         count = sum(p.numel() for p in network.parameters)
-        typer.echo(f"perceptron: {' -> '.join(map(str, sizes))}, {count:,} parameters, gradients: generated")
+        shown = " -> ".join(map(str, sizes))
+        typer.echo(f"perceptron: {shown}, {count:,} parameters, gradients: generated, by {settings.gradients}")
     with Keeper(settings.keep, settings.identity(split), COLUMNS, settings.recipe.steps) as keeper:
         if keeper.state is not None:
             state.load(keeper.state)
@@ -184,6 +203,7 @@ def main(
     steps: Annotated[int, Option(help="Steps of descent.")] = Recipe.steps,
     lr: Annotated[float | None, Option(help="Learning rate.", show_default="what suits the optimizer")] = None,
     clip: Annotated[float, Option(help="Largest global norm of the gradients.")] = Recipe.clip,
+    gradients: Annotated[Gradients, Option(help="Backwards by hand, or found by the tape.")] = Settings.gradients,
     seed: Annotated[int, Option(help="Of the split, the parameters and the order.")] = Settings.seed,
     out: Annotated[Path, Option(help="Folder for the checkpoint, the metrics and the figures.")] = Path("runs/digits"),
     every: Annotated[int, Option(help="Steps between two checkpoints.")] = 500,
@@ -196,7 +216,8 @@ def main(
     """Train a four-layer perceptron on handwritten digits without loss.backward()."""
     with reported():
         recipe = Recipe(steps, batch, optimizer, lr, clip)
-        run(Settings(recipe, Keep(out, every, resume, tensorboard, figures), mnist, hidden, seed, threads, quiet))
+        keep = Keep(out, every, resume, tensorboard, figures)
+        run(Settings(recipe, keep, mnist, hidden, gradients, seed, threads, quiet))
 
 
 if __name__ == "__main__":
