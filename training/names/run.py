@@ -69,7 +69,7 @@ def train(
     bar = Bar("training", recipe.steps, done, settings.quiet)
     with stop_on_signals() as stop, bar:
         asked = partial(bool, stop) if group is None else partial(agreed, group, stop)
-        if watched:
+        if watched and done == 0:
             look(state, examples, settings, done)
         try:
             for losses in descend(state.network, examples, recipe, method, state.generator, done, asked):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import matplotlib
 
@@ -141,7 +142,13 @@ def operation(axes: Axes, tensor: Tensor, places: dict[int, Place]) -> None:
 
 
 def arrow(start: tuple[float, float], end: tuple[float, float], shrink: float) -> FancyArrowPatch:
-    style = {"arrowstyle": "-|>", "mutation_scale": 8, "linewidth": 0.8, "color": "#555555", "zorder": 1}
+    style: dict[str, Any] = {
+        "arrowstyle": "-|>",
+        "mutation_scale": 8,
+        "linewidth": 0.8,
+        "color": "#555555",
+        "zorder": 1,
+    }
     return FancyArrowPatch(start, end, shrinkA=0, shrinkB=shrink, **style)
 
 
