@@ -137,3 +137,5 @@ def test_compare_prints_both_tables(tmp_path: Path) -> None:
     for row in ("loss", "dC", "dW1", "db1", "dbngain", "dbnbias", "dW2", "db2", "generated", "autograd"):
         assert re.search(rf"\b{row}\b", done.stdout), row
     assert "ratio" in done.stdout
+    assert "peak memory of a step" in done.stdout
+    assert done.stderr == ""
