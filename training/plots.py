@@ -2,9 +2,11 @@
 
 import importlib.util
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType
 
 import typer
+from rich.console import Console
 
 
 def save_figures(draw: Callable[[ModuleType], None], quiet: bool = False) -> None:
@@ -14,7 +16,8 @@ def save_figures(draw: Callable[[ModuleType], None], quiet: bool = False) -> Non
     # Imported here: matplotlib takes a second, and a run without figures should not need it.
     from training import figures
 
-    draw(figures)
+    with nullcontext() if quiet else Console(stderr=True).status("drawing"):
+        draw(figures)
 
 
 def drawable(quiet: bool = False) -> bool:

@@ -125,7 +125,8 @@ def run(settings: Settings) -> None:
             state.load(keeper.state)
         train(state, parts[0], parts[1], settings, keeper)
     for name, part in zip(("train", "validation", "test"), parts, strict=True):
-        typer.echo(f"{name + ' loss':<15} {mean_loss(gpt, part):.4f}")
+        label = "" if settings.quiet else f"{name} loss"
+        typer.echo(f"{name + ' loss':<15} {mean_loss(gpt, part, label):.4f}")
     generator = torch.Generator().manual_seed(settings.seed + 10)
     for _ in range(settings.samples):
         typer.echo(sample(gpt, generator))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training.names.examples import INDEX
+from training.names.examples import ALPHABET
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,19 @@ class Sequences:
 
 def build_sequences(words: Sequence[str], longest: int, dtype: torch.dtype) -> Sequences:
     """Each name after a ".", to be continued by the name and a "."; `longest` letters and the "." at most."""
-    ix = torch.zeros((len(words), longest), dtype=torch.int64)
-    y = torch.zeros_like(ix)
-    weight = torch.zeros((len(words), longest), dtype=dtype)
-    for row, word in enumerate(words):
-        letters = torch.tensor([INDEX[letter] for letter in word])
-        ix[row, 1 : len(word) + 1] = letters
-        y[row, : len(word)] = letters
-        weight[row, : len(word) + 1] = 1
-    return Sequences(ix, y, weight)
+    ix = letters(["." + word for word in words], longest)
+    y = letters(words, longest)
+    lengths = torch.tensor([len(word) + 1 for word in words])
+    weight = torch.arange(longest) < lengths[:, None]
+    return Sequences(ix, y, weight.to(dtype))
+
+
+def letters(words: Sequence[str], longest: int) -> Tensor:
+    """The places of letters in the alphabet [n, longest], those of "." after the end of a word.
+
+    By way of bytes: a million Python numbers would take seconds to become a tensor.
+    """
+    text = "".join(word.ljust(longest, ALPHABET[0]) for word in words).encode("ascii")
+    places = torch.zeros(256, dtype=torch.int64)
+    places[torch.tensor(list(ALPHABET.encode("ascii")))] = torch.arange(len(ALPHABET))
+    return places[torch.frombuffer(bytearray(text), dtype=torch.uint8).long()].view(len(words), longest)

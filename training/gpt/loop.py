@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from rich.console import Console
+from rich.progress import track
 
 from training.gpt.examples import Sequences
 from training.gpt.network import GPT, logits_forward, loss_backward, loss_forward
@@ -74,10 +76,15 @@ def descend(
 
 
 @torch.inference_mode()
-def mean_loss(gpt: GPT, part: Sequences) -> float:
-    """The mean cross-entropy of a letter over a split, every letter and every end counted once."""
+def mean_loss(gpt: GPT, part: Sequences, label: str = "") -> float:
+    """The mean cross-entropy of a letter over a split, every letter and every end counted once.
+
+    Under a bar where it has a label.
+    """
     total, count = 0.0, 0.0
-    for rows in torch.arange(len(part)).split(EVALUATION_ROWS):
+    pieces = torch.arange(len(part)).split(EVALUATION_ROWS)
+    shown = track(pieces, label, console=Console(stderr=True), disable=not label, transient=True)
+    for rows in shown:
         piece = part.rows(rows)
         loss, _ = loss_forward(gpt, piece.ix, piece.y, piece.weight)
         letters = piece.weight.sum().item()
