@@ -11,6 +11,7 @@ from training.errors import InputError
 from training.metrics import Metrics, Row, summary_writer
 
 CHECKPOINT = "checkpoint.pt"
+PREVIOUS = "checkpoint.previous.pt"
 METRICS = "metrics.csv"
 
 
@@ -44,6 +45,9 @@ class Keeper:
         self.saved_at = self.state["step"] if self.state else None
         if not keep.writes:
             return
+        if self.state is None and (keep.out / CHECKPOINT).exists():
+            # A finished run's: kept, and out of the way of a --resume of the one that starts now.
+            (keep.out / CHECKPOINT).replace(keep.out / PREVIOUS)
         self.metrics = Metrics(keep.out / METRICS, columns, self.start)
         self.columns = tuple(columns)
         if keep.tensorboard:

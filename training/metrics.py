@@ -54,7 +54,8 @@ def rows_before(file: Path, start: int) -> str:
     if start == 0 or not file.exists():
         return ""
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)[1:]
-    return "".join(line for line in lines if line.endswith("\n") and float(line.split(",")[0]) < start)
+    whole = [(line, line.split(",")) for line in lines if line.endswith("\n")]
+    return "".join(line for number, (line, cells) in enumerate(whole, 2) if numbers(cells, number, file)[0] < start)
 
 
 def read_rows(file: Path) -> list[tuple[float, ...]]:
@@ -63,14 +64,17 @@ def read_rows(file: Path) -> list[tuple[float, ...]]:
         return []
     with file.open(encoding="utf-8", newline="") as stream:
         heading, *lines = [*csv.reader(stream)] or [[]]
-    rows: list[tuple[float, ...]] = []
-    for number, line in enumerate(lines, start=2):
-        try:
-            rows.append(tuple(map(float, line)))
-        except ValueError:
-            cause = f"line {number} of {file} is {','.join(line)!r}, expected numbers"
-            raise InputError("reading metrics", cause, "remove the line or start anew in another --out") from None
+    rows = (numbers(line, number, file) for number, line in enumerate(lines, start=2))
     return [row for row in rows if len(row) == len(heading)]
+
+
+def numbers(cells: Sequence[str], number: int, file: Path) -> tuple[float, ...]:
+    """The cells of a line as numbers; `InputError` where one is none."""
+    try:
+        return tuple(map(float, cells))
+    except ValueError:
+        cause = f"line {number} of {file} is {','.join(cells).strip()!r}, expected numbers"
+        raise InputError("reading metrics", cause, "remove the line or start anew in another --out") from None
 
 
 def summary_writer(folder: Path, start: int) -> Any:

@@ -3,10 +3,13 @@
 import importlib.util
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from types import ModuleType
 
 import typer
 from rich.console import Console
+
+from training.files import unwritable
 
 
 def save_figures(draw: Callable[[ModuleType], None], quiet: bool = False) -> None:
@@ -17,7 +20,11 @@ def save_figures(draw: Callable[[ModuleType], None], quiet: bool = False) -> Non
     from training import figures
 
     with nullcontext() if quiet else Console(stderr=True).status("drawing"):
-        draw(figures)
+        try:
+            draw(figures)
+        except OSError as error:
+            kept = "the checkpoint and the metrics are whole"
+            raise unwritable("drawing figures", Path(error.filename or "a figure"), error, kept) from None
 
 
 def drawable(quiet: bool = False) -> bool:

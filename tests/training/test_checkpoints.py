@@ -18,7 +18,7 @@ from tests.training.stopping import same, signal_at_call
 from training import checkpoint, files
 from training.data import BUILT_IN
 from training.errors import InputError
-from training.keeping import CHECKPOINT, METRICS, Keep
+from training.keeping import CHECKPOINT, METRICS, PREVIOUS, Keep
 from training.metrics import read_rows
 from training.names.loop import GENERATED, Recipe
 from training.names.run import run
@@ -79,6 +79,28 @@ def test_an_unfinished_run_is_not_written_over(tmp_path: Path, monkeypatch: pyte
     assert str(caught.value) == (
         f"starting: {tmp_path / CHECKPOINT} is an unfinished run, at step 400 of 1,000; "
         "continue it with --resume, or choose another --out"
+    )
+
+
+def test_a_finished_run_is_put_aside(tmp_path: Path) -> None:
+    run(settings(tmp_path, steps=20))
+    first = (tmp_path / CHECKPOINT).read_bytes()
+    run(settings(tmp_path, steps=30))
+    assert (tmp_path / PREVIOUS).read_bytes() == first
+    assert checkpoint.load(tmp_path / CHECKPOINT)["step"] == 30
+    assert len(read_rows(tmp_path / METRICS)) == 30
+
+
+def test_metrics_that_are_no_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted_at(400, tmp_path, monkeypatch)
+    file = tmp_path / METRICS
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines[:3], "2,abc,0.1\n", *lines[4:]]))
+    with pytest.raises(InputError) as caught:
+        run(settings(tmp_path, resume=True))
+    assert str(caught.value) == (
+        f"reading metrics: line 4 of {file} is '2,abc,0.1', expected numbers; "
+        "remove the line or start anew in another --out"
     )
 
 

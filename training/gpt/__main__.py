@@ -61,7 +61,7 @@ class Settings:
     def identity(self, names: Names) -> dict[str, Any]:
         """What decides every step: a checkpoint is only good for the same."""
         recipe = {f"--{name}": value for name, value in vars(self.recipe).items()}
-        own = {f"--{name}": getattr(self, name) for name in ("width", "heads", "blocks", "tied", "seed")}
+        own = {f"--{name}": getattr(self, name) for name in ("width", "heads", "blocks", "tied", "seed", "threads")}
         digest = hashlib.sha256("\n".join(names.words).encode()).hexdigest()
         return {**recipe, **own, "the list of names": digest[:12]}
 

@@ -158,7 +158,8 @@ def run_in(settings: Settings, method: Method, group: Group | None) -> None:
     if group is not None:
         network = Network(*(parameter.to(group.device) for parameter in network))
     state = State(network, generator, looks.monitor())
-    with Keeper(settings.keep, settings.identity(names), COLUMNS, settings.recipe.steps) as keeper:
+    identity = settings.identity(names, group.world if group else 1)
+    with Keeper(settings.keep, identity, COLUMNS, settings.recipe.steps) as keeper:
         if keeper.state is not None:
             state.load(keeper.state)
         train(state, split.train, settings, method, keeper, group)

@@ -74,13 +74,14 @@ class Settings:
         within("--threads", self.threads, 1)
         within("--every", self.keep.every, 1)
 
-    def identity(self, names: Names) -> dict[str, Any]:
+    def identity(self, names: Names, processes: int = 1) -> dict[str, Any]:
         """What decides every step: a checkpoint is only good for the same."""
         recipe = {f"--{name.replace('_', '-')}": value for name, value in vars(self.recipe).items()}
-        own = ("context", "embedding", "hidden", "seed", "split_seed", "dtype", "gradients")
+        own = ("context", "embedding", "hidden", "seed", "split_seed", "dtype", "gradients", "threads")
         chosen = {f"--{name.replace('_', '-')}": getattr(self, name) for name in own}
         digest = hashlib.sha256("\n".join(names.words).encode()).hexdigest()
-        return {**recipe, **{name: plain(value) for name, value in chosen.items()}, "the list of names": digest[:12]}
+        given = {"the list of names": digest[:12], "the number of processes": processes}
+        return {**recipe, **{name: plain(value) for name, value in chosen.items()}, **given}
 
 
 def plain(value: Any) -> Any:
