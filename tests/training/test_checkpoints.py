@@ -46,7 +46,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_run_stopped_anywhere_goes_on_bit_for_bit(whole: Path, tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "run"
     enough = random.SystemRandom().randrange(600, 1500)

@@ -16,14 +16,6 @@ from training.names.settings import Dtype, within
 
 # Runs that round differently drift apart slowly; a wrong gradient leaves these bounds within a few steps.
 TOLERANCE = {Dtype.float32: 1e-4, Dtype.float64: 1e-10}
-# Adam divides by the root of a mean of squares, and where gradients are nearly 0 so is what it divides by:
-# differences in the last digit become differences of whole updates there, and the runs drift apart sooner.
-LOOSER = {Dtype.float32: 3e-2, Dtype.float64: 1e-8}
-
-
-def tolerance(model: Model, dtype: Dtype) -> float:
-    """The largest difference of the losses that rounding explains."""
-    return (TOLERANCE if model is Model.names else LOOSER)[dtype]
 
 
 def main(
@@ -38,8 +30,7 @@ def main(
 ) -> None:
     """Losses, gradients, speed and memory of a hand-written loop beside its autograd twin.
 
-    Exit status 1 when the losses differ by more than rounding explains: names, 1e-4 in float32 and 1e-10 in
-    float64; the loops that descend by Adam, 3e-2 and 1e-8.
+    Exit status 1 when the losses differ by more than 1e-4 (float32) or 1e-10 (float64).
     """
     with reported():
         within("--steps", steps, 1)
@@ -54,7 +45,7 @@ def main(
         console.print(agreement_table(both, agreement))
         memory = weigh(both)
         console.print(cost_table(both, race(both, blocks, quiet), memory, threads))
-        most = tolerance(model, dtype)
+        most = TOLERANCE[dtype]
         if not agreement.loss <= most:
             typer.echo(f"the losses differ by {agreement.loss:.1e}, more than {most:.0e}", err=True)
             raise typer.Exit(1)
