@@ -41,7 +41,7 @@ def loss_curve(metrics: Path, file: Path, window: int = 0, validation: Sequence[
     axes.set(xlabel="step", ylabel="log10 loss", xlim=(0, steps[-1]))
     if high - low < 1:  # over more than a decade its labels would run into one another
         nats(axes)
-    axes.legend(frameon=False)
+    axes.legend(framealpha=0.9, edgecolor="none")
     save(figure, file)
 
 
@@ -120,7 +120,8 @@ def dlogits_picture(dlogits: Tensor, labels: Tensor, letters: str, file: Path) -
     most = np.abs(sums).max()
     power = int(np.floor(np.log10(max(most, 1e-17))))
     right.barh(range(n), sums / 10.0**power, color=BLUE, height=0.7)
-    right.set(xlim=(-13, 13), xlabel=f"sum of the row / 1e{power}", title=f"sums: at most {most:.0e}")
+    reach = 1.2 * max(most, 1e-17) / 10.0**power
+    right.set(xlim=(-reach, reach), xlabel=f"times 1e{power}", title="row sums")
     right.axvline(0, color="black", linewidth=0.6)
     right.tick_params(labelsize=7)
     right.xaxis.set_major_locator(MaxNLocator(2, symmetric=True))
