@@ -54,7 +54,7 @@ class ByHand:
     @torch.inference_mode()
     def step(self, batch: Sequences, rate: float) -> Step:
         loss, saved = loss_forward(self.gpt, batch.ix, batch.y, batch.weight)
-        gradients = loss_backward(saved).parameters
+        gradients = loss_backward(torch.ones_like(loss), saved).parameters
         norm, clipped = clip_global_norm(gradients, self.clip)
         self.optimizer.step(self.gpt.parameters, gradients, rate)
         return Step(loss.item(), norm, clipped, gradients)

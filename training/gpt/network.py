@@ -214,10 +214,9 @@ def loss_forward(gpt: GPT, ix: Tensor, y: Tensor, weight: Tensor) -> tuple[Tenso
     return loss, (logits_saved, loss_saved)
 
 
-def loss_backward(saved: Saved) -> GPT:
-    """The gradient of every parameter, in a `GPT` of gradients."""
+def loss_backward(dloss: Tensor, saved: Saved) -> GPT:
+    """dloss [] to the gradient of every parameter, in a `GPT` of gradients."""
     logits_saved, loss_saved = saved
-    dloss = loss_saved.logp.new_ones(())
     return logits_backward(sequence_cross_entropy_weighted_backward(dloss, *loss_saved), logits_saved)
 
 
