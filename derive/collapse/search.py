@@ -10,12 +10,14 @@ from sympy import Add, Mul
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, close, forced
+from derive.collapse.complements import complements
 from derive.collapse.inversions import Inversion, definitions_of, inversions
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
-from derive.saving import POLICIES, Kept, Policy, carriers, recompute, with_kept
+from derive.nominal import nominal
+from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.schedule import Definition
 from derive.terms import At, Sigma, tensor_names
 
@@ -47,7 +49,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     """The cheapest closed form that local changes reach from the one that keeps everything as the chain rule has it."""
     known = inversions(steps.op)
     valid = tuple(i for i in known if i.nonzero is None or policy.conditional)
-    valid += definitions_of(steps.op, carriers(steps.op))
+    valid += definitions_of(steps.op, nominal(steps.op).carriers)
     identities = relations(steps.op, known)
     stretches, cuts = segments(steps, forced(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)
@@ -57,7 +59,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     everything = [d for c in best for d in c.definitions]
     for k, candidate in enumerate(best):
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
-        best[k] = _reassociate(steps, candidate, everything, laws, elsewhere, policy)
+        best[k] = _complement(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
     again = _recomputed(steps, best, policy)
     definitions = tuple(d for c in best for d in c.definitions)
     kept = with_kept(steps, [*again, *definitions], policy=policy)
@@ -172,6 +174,23 @@ def _reassociate(
                 for d, c in zip(found.definitions, changed, strict=True) if d != c
             ]  # fmt: skip
             found = _Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
+    return found
+
+
+def _complement(steps: Stepwise, found: _Candidate, policy: Policy) -> _Candidate:
+    """Take `1 - sigmoid(u)` as `sigmoid(-u)`, each where that is cheaper."""
+    returns = tuple(d.name for d in found.definitions)
+    found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
+    for k, definition in enumerate(found.definitions):
+        for value in complements(definition.value):
+            changed = [*found.definitions]
+            changed[k] = replace(definition, value=value)
+            kept = with_kept(steps, changed, returns, policy=policy)
+            if kept.total < found.kept.total:
+                left = next(a.left for a in steps.adjoints if a.target.name == definition.name)
+                step = Step("complement", left, definition.value, value, "1 - sigmoid(u) = sigmoid(-u)")
+                found = _Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
+                break
     return found
 
 

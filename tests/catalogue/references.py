@@ -177,7 +177,7 @@ REFERENCES: dict[str, Reference] = {
     # losses
     "bce_with_logits": Reference(F.binary_cross_entropy_with_logits, {"t": "unit"}),
     "cross_entropy_ignore_index": Reference(
-        lambda z, y, ignore_index=0: F.cross_entropy(z, y, ignore_index=int(ignore_index)),
+        lambda z, y, ignore_index=-100: F.cross_entropy(z, y, ignore_index=int(ignore_index)),
         scalars=({"ignore_index": 2}, {"ignore_index": -100}),
         odd=_CLASSES,
     ),
