@@ -253,7 +253,7 @@ def _grouped(terms: list[Expr]) -> list[Expr]:
             alone.append(term)
         else:
             groups.setdefault(deltas, []).append(term / deltas)
-    return [Mul(deltas, Add(*rest), evaluate=False) for deltas, rest in groups.items()] + alone
+    return [Mul(*Mul.make_args(deltas), Add(*rest), evaluate=False) for deltas, rest in groups.items()] + alone
 
 
 def _match(pattern: Expr, expr: Expr) -> dict[Axis, Expr] | None:

@@ -32,6 +32,7 @@ class Layouts:
 def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], slow: Callable[[str], int]) -> Layouts:
     """Choose the dimensions of every tensor. A statistic keeps its reduced dimension where it broadcasts back."""
     out = Layouts(strict, slow, {name: given.get(name, axes) for name, axes in program.given})
+    strict |= {s.onto for s in program.statements if isinstance(s, Scatter) and s.onto is not None}
     for s in program.statements:
         axes: Dims = tuple(str(i) if isinstance(i, Merged) else i for i in s.axes)  # type: ignore[misc]
         if isinstance(s, Scatter):
