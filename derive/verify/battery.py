@@ -288,7 +288,7 @@ BATTERY: tuple[Situation, ...] = (
     Situation("transposed inputs", "views come in, with gaps between elements", inputs="transposed"),
     Situation("no leading axes", "`...` may be nothing", leading=(), applies=_has_pack),
     Situation("one leading axis", "`...` may be one axis", leading=(4,), applies=_has_pack),
-    Situation("three leading axes", "`...` may be three axes", leading=(2, 1, 3), applies=_has_pack),
+    Situation("three leading axes", "`...` may be three axes", leading=(2, 4, 3), applies=_has_pack),
     Situation("a leading axis of 1", "the last of them, which broadcasts", leading=(3, 1), applies=_has_pack),
     Situation("same sizes", "a term broadcast along the wrong axis runs only where sizes coincide", lengths="same"),
     Situation("sizes 1", "a size of 1 broadcasts by accident", lengths="ones"),

@@ -6,6 +6,7 @@ changed form of the derived gradient it is. What remains is to say which class o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -26,8 +27,8 @@ _VAGUE = ("leading axes", "wrong axis", "unexplained")  # of where it is right, 
 _ROUNDING = 1e-5  # float64 errors below this are of arithmetic in a lower precision, not of the formula
 
 _MAY_REFUSE = (
-    *("no leading axes", "one leading axis", "two leading axes", "three leading axes"),
-    *("sizes 1", "first axis 1", "last axis 1", "empty", "other numbers"),
+    *("no leading axes", "one leading axis", "two leading axes", "three leading axes", "a leading axis of 1"),
+    *("sizes 1", "first axis 1", "last axis 1", "empty", "other numbers", "ties with a number"),
     *("bfloat16", "float16", "long sums in bfloat16", "long rows in bfloat16"),
 )
 """Situations in which raising is no wrong gradient: a candidate may be for some ranks, sizes, numbers and dtypes."""
@@ -251,6 +252,9 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
         return "precision"
     if explanations:
         return explanations[0].error
+    vague = where is None or _everywhere(where) or where.error in _VAGUE
+    if vague and all(_stretched(d) for t in wrong for d in t.found if d.kind == "shape") and "shape" in kinds:
+        return "wrong axis"
     if where is not None and not _everywhere(where):
         return where.error
     if "shape" in kinds:
@@ -260,6 +264,12 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
     if kinds == {"raised"}:
         return "raises"
     return "unexplained"
+
+
+def _stretched(d: Disagreement) -> bool:
+    """Whether a gradient has the right number of axes but not their lengths: something was broadcast against it."""
+    ranks = {len(re.findall(r"\d+", shape)) for shape in re.findall(r"\[[^]]*\]", d.message)}
+    return d.kind == "shape" and len(ranks) == 1
 
 
 def _only_rounding(wrong: Sequence[_Trial]) -> bool:

@@ -22,7 +22,22 @@ from torch import Tensor
 
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.terms import PACK_NAME, At, Axis, Concat, Delta, Merge, Part, Prefix, Reduce, Scalar, Sigma, Size, Where
+from derive.terms import (
+    PACK_NAME,
+    At,
+    Axis,
+    Concat,
+    Delta,
+    Merge,
+    Part,
+    Prefix,
+    Reduce,
+    Scalar,
+    Sigma,
+    Size,
+    Slot,
+    Where,
+)
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "absolute": torch.abs,
@@ -79,6 +94,8 @@ class World:
         """How many values an index on a left-hand side takes."""
         if isinstance(index, Merge):
             return math.prod(self.length(a) for a in index.args)
+        if isinstance(index, Slot):
+            return int(_position(index.length, _Places(1, {}), self))
         assert isinstance(index, Axis), f"{index} is no axis"
         return self.sizes[index.base]
 
@@ -310,7 +327,7 @@ def _position(i: Basic, places: _Places, world: World) -> Tensor:
     """An index as whole numbers, one a place; merges count the first axis slowest, parts take them apart again."""
     if isinstance(i, Axis):
         return places.at[i]
-    if isinstance(i, Prefix):
+    if isinstance(i, Prefix | Slot):
         return _position(i.args[0], places, world)
     if isinstance(i, Merge):
         out = torch.tensor(0)

@@ -40,14 +40,14 @@ def test_verify_prints_the_familiar_line(derive, tmp_path: Path) -> None:
     line, summary = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert line.startswith("dx               | exact: ") and "| approximate: True  | maxdiff: " in line
-    assert summary == "tanh, 1 gradient: right in 24 situations"
+    assert summary == "tanh, 1 gradient: right in 25 situations"
 
 
 def test_verify_in_full_names_what_stands_beside_it(derive, tmp_path: Path) -> None:
     done = derive("verify", "gelu", "--full", "--native", "torch.nn.functional.gelu")
     assert done.returncode == 0
     assert "bfloat16   native" in " ".join(done.stdout.split("\n")[1:3]) or "native" in done.stdout
-    assert "24/24  right" in done.stdout
+    assert "25/25  right" in done.stdout
 
 
 def test_verify_takes_ops_from_a_file_and_draws(derive, tmp_path: Path) -> None:
@@ -57,14 +57,14 @@ def test_verify_takes_ops_from_a_file_and_draws(derive, tmp_path: Path) -> None:
     )
     done = derive("verify", "--from", "mine.py", "--plot", "u.svg")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-2:] == ["mine, 1 gradient: right in 24 situations", "u.svg: written"]
+    assert done.stdout.splitlines()[-2:] == ["mine, 1 gradient: right in 25 situations", "u.svg: written"]
     assert "finite differences against the derived gradient" in (tmp_path / "u.svg").read_text()
 
 
 def test_judge_ends_with_0_for_right_and_1_for_wrong(derive, file: Path) -> None:
     good = derive("judge", "good.py:backward", "--op", "tanh")
     assert (good.returncode, good.stderr) == (0, "")
-    assert good.stdout == "tanh: right\n  agrees with the derived backward in 24 situations\n"
+    assert good.stdout == "tanh: right\n  agrees with the derived backward in 25 situations\n"
     bad = derive("judge", "bad.py:backward", "--op", "tanh")
     assert (bad.returncode, bad.stderr) == (1, "")
     assert bad.stdout.startswith("tanh: wrong (") and "smallest counterexample" in bad.stdout
