@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.cost import is_tensor
+from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import (
     Assign,
     AxisValue,
@@ -22,6 +23,7 @@ from derive.program import (
     SizeOf,
     Statement,
     check,
+    children,
     node_axes,
     walk,
 )
@@ -104,7 +106,18 @@ def _axes(node: Node) -> tuple[str, ...]:
 
 
 def _nodes(s: Statement) -> list[Node | Index]:
-    return list(walk(s.value))
+    return list(_worth_naming(s.value))
+
+
+def _worth_naming(node: Node | Index) -> Iterator[Node | Index]:
+    """Everything below a node but the products inside matrix products, which are larger than all that they join."""
+    yield node
+    if isinstance(node, Reduce) and is_matrix_product(node):
+        for f in product_factors(node.body):
+            yield from _worth_naming(f)
+        return
+    for child in children(node):
+        yield from _worth_naming(child)
 
 
 def _occurs(s: Statement, node: Node) -> bool:
@@ -122,8 +135,11 @@ def _largest_repeated(statements: list[Statement]) -> Node | None:
 
 
 def _cheap(node: Call | Reduce) -> bool:
-    """A bare change of sign is no work worth a name; nor is a choice, nor arithmetic on axes alone."""
-    bare = isinstance(node, Call) and node.fn in ("neg", "where")
+    """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor arithmetic on axes."""
+    if isinstance(node, Call) and node.fn == "where":
+        condition, *values = node.args
+        return not all(any(isinstance(n, Read) for n in walk(part)) for part in (condition, Join("", (*values,), ())))
+    bare = isinstance(node, Call) and node.fn == "neg"
     return bare or not any(isinstance(n, Read) for n in walk(node))
 
 
@@ -141,13 +157,34 @@ def put(node: Node, old: Node, new: Node) -> Node:
 
 
 def _name(node: Node, taken: set[str]) -> str:
-    stem = _words(node)
-    if len(stem) > _LONGEST_NAME or not stem.isidentifier():
-        stem = "shared"
+    stems = (_words(node), _words(_without_numbers(node)), _tensors(node))
+    stem = next((s for s in stems if len(s) <= _LONGEST_NAME and s.isidentifier()), "shared")
     name, number = stem, 2
     while name in taken:
         name, number = f"{stem}_{number}", number + 1
     return name
+
+
+def _without_numbers(node: Node) -> Node:
+    """The node without the numbers that it is multiplied with or divided by, for a shorter name."""
+    if not isinstance(node, Call):
+        return node
+    args = tuple(_without_numbers(a) for a in node.args)
+    if node.fn in ("mul", "div") and is_tensor(args[0]) and not is_tensor(args[1]):
+        return args[0]
+    return args[1] if node.fn == "mul" and not is_tensor(args[0]) else replace(node, args=args)
+
+
+def _tensors(node: Node) -> str:
+    """The function and the tensors that it is of: `exp_logvar_noise`; a condition's name says what it asks."""
+    names = "_".join(dict.fromkeys(n.name for n in walk(node) if isinstance(n, Read)))
+    if not isinstance(node, Call):
+        return names
+    asked = {"gt": "above", "ge": "from", "lt": "below", "le": "up_to", "eq": "is"}.get(node.fn)
+    if asked is None:
+        return f"{node.fn}_{names}" if node.fn not in ("add", "sub", "mul", "div", "pow") else names
+    first, second = node.args
+    return f"{_tensors(first)}_{asked}_{_words(second)}" if isinstance(first, Call) else names
 
 
 def _words(node: Node) -> str:
