@@ -89,8 +89,8 @@ def _kept(node: Reduce, axes: Dims, out: Layouts) -> Dims:
     rest = tuple(d for d in full if d not in node.axes)
     trailing = any(d in node.axes and any(x not in node.axes for x in full[:k]) for k, d in enumerate(full))
     pack_summed = any(a.startswith("...") for a in node.axes)
-    if not trailing or pack_summed:
-        return axes if set(rest) != set(axes) else rest
+    if not trailing or pack_summed or rest != axes:  # a tensor is read by its axes in their order
+        return axes
     return tuple(None if d in node.axes else d for d in full)
 
 
@@ -102,7 +102,8 @@ def _adopted(s: Assign, axes: Dims, out: Layouts) -> Dims:
             found.append(plain_dims(out, n) or axes)
         elif isinstance(n, Reduce) and set(node_axes(n)) == set(axes):
             found.append(axes if is_product(n) else _kept(n, axes, out))
-    return found[0] if found and all(None in dims for dims in found) else axes
+    fits = all(None in dims and tuple(d for d in dims if d is not None) == axes for dims in found)
+    return found[0] if found and fits else axes
 
 
 def _outside_sums(node: Node) -> list[Node]:
