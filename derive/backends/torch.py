@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -9,7 +10,7 @@ from fractions import Fraction
 from derive.backends.contractions import contraction, matrix_and_vector
 from derive.backends.convolutions import convolved, is_convolution
 from derive.backends.layout import Layouts, body_order, is_product
-from derive.backends.pointwise import broadcast, call_code, number_code, written_over
+from derive.backends.pointwise import broadcast, call_code, number_code, untyped, written_over
 from derive.backends.pools import pooled
 from derive.backends.reads import Sizes, read
 from derive.backends.scans import running
@@ -50,6 +51,9 @@ TRIANGLES = {
 
 _LONGEST_ARGUMENT = 32
 """Characters of an argument beyond which an operator reads better than a call."""
+
+
+_RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+\)")
 
 
 @dataclass
@@ -114,7 +118,18 @@ class Printer:
         if triangle is not None:
             return triangle
         args = [self.value(a, order) for a in node.args]
-        return written_over(node, args, order) or call_code(node, args, order)
+        for k in untyped(node, args):
+            args[k] = args[k].method(f".to({self.like}.dtype)")
+        return written_over(node, args, order) or self.typed(call_code(node, args, order), node, args)
+
+    def typed(self, value: Value, node: Call, args: list[Value]) -> Value:
+        """A choice between two numbers in the dtype of the tensors; torch would give it its default."""
+        if node.fn != "where" or value.boolean or value.scalar or not (args[1].scalar and args[2].scalar):
+            return value
+        if all(isinstance(n, Num) and n.value == int(n.value) for n in node.args[1:] if n != Num(float("inf"))):
+            return value.method(f".to({self.like}.dtype)")
+        first = f"{self.like}.new_tensor({args[1].code})"
+        return replace(value, code=f"torch.where({args[0].code}, {first}, {args[2].code})")
 
     def triangle(self, node: Call, order: Dims) -> Value | None:
         """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`."""
@@ -224,6 +239,8 @@ class Printer:
         dims = [d for d in inner if d in node_axes(node.body)]
         if len(body.dims) < len(dims) or body.scalar:
             body = self.spread(body, tuple(dims))
+        if node.kind == "mean" and body.boolean:
+            body = body.method(f".to({self.like}.dtype)")
         full = body.dims
         places = [i for i, d in enumerate(full) if d in node.axes]
         kept: Dims = tuple(None if d in node.axes else d for d in full)
@@ -253,7 +270,8 @@ class Printer:
         """The value expanded to all of `dims`; a view."""
         lengths = ", ".join(self.lengths(dims))
         if value.scalar:
-            return Value(f"{self.like}.new_full(({lengths},), {value.code})", dims)
+            shape = f"({lengths})" if len(self.lengths(dims)) > 1 else f"({lengths},)"
+            return Value(f"{self.like}.new_full({shape}, {value.code})", dims)
         return value.method(f".expand({lengths})", dims)
 
     def lengths(self, dims: Dims) -> list[str]:
@@ -271,7 +289,30 @@ class Printer:
                 scatter(self, statement)
             else:
                 self.assign(statement)
+        self.name_ranges()
         return self.lines
+
+    def name_ranges(self) -> None:
+        """`torch.arange(n, …)` under a name, `n_range`, where it is written more than once."""
+        counts: dict[tuple[str, str], int] = {}
+        for line in self.lines:
+            for found in _RANGE.finditer(line.code):
+                counts[found[0], found[1]] = counts.get((found[0], found[1]), 0) + 1
+        for (code, length), count in counts.items():
+            if count < 2:
+                continue
+            name = self.unused(f"{length}_range")
+            first = next(k for k, line in enumerate(self.lines) if code in line.code)
+            while self.lines[first].code.startswith(" "):  # inside a loop
+                first -= 1
+            self.lines = [replace(line, code=line.code.replace(code, name)) for line in self.lines]
+            self.lines.insert(first, Line(f"{name} = {code}"))
+
+    def unused(self, name: str) -> str:
+        """A name for a tensor that no equation has."""
+        while name in self.layouts.dims or name in self.names.values() or name in self.size_names.values():
+            name += "_"
+        return name
 
     def _spent_at(self, k: int) -> frozenset[str]:
         """Matrix products of ours that this statement reads once and nothing reads afterwards."""
@@ -303,6 +344,7 @@ class Printer:
         fresh = isinstance(s.value, Call | Reduce | Join | Scan) and set(node_axes(s.value)) == {
             a for i in s.axes for a in index_axes(i)
         }
+        fresh = fresh or value.scalar
         value = self.finish(value, s, order)
         changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
         if changed and not fresh:
