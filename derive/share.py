@@ -43,7 +43,8 @@ def share(program: Program) -> Program:
         added_to = {s.name for s in statements if isinstance(s, Scatter)}
         first = next(k for k, s in enumerate(statements) if any(_occurs(s, n) for n in nodes))
         node = next(n for n in nodes if _occurs(statements[first], n))
-        named = next((d for n in nodes for s in statements if (d := _definition(s, n)) and s.name not in added_to), None)
+        known = [d for n in nodes for s in statements if (d := _definition(s, n)) is not None]
+        named = next((d for d in known if d.name not in added_to), None)
         if named is None:
             named = Assign(_name(node, taken), _axes(node), node)
             taken.add(named.name)
