@@ -10,7 +10,7 @@ from derive import lower
 from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
 from derive.factoring import factored
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
-from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
+from derive.terms import At, Axis, Delta, Merge, Sigma, Size, free_axes, sorted_axes
 from derive.terms import Reduce as SpecReduce
 
 
@@ -200,7 +200,8 @@ def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
     free = free_axes(expr)
     best: tuple[Axis, ...] = ()
     for at in sorted(expr.atoms(At), key=lambda a: a.sort_key()):
-        here = tuple(dict.fromkeys(i for i in at.index if i in free))
+        own = (a for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
+        here = tuple(dict.fromkeys(a for a in own if a in free))
         best = here if len(here) > len(best) else best
     return (*best, *sorted_axes(free - set(best)))
 
@@ -304,7 +305,7 @@ def _means(values: object, own: set[Expr]) -> set[Expr]:
             for s in term.atoms(Sigma):
                 top = s in powers
                 divided = top and all(powers.get(Size(a), 0) <= -1 for a in s.over)
-                found[s] = found.get(s, True) and divided and s not in own
+                found[s] = found.get(s, True) and divided and s not in own and not _has_delta(s)
     return {s for s, is_mean in found.items() if is_mean}
 
 

@@ -71,9 +71,9 @@ def sequence_cross_entropy_weighted_backward(
     dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, weight_sum: Tensor, y: Tensor, weight: Tensor
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
-    shared = dloss / weight_sum * weight  # shared[...] = dloss[] / weight_sum[] * weight[...]
-    dz = shared[..., None] / s * exp_z_minus_m  # dz[..., c] = shared[...] / s[...] * exp_z_minus_m[..., c]
-    dz.scatter_add_(-1, y.unsqueeze(-1), (-shared).unsqueeze(-1))  # dz[..., c] = dz, at [..., y[...]] += -shared[...]
+    dloss_weight_sum_weight = dloss / weight_sum * weight
+    dz = dloss_weight_sum_weight[..., None] / s * exp_z_minus_m
+    dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss_weight_sum_weight).unsqueeze(-1))
     return dz
 
 

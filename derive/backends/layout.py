@@ -103,7 +103,8 @@ def _adopted(s: Assign, axes: Dims, out: Layouts) -> Dims:
             found.append(plain_dims(out, n) or axes)
         elif isinstance(n, Reduce) and set(node_axes(n)) == set(axes):
             found.append(axes if is_product(n) else _kept(n, axes, out))
-    return found[0] if found and all(None in dims for dims in found) else axes
+    fits = all(None in dims and tuple(d for d in dims if d is not None) == axes for dims in found)
+    return found[0] if found and fits else axes
 
 
 def _outside_sums(node: Node) -> list[Node]:

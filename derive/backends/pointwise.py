@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from derive.backends.values import ATOM, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
-from derive.program import Call, Num
+from derive.program import AxisValue, Call, Node, Num, SizeOf
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -87,10 +87,37 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
         return Value(f"math.{node.fn}", scalar=True)
     if scalar:
         return _scalar_call(node.fn, args)
+    if node.fn in ("maximum", "minimum") and any(a.scalar for a in args):
+        return Value(_clamped(node, args), dims)
     if node.fn == "softplus":
         return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
     name = _TORCH.get(node.fn, f"torch.{node.fn}")
     return Value(f"{name}({', '.join(a.code for a in args)})", dims)
+
+
+def _clamped(node: Call, args: list[Value]) -> str:
+    """The larger or smaller of a tensor and a number; both bounds in one call where the lower was set just before."""
+    value, bound = args if args[1].scalar else args[::-1]
+    inner = node.args[0] if args[1].scalar else node.args[1]
+    if node.fn == "maximum":
+        return f"{value.inside(ATOM)}.clamp(min={bound.code})"
+    if isinstance(inner, Call) and inner.fn == "maximum" and value.code.endswith(")"):
+        head, bounded, low = value.code.rpartition(".clamp(min=")
+        if bounded and low.count("(") < low.count(")"):
+            return f"{head}.clamp({low[:-1]}, {bound.code})"
+    return f"{value.inside(ATOM)}.clamp(max={bound.code})"
+
+
+_WHOLE = frozenset({"add", "sub", "mul", "neg", "Mod", "maximum", "minimum", "absolute"})
+
+
+def is_whole(node: Node) -> bool:
+    """Whether a node counts: axes and whole numbers, added and multiplied."""
+    if isinstance(node, Num):
+        return isinstance(node.value, Fraction) and node.value.denominator == 1
+    if isinstance(node, Call):
+        return node.fn in _WHOLE and all(is_whole(a) for a in node.args)
+    return isinstance(node, AxisValue | SizeOf)
 
 
 def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
@@ -151,6 +178,8 @@ def _scalar_call(fn: str, args: list[Value]) -> Value:
         return Value(f"({inner} > 0) - ({inner} < 0)", strength=COMPARISON, scalar=True)
     if fn == "softplus":
         return Value(f"math.log1p(math.exp({inner}))", scalar=True)
+    if fn in ("maximum", "minimum"):
+        return Value(f"{fn[:3]}({inner})", scalar=True)
     if fn == "sigmoid":
         return Value(f"1 / (1 + math.exp(-({inner})))", strength=PRODUCT, scalar=True)
     return Value(f"math.{fn}({inner})", scalar=True)

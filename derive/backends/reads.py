@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from derive.backends.values import ATOM, Dim, Dims, Value, align, is_pack, permute, position, squeeze
-from derive.program import Index, Merged, Node, PartOf, Place, Read, Window, index_axes
+from derive.program import Call, Index, Merged, Node, Num, PartOf, Place, Read, SizeOf, Window, base, index_axes
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,14 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
 def _windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
     """Axis arithmetic: places and slices in one subscript, then sliding windows; all of it views."""
     windows = [i for i in node.index if isinstance(i, Window)]
-    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows):
+    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows if not is_turned(i)):
         return indexed(stored, node, sizes, _no_value)
+    turned = [k for k, i in enumerate(node.index) if is_turned(i)]
+    if turned:
+        index = tuple(unturned(i) if k in turned else i for k, i in enumerate(node.index))
+        straight = read(stored, Read(node.name, index), sizes, _no_value)
+        at = [position(straight.dims, straight.dims.index(node.index[k].steps[0][0])) for k in turned]  # type: ignore[union-attr]
+        return straight.method(f".flip({', '.join(map(str, at))})")
     parts = [_part(i, d, sizes) for i, d in zip(node.index, stored.dims, strict=True)]
     code = stored
     if any(part != ":" for part in parts if part != "..."):
@@ -256,6 +263,22 @@ def _windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
         else:
             dims.append(i.steps[0][0] if isinstance(i, Window) else str(i))
     return Value(code.code, (*dims, *tail))
+
+
+def is_turned(i: Index) -> bool:
+    """Whether an index runs backwards along one axis: `size(t) - 1 - t`."""
+    return isinstance(i, Window) and len(i.steps) == 1 and i.steps[0][1] < 0
+
+
+def unturned(i: Index) -> Index:
+    """The index that reads the same places forwards."""
+    assert isinstance(i, Window)
+    ((axis, step),) = i.steps
+    last = Call("sub", (SizeOf(base(axis)), Num(Fraction(1))))
+    if step == -1 and i.offset == last:
+        return axis
+    first = Call("sub", (i.offset, last if step == -1 else Call("mul", (Num(Fraction(-step)), last))))
+    return Window(((axis, -step),), first)
 
 
 def _part(i: Index, dim: Dim, sizes: Sizes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -50,6 +51,9 @@ TRIANGLES = {
 
 _LONGEST_ARGUMENT = 32
 """Characters of an argument beyond which an operator reads better than a call."""
+
+
+_RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+\)")
 
 
 @dataclass
@@ -285,7 +289,30 @@ class Printer:
                 scatter(self, statement)
             else:
                 self.assign(statement)
+        self.name_ranges()
         return self.lines
+
+    def name_ranges(self) -> None:
+        """`torch.arange(n, …)` under a name, `n_range`, where it is written more than once."""
+        counts: dict[tuple[str, str], int] = {}
+        for line in self.lines:
+            for found in _RANGE.finditer(line.code):
+                counts[found[0], found[1]] = counts.get((found[0], found[1]), 0) + 1
+        for (code, length), count in counts.items():
+            if count < 2:
+                continue
+            name = self.unused(f"{length}_range")
+            first = next(k for k, line in enumerate(self.lines) if code in line.code)
+            while self.lines[first].code.startswith(" "):  # inside a loop
+                first -= 1
+            self.lines = [replace(line, code=line.code.replace(code, name)) for line in self.lines]
+            self.lines.insert(first, Line(f"{name} = {code}"))
+
+    def unused(self, name: str) -> str:
+        """A name for a tensor that no equation has."""
+        while name in self.layouts.dims or name in self.names.values() or name in self.size_names.values():
+            name += "_"
+        return name
 
     def _spent_at(self, k: int) -> frozenset[str]:
         """Matrix products of ours that this statement reads once and nothing reads afterwards."""
@@ -319,6 +346,7 @@ class Printer:
         }
         if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
             value = cast(value, self.like)  # numbers, not a condition
+        fresh = fresh or value.scalar
         value = self.finish(value, s, order)
         changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
         if changed and not fresh:
