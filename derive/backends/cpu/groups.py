@@ -1,0 +1,154 @@
+"""Which loops share one pass over memory.
+
+A group runs its statements for one value of its *outer* axes after another, in parallel. A statement belongs if it
+needs no other value of the outer axes: it writes at them, or folds over all of them (its result is then complete
+only after the group). What a statement reads of the group must have been written at the same outer axes.
+
+Which axes are outer decides how much fits: over rows, layer statistics and what reads them are one group; over columns,
+batch statistics are. The choice that takes in the most work wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.products import Product, Step
+from derive.cost import NOMINAL
+from derive.program import Index, Merged, Read, index_axes
+
+
+@dataclass(frozen=True)
+class Group:
+    """Loops over the same outer axes. `lane` is the outer axis that is last in memory, if vectors run along it."""
+
+    outer: tuple[str, ...]
+    loops: tuple[Loop, ...]
+    lane: str | None
+
+    def is_total(self, loop: Loop) -> bool:
+        """Whether a loop folds over the outer axes."""
+        return bool(self.outer) and set(self.outer) <= set(loop.over)
+
+    @property
+    def totals(self) -> tuple[Loop, ...]:
+        return tuple(s for s in self.loops if self.is_total(s))
+
+    def inner(self, loop: Loop) -> tuple[str, ...]:
+        """The axes that a loop runs over inside the group."""
+        return tuple(a for a in loop.domain if a not in self.outer)
+
+    def __str__(self) -> str:
+        head = f"for {', '.join(self.outer) or 'once'}" + (f" (vectors along {self.lane})" if self.lane else "")
+        return "\n".join([f"{head}:", *(f"  {s}" for s in self.loops)])
+
+
+def grouped(steps: list[Step], normal: Normal) -> list[Group | Product]:
+    """The steps in groups, in an order that respects what reads what."""
+    out: list[Group | Product] = []
+    left = list(steps)
+    while left:
+        first = left[0]
+        if isinstance(first, Product):
+            out.append(first)
+            left.pop(0)
+            continue
+        best = max(_candidates(left, normal), key=lambda g: _worth(g, normal))
+        out.append(best)
+        taken = {id(s) for s in best.loops}
+        left = [s for s in left if id(s) not in taken]
+    return out
+
+
+def _candidates(steps: list[Step], normal: Normal) -> Iterator[Group]:
+    """Groups that begin with the first loop, for every choice of outer axes under which it can stand."""
+    first = steps[0]
+    assert isinstance(first, Loop)
+    own = [a for a in first.domain if _plain_in(first.slots, a) or a in first.over]
+    sizes = range(len(own) + 1)
+    for outer in (c for n in sizes for c in combinations(own, n)):
+        group = _group(outer, steps, normal)
+        if group is not None:
+            yield group
+
+
+def _group(outer: tuple[str, ...], steps: list[Step], normal: Normal) -> Group | None:
+    first = steps[0]
+    assert isinstance(first, Loop)
+    lane = _lane(outer, first, normal)
+    taken: list[Loop] = []
+    held: set[str] = set()  # written or read by steps that are left behind
+    changed: set[str] = set()  # written by them
+    for step in steps:
+        if isinstance(step, Loop) and _belongs(step, outer, lane, taken) and not _blocked(step, held, changed):
+            taken.append(step)
+            continue
+        if step is first:
+            return None
+        held |= {step.name} | _names(step)
+        changed.add(step.name)
+    return Group(outer, tuple(taken), lane)
+
+
+def _names(step: Step) -> set[str]:
+    return step.reads if isinstance(step, Product) else {r.name for r in step.reads()}
+
+
+def _blocked(loop: Loop, held: set[str], changed: set[str]) -> bool:
+    return loop.name in held or bool({r.name for r in loop.reads()} & changed)
+
+
+def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[Loop]) -> bool:
+    total = bool(outer) and set(outer) <= set(loop.over)
+    if not total and not all(_plain_in(loop.slots, a) and a not in loop.over for a in outer):
+        return False
+    if loop.is_product and not total and outer != loop.free:
+        return False
+    if total and lane is not None and (loop.free or len(loop.over) > len(outer)):
+        return False
+    if not outer:
+        return not loop.domain
+    written = {s.name: s for s in group}
+    totals = {s.name for s in group if set(outer) <= set(s.over)}
+    if any(r.name in totals for r in loop.reads()) or loop.name in totals:
+        return False
+    at_same = all(_same_outer(r.index, written[r.name].slots, outer) for r in loop.reads() if r.name in written)
+    return at_same and (loop.name not in written or _same_outer(loop.slots, written[loop.name].slots, outer))
+
+
+def _plain_in(slots: tuple[Index, ...], axis: str) -> bool:
+    """Whether different values of the axis write different places."""
+    places = [i for i in slots if axis in index_axes(i)]
+    return len(places) >= 1 and any(i == axis or (isinstance(i, Merged) and axis in i.axes) for i in places)
+
+
+def _same_outer(index: tuple[Index, ...], slots: tuple[Index, ...], outer: tuple[str, ...]) -> bool:
+    return all(i == s for i, s in zip(index, slots, strict=True) if set(index_axes(s)) & set(outer))
+
+
+def _lane(outer: tuple[str, ...], first: Loop, normal: Normal) -> str | None:
+    """The outer axis along which memory is contiguous, where the largest operands have one there."""
+    if not outer:
+        return None
+    last = [m[-1] for m in _memories(first, normal) if m and len(m) == max(map(len, _memories(first, normal)))]
+    return outer[-1] if outer[-1] in last and all(a == outer[-1] for a in last) else None
+
+
+def _memories(loop: Loop, normal: Normal) -> list[tuple[str, ...]]:
+    """The axes of what a loop reads and writes, in the order of memory."""
+    found = [tuple(a for i in loop.slots for a in index_axes(i))] if not loop.is_fold else []
+    for r in loop.reads():
+        if not any(isinstance(i, Read) for i in r.index):
+            found.append(tuple(a for i in r.index for a in index_axes(i)))
+    return found or [loop.domain]
+
+
+def _worth(group: Group, normal: Normal) -> tuple[float, ...]:
+    """The more element operations a group takes in the better; then rows rather than columns, then many rows."""
+    work = sum(float(NOMINAL) ** len(s.domain) for s in group.loops)
+    rows = group.lane is None or not any(group.inner(s) for s in group.loops)
+    inside = any(group.inner(s) for s in group.loops)
+    flat = len({s.domain for s in group.loops}) == 1 and len(group.outer) == 1
+    return (work, rows, flat or inside, -len(group.totals), len(group.outer))
