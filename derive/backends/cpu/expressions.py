@@ -28,6 +28,7 @@ _RESERVED = frozenset(
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
     real threads status scratch chunk chunks at from to block lane R main bool true false asm""".split()
 )
+_SUFFIXES = ("_here", "_total", "_block", "_end", "_part", "_parts", "_rows", "_new", "_nan")  # of our own variables
 _BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
            "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1), "or": ("|", 1)}  # fmt: skip
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -81,7 +82,7 @@ class Expressions:
 
     def name(self, tensor: str) -> str:
         """A tensor's name in C."""
-        if tensor in _RESERVED or tensor.startswith(("i_", "n_")):
+        if tensor in _RESERVED or tensor.startswith(("i_", "n_")) or tensor.endswith(_SUFFIXES):
             return f"{tensor}_"
         return tensor
 

@@ -144,7 +144,7 @@ def _fold(name: str, axes: tuple[Index, ...], node: Reduce, out: Normal, note: s
         value: Node = Read(total, axes)
         for a in node.axes:
             value = Call("div", (value, SizeOf(a)))
-        out.add(Loop(name, axes, value, note=note))
+        out.add(Loop(name, axes, value))
     elif node.kind in FOLDS:
         out.add(Loop(name, axes, body, node.kind, node.axes, note))
     else:

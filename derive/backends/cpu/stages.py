@@ -64,7 +64,7 @@ def _row_first(loop: Loop, group: Group, normal: Normal) -> list[Loop]:
     inner = tuple(a for a in loop.over if a not in group.outer)
     if not group.is_total(loop) or not inner:
         return [loop]
-    name = normal.fresh(f"{loop.name}_part")
+    name = normal.fresh(f"{loop.name}_row")
     slots = (*group.outer, *loop.free)
     normal.dims[name] = slots
     own = replace(loop, name=name, slots=slots, over=inner)

@@ -1,0 +1,141 @@
+"""The Python around a module's kernels: what they take and give, and the lines that call them before torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sympy import Expr
+
+from derive.backends.cpu.kernel import Kernel, kernel
+from derive.backends.cpu.normal import Unsupported
+from derive.backends.values import Dims
+from derive.equations import Op
+from derive.pipeline import Derivation
+from derive.terms import Size
+
+HEADER = '#include "_native.h"'
+
+
+@dataclass(frozen=True)
+class Native:
+    """What a module has beside its torch form. `reason` says why a kernel is missing."""
+
+    source: str  # the C file
+    definitions: tuple[str, ...]
+    forward: tuple[str, ...]  # the first lines of the forward
+    backward: tuple[str, ...]
+    registration: tuple[str, ...]
+    imports: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """How the torch form's functions say dimensions, lengths and names: the kernels keep to them."""
+
+    forward: Mapping[str, Dims]
+    backward: Mapping[str, Dims]
+    names: Callable[[str], str]
+    sizes: Mapping[str, str]
+    lengths: Mapping[str, str]  # given lengths: the axis and the parameter that is its length
+    saved: tuple[str, ...]  # the fields of the saved tuple
+    backward_lengths: Mapping[str, str]
+    code: Callable[[Expr], str]
+
+
+def native(d: Derivation, shapes: Shapes, title: str) -> Native:
+    """The kernels of an op and the lines around them."""
+    op = d.op
+    integers = frozenset(o.name for o in op.operands if o.kind == "index")
+    try:
+        forward = kernel(f"{op.name}_forward", d.forward, integers)
+        backward = kernel(f"{op.name}_backward", d.backward, integers)
+    except Unsupported as error:
+        said = f'torch_only("{op.name}", "the CPU backend has no loop for {error}")'
+        return Native("", (), (said,), (), (), ("torch_only",))
+    kernels = [("FORWARD", forward, shapes.forward, shapes.lengths)]
+    if backward.outputs:
+        kernels.append(("BACKWARD", backward, shapes.backward, shapes.backward_lengths))
+    definitions = [_definition(n, k, dims, given, op, integers, shapes) for n, k, dims, given in kernels]
+    registration = [f"register({n})" for n, *_ in kernels]
+    cotangents = {c.of: c.target.name for c in d.steps.cotangents}
+    targets = {a.of: r for a, r in zip(op.differentiable, d.backward.returns, strict=False)} if False else {}
+    targets = {o.name: r for o, r in zip(op.differentiable, d.backward.returns, strict=True)}
+    second = "BACKWARD" if backward.outputs else "None"
+    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r})")
+    saved = [f"{title}Saved({', '.join(shapes.saved)})"]
+    outputs = [shapes.names(o) for o in op.outputs]
+    head = _call("FORWARD", forward, shapes.lengths, shapes, f"{', '.join([*outputs, *saved])}")
+    returned = [shapes.names(r) for r in d.backward.returns]
+    result = returned[0] if len(returned) == 1 else f"{title}Gradients({', '.join(returned)})"
+    back = _call("BACKWARD", backward, shapes.backward_lengths, shapes, result) if backward.outputs else ()
+    source = "\n\n".join([HEADER, _exported(forward)] + ([_exported(backward)] if backward.outputs else []))
+    return Native(
+        source, tuple(definitions), head, back, tuple(registration), ("Kernel", "differentiable", "register")
+    )
+
+
+def _exported(k: Kernel) -> str:
+    return k.source
+
+
+def _call(name: str, k: Kernel, given: Mapping[str, str], shapes: Shapes, result: str) -> tuple[str, ...]:
+    args = [shapes.names(n) for n in k.inputs] + list(given.values()) + [shapes.names(n) for n in k.numbers]
+    outputs = [shapes.names(n) for n in k.outputs]
+    left = f"({outputs[0]},)" if len(outputs) == 1 else ", ".join(outputs)
+    return (
+        f"found = {name}({', '.join(args)})",
+        "if found is not None:",
+        f"    {left} = found",
+        f"    return {result}",
+    )
+
+
+def _definition(
+    name: str, k: Kernel, dims: Mapping[str, Dims], given: Mapping[str, str], op: Op, integers: frozenset[str],
+    shapes: Shapes,
+) -> str:  # fmt: skip
+    known = {d for n in k.inputs for d in dims[n] if d is not None} | set(given)
+    derived = _derived(op, known, [*k.lengths, *(d for n in k.outputs for d in dims[n] if d)], shapes)
+    parts = [
+        f'"{op.name}.c"',
+        f'"{k.name}"',
+        _tuple(f"{n}: {_axes(dims[n])}".rstrip() for n in k.inputs),
+        _tuple(f"{n}: {_axes(dims[n])}".rstrip() for n in k.outputs),
+        _tuple(k.lengths),
+    ]
+    if given:
+        parts.append(f"given={_tuple(given)}")
+    if k.numbers:
+        parts.append(f"numbers={_tuple(k.numbers)}")
+    if set(k.inputs) & integers:
+        parts.append(f"indices={_tuple(n for n in k.inputs if n in integers)}")
+    if derived:
+        parts.append(f"derived=({''.join(derived)})")
+    return f"{name} = Kernel({', '.join(parts)})"
+
+
+def _derived(op: Op, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
+    """Lengths that follow from others, in order."""
+    out: list[str] = []
+    pending = [a for w in wanted for a in w.strip("()").split(", ")]
+    while pending:
+        axis = pending.pop(0)
+        rule = next((r for r in op.sizes if r.axis.base == axis), None)
+        if axis in known or rule is None or rule.formula is None:
+            continue
+        missing = [s.axis.base for s in rule.formula.atoms(Size) if s.axis.base not in known]
+        if missing:
+            raise Unsupported(f"the length of {axis}, which follows from {', '.join(sorted(missing))}")
+        known.add(axis)
+        out.append(f'("{axis}", lambda s: {shapes.code(rule.formula)}), ')
+    return out
+
+
+def _axes(dims: Dims) -> str:
+    return " ".join("1" if d is None else d.strip("()").replace(", ", "*") for d in dims)
+
+
+def _tuple(items: object) -> str:
+    texts = [f'"{i}"' for i in items]  # type: ignore[attr-defined]
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
