@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from derive.cost import elements, is_matrix_product, is_tensor, product_factors
+from derive.cost import Nominal, is_matrix_product, is_tensor, product_factors
 from derive.equations import Op
 from derive.forward import forward_program
+from derive.nominal import nominal
 from derive.program import Call, Node, Read, Reduce, node_axes, walk
 
 _PASS_ON = {"add"}
@@ -39,6 +40,7 @@ class Kernel:
 class _Walk:
     """What needs a gradient, how often each tensor has been given one, and the kernels so far."""
 
+    nominal: Nominal
     needs: set[str]
     inputs: frozenset[str]
     axes: dict[str, tuple[str, ...]]
@@ -51,7 +53,7 @@ def kernels_of_autograd(op: Op) -> tuple[Kernel, ...]:
     """The kernels of a backward through the op's equations, counted as the module says."""
     program = forward_program(op, ())
     needs = {o.name for o in op.differentiable}
-    walk_ = _Walk(set(needs), frozenset(needs), dict(program.given))
+    walk_ = _Walk(nominal(op), set(needs), frozenset(needs), dict(program.given))
     for s in program.statements:
         walk_.axes[s.name] = node_axes(s.value) or ()
         if _flows(s.value, walk_.needs):
@@ -83,7 +85,8 @@ def _node(node: Node, w: _Walk) -> None:
         _call(node, w)
     elif isinstance(node, Read) and any(isinstance(n, Read) for i in node.index for n in walk(i)):
         own = w.axes[node.name]
-        _add(w, node, own, elements(node_axes(node)) + elements(own), node)  # zeros, and a scatter-add onto them
+        work = w.nominal.elements(node_axes(node)) + w.nominal.elements(own)
+        _add(w, node, own, work, node)  # zeros, and a scatter-add onto them
 
 
 def _reduction(node: Reduce, w: _Walk) -> None:
@@ -91,13 +94,13 @@ def _reduction(node: Reduce, w: _Walk) -> None:
     if is_matrix_product(node):
         for factor in product_factors(node.body):
             if _flows(factor, w.needs):
-                _add(w, node, node_axes(factor), elements(own) / _MATMUL, factor)
+                _add(w, node, node_axes(factor), w.nominal.elements(own) / _MATMUL, factor)
                 _node(factor, w)
         return
     if node.kind == "mean":
-        _add(w, node, node_axes(node), elements(node_axes(node)), None)
+        _add(w, node, node_axes(node), w.nominal.elements(node_axes(node)), None)
     elif node.kind != "sum":
-        _add(w, node, own, 3 * elements(own), node.body)  # compare, count, share out
+        _add(w, node, own, 3 * w.nominal.elements(own), node.body)  # compare, count, share out
     if node.kind in ("sum", "mean"):
         _meet(w, node.body)
     _node(node.body, w)
@@ -111,9 +114,9 @@ def _call(node: Call, w: _Walk) -> None:
         broadcast = set(node_axes(a)) < set(own)
         passes_on = node.fn in _PASS_ON or (node.fn == "sub" and k == 0)
         if not passes_on:
-            _add(w, node, own, _operations(node, k) * elements(own), None if broadcast else a)
+            _add(w, node, own, _operations(node, k) * w.nominal.elements(own), None if broadcast else a)
         if broadcast:
-            _add(w, node, node_axes(a), elements(own), a)
+            _add(w, node, node_axes(a), w.nominal.elements(own), a)
         elif passes_on:
             _meet(w, a)
         _node(a, w)
@@ -145,4 +148,4 @@ def _meet(w: _Walk, into: Node) -> None:
     if w.reached[key] > 1:
         axes = w.axes[into.name] if isinstance(into, Read) else node_axes(into)
         final = isinstance(into, Read) and into.name in w.inputs
-        w.kernels.append(Kernel(f"gradients of {into} meet", axes, elements(axes), final))
+        w.kernels.append(Kernel(f"gradients of {into} meet", axes, w.nominal.elements(axes), final))

@@ -1,4 +1,4 @@
-"""What a program costs, counted: passes over memory and multiply-adds, at one nominal length for every axis.
+"""What a program costs, counted: passes over memory and multiply-adds, at a nominal length for every axis.
 
 A pass is one reading of a tensor as large as an operand of two axes. Nothing here is measured: it ranks equal
 backwards, and every count that is reported to a reader comes from here.
@@ -6,18 +6,17 @@ backwards, and every count that is reported to a reader comes from here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
 
 from derive.program import Call, Join, Node, Program, Read, Reduce, Scatter, base, index_axes, node_axes, walk
 
 NOMINAL = 32
-"""The length taken for every axis, `...` included."""
+"""The length taken for an axis that an input carries, `...` included; the others follow (`nominal.py`)."""
 
 BLOWN_UP = 4.0
 """What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
-
-Carriers = tuple[frozenset[str], ...]
-"""The axes of each operand and output."""
 
 _MATMUL = 8  # multiply-adds of a matrix product that cost as much as one element of a pass
 _HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "softplus": 4.0, "sin": 3.0, "cos": 3.0,
@@ -39,32 +38,48 @@ class Cost:
         return self.work / NOMINAL**2
 
 
-def elements(axes: tuple[str, ...] | set[str], carriers: Carriers = ()) -> float:
-    """The nominal number of elements of a tensor over these axes, weighted where none of `carriers` has them all."""
-    count = float(NOMINAL ** len(set(axes)))
-    own = {base(a) for a in axes}
-    return count if not carriers or any(own <= c for c in carriers) else BLOWN_UP * count
+@dataclass(frozen=True)
+class Nominal:
+    """The length of each axis (32 where none is given), and the axes of each operand and output."""
+
+    lengths: Mapping[str, float] = field(default_factory=dict)
+    carriers: tuple[frozenset[str], ...] = ()
+
+    def elements(self, axes: Iterable[str]) -> float:
+        """The elements of a tensor over these axes."""
+        return prod(self.lengths.get(base(a), float(NOMINAL)) for a in set(axes))
+
+    @property
+    def unweighted(self) -> Nominal:
+        """The lengths alone, for counts that are shown to a reader."""
+        return Nominal(self.lengths)
+
+    def weighted(self, axes: Iterable[str]) -> float:
+        """The same, and more for a tensor of which no operand or output has all axes."""
+        own = {base(a) for a in set(axes)}
+        held = not self.carriers or any(own <= c for c in self.carriers)
+        return self.elements(axes) * (1.0 if held else BLOWN_UP)
 
 
 def is_tensor(node: Node) -> bool:
     return any(isinstance(n, Read) for n in walk(node)) or bool(node_axes(node))
 
 
-def node_work(node: Node, carriers: Carriers = ()) -> float:
+def node_work(node: Node, nominal: Nominal) -> float:
     """The element operations of computing a node, operation by operation."""
     if isinstance(node, Call):
-        inside = sum((node_work(a, carriers) for a in node.args), 0.0)
-        return inside + (_weight(node) * elements(node_axes(node), carriers) if is_tensor(node) else 0.0)
+        inside = sum((node_work(a, nominal) for a in node.args), 0.0)
+        return inside + (_weight(node) * nominal.weighted(node_axes(node)) if is_tensor(node) else 0.0)
     if isinstance(node, Reduce):
         axes = node_axes(node.body)
         if is_matrix_product(node):
-            inside = sum((node_work(f, carriers) for f in product_factors(node.body)), 0.0)
-            return inside + elements(axes) / _MATMUL
-        return node_work(node.body, carriers) + elements(axes, carriers)
+            inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
+            return inside + nominal.elements(axes) / _MATMUL
+        return node_work(node.body, nominal) + nominal.weighted(axes)
     if isinstance(node, Join):
-        return sum((node_work(p, carriers) for p in node.parts), 0.0) + elements(node_axes(node), carriers)
+        return sum((node_work(p, nominal) for p in node.parts), 0.0) + nominal.weighted(node_axes(node))
     if isinstance(node, Read) and any(isinstance(i, Read) for i in node.index):
-        return elements(node_axes(node), carriers)
+        return nominal.weighted(node_axes(node))
     return 0.0
 
 
@@ -89,12 +104,12 @@ def product_factors(node: Node) -> list[Node]:
     return [node]
 
 
-def work(program: Program, carriers: Carriers = ()) -> float:
+def work(program: Program, nominal: Nominal) -> float:
     """The element operations of a whole program."""
     total = 0.0
     for s in program.statements:
-        total += node_work(s.value, carriers)
+        total += node_work(s.value, nominal)
         if isinstance(s, Scatter):
             over = {a for i in s.slots for a in index_axes(i)}
-            total += elements(over, carriers) + (elements(set(s.axes)) if s.onto is None else 0.0)
+            total += nominal.weighted(over) + (nominal.elements(s.axes) if s.onto is None else 0.0)
     return total

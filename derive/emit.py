@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import textwrap
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from derive.backends.layout import Layouts, layouts
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
 from derive.equations import Op, Operand
+from derive.header import docstring, summary
 from derive.pipeline import Derivation
 from derive.program import Program
 from derive.terms import Axis, Size
@@ -141,7 +141,7 @@ def _module(d: Derivation) -> Module:
             if op.source.startswith("derive/ops")
             else f"derive generate --from {op.source}"
         ),
-        docstring=_docstring(d, pair),
+        docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
         imports=_imports(used, bool(_ranges(op))),
         saved=pair.saved,
         gradients=gradients,
@@ -155,7 +155,7 @@ def _module(d: Derivation) -> Module:
         cotangents=tuple(c.target.name for c in d.steps.cotangents),
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
-        wrapper_doc=f"{_summary(op)} Differentiable by `loss.backward()`.",
+        wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
     )
 
 
@@ -199,29 +199,8 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     return (*lines, f"from ._support import {', '.join(support)}")
 
 
-def _summary(op: Op) -> str:
-    text = op.doc.strip().splitlines()[0] if op.doc.strip() else f"The op {op.name}."
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
 def _shape(dims: Dims) -> str:
     return f"[{', '.join('1' if d is None else d for d in dims)}]" if dims else "a number"
-
-
-def _docstring(d: Derivation, pair: _Pair) -> str:
-    op = d.op
-    axes = sorted({a.axis.base for a in op.sizes}, key=lambda a: (a != "...", a))
-    forward = [str(e) for e in op.equations]
-    backward = [str(x.name) + f"[{', '.join(a.name for a in x.axes)}] = {x.value}" for x in d.closed.definitions]
-    relations = list(dict.fromkeys(s.reason for s in d.closed.steps if s.law == "relation"))
-    lines = [_summary(op), "", f"Axes: {', '.join(axes)}.", "", "Forward", *(f"    {e}" for e in forward), ""]
-    lines += ["Backward", *(f"    {e}" for e in backward)]
-    if relations:
-        lines += ["", "It rests on", *(f"    {r}" for text in relations for r in text.split("; "))]
-    kept = ", ".join(f"{f.name} {f.note}" for f in pair.saved) or "nothing"
-    lines += ["", *textwrap.wrap(f"Saved for the backward: {kept}.", LINE_LENGTH - 4)]
-    text = "\n".join(lines).replace("\\", "\\\\")
-    return f'"""{text}\n"""'
 
 
 class _Names:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from textwrap import wrap
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -14,10 +13,7 @@ from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
-from sympy import Add, Expr, Mul, Pow, S
-from sympy.core.relational import Relational
-from sympy.printing.precedence import PRECEDENCE
-from sympy.printing.str import StrPrinter
+from sympy import Expr
 
 from derive.autograd_cost import (
     elements_formula,
@@ -26,58 +22,17 @@ from derive.autograd_cost import (
     saved_by_forward,
     total_bytes,
 )
-from derive.cost import elements, work
+from derive.cost import work
 from derive.emit import render
 from derive.equations import Equation
 from derive.errors import DeriveError
-from derive.lower import ordered_terms
+from derive.nominal import nominal
 from derive.pipeline import Derivation, alternatives, stepwise_program
-from derive.program import Program, index_axes
-from derive.reading import factored, signed
+from derive.reading import factored
+from derive.report import largest
 from derive.terms import At, Tensor
 from derive.typeset import document
-
-# --- expressions as a spec would have them -----------------------------------------------------------------
-
-_COMPARED = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-
-
-class _Printer(StrPrinter):
-    """The words of the notation, in the reading order of the LaTeX."""
-
-    def _print_Tensor(self, expr: Tensor) -> str:
-        return expr.name
-
-    def _print_Add(self, expr: Add, order: Any = None) -> str:
-        parts = [signed(t) for t in ordered_terms(expr)]
-        text = "".join((" - " if p.negative else " + ") + self._product(p.up, p.down) for p in parts)
-        return text.removeprefix(" + ") if not parts[0].negative else text.replace(" - ", "-", 1)
-
-    def _print_Mul(self, expr: Mul) -> str:
-        term = signed(expr)
-        return ("-" if term.negative else "") + self._product(term.up, term.down)
-
-    def _product(self, up: tuple[Expr, ...], down: tuple[Expr, ...]) -> str:
-        top, bottom = (" * ".join(self.parenthesize(f, PRECEDENCE["Mul"]) for f in part) for part in (up, down))
-        if not down:
-            return top
-        return f"{top} / ({bottom})" if len(down) > 1 else f"{top} / {bottom}"
-
-    def _print_Pow(self, expr: Pow, rational: bool = False) -> str:
-        if expr.exp == -S.Half:
-            return f"rsqrt({self._print(expr.base)})"
-        if expr.exp.is_number and expr.exp.is_negative:
-            return self._product((S.One,), (Pow(expr.base, -expr.exp),))
-        return str(super()._print_Pow(expr, rational))
-
-    def _print_Relational(self, expr: Relational) -> str:
-        return f"{self._print(expr.lhs)} {_COMPARED[expr.rel_op]} {self._print(expr.rhs)}"
-
-
-def text(expr: Expr) -> str:
-    """An expression in the words of the notation."""
-    return str(_Printer().doprint(expr))
-
+from derive.words import text
 
 # --- stages -----------------------------------------------------------------------------------------------
 
@@ -232,8 +187,9 @@ def _programs(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableTyp
     for title, program in (("forward", d.forward), ("backward", d.backward)):
         yield _Line(title, style="bold")
         yield from (_Line(line, 2) for line in str(program).splitlines())
-    unit = _largest(d.forward)
-    closed, steps = work(d.backward) / unit, work(long) / unit
+    lengths = nominal(d.named).unweighted
+    unit = largest(d.forward, lengths)
+    closed, steps = work(d.backward, lengths) / unit, work(long, lengths) / unit
     yield Text()
     yield _Line(f"passes over the largest tensor: stepwise {steps:.1f}, closed form {closed:.1f}")
     yield _Line(
@@ -241,14 +197,6 @@ def _programs(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableTyp
         "a multiply-add of a matrix product an eighth of an element",
         style="dim",
     )
-
-
-def _largest(program: Program) -> float:
-    """The elements of the largest tensor of a program, at nominal lengths."""
-    sizes = [elements(axes) for _, axes in program.given]
-    for s in program.statements:
-        sizes.append(elements({a for i in s.axes for a in index_axes(i)}))
-    return max(sizes, default=1.0)
 
 
 def _code(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:

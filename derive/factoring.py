@@ -7,7 +7,7 @@ out of them (Horner). Nothing here knows an op; the axes of the factors are the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sympy import Expr, Mul, Pow, Rational, S, gcd
 
@@ -81,9 +81,11 @@ def _factor(terms: list[_Term]) -> Product:
     number, common = common_factor(terms)
     rest = [t.over(number, common) for t in terms]
     inner = _shared_out(rest)
-    if number == 1 and not common:
-        return Product(S.One, (), (inner,))
-    return Product(number, tuple(Pow(b, e) for b, e in common.items()), (inner,))
+    powers = tuple(Pow(b, e) for b, e in common.items())
+    if len(inner.parts) == 1:
+        (only,) = inner.parts
+        return Product(number * only.number, _times(*powers, *only.powers), only.sums)
+    return Product(number, powers, (inner,))
 
 
 def _shared_out(terms: list[_Term]) -> Sum:
@@ -95,10 +97,32 @@ def _shared_out(terms: list[_Term]) -> Sum:
     inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e)]
     outside = [t for t in terms if not t.has(b, e)]
     grouped = _factor(inside)
-    grouped = Product(grouped.number, (Pow(b, e), *grouped.powers), grouped.sums)
+    grouped = replace(grouped, powers=_times(Pow(b, e), *grouped.powers))
     if not outside:
         return Sum((grouped,))
+    rest = _factor(outside)
+    if grouped.sums and grouped.sums == rest.sums:  # u*s + v*s = (u + v)*s
+        number, sums = _with_ones(rest.number, rest.sums)
+        ratio = replace(grouped, number=grouped.number / rest.number, sums=())
+        return Sum((Product(number, (), (Sum((replace(rest, number=S.One, sums=()), ratio)), *sums)),))
     return Sum((*_shared_out(outside).parts, grouped))
+
+
+def _times(*powers: Expr) -> tuple[Expr, ...]:
+    """The factors, those of one base as one power."""
+    bases = dict.fromkeys(p.as_base_exp()[0] for p in powers)
+    return tuple(Mul(*(p for p in powers if p.as_base_exp()[0] == b)) for b in bases)
+
+
+def _with_ones(number: Expr, sums: tuple[Sum, ...]) -> tuple[Expr, tuple[Sum, ...]]:
+    """`1/2 + a*x` as `1/2 * (1 + 2*a*x)`: the number joins those in front."""
+    out = []
+    for s in sums:
+        plain = [p.number for p in s.parts if not p.powers and not p.sums]
+        unit = plain[0] if len(plain) == 1 else S.One
+        number *= unit
+        out.append(Sum(tuple(replace(p, number=p.number / unit) for p in s.parts)))
+    return number, tuple(out)
 
 
 def common_factor(terms: list[_Term]) -> tuple[Expr, dict[Expr, Expr]]:

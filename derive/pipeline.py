@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from derive.adjoint import Stepwise, stepwise
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_sums
-from derive.cost import NOMINAL, elements, work
+from derive.cost import NOMINAL, work
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
+from derive.nominal import nominal
 from derive.program import Program
-from derive.saving import POLICIES, Policy, carriers, dims, with_kept
+from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.schedule import Definition
 from derive.share import share, without_copies
 from derive.terms import tensor_names
@@ -112,8 +113,8 @@ def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
             Alternative(
                 words[name],
                 closed.kept.names,
-                work(closed.kept.program, carriers(op)) / NOMINAL**2,
-                sum(elements(dims(op, n)) for n in closed.kept.names),
+                work(closed.kept.program, nominal(op)) / NOMINAL**2,
+                sum(nominal(op).elements(dims(op, n)) for n in closed.kept.names),
                 " and ".join(where) or None,
                 closed.kept.names == derivation.kept,
             ),

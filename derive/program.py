@@ -96,11 +96,30 @@ class Call:
     args: tuple[Node, ...]
 
     def __str__(self) -> str:
-        sign = {"add": " + ", "sub": " - ", "mul": " * ", "div": " / ", "pow": "**", "lt": " < ", "le": " <= ",
-                "gt": " > ", "ge": " >= ", "eq": " == ", "ne": " != "}.get(self.fn)  # fmt: skip
-        if sign:
-            return "(" + sign.join(map(str, self.args)) + ")"
-        return f"{self.fn}({', '.join(map(str, self.args))})"
+        if self.fn == "neg":
+            return f"-{_operand(self.args[0], 2)}"
+        if self.fn not in _SIGNS:
+            return f"{self.fn}({', '.join(map(str, self.args))})"
+        sign, level = _SIGNS[self.fn]
+        left, right = self.args
+        return f"{_operand(left, level + (self.fn == 'pow'))}{sign}{_operand(right, level + (self.fn != 'add'))}"
+
+
+_SIGNS = {"lt": (" < ", 0), "le": (" <= ", 0), "gt": (" > ", 0), "ge": (" >= ", 0), "eq": (" == ", 0),
+          "ne": (" != ", 0), "add": (" + ", 1), "sub": (" - ", 1), "mul": (" * ", 2), "div": (" / ", 2),
+          "pow": ("**", 4)}  # fmt: skip
+
+
+def _operand(node: Node, level: int) -> str:
+    """An operand, in parentheses where it binds less tightly than what it stands in."""
+    if isinstance(node, Call):
+        binds = 1 if node.fn == "neg" else _SIGNS.get(node.fn, ("", 5))[1]
+    elif isinstance(node, Num):
+        fraction = isinstance(node.value, Fraction) and node.value.denominator != 1
+        binds = 1 if node.value < 0 else 2 if fraction else 5
+    else:
+        binds = 5
+    return f"({node})" if binds < level else str(node)
 
 
 @dataclass(frozen=True)
@@ -110,7 +129,8 @@ class Reduce:
     body: Node
 
     def __str__(self) -> str:
-        return f"{self.kind}({self.body}, over={' '.join(self.axes)})"
+        over = self.axes[0] if len(self.axes) == 1 else f"({', '.join(self.axes)})"
+        return f"{self.kind}({self.body}, over={over})"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ The LaTeX and the terminal read expressions in the same order, close to that of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
-from sympy import Add, Expr, Mul, Number, Pow, S
+from sympy import Add, Expr, Mul, Number, Pow, S, Symbol, factorint
 
 from derive.factoring import Product, factor
 from derive.lower import weight
@@ -35,12 +36,23 @@ def signed(term: Expr) -> Signed:
             up.append(f)
     up.sort(key=_factor_order)
     down.sort(key=_factor_order)
-    top, bottom = abs(number).as_numer_denom()
+    top, bottom = _written(abs(number))
     if top != 1 or not up:
         up.insert(0, top)
     if bottom != 1:
         down.insert(0, bottom)
     return Signed(bool(number.is_negative), tuple(up), tuple(down))
+
+
+_LARGEST_DENOMINATOR = 100
+
+
+def _written(number: Expr) -> tuple[Expr, Expr]:
+    """Numerator and denominator, or the decimal that a person would have written: 0.044715, not 8943/200000."""
+    top, bottom = number.as_numer_denom()
+    if bottom <= _LARGEST_DENOMINATOR or set(factorint(bottom)) - {2, 5}:
+        return top, bottom
+    return Symbol(f"{Decimal(int(top)) / Decimal(int(bottom)):f}"), S.One
 
 
 def _factor_order(f: Expr) -> tuple[object, ...]:

@@ -15,12 +15,13 @@ from pathlib import Path
 from derive.autograd_cost import Saved, elements_formula, saved_by_autograd, saved_by_forward
 from derive.autograd_kernels import kernels_of_autograd
 from derive.collapse.vocabulary import name_sums
-from derive.cost import elements, work
+from derive.cost import Nominal, work
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
+from derive.nominal import nominal
 from derive.pipeline import Derivation, stepwise_program
-from derive.program import Program, Read, base, index_axes, walk
+from derive.program import Program, Read, index_axes, walk
 
 Axes = tuple[str, ...]
 
@@ -39,18 +40,24 @@ class Form:
     passes: float
     temporary: Axes | None
     saved: tuple[Saved, ...]
+    nominal: Nominal
 
     @property
     def saved_elements(self) -> float:
-        """At the nominal length of every axis, `...` included."""
-        return sum(elements(tuple(base(a) for a in s.axes)) for s in self.saved)
+        """At the nominal lengths of the axes."""
+        return sum(self.nominal.elements(s.axes) for s in self.saved)
+
+    @property
+    def extent(self) -> float:
+        """The elements of the largest temporary."""
+        return 0.0 if self.temporary is None else self.nominal.elements(self.temporary)
 
     def better_than(self, other: Form) -> tuple[str, ...]:
         """The columns in which this form is better: of `statements`, `passes`, `temporary`, `saved`."""
         found = {
             "statements": self.statements < other.statements,
             "passes": self.passes < other.passes - _TOLERANCE,
-            "temporary": _extent(self.temporary) < _extent(other.temporary),
+            "temporary": self.extent < other.extent,
             "saved": self.saved_elements < other.saved_elements,
         }
         return tuple(column for column, better in found.items() if better)
@@ -79,28 +86,32 @@ def compare(d: Derivation, hand: Iterable[Op] = ()) -> Comparison:
 
     Raises DeriveError where a hand-derived form lacks a gradient.
     """
-    unit = _largest(d.forward)
+    lengths = nominal(d.named).unweighted
+    unit = largest(d.forward, lengths)
     long, long_kept = stepwise_program(d.steps)
-    closed = _counted("closed form", d, d.backward, saved_by_forward(d.named, d.kept), unit)
-    stepwise = _counted("stepwise", d, long, saved_by_forward(d.named, long_kept), unit)
+    closed = _counted("closed form", d, d.backward, saved_by_forward(d.named, d.kept), lengths, unit)
+    stepwise = _counted("stepwise", d, long, saved_by_forward(d.named, long_kept), lengths, unit)
     kernels = kernels_of_autograd(d.named)
     autograd = Form(
         "autograd",
         len(kernels),
         sum(k.work for k in kernels) / unit,
-        _widest(k.axes for k in kernels if not k.final),
+        _widest((k.axes for k in kernels if not k.final), lengths),
         saved_by_autograd(d.named),
+        lengths,
     )
     own = tuple(_by_hand(d, form, unit) for form in hand if form.name.rpartition(BETWEEN)[0] == d.op.name)
     return Comparison(d.op, closed, stepwise, autograd, own)
 
 
-def _counted(title: str, d: Derivation, program: Program, saved: tuple[Saved, ...], unit: float) -> Form:
+def _counted(
+    title: str, d: Derivation, program: Program, saved: tuple[Saved, ...], lengths: Nominal, unit: float
+) -> Form:
     gradients = {*_gradients(d), *program.returns}  # a gradient may be returned under an equal tensor's name
     made = [s for s in program.statements if not _is_view(s.value)]
     statements = len(made)
-    temporary = _widest(tuple(a for i in s.axes for a in index_axes(i)) for s in made if s.name not in gradients)
-    return Form(title, statements, work(program) / unit, temporary, saved)
+    own = (tuple(a for i in s.axes for a in index_axes(i)) for s in made if s.name not in gradients)
+    return Form(title, statements, work(program, lengths) / unit, _widest(own, lengths), saved, lengths)
 
 
 def _by_hand(d: Derivation, form: Op, unit: float) -> Form:
@@ -112,7 +123,8 @@ def _by_hand(d: Derivation, form: Op, unit: float) -> Form:
     cotangents = {c.target.name for c in d.steps.cotangents}
     kept = [o.name for o in form.operands if o.is_tensor and o.name not in cotangents]
     source = form.doc.partition("\n")[0]
-    return _counted(source, d, replace(program, name=d.op.name), saved_by_forward(form, kept), unit)
+    lengths = Nominal({**nominal(form).lengths, **nominal(d.named).lengths})
+    return _counted(source, d, replace(program, name=d.op.name), saved_by_forward(form, kept), lengths, unit)
 
 
 def _gradients(d: Derivation) -> set[str]:
@@ -124,19 +136,15 @@ def _is_view(value: object) -> bool:
     return isinstance(value, Read) and not any(isinstance(n, Read) for i in value.index for n in walk(i))
 
 
-def _largest(program: Program) -> float:
+def largest(program: Program, lengths: Nominal) -> float:
     """The elements of the largest tensor of a program, at nominal lengths."""
-    sizes = [elements(axes) for _, axes in program.given]
-    sizes += [elements({a for i in s.axes for a in index_axes(i)}) for s in program.statements]
+    sizes = [lengths.elements(axes) for _, axes in program.given]
+    sizes += [lengths.elements({a for i in s.axes for a in index_axes(i)}) for s in program.statements]
     return max(sizes, default=1.0)
 
 
-def _widest(tensors: Iterable[Axes]) -> Axes | None:
-    return max(tensors, key=_extent, default=None)
-
-
-def _extent(axes: Axes | None) -> float:
-    return 0.0 if axes is None else elements(axes)
+def _widest(tensors: Iterable[Axes], lengths: Nominal) -> Axes | None:
+    return max(tensors, key=lengths.elements, default=None)
 
 
 # --- the table --------------------------------------------------------------------------------------------
@@ -153,8 +161,9 @@ How it is counted, for all alike; nothing is measured:
   operand of an operation that needs a gradient, one for each sum over an axis that was broadcast, and one for each
   addition where several gradients of a tensor meet. What passes its gradient on (a sum, an addition) has none.
 - **passes** over the largest tensor of the forward: every elementwise operation is one, `exp` and its like three or
-  four, a reduction one, a multiply-add of a matrix product an eighth of an element. All axes, `...` too, are taken as
-  32 long. For autograd: the operations of PyTorch's formula for that kernel.
+  four, a reduction one, a multiply-add of a matrix product an eighth of an element. Axes that inputs carry, `...` too,
+  are taken as 32 long, kernels and groups as 4, the others as long as these make them. For autograd: the operations
+  of PyTorch's formula for that kernel.
 - **largest temporary**: the axes of the largest tensor that a statement names and that is no gradient of an input.
 - **saved**: elements kept from the forward, inputs and outputs included; `|...|` is the number of leading positions.
 

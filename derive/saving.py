@@ -13,12 +13,14 @@ from sympy import Expr, Mul
 
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import normal, sigma
-from derive.cost import Carriers, Cost, elements, work
+from derive.cost import Cost, work
 from derive.equations import Equation, Op
-from derive.program import Program, base
+from derive.nominal import nominal
+from derive.program import Program
 from derive.schedule import Definition, schedule
 from derive.terms import Axis, Merge, Part, Scalar, Size, tensor_names
 from derive.terms import Reduce as SpecReduce
+from derive.windows import is_gather
 
 PRICE = 12.0
 """Element operations that one kept element is worth."""
@@ -48,16 +50,16 @@ class Policy:
     inner: float = PRICE  # a tensor that exists for the backward's sake
     operand: float = PRICE
     output: float = OUTPUT_PRICE
-    again: frozenset[str | None] = frozenset({None})  # kinds of equations; None is pointwise
+    again: frozenset[str | None] = frozenset({None})  # None is pointwise work, "gather" reads at random places
     conditional: bool = False  # whether eliminations that hold only under a condition are tried
 
 
-_EVERYTHING: frozenset[str | None] = frozenset({None, "sum", "mean", "amax", "amin"})
+_EVERYTHING: frozenset[str | None] = frozenset({None, "gather", "sum", "mean", "amax", "amin"})
 _DEAR, _CHEAP = 1e6, 0.01
 
 POLICIES = {
     "cost": Policy("cost"),
-    "least": Policy("least", inner=_DEAR, operand=_DEAR, output=_DEAR),
+    "least": Policy("least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=frozenset({None, "gather"})),
     "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
     "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
 }
@@ -100,7 +102,13 @@ def _from_kept(equation: Equation, op: Op, known: frozenset[str], policy: Policy
 
 def _recomputable(equation: Equation, op: Op, policy: Policy) -> bool:
     own = equation.name not in op.outputs or policy.name == "input"
-    return equation.kind in policy.again and own and (equation.is_plain or equation.kind is None)
+    return _work_of(equation) in policy.again and own and (equation.is_plain or equation.kind is None)
+
+
+def _work_of(equation: Equation) -> str | None:
+    if equation.kind is None and any(is_gather(i) for at in equation.reads for i in at.index):
+        return "gather"
+    return equation.kind
 
 
 def _definition(equation: Equation, op: Op) -> Definition:
@@ -157,20 +165,15 @@ def with_kept(
     if returns is None:
         returns = tuple(gradients[o.name] for o in op.differentiable)
     program = schedule(op.name, definitions, given, scalars, returns)
-    kept = sum(elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names if n not in held)
-    return Kept(names, program, Cost(work(program, carriers(op)), kept))
+    lengths = nominal(op)
+    kept = sum(lengths.elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names if n not in held)
+    return Kept(names, program, Cost(work(program, lengths), kept))
 
 
 def _price(op: Op, name: str, policy: Policy) -> float:
     if name in op.outputs:
         return policy.output
     return policy.operand if op.operand(name) is not None else policy.inner
-
-
-def carriers(op: Op) -> Carriers:
-    """The axes of every operand and output, those of one operand under their windows' and merges' names too."""
-    names = [o.name for o in op.operands if o.is_tensor] + list(op.outputs)
-    return tuple(frozenset(base(a) for a in dims(op, n)) for n in names)
 
 
 def forward_names(op: Op) -> list[str]:

@@ -15,7 +15,8 @@ from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
-from derive.saving import POLICIES, Kept, Policy, carriers, recompute, with_kept
+from derive.nominal import nominal
+from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.schedule import Definition
 from derive.terms import At, Sigma, tensor_names
 
@@ -47,7 +48,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     """The cheapest closed form that local changes reach from the one that keeps everything as the chain rule has it."""
     known = inversions(steps.op)
     valid = tuple(i for i in known if i.nonzero is None or policy.conditional)
-    valid += definitions_of(steps.op, carriers(steps.op))
+    valid += definitions_of(steps.op, nominal(steps.op).carriers)
     identities = relations(steps.op, known)
     stretches, cuts = segments(steps, forced(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)

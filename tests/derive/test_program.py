@@ -67,9 +67,9 @@ BROKEN = [
     ("stray axis of a gather", Assign("y", ("d",), Read("x", (Read("ix", ("k",)), "d"))),
      "y[d] = x[ix[k], d]: axis k is free on the right alone"),
     ("stray axis beside a sum", Assign("y", ("n",), Call("mul", (x, Reduce("sum", ("d",), x)))),
-     "y[n] = (x[n, d] * sum(x[n, d], over=d)): axis d is free on the right alone"),
+     "y[n] = x[n, d] * sum(x[n, d], over=d): axis d is free on the right alone"),
     ("stray axis as a value", Assign("y", ("n",), Call("le", (AxisValue("j"), AxisValue("n")))),
-     "y[n] = (j <= n): axis j is free on the right alone"),
+     "y[n] = j <= n: axis j is free on the right alone"),
     ("stray axis of a scatter", Scatter("y", ("n",), (Read("ix", ("k",)),), x),
      "y[n] = zeros, at [ix[k]] += x[n, d]: axis d is free on the right alone"),
 ]  # fmt: skip
@@ -93,9 +93,9 @@ def test_a_later_statement_may_read_an_earlier_one() -> None:
 
 PRINTED = [
     (Num(Fraction(-3, 4)), "-3/4"),
-    (Call("sub", (x, HALF)), "(x[n, d] - 1/2)"),
+    (Call("sub", (x, HALF)), "x[n, d] - 1/2"),
     (Call("exp", (x,)), "exp(x[n, d])"),
-    (Reduce("amax", ("n", "d"), x), "amax(x[n, d], over=n d)"),
+    (Reduce("amax", ("n", "d"), x), "amax(x[n, d], over=(n, d))"),
     (Read("x", (Merged(("n", "t")), "d")), "x[(n, t), d]"),
     (Read("x", (Window((("i", 2), ("k", 1)), Num(Fraction(3))),)), "x[2*i + k + 3]"),
     (Read("x", (Window((("i", 1),), ZERO),)), "x[i]"),

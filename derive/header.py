@@ -1,0 +1,62 @@
+"""The docstring that a generated module opens with: the forward, the backward and its LaTeX, what is saved.
+
+The backward is the closed form as the code has it, factored, first in the words of the notation, then as LaTeX.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from derive.autograd_cost import elements_formula, saved_by_autograd, saved_by_forward
+from derive.equations import Op
+from derive.pipeline import Derivation
+from derive.reading import factored
+from derive.terms import At, Tensor
+from derive.typeset import adjoint_names, definition_latex
+from derive.words import text
+
+_WIDTH = 116
+
+
+def docstring(d: Derivation, saved: Iterable[str]) -> str:
+    """The module's docstring, quotes included; `saved` are the saved tensors as the code lays them out."""
+    axes = sorted({a.axis.base for a in d.op.sizes}, key=lambda a: (a != "...", a))
+    backward = [f"{text(At(Tensor(x.name), *x.axes))} = {text(factored(x.value))}" for x in d.closed.definitions]
+    lines = [summary(d.op), "", f"Axes: {', '.join(axes)}.", ""]
+    lines += ["Forward", *_indented(f"{text(e.left)} = {text(e.right)}" for e in d.op.equations), ""]
+    lines += ["Backward", *_indented(backward)]
+    relations = list(dict.fromkeys(s.reason for s in d.closed.steps if s.law == "relation"))
+    if relations:
+        lines += ["", "It rests on", *_indented(r for reasons in relations for r in reasons.split("; "))]
+    names = adjoint_names(d.steps)
+    formulas = [definition_latex(x, names) for x in d.closed.definitions]
+    lines += ["", "In LaTeX", *(f"    {line}" for formula in formulas for line in formula.splitlines())]
+    lines += ["", *textwrap.wrap(_saved(d, saved), _WIDTH)]
+    body = "\n".join(lines)
+    return f'{"r" if chr(92) in body else ""}"""{body}\n"""'
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [
+        line
+        for each in lines
+        for line in textwrap.wrap(
+            each, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8, break_long_words=False
+        )
+    ]
+
+
+def _saved(d: Derivation, saved: Iterable[str]) -> str:
+    ours, theirs = saved_by_forward(d.named, d.kept), saved_by_autograd(d.named)
+    what = ", ".join(saved) or "nothing"
+    return (
+        f"Saved for the backward: {what}; {elements_formula(ours)} elements. "
+        f"Autograd of the same equations keeps {elements_formula(theirs)}."
+    )
+
+
+def summary(op: Op) -> str:
+    """The first line of the spec's docstring, as a sentence."""
+    line = op.doc.strip().splitlines()[0] if op.doc.strip() else f"The op {op.name}."
+    return line if line.endswith((".", "!", "?")) else f"{line}."

@@ -1,0 +1,55 @@
+"""Expressions in the words of the notation, in the reading order of the LaTeX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sympy import Add, Expr, Mul, Pow, S
+from sympy.core.relational import Relational
+from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.str import StrPrinter
+
+from derive.lower import ordered_terms
+from derive.reading import signed
+from derive.terms import Tensor
+
+_COMPARED = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+class _Printer(StrPrinter):
+    """The words of the notation, in the reading order of the LaTeX."""
+
+    def _print_Tensor(self, expr: Tensor) -> str:
+        return expr.name
+
+    def _print_Add(self, expr: Add, order: Any = None) -> str:
+        parts = [signed(t) for t in ordered_terms(expr)]
+        text = "".join((" - " if p.negative else " + ") + self._product(p.up, p.down) for p in parts)
+        return text.removeprefix(" + ") if not parts[0].negative else text.replace(" - ", "-", 1)
+
+    def _print_Mul(self, expr: Mul) -> str:
+        term = signed(expr)
+        return ("-" if term.negative else "") + self._product(term.up, term.down)
+
+    def _product(self, up: tuple[Expr, ...], down: tuple[Expr, ...]) -> str:
+        top, bottom = (" * ".join(self.parenthesize(f, PRECEDENCE["Mul"]) for f in part) for part in (up, down))
+        if not down:
+            return top
+        return f"{top} / ({bottom})" if len(down) > 1 else f"{top} / {bottom}"
+
+    def _print_Pow(self, expr: Pow, rational: bool = False) -> str:
+        if expr.exp == -S.Half:
+            return f"rsqrt({self._print(expr.base)})"
+        if expr.exp.is_number and expr.exp.is_negative:
+            return self._product((S.One,), (Pow(expr.base, -expr.exp),))
+        return str(super()._print_Pow(expr, rational))
+
+    def _print_Relational(self, expr: Relational) -> str:
+        return f"{self._print(expr.lhs)} {_COMPARED[expr.rel_op]} {self._print(expr.rhs)}"
+
+
+def text(expr: Expr) -> str:
+    """An expression in the words of the notation."""
+    return str(_Printer().doprint(expr))
+
+
