@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sympy import Add, Expr, Min, Mul, floor, fraction, together
 
 from derive.annotations import RESERVED
+from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.layout import Layouts, layouts
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
@@ -63,14 +64,34 @@ class Module:
     returned: tuple[str, ...]
     plain_returns: str
     wrapper_doc: str
+    native: Native | None  # kernels beside the torch form
 
 
 # --- public -----------------------------------------------------------------------------------------------
 
 
-def render(derivation: Derivation) -> str:
+def render(derivation: Derivation, backend: str = "torch") -> str:
     """The source of one generated module, formatted."""
-    return _formatted(_environment().get_template("module.py.j2").render(m=_module(derivation)))
+    return _formatted(_environment().get_template("module.py.j2").render(m=_module(derivation, backend)))
+
+
+def render_files(derivation: Derivation, backend: str) -> dict[str, str]:
+    """The files of one op by name: its module, and its kernels' C where the backend prints some."""
+    module = _module(derivation, backend)
+    template = _environment().get_template
+    texts = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
+    if module.native is not None and module.native.kernels:
+        texts[f"{module.name}.c"] = template("kernels.c.j2").render(m=module)
+    return texts
+
+
+def render_shared(backend: str) -> dict[str, str]:
+    """The files that every package of a backend has beside its modules and its `__init__`."""
+    texts = {"_support.py": render_support()}
+    if backend == "cpu":
+        texts["_native.py"] = _formatted(_environment().get_template("native.py.j2").render())
+        texts["_native.h"] = _environment().get_template("native.h").render()
+    return texts
 
 
 def render_init(derivations: list[Derivation]) -> str:
@@ -116,7 +137,7 @@ def _formatted(source: str) -> str:
 # --- a module's parts -------------------------------------------------------------------------------------
 
 
-def _module(d: Derivation) -> Module:
+def _module(d: Derivation, backend: str = "torch") -> Module:
     op = d.op
     title = "".join(part.capitalize() for part in op.name.split("_"))
     names = _Names(d)
@@ -128,6 +149,7 @@ def _module(d: Derivation) -> Module:
     extra: tuple[Function, ...] = ()
     if d.stepwise_forward is not None and d.stepwise_backward is not None:
         extra = _stepwise(d, names, title)
+    kernels = pair.native(title) if backend == "cpu" else None
     used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
@@ -145,8 +167,8 @@ def _module(d: Derivation) -> Module:
         imports=_imports(used, bool(_ranges(op))),
         saved=pair.saved,
         gradients=gradients,
-        forward=pair.forward,
-        backward=pair.backward,
+        forward=pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read),
+        backward=pair.backward if kernels is None else _led(pair.backward, kernels.backward),
         extra=extra,
         parameters=parameters,
         differentiable=tuple(o.name for o in op.differentiable),
@@ -156,7 +178,13 @@ def _module(d: Derivation) -> Module:
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
+        native=kernels,
     )
+
+
+def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:
+    """The function with more lines, first or after some of its own."""
+    return replace(function, lines=(*function.lines[:at], *lines, *function.lines[at:]))
 
 
 def _read_as(operand: Operand, op: Op) -> list[str]:
@@ -253,6 +281,17 @@ class _Pair:
         )  # fmt: skip
         self.forward = self._forward(forward, forward_name, title)
 
+    def native(self, title: str) -> Native:
+        """The kernels of both functions, in the torch form's shapes and names."""
+        axes = {size: axis for axis, size in self.names.sizes.items()}
+        saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
+        own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
+        shapes = Shapes(
+            self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
+            own, saved, tuple(f.name for f in self.saved), _length_of,
+        )  # fmt: skip
+        return native(self.d, shapes, title)
+
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
@@ -275,6 +314,7 @@ class _Pair:
             f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip
+        self.lengths_read = 1 + len(head) if any(f.note == "a length" for f in self.saved) else 0
         saved = f"{title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"
@@ -374,6 +414,11 @@ def _size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> st
         return f"{_size_code(top, sizes, True)} // {_size_code(bottom, sizes, True)}"
     code = " * ".join(_size_code(f, sizes, True) for f in Mul.make_args(formula))
     return f"({code})" if inside else code
+
+
+def _length_of(formula: Expr) -> str:
+    """Code of a length where the others stand in a dictionary `s`."""
+    return _size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
 
 
 def _place(axis: str, sources: dict[str, Dims]) -> tuple[str, int] | None:

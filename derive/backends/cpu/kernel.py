@@ -59,8 +59,7 @@ def kernel(name: str, program: Program, integers: frozenset[str]) -> Kernel:
         else:
             _group(plan, form, out, scratch, outputs)
     text = Expressions(form)
-    read = {r for s in steps for r in _reads(s)}
-    inputs = tuple(n for n in given if n in read)
+    inputs = tuple(given)
     checks = _checks(form, text)
     lengths = _lengths(form, [*out.lines, *checks, *(n for _, _, n in scratch.lines)])
     params = _pointers(inputs, outputs, form, text)

@@ -38,6 +38,24 @@ def split_merged(program: Program) -> Program:
     return replace(program, statements=tuple(_split(s, parts) for s in program.statements))
 
 
+def merges(program: Program) -> Parts:
+    """Which axes are merges of which: a dimension read under both names says so, or an axis that is taken apart."""
+    found = _known(program)
+    for s in program.statements:
+        for n in walk(s.value):
+            if isinstance(n, PartOf) and isinstance(n.whole, str):
+                lengths = _lengths(n)
+                if lengths:
+                    found.setdefault(base(n.whole), lengths)
+    return found
+
+
+def _lengths(part: PartOf) -> tuple[str, ...]:
+    """The axes that have the lengths of all parts, or none."""
+    names = tuple(base(x.axis) for x in part.lengths if isinstance(x, SizeOf))
+    return names if len(names) == len(part.lengths) else ()
+
+
 def _known(program: Program) -> Parts:
     """Which axes are merges of which: a dimension read under both names says so."""
     dims: dict[str, tuple[Index, ...]] = dict(program.given)
@@ -107,8 +125,8 @@ def _of_statement(s: Statement, parts: Parts) -> Parts:
     here = {a: parts[base(a)] for a in axes if base(a) in parts and a not in fixed}
     for n in nodes:
         if isinstance(n, PartOf) and isinstance(n.whole, str) and n.whole not in fixed | set(here):
-            lengths = tuple(base(x.axis) for x in n.lengths if isinstance(x, SizeOf))
-            if len(lengths) == len(n.lengths):
+            lengths = _lengths(n)
+            if lengths:
                 here[n.whole] = lengths
     taken = axes - set(here)
     out: Parts = {}

@@ -8,20 +8,18 @@ from dataclasses import dataclass
 from sympy import Expr
 
 from derive.backends.cpu.kernel import Kernel, kernel
+from derive.backends.cpu.merges import Parts, merges
 from derive.backends.cpu.normal import Unsupported
 from derive.backends.values import Dims
 from derive.equations import Op
 from derive.pipeline import Derivation
 from derive.terms import Size
 
-HEADER = '#include "_native.h"'
-
-
 @dataclass(frozen=True)
 class Native:
     """What a module has beside its torch form. `reason` says why a kernel is missing."""
 
-    source: str  # the C file
+    kernels: tuple[Kernel, ...]
     definitions: tuple[str, ...]
     forward: tuple[str, ...]  # the first lines of the forward
     backward: tuple[str, ...]
@@ -36,11 +34,10 @@ class Shapes:
     forward: Mapping[str, Dims]
     backward: Mapping[str, Dims]
     names: Callable[[str], str]
-    sizes: Mapping[str, str]
-    lengths: Mapping[str, str]  # given lengths: the axis and the parameter that is its length
+    lengths: Mapping[str, str]  # axes whose length is an argument of the forward, and its name there
+    backward_lengths: Mapping[str, str]  # the same for the backward
     saved: tuple[str, ...]  # the fields of the saved tuple
-    backward_lengths: Mapping[str, str]
-    code: Callable[[Expr], str]
+    code: Callable[[Expr], str]  # how a length is computed from others
 
 
 def native(d: Derivation, shapes: Shapes, title: str) -> Native:
@@ -50,16 +47,22 @@ def native(d: Derivation, shapes: Shapes, title: str) -> Native:
     try:
         forward = kernel(f"{op.name}_forward", d.forward, integers)
         backward = kernel(f"{op.name}_backward", d.backward, integers)
+        return _around(d, shapes, title, integers, forward, backward)
     except Unsupported as error:
         said = f'torch_only("{op.name}", "the CPU backend has no loop for {error}")'
-        return Native("", (), (said,), (), (), ("torch_only",))
+        return Native((), (), (said,), (), (), ("torch_only",))
+
+
+def _around(
+    d: Derivation, shapes: Shapes, title: str, integers: frozenset[str], forward: Kernel, backward: Kernel
+) -> Native:
+    op = d.op
     kernels = [("FORWARD", forward, shapes.forward, shapes.lengths)]
     if backward.outputs:
         kernels.append(("BACKWARD", backward, shapes.backward, shapes.backward_lengths))
-    definitions = [_definition(n, k, dims, given, op, integers, shapes) for n, k, dims, given in kernels]
+    definitions = [_definition(n, k, dims, given, d, integers, shapes) for n, k, dims, given in kernels]
     registration = [f"register({n})" for n, *_ in kernels]
     cotangents = {c.of: c.target.name for c in d.steps.cotangents}
-    targets = {a.of: r for a, r in zip(op.differentiable, d.backward.returns, strict=False)} if False else {}
     targets = {o.name: r for o, r in zip(op.differentiable, d.backward.returns, strict=True)}
     second = "BACKWARD" if backward.outputs else "None"
     registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r})")
@@ -69,14 +72,9 @@ def native(d: Derivation, shapes: Shapes, title: str) -> Native:
     returned = [shapes.names(r) for r in d.backward.returns]
     result = returned[0] if len(returned) == 1 else f"{title}Gradients({', '.join(returned)})"
     back = _call("BACKWARD", backward, shapes.backward_lengths, shapes, result) if backward.outputs else ()
-    source = "\n\n".join([HEADER, _exported(forward)] + ([_exported(backward)] if backward.outputs else []))
-    return Native(
-        source, tuple(definitions), head, back, tuple(registration), ("Kernel", "differentiable", "register")
-    )
-
-
-def _exported(k: Kernel) -> str:
-    return k.source
+    imports = ("Kernel", "differentiable", "register")
+    made = tuple(k for _, k, *_ in kernels)
+    return Native(made, tuple(definitions), head, back, tuple(registration), imports)
 
 
 def _call(name: str, k: Kernel, given: Mapping[str, str], shapes: Shapes, result: str) -> tuple[str, ...]:
@@ -92,11 +90,13 @@ def _call(name: str, k: Kernel, given: Mapping[str, str], shapes: Shapes, result
 
 
 def _definition(
-    name: str, k: Kernel, dims: Mapping[str, Dims], given: Mapping[str, str], op: Op, integers: frozenset[str],
+    name: str, k: Kernel, dims: Mapping[str, Dims], given: Mapping[str, str], d: Derivation, integers: frozenset[str],
     shapes: Shapes,
 ) -> str:  # fmt: skip
-    known = {d for n in k.inputs for d in dims[n] if d is not None} | set(given)
-    derived = _derived(op, known, [*k.lengths, *(d for n in k.outputs for d in dims[n] if d)], shapes)
+    op = d.op
+    known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
+    program = d.forward if name == "FORWARD" else d.backward
+    derived = _derived(op, merges(program), known, [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)], shapes)
     parts = [
         f'"{op.name}.c"',
         f'"{k.name}"',
@@ -115,15 +115,22 @@ def _definition(
     return f"{name} = Kernel({', '.join(parts)})"
 
 
-def _derived(op: Op, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
+def _derived(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
     """Lengths that follow from others, in order."""
     out: list[str] = []
     pending = [a for w in wanted for a in w.strip("()").split(", ")]
     while pending:
         axis = pending.pop(0)
         rule = next((r for r in op.sizes if r.axis.base == axis), None)
-        if axis in known or rule is None or rule.formula is None:
+        if axis in known or rule is None:
             continue
+        if rule.formula is None and axis in parts and set(parts[axis]) <= known:
+            known.add(axis)
+            product = " * ".join(f's["{a}"]' for a in parts[axis])
+            out.append(f'("{axis}", lambda s: {product}), ')
+            continue
+        if rule.formula is None:
+            raise Unsupported(f"the length of {axis}, which no tensor has")
         missing = [s.axis.base for s in rule.formula.atoms(Size) if s.axis.base not in known]
         if missing:
             raise Unsupported(f"the length of {axis}, which follows from {', '.join(sorted(missing))}")
