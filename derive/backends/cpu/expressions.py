@@ -21,6 +21,7 @@ from derive.program import (
     SizeOf,
     Window,
     base,
+    index_axes,
 )
 
 _RESERVED = frozenset(
@@ -147,9 +148,7 @@ class Expressions:
     def offset(self, read: Read, skip: frozenset[str] = frozenset()) -> str:
         """The number of an element in memory, the last dimension fastest; `skip` leaves dimensions out."""
         code, strength = "", _ATOM
-        for dim, index in zip(self.normal.dims[read.name], read.index, strict=True):
-            if isinstance(index, str) and index in skip:
-                continue
+        for dim, index in self._places(read, skip):
             at = self.index(index)
             if not code:
                 code, strength = at.code, at.strength
@@ -157,6 +156,16 @@ class Expressions:
             left = code if strength >= 5 else f"({code})"
             code, strength = f"{left} * {self.extent(dim)} + {at.inside(4)}", 4
         return code or "0"
+
+    def _places(self, read: Read, skip: frozenset[str]) -> list[tuple[Index, Index]]:
+        """Dimensions and the places on them, without the axes to skip."""
+        out: list[tuple[Index, Index]] = []
+        for dim, index in zip(self.normal.dims[read.name], read.index, strict=True):
+            if isinstance(index, Merged) and skip & set(index_axes(index)):
+                out += [(a, a) for a in index.axes if a not in skip]
+            elif index not in skip:
+                out.append((dim, index))
+        return out
 
     def extent(self, dim: Index) -> str:
         """The length of a dimension."""

@@ -146,9 +146,16 @@ def _memories(loop: Loop, normal: Normal) -> list[tuple[str, ...]]:
 
 
 def _worth(group: Group, normal: Normal) -> tuple[float, ...]:
-    """The more element operations a group takes in the better; then rows rather than columns, then many rows."""
-    work = sum(float(NOMINAL) ** len(s.domain) for s in group.loops)
+    """The more element operations a group takes in the better; then rows rather than columns, then many rows.
+
+    A fold with inner axes of its own shares its loop with nothing, and counts for nothing.
+    """
+    work = sum(float(NOMINAL) ** len(s.domain) for s in group.loops if not _alone(s, group))
     rows = group.lane is None or not any(group.inner(s) for s in group.loops)
     inside = any(group.inner(s) for s in group.loops)
     flat = len({s.domain for s in group.loops}) == 1 and len(group.outer) == 1
     return (work, rows, flat or inside, -len(group.totals), len(group.outer))
+
+
+def _alone(loop: Loop, group: Group) -> bool:
+    return loop.is_fold and not group.is_total(loop) and bool(set(loop.free) - set(group.outer))
