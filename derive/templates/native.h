@@ -17,7 +17,7 @@ typedef REAL real;
 #define SHARED static __attribute__((unused))
 
 enum { NO_MEMORY = 1, BAD_INDEX = 2 };
-enum { BLOCK = 1024, ROWS = 64, COLUMNS = 512 }; // elements of a block, rows and columns of one
+enum { BLOCK = 1024, ROWS = 64, COLUMNS = 2048 }; // elements of a block, rows and columns of one
 
 // --- how work is cut up -----------------------------------------------------------------------------------------------
 
@@ -146,15 +146,12 @@ INLINE int64_t nearest_double(double x) {
     return bits - 0x4338000000000000;
 }
 
-// exp(r) - 1 for |r| <= log(2) / 2: Taylor's series, whose next term is below the last place.
+// exp(r) - 1 for |r| <= log(2) / 2: Taylor's series, whose next term is below the last place. Taken in pairs, since a chain
+// of multiply-adds would wait for itself.
 INLINE float exp_series_float(float r) {
-    float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    return p * r * r + r;
+    const float z = r * r;
+    const float low = 0.5f + r * (1.0f / 6), middle = 1.0f / 24 + r * (1.0f / 120), high = 1.0f / 720 + r * (1.0f / 5040);
+    return r + z * (low + z * (middle + z * high));
 }
 INLINE double exp_series_double(double r) {
     double p = 1.0 / 6227020800;
@@ -233,21 +230,28 @@ INLINE float log_float(float x) {
     return x < 0 || x != x ? NAN : out;
 }
 
-INLINE float tanh_float(float x) {
-    const float a = fabsf(x), y = a > 10.0f ? 20.0f : 2.0f * a;
+// exp(y) - 1 for |y| <= 24, accurate near 0: with y = n * log(2) + r, 2^n * (exp(r) - 1) + (2^n - 1).
+INLINE float exp_less_one_float(float y) {
     const int32_t n = nearest_float(y * 1.44269504f);
     const float r = y - (float)n * (float)LN2_HIGH - (float)n * (float)LN2_LOW;
     const float two = two_to_float(n);
-    const float less = two * exp_series_float(r) + (two - 1.0f); // exp(2 |x|) - 1, accurate near 0
-    return copysignf(less / (less + 2.0f), x) + (x - x);
+    return two * exp_series_float(r) + (two - 1.0f);
 }
-INLINE double tanh_double(double x) {
-    const double a = fabs(x), y = a > 20.0 ? 40.0 : 2.0 * a;
+INLINE double exp_less_one_double(double y) {
     const double whole = y * 1.4426950408889634 + 6755399441055744.0 - 6755399441055744.0;
     const double r = y - whole * 0.693147180369123816490 - whole * 1.90821492927058770002e-10;
     const double two = two_to_double(nearest_double(y * 1.4426950408889634));
-    const double less = two * exp_series_double(r) + (two - 1.0);
-    return x != x ? x : copysign(less / (less + 2.0), x);
+    return two * exp_series_double(r) + (two - 1.0);
+}
+
+// tanh(x) = e / (e + 2) with e = exp(2 |x|) - 1.
+INLINE float tanh_float(float x) {
+    const float a = fabsf(x), e = exp_less_one_float(a > 10.0f ? 20.0f : 2.0f * a);
+    return x != x ? x : copysignf(e / (e + 2.0f), x);
+}
+INLINE double tanh_double(double x) {
+    const double a = fabs(x), e = exp_less_one_double(a > 20.0 ? 40.0 : 2.0 * a);
+    return x != x ? x : copysign(e / (e + 2.0), x);
 }
 
 // log(1 + u) for u between 0 and 1.
@@ -260,28 +264,13 @@ INLINE double log1p_double(double u) {
     return (large ? M_LN2 : 0.0) + log_series_double(large ? 0.5 * (u - 1.0) : u);
 }
 
-// erf: its own series up to 0.9; beyond, 1 - exp(-q), where q was fitted to -log(erfc) on [0.9, 4] by least squares.
+// erf(x) = 1 - exp(-t * p(t)), t = |x|: p was fitted to -log(erfc(t)) / t on [0, 4], for the least relative error of erf.
 INLINE float erf_float(float x) {
-    const float a = fabsf(x), z = x * x;
-    float p = -1.0f / 685440;
-    p = p * z + 1.0f / 75600;
-    p = p * z - 1.0f / 9360;
-    p = p * z + 1.0f / 1320;
-    p = p * z - 1.0f / 216;
-    p = p * z + 1.0f / 42;
-    p = p * z - 1.0f / 10;
-    p = p * z + 1.0f / 3;
-    const float near = 1.12837917f * (x - x * z * p);
-    const float t = a > 4.0f ? 4.0f : a;
-    float q = -0.00019854915f;
-    q = q * t + 0.0030680651f;
-    q = q * t - 0.0223231986f;
-    q = q * t + 0.1041261852f;
-    q = q * t + 0.6369657516f;
-    q = q * t + 1.1278014183f;
-    q = q * t + 0.0001658323f;
-    const float far = copysignf(1.0f - exp_float(-q), x);
-    return a < 0.9f ? near : x != x ? x : far;
+    const float t = fabsf(x) > 4.0f ? 4.0f : fabsf(x);
+    const float z = t * t, y = z * z;
+    const float p = (1.1283792f + t * 6.366194e-01f + z * (1.0277783e-01f - t * 1.9153059e-02f)) +
+                    y * (-1.6040627e-04f + t * 1.6670385e-03f + z * (-6.3284335e-04f + t * 1.176432e-04f) + y * -9.256493e-06f);
+    return x != x ? x : copysignf(-exp_less_one_float(-p * t), x);
 }
 
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
