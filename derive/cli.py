@@ -82,7 +82,7 @@ def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file would change.")] = False,
     save: Saving = Save.cost,
     backend: Annotated[
-        Backend, typer.Option(help="What runs: PyTorch, or C kernels compiled when first used, PyTorch where they cannot.")
+        Backend, typer.Option(help="What runs: PyTorch, or C compiled when first used, and PyTorch where that cannot.")
     ] = Backend.torch,
 ) -> None:
     """Write a package with one module for each op."""

@@ -35,5 +35,3 @@ def _side(m: Matrix, rows: tuple[str, ...], columns: tuple[str, ...], batch: tup
     outer, inner = (columns, rows) if flipped else (rows, columns)
     lead = extent(m.stride(outer)) if outer else extent(inner)
     return f"{start}, {'TRANSPOSED' if flipped else 'PLAIN'}, {lead}"
-
-

@@ -6,7 +6,7 @@ sums stay accurate.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from derive.backends.cpu.expressions import length, variable
@@ -50,7 +50,7 @@ class Columns(Nest):
     def column(self) -> str:
         return f"{variable(str(self.group.lane))} - from"
 
-    def lane(self, clauses: str = ""):  # type: ignore[no-untyped-def]
+    def lane(self, clauses: str = "") -> AbstractContextManager[None]:
         """The loop over the columns of a block."""
         return self.out.loop(variable(str(self.group.lane)), "from", "to", f"simd{clauses}")
 

@@ -27,15 +27,16 @@ from derive.program import (
 _RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    real threads status scratch chunk chunks at from to block lane R main bool true false asm""".split()
+    real threads status scratch chunk chunks at from to block lane R main bool true false asm""".split()  # noqa: SIM905
 )
 _SUFFIXES = ("_here", "_total", "_block", "_end", "_part", "_parts", "_rows", "_new", "_nan")  # of our own variables
 _BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
-           "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1), "or": ("|", 1)}  # fmt: skip
+           "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1),
+           "or": ("|", 1)}  # fmt: skip
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _FUNCTIONS = frozenset(
-    "exp log tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan asinh acosh "
-    "atanh erfc".split()
+    """exp log tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan asinh
+    acosh atanh erfc""".split()  # noqa: SIM905
 )
 _ATOM, _UNARY, _COMMA = 9, 7, 0
 
@@ -237,5 +238,3 @@ def number(node: Num) -> Text:
     if Fraction(repr(float(value))) == value:
         return Text(repr(float(value)), strength, "number")
     return Text(f"{value.numerator}.0 / {value.denominator}.0", 5, "number")
-
-

@@ -121,7 +121,7 @@ def _of_statement(s: Statement, parts: Parts) -> Parts:
     axes = {a for i in tops for a in index_axes(i)} | set(_all_axes(s.value))
     fixed = {a for n in nodes if isinstance(n, Window) for a in index_axes(n)}
     fixed |= {a for n in nodes if isinstance(n, Join) for a in (n.axis, *n.own)}
-    fixed |= set(s.axes if isinstance(s, Scatter) else ())  # type: ignore[arg-type]
+    fixed |= set(s.axes if isinstance(s, Scatter) else ())
     here = {a: parts[base(a)] for a in axes if base(a) in parts and a not in fixed}
     for n in nodes:
         if isinstance(n, PartOf) and isinstance(n.whole, str) and n.whole not in fixed | set(here):
@@ -140,5 +140,3 @@ def _of_statement(s: Statement, parts: Parts) -> Parts:
 def _all_axes(node: Node) -> tuple[str, ...]:
     bound = tuple(a for n in walk(node) if isinstance(n, Reduce) for a in n.axes)
     return (*node_axes(node), *bound)
-
-

@@ -30,6 +30,10 @@ class Nest:
         self.text = Expressions(self.normal, self.element)
         self.outer = frozenset(self.group.outer)
 
+    def print(self) -> None:
+        """Write the loops."""
+        raise NotImplementedError
+
     # --- where things are ----------------------------------------------------------------------------------
 
     def local(self, name: str) -> str:

@@ -56,7 +56,7 @@ class Loop:
     @property
     def free(self) -> tuple[str, ...]:
         """The axes that the written place depends on."""
-        return tuple(dict.fromkeys(a for i in self.slots for a in index_axes(i)))
+        return _free(self.slots)
 
     @property
     def domain(self) -> tuple[str, ...]:
@@ -128,16 +128,16 @@ def _assign(s: Assign, out: Normal) -> None:
     if isinstance(s.value, Join):
         out.dims[s.name] = s.axes
         for slots, value in _parts(s, s.value):
-            out.add(Loop(s.name, slots, _pointwise(value, out, s.name), note=note))
+            out.add(Loop(s.name, slots, _pointwise(value, out, s.name, _free(slots)), note=note))
         return
     if isinstance(s.value, Reduce):
         _fold(s.name, s.axes, s.value, out, note)
         return
-    out.add(Loop(s.name, s.axes, _pointwise(s.value, out, s.name), note=note))
+    out.add(Loop(s.name, s.axes, _pointwise(s.value, out, s.name, _free(s.axes)), note=note))
 
 
 def _fold(name: str, axes: tuple[Index, ...], node: Reduce, out: Normal, note: str) -> None:
-    body = _pointwise(node.body, out, name)
+    body = _pointwise(node.body, out, name, (*_free(axes), *node.axes))
     if node.kind == "mean":
         total = out.fresh(f"{name}_sum")
         out.add(Loop(total, axes, body, "sum", node.axes, note))
@@ -151,15 +151,20 @@ def _fold(name: str, axes: tuple[Index, ...], node: Reduce, out: Normal, note: s
         raise Unsupported(f"the reduction {node.kind}")
 
 
-def _pointwise(node: Node, out: Normal, stem: str) -> Node:
-    """The node with every reduction and concatenation in it under a name of its own."""
+def _free(slots: tuple[Index, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(a for i in slots for a in index_axes(i)))
+
+
+def _pointwise(node: Node, out: Normal, stem: str, order: tuple[str, ...]) -> Node:
+    """The node with every reduction and concatenation in it under a name of its own, its axes in the given order."""
     if isinstance(node, Reduce | Join):
-        axes = node_axes(node)
+        own = node_axes(node)
+        axes = tuple(a for a in order if a in own)
         name = out.fresh(f"{stem}_{node.kind if isinstance(node, Reduce) else 'parts'}")
         _assign(Assign(name, axes, node), out)
         return Read(name, axes)
     if isinstance(node, Call):
-        return replace(node, args=tuple(_pointwise(a, out, stem) for a in node.args))
+        return replace(node, args=tuple(_pointwise(a, out, stem, order) for a in node.args))
     return node
 
 
@@ -179,7 +184,7 @@ def _scatter(s: Scatter, out: Normal) -> None:
     if s.onto != s.name:
         start: Node = ZERO if s.onto is None else Read(s.onto, s.axes)
         out.add(Loop(s.name, s.axes, start, note=f"{s.name}[{', '.join(s.axes)}] = {s.onto or 0}"))
-    out.add(Loop(s.name, s.slots, _pointwise(s.value, out, s.name), "add", note=note))
+    out.add(Loop(s.name, s.slots, _pointwise(s.value, out, s.name, _free(s.slots)), "add", note=note))
 
 
 # --- what is known of nodes --------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
         return _transposed(loop, order, normal)
     first = _plain(tensors[0], normal)
     order = tuple(x for x in (first or _order(tensors[0], loop)) if x in inner)
-    operands = []
+    operands: list[Matrix] = []
     for node, outer in ((tensors[0], rows), (tensors[1], columns)):
         matrix = _matrix(node, normal)
         if matrix is None or not _fits(matrix, outer, order):
@@ -113,7 +113,10 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
             before.append(helper)
             matrix = Matrix(name, wanted)
         operands.append(matrix)
-    return [*before, Product(loop.name, result, *operands, batch, rows, columns, order, alpha, loop.note)]
+    return [
+        *before,
+        Product(loop.name, result, operands[0], operands[1], batch, rows, columns, order, alpha, loop.note),
+    ]
 
 
 def _transposed(loop: Loop, order: tuple[str, ...], normal: Normal) -> list[Step]:

@@ -154,5 +154,3 @@ class Rows(Nest):
                 self.vectors(fast, [s], Sweep(sweep.nested, [s]))
             total = f"{self.text.name(s.name)}_total"
             self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
-
-

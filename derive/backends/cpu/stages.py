@@ -175,5 +175,3 @@ def in_memory_order(axes: tuple[str, ...], loops: list[Loop]) -> tuple[str, ...]
             here = tuple(dict.fromkeys(a for a in m if a in axes))
             best = here if len(here) > len(best) else best
     return (*best, *(a for a in axes if a not in best))
-
-

@@ -15,6 +15,7 @@ from derive.equations import Op
 from derive.pipeline import Derivation
 from derive.terms import Size
 
+
 @dataclass(frozen=True)
 class Native:
     """What a module has beside its torch form. `reason` says why a kernel is missing."""
