@@ -113,10 +113,8 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
             before.append(helper)
             matrix = Matrix(name, wanted)
         operands.append(matrix)
-    return [
-        *before,
-        Product(loop.name, result, operands[0], operands[1], batch, rows, columns, order, alpha, loop.note),
-    ]
+    a, b = operands
+    return [*before, Product(loop.name, result, a, b, batch, rows, columns, order, alpha, loop.note)]
 
 
 def _transposed(loop: Loop, order: tuple[str, ...], normal: Normal) -> list[Step]:

@@ -1,7 +1,7 @@
 """Loops over rows: values are variables, and vectors run along the last inner axis.
 
-Sums are taken in blocks, each added to a total in double precision. Totals over the rows are taken in chunks of rows whose
-number depends on the rows alone, so that any number of threads gives the same result.
+Sums are taken in blocks, each added to a total in double precision. Totals over the rows are taken in chunks of rows
+whose number depends on the rows alone, so that any number of threads gives the same result.
 """
 
 from __future__ import annotations

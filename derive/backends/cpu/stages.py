@@ -36,8 +36,8 @@ class Stage:
 class Plan:
     """A group's stages, and where each tensor that it writes lives.
 
-    `place` is "memory" (an output, or read by other groups), "value" (one a place of the outer axes), "element" (computed
-    where it is read), "buffer" (one row a thread).
+    `place` is "memory" (an output, or read by other groups), "value" (one a place of the outer axes), "element"
+    (computed where it is read), "buffer" (one row a thread).
     """
 
     group: Group
