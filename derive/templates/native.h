@@ -95,14 +95,15 @@ SHARED void smallest(real *restrict out, const real *restrict parts, int64_t cou
 
 // --- elementary functions: no branches and no calls, so that loops over them become vectors -----------------------------
 
-#define number_exp exp
-#define number_log log
-#define number_sqrt sqrt
-#define number_tanh tanh
-#define number_erf erf
-#define number_sin sin
-#define number_cos cos
-#define number_absolute fabs
+INLINE double number_exp(double x) { return exp(x); }
+INLINE double number_log(double x) { return log(x); }
+INLINE double number_sqrt(double x) { return sqrt(x); }
+INLINE double number_pow(double x, double y) { return pow(x, y); }
+INLINE double number_tanh(double x) { return tanh(x); }
+INLINE double number_erf(double x) { return erf(x); }
+INLINE double number_sin(double x) { return sin(x); }
+INLINE double number_cos(double x) { return cos(x); }
+INLINE double number_absolute(double x) { return fabs(x); }
 INLINE double number_rsqrt(double x) { return 1 / sqrt(x); }
 INLINE double number_sigmoid(double x) { return 1 / (1 + exp(-x)); }
 INLINE double number_relu(double x) { return x < 0 ? 0 : x; }
@@ -274,8 +275,8 @@ INLINE float erf_float(float x) {
 }
 
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
-#define log_double log
-#define erf_double erf
+INLINE double log_double(double x) { return log(x); }
+INLINE double erf_double(double x) { return erf(x); }
 CHOOSE(exp)
 CHOOSE(log)
 CHOOSE(tanh)

@@ -29,6 +29,10 @@ _RESERVED = frozenset(
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
     real threads status scratch chunk chunks at from to block lane R main bool true false asm""".split()  # noqa: SIM905
 )
+_SHARED = frozenset(
+    """at_most at_least team batch_team first_of_chunk blocks columns column_blocks bytes take all_below larger smaller
+    fill add_up largest smallest square cube product blas use_blas malloc free next width""".split()  # noqa: SIM905
+)
 _SUFFIXES = ("_here", "_total", "_block", "_end", "_part", "_parts", "_rows", "_new", "_nan")  # of our own variables
 _BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
            "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1),
@@ -84,7 +88,7 @@ class Expressions:
 
     def name(self, tensor: str) -> str:
         """A tensor's name in C."""
-        if tensor in _RESERVED or tensor.startswith(("i_", "n_")) or tensor.endswith(_SUFFIXES):
+        if tensor in _RESERVED | _SHARED or tensor.startswith(("i_", "n_", "real_", "number_")) or tensor.endswith(_SUFFIXES):
             return f"{tensor}_"
         return tensor
 
@@ -139,7 +143,7 @@ class Expressions:
     def power(self, node: Call, args: list[Text], known: bool) -> Text:
         exponent = node.args[1]
         if known:
-            return Text(f"pow({args[0].code}, {args[1].code})", kind="number")
+            return Text(f"number_pow({args[0].code}, {args[1].code})", kind="number")
         if isinstance(exponent, Num) and exponent.value in (2, 3):
             return Text(f"{'square' if exponent.value == 2 else 'cube'}({args[0].real.code})")
         return Text(f"real_pow({args[0].real.code}, {args[1].real.code})")

@@ -10,7 +10,7 @@ from derive.backends.cpu.expressions import Expressions, length, variable
 from derive.backends.cpu.normal import Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
 from derive.backends.cpu.writer import Writer
-from derive.program import Read, walk
+from derive.program import Read, index_axes, walk
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}
@@ -53,7 +53,11 @@ class Nest:
 
     def is_value(self, name: str) -> bool:
         """Whether a tensor has one element a place of the outer axes."""
-        return set(self.plan.written[name].free) <= self.outer
+        return set(self.axes(name)) <= self.outer
+
+    def axes(self, name: str) -> tuple[str, ...]:
+        """The axes of a tensor in memory, slowest first."""
+        return tuple(a for i in self.normal.dims[name] for a in index_axes(i))
 
     def is_here(self, read: Read) -> bool:
         return read.name in self.here and read.index == self.plan.written[read.name].slots

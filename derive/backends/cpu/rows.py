@@ -46,7 +46,7 @@ class Rows(Nest):
 
     def row(self, name: str) -> str:
         """How many elements one thread's row of a buffer has."""
-        return extent(tuple(a for a in self.plan.written[name].free if a not in self.outer))
+        return extent(tuple(a for a in self.axes(name) if a not in self.outer))
 
     def rows(self, start: str, stop: str) -> None:
         outer = self.group.outer
