@@ -10,12 +10,16 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 typedef REAL real;
 #define R(x) ((real)(x))
 #define INLINE static inline __attribute__((always_inline, unused))
 #define SHARED static __attribute__((unused))
 
+#define HUGE_PAGE ((uintptr_t)1 << 21)
 enum { NO_MEMORY = 1, BAD_INDEX = 2 };
 enum { BLOCK = 1024, ROWS = 64, COLUMNS = 2048 }; // elements of a block, rows and columns of one
 
@@ -47,6 +51,17 @@ SHARED void *take(char **next, int64_t count, size_t size) {
     char *const found = (char *)(((uintptr_t)*next + 63) / 64 * 64);
     *next += bytes(count, size);
     return found;
+}
+
+// Memory that is about to be written for the first time: large pages, where there are, cost a hundredth of the faults.
+SHARED void fresh(void *memory, size_t size) {
+#if defined(__linux__)
+    const uintptr_t from = ((uintptr_t)memory + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const uintptr_t to = ((uintptr_t)memory + size) / HUGE_PAGE * HUGE_PAGE;
+    if (to > from) madvise((void *)from, to - from, MADV_HUGEPAGE);
+#else
+    (void)memory, (void)size;
+#endif
 }
 
 SHARED bool all_below(const int64_t *restrict index, int64_t count, int64_t limit) {

@@ -31,7 +31,7 @@ _RESERVED = frozenset(
 )
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk blocks columns column_blocks bytes take all_below larger smaller
-    fill add_up largest smallest square cube product blas use_blas malloc free next width""".split()  # noqa: SIM905
+    fill add_up largest smallest square cube product blas use_blas malloc free next width fresh""".split()  # noqa: SIM905
 )
 _SUFFIXES = ("_here", "_total", "_block", "_end", "_part", "_parts", "_rows", "_new", "_nan")  # of our own variables
 _BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
@@ -88,7 +88,8 @@ class Expressions:
 
     def name(self, tensor: str) -> str:
         """A tensor's name in C."""
-        if tensor in _RESERVED | _SHARED or tensor.startswith(("i_", "n_", "real_", "number_")) or tensor.endswith(_SUFFIXES):
+        ours = tensor.startswith(("i_", "n_", "real_", "number_")) or tensor.endswith(_SUFFIXES)
+        if ours or tensor in _RESERVED | _SHARED:
             return f"{tensor}_"
         return tensor
 
@@ -142,6 +143,8 @@ class Expressions:
 
     def power(self, node: Call, args: list[Text], known: bool) -> Text:
         exponent = node.args[1]
+        if known and isinstance(exponent, Num) and exponent.value == 2 and args[0].strength == _ATOM:
+            return Text(f"{args[0].code} * {args[0].code}", 5, "number")
         if known:
             return Text(f"number_pow({args[0].code}, {args[1].code})", kind="number")
         if isinstance(exponent, Num) and exponent.value in (2, 3):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.normal import Loop
 from derive.backends.cpu.products import Product, Step
 from derive.cost import NOMINAL
 from derive.program import Index, Merged, Read, index_axes
@@ -45,7 +45,7 @@ class Group:
         return "\n".join([f"{head}:", *(f"  {s}" for s in self.loops)])
 
 
-def grouped(steps: list[Step], normal: Normal) -> list[Group | Product]:
+def grouped(steps: list[Step]) -> list[Group | Product]:
     """The steps in groups, in an order that respects what reads what."""
     out: list[Group | Product] = []
     left = list(steps)
@@ -55,29 +55,37 @@ def grouped(steps: list[Step], normal: Normal) -> list[Group | Product]:
             out.append(first)
             left.pop(0)
             continue
-        best = max(_candidates(left, normal), key=lambda g: _worth(g, normal))
+        best = max(_candidates(left), key=lambda g: _worth(g))
         out.append(best)
         taken = {id(s) for s in best.loops}
         left = [s for s in left if id(s) not in taken]
     return out
 
 
-def _candidates(steps: list[Step], normal: Normal) -> Iterator[Group]:
+def _candidates(steps: list[Step]) -> Iterator[Group]:
     """Groups that begin with the first loop, for every choice of outer axes under which it can stand."""
     first = steps[0]
     assert isinstance(first, Loop)
     own = [a for a in first.domain if _plain_in(first.slots, a) or a in first.over]
     sizes = range(len(own) + 1)
     for outer in (c for n in sizes for c in combinations(own, n)):
-        group = _group(outer, steps, normal)
+        group = _group(outer, steps)
         if group is not None:
             yield group
 
 
-def _group(outer: tuple[str, ...], steps: list[Step], normal: Normal) -> Group | None:
+def _group(outer: tuple[str, ...], steps: list[Step]) -> Group | None:
+    """The group of these outer axes that begins with the first step; vectors run as its largest loops lie in memory."""
+    taken = _collected(outer, steps, None)
+    lane = _lane(outer, taken)
+    if lane is not None:
+        taken = _collected(outer, steps, lane)
+    return Group(outer, tuple(taken), lane) if taken else None
+
+
+def _collected(outer: tuple[str, ...], steps: list[Step], lane: str | None) -> list[Loop]:
+    """What belongs to the group, or nothing where the first step does not."""
     first = steps[0]
-    assert isinstance(first, Loop)
-    lane = _lane(outer, first, normal)
     taken: list[Loop] = []
     held: set[str] = set()  # written or read by steps that are left behind
     changed: set[str] = set()  # written by them
@@ -86,10 +94,10 @@ def _group(outer: tuple[str, ...], steps: list[Step], normal: Normal) -> Group |
             taken.append(step)
             continue
         if step is first:
-            return None
+            return []
         held |= {step.name} | _names(step)
         changed.add(step.name)
-    return Group(outer, tuple(taken), lane)
+    return taken
 
 
 def _names(step: Step) -> set[str]:
@@ -128,15 +136,18 @@ def _same_outer(index: tuple[Index, ...], slots: tuple[Index, ...], outer: tuple
     return all(i == s for i, s in zip(index, slots, strict=True) if set(index_axes(s)) & set(outer))
 
 
-def _lane(outer: tuple[str, ...], first: Loop, normal: Normal) -> str | None:
-    """The outer axis along which memory is contiguous, where the largest operands have one there."""
-    if not outer:
+def _lane(outer: tuple[str, ...], loops: list[Loop]) -> str | None:
+    """The outer axis along which memory is contiguous, where the largest operands of the largest loops agree on one."""
+    if not outer or not loops:
         return None
-    last = [m[-1] for m in _memories(first, normal) if m and len(m) == max(map(len, _memories(first, normal)))]
-    return outer[-1] if outer[-1] in last and all(a == outer[-1] for a in last) else None
+    size = max(len(s.domain) for s in loops)
+    memories = [m for s in loops if len(s.domain) == size for m in _memories(s) if m]
+    longest = max(map(len, memories), default=0)
+    last = {m[-1] for m in memories if len(m) == longest}
+    return outer[-1] if last == {outer[-1]} else None
 
 
-def _memories(loop: Loop, normal: Normal) -> list[tuple[str, ...]]:
+def _memories(loop: Loop) -> list[tuple[str, ...]]:
     """The axes of what a loop reads and writes, in the order of memory."""
     found = [tuple(a for i in loop.slots for a in index_axes(i))] if not loop.is_fold else []
     for r in loop.reads():
@@ -145,7 +156,7 @@ def _memories(loop: Loop, normal: Normal) -> list[tuple[str, ...]]:
     return found or [loop.domain]
 
 
-def _worth(group: Group, normal: Normal) -> tuple[float, ...]:
+def _worth(group: Group) -> tuple[float, ...]:
     """The more element operations a group takes in the better; then rows rather than columns, then many rows.
 
     A fold with inner axes of its own shares its loop with nothing, and counts for nothing.

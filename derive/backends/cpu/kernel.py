@@ -44,7 +44,7 @@ class _Scratch:
 def kernel(name: str, program: Program, integers: frozenset[str]) -> Kernel:
     """The function of a program. Raises Unsupported where it cannot be printed."""
     form = normal(program, integers & {n for n, _ in program.given})
-    steps = grouped(with_products(form), form)
+    steps = grouped(with_products(form))
     plans = [_plan(k, steps, form) for k in range(len(steps))]
     given = [n for n, _ in program.given]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
@@ -61,11 +61,14 @@ def kernel(name: str, program: Program, integers: frozenset[str]) -> Kernel:
     text = Expressions(form)
     inputs = tuple(given)
     checks = _checks(form, text)
-    lengths = _lengths(form, [*out.lines, *checks, *(n for _, _, n in scratch.lines)])
+    counts = [_count(form.dims[n], text) for n in outputs]
+    lengths = _lengths(form, [*out.lines, *checks, *counts, *(n for _, _, n in scratch.lines)])
     params = _pointers(inputs, outputs, form, text)
     params += [f"const int64_t {length(a)}" for a in lengths]
     params += [f"const double {text.name(s)}" for s in program.scalars]
-    source = _function(name, [*params, "const int threads"], checks, scratch, out)
+    sizes = {n: _count(form.dims[n], text) for n in outputs}
+    fresh = [f"fresh({text.name(n)}, {count} * sizeof *{text.name(n)});" for n, count in sizes.items() if form.dims[n]]
+    source = _function(name, [*params, "const int threads"], checks, fresh, scratch, out)
     return Kernel(name, source, inputs, outputs, lengths, program.scalars)
 
 
@@ -166,7 +169,9 @@ def _checks(form: Normal, text: Expressions) -> list[str]:
     return list(found)
 
 
-def _function(name: str, params: list[str], checks: list[str], scratch: _Scratch, body: Writer) -> str:
+def _function(
+    name: str, params: list[str], checks: list[str], fresh: list[str], scratch: _Scratch, body: Writer
+) -> str:
     head = f"int {name}("
     rows, row = [], head
     for k, p in enumerate(params):
@@ -183,6 +188,7 @@ def _function(name: str, params: list[str], checks: list[str], scratch: _Scratch
         lines += ["    if (scratch == NULL) return NO_MEMORY;", "    char *next = scratch;"]
         for kind, own, n in scratch.lines:
             lines.append(f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));")
+    lines += [f"    {x}" for x in fresh]
     lines += body.lines
     if scratch.lines:
         lines.append("    free(scratch);")

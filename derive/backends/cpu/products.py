@@ -113,8 +113,8 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
             before.append(helper)
             matrix = Matrix(name, wanted)
         operands.append(matrix)
-    a, b = operands
-    return [*before, Product(loop.name, result, a, b, batch, rows, columns, order, alpha, loop.note)]
+    left, right = operands
+    return [*before, Product(loop.name, result, left, right, batch, rows, columns, order, alpha, loop.note)]
 
 
 def _transposed(loop: Loop, order: tuple[str, ...], normal: Normal) -> list[Step]:
