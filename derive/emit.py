@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sympy import Add, Expr, Min, Mul, floor, fraction, together
 
 from derive.annotations import RESERVED
+from derive.backends.cpu.step import RATE
 from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.layout import Layouts, layouts
 from derive.backends.torch import Printer
@@ -65,6 +66,7 @@ class Module:
     plain_returns: str
     wrapper_doc: str
     native: Native | None  # kernels beside the torch form
+    step_signature: str  # of a whole training step
 
 
 # --- public -----------------------------------------------------------------------------------------------
@@ -75,9 +77,12 @@ def render(derivation: Derivation, backend: str = "torch") -> str:
     return _formatted(_environment().get_template("module.py.j2").render(m=_module(derivation, backend)))
 
 
-def render_files(derivation: Derivation, backend: str) -> dict[str, str]:
-    """The files of one op by name: its module, and its kernels' C where the backend prints some."""
-    module = _module(derivation, backend)
+def render_files(derivation: Derivation, backend: str, step: bool = False) -> dict[str, str]:
+    """The files of one op by name: its module, and its kernels' C where the backend prints some.
+
+    With `step`, a loss gets a function that is a whole step of gradient descent as well.
+    """
+    module = _module(derivation, backend, step)
     template = _environment().get_template
     texts = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
     if module.native is not None and module.native.kernels:
@@ -137,7 +142,7 @@ def _formatted(source: str) -> str:
 # --- a module's parts -------------------------------------------------------------------------------------
 
 
-def _module(d: Derivation, backend: str = "torch") -> Module:
+def _module(d: Derivation, backend: str = "torch", step: bool = False) -> Module:
     op = d.op
     title = "".join(part.capitalize() for part in op.name.split("_"))
     names = _Names(d)
@@ -149,7 +154,7 @@ def _module(d: Derivation, backend: str = "torch") -> Module:
     extra: tuple[Function, ...] = ()
     if d.stepwise_forward is not None and d.stepwise_backward is not None:
         extra = _stepwise(d, names, title)
-    kernels = pair.native(title) if backend == "cpu" else None
+    kernels = pair.native(title, step) if backend == "cpu" else None
     used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
@@ -179,6 +184,7 @@ def _module(d: Derivation, backend: str = "torch") -> Module:
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
         native=kernels,
+        step_signature=_signature(op, f"{RATE}: float"),
     )
 
 
@@ -281,7 +287,7 @@ class _Pair:
         )  # fmt: skip
         self.forward = self._forward(forward, forward_name, title)
 
-    def native(self, title: str) -> Native:
+    def native(self, title: str, step: bool) -> Native:
         """The kernels of both functions, in the torch form's shapes and names."""
         axes = {size: axis for axis, size in self.names.sizes.items()}
         saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
@@ -290,7 +296,7 @@ class _Pair:
             self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
             own, saved, tuple(f.name for f in self.saved), _length_of,
         )  # fmt: skip
-        return native(self.d, shapes, title)
+        return native(self.d, shapes, title, step)
 
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
@@ -444,7 +450,8 @@ def _stepwise(d: Derivation, names: _Names, title: str) -> tuple[Function, ...]:
     return saved, gradients, pair.forward, pair.backward
 
 
-def _signature(op: Op) -> str:
+def _signature(op: Op, *required: str) -> str:
+    """The parameters of an op's functions; `required` ones come before those with defaults."""
     parts = []
     for o in op.operands:
         if not o.is_tensor:
@@ -452,7 +459,8 @@ def _signature(op: Op) -> str:
             parts.append(f"{o.name}: {kind}" + (f" = {o.default!r}" if o.has_default else ""))
         else:
             parts.append(f"{o.name}: Tensor")
-    return ", ".join(parts)
+    first = next((k for k, o in enumerate(op.operands) if o.has_default), len(parts))
+    return ", ".join([*parts[:first], *required, *parts[first:]])
 
 
 def _commented(line: Line) -> str:

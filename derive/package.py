@@ -29,6 +29,7 @@ def write_package(
     save: str = "cost",
     whole: bool = False,
     backend: str = "torch",
+    step: bool = False,
     done: Callable[[Op], None] | None = None,
 ) -> tuple[str, ...]:
     """Bring the package in the folder `out` up to date with the ops; return the files that differed.
@@ -41,7 +42,7 @@ def write_package(
     ops = list(ops)
     texts: dict[str, str] = {}
     for op in ops:
-        texts |= render_files(derive_op(op, save), backend)
+        texts |= render_files(derive_op(op, save), backend, step)
         if done is not None:
             done(op)
     try:

@@ -122,6 +122,8 @@ def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[L
     totals = {s.name for s in group if set(outer) <= set(s.over)}
     if any(r.name in totals for r in loop.reads()) or loop.name in totals:
         return False
+    if loop.kind == "add" and loop.name not in written and any(r.name == loop.name for s in group for r in s.reads()):
+        return False  # it changes what the group reads, perhaps more than once
     at_same = all(_same_outer(r.index, written[r.name].slots, outer) for r in loop.reads() if r.name in written)
     return at_same and (loop.name not in written or _same_outer(loop.slots, written[loop.name].slots, outer))
 

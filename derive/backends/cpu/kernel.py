@@ -82,7 +82,7 @@ def _plan(k: int, steps: list[Group | Product], form: Normal) -> Plan | None:
     step = steps[k]
     if isinstance(step, Product):
         return None
-    outside = set(form.program.returns)
+    outside = set(form.program.returns) | {n for n, _ in form.program.given}
     for other in (s for j, s in enumerate(steps) if j != k):
         outside |= _reads(other) | ({other.name} if isinstance(other, Product) else {s.name for s in other.loops})
     return planned(step, form, frozenset(outside))
@@ -94,7 +94,8 @@ def _group(plan: Plan, form: Normal, out: Writer, scratch: _Scratch, outputs: tu
     for name, place in plan.place.items():
         c, dims = nest.text.name(name), form.dims[name]
         kind = "bool" if name in form.booleans else "real"
-        if place == "memory" and name not in outputs and name not in {n for _, n, _ in scratch.lines}:
+        own = name not in outputs and name not in {n for n, _ in form.program.given}
+        if place == "memory" and own and c not in {n for _, n, _ in scratch.lines}:
             scratch.take(kind, c, _count(dims, nest.text))
         elif place == "buffer":
             assert isinstance(nest, Rows)
@@ -137,7 +138,8 @@ def _count(dims: tuple[Index, ...], text: Expressions) -> str:
 
 def _pointers(inputs: tuple[str, ...], outputs: tuple[str, ...], form: Normal, text: Expressions) -> list[str]:
     kinds = {n: "int64_t" if n in form.integers else "bool" if n in form.booleans else "real" for n in form.dims}
-    params = [f"const {kinds[n]} *restrict {text.name(n)}" for n in inputs]
+    changed = {s.name for s in form.loops}
+    params = [f"{'' if n in changed else 'const '}{kinds[n]} *restrict {text.name(n)}" for n in inputs]
     return params + [f"{kinds[n]} *restrict {text.name(n)}" for n in outputs]
 
 

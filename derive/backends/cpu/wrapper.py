@@ -10,6 +10,7 @@ from sympy import Expr
 from derive.backends.cpu.kernel import Kernel, kernel
 from derive.backends.cpu.merges import Parts, merges
 from derive.backends.cpu.normal import Unsupported
+from derive.backends.cpu.step import descent
 from derive.backends.values import Dims
 from derive.equations import Op
 from derive.pipeline import Derivation
@@ -25,6 +26,7 @@ class Native:
     forward: tuple[str, ...]  # the first lines of the forward
     backward: tuple[str, ...]
     registration: tuple[str, ...]
+    step: tuple[str, ...]  # the first lines of the training step, where there is one
     imports: tuple[str, ...]
 
 
@@ -41,28 +43,33 @@ class Shapes:
     code: Callable[[Expr], str]  # how a length is computed from others
 
 
-def native(d: Derivation, shapes: Shapes, title: str) -> Native:
-    """The kernels of an op and the lines around them."""
+def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
+    """The kernels of an op and the lines around them; with `step`, a training step's where the op is a loss."""
     op = d.op
     integers = frozenset(o.name for o in op.operands if o.kind == "index")
     try:
         forward = kernel(f"{op.name}_forward", d.forward, integers)
         backward = kernel(f"{op.name}_backward", d.backward, integers)
-        return _around(d, shapes, title, integers, forward, backward)
+        program = descent(d) if step else None
+        whole = None if program is None else kernel(program.name, program, integers)
+        return _around(d, shapes, title, integers, forward, backward, whole)
     except Unsupported as error:
         said = f'torch_only("{op.name}", "the CPU backend has no loop for {error}")'
-        return Native((), (), (said,), (), (), ("torch_only",))
+        return Native((), (), (said,), (), (), (), ("torch_only",))
 
 
 def _around(
-    d: Derivation, shapes: Shapes, title: str, integers: frozenset[str], forward: Kernel, backward: Kernel
-) -> Native:
+    d: Derivation, shapes: Shapes, title: str, integers: frozenset[str], forward: Kernel, backward: Kernel,
+    whole: Kernel | None,
+) -> Native:  # fmt: skip
     op = d.op
     kernels = [("FORWARD", forward, shapes.forward, shapes.lengths)]
     if backward.outputs:
         kernels.append(("BACKWARD", backward, shapes.backward, shapes.backward_lengths))
-    definitions = [_definition(n, k, dims, given, d, integers, shapes) for n, k, dims, given in kernels]
     registration = [f"register({n})" for n, *_ in kernels]
+    if whole is not None:
+        kernels.append(("STEP", whole, shapes.forward, shapes.lengths))
+    definitions = [_definition(n, k, dims, given, d, integers, shapes) for n, k, dims, given in kernels]
     cotangents = {c.of: c.target.name for c in d.steps.cotangents}
     targets = {o.name: r for o, r in zip(op.differentiable, d.backward.returns, strict=True)}
     second = "BACKWARD" if backward.outputs else "None"
@@ -75,7 +82,8 @@ def _around(
     back = _call("BACKWARD", backward, shapes.backward_lengths, shapes, result) if backward.outputs else ()
     imports = ("Kernel", "differentiable", "register")
     made = tuple(k for _, k, *_ in kernels)
-    return Native(made, tuple(definitions), head, back, tuple(registration), imports)
+    lines = () if whole is None else _call("STEP", whole, shapes.lengths, shapes, shapes.names(op.outputs[0]))
+    return Native(made, tuple(definitions), head, back, tuple(registration), lines, imports)
 
 
 def _call(name: str, k: Kernel, given: Mapping[str, str], shapes: Shapes, result: str) -> tuple[str, ...]:
@@ -96,7 +104,7 @@ def _definition(
 ) -> str:  # fmt: skip
     op = d.op
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
-    program = d.forward if name == "FORWARD" else d.backward
+    program = d.backward if name == "BACKWARD" else d.forward
     derived = _derived(op, merges(program), known, [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)], shapes)
     parts = [
         f'"{op.name}.c"',
@@ -111,6 +119,8 @@ def _definition(
         parts.append(f"numbers={_tuple(k.numbers)}")
     if set(k.inputs) & integers:
         parts.append(f"indices={_tuple(n for n in k.inputs if n in integers)}")
+    if name == "STEP":
+        parts.append(f"changed={_tuple(o.name for o in op.differentiable)}")
     if derived:
         parts.append(f"derived=({''.join(derived)})")
     return f"{name} = Kernel({', '.join(parts)})"
