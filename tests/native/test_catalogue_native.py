@@ -24,6 +24,7 @@ from tests.catalogue.test_catalogue import (  # noqa: F401
 )
 
 PACKAGE = "catalogue_in_c"
+pytestmark = pytest.mark.slow  # every op is compiled twice
 
 
 @pytest.fixture(scope="session")
