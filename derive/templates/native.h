@@ -330,7 +330,7 @@ __attribute__((visibility("default"), unused)) void use_blas(gemm_function *foun
 
 enum { PLAIN = 0, TRANSPOSED = 1 };
 
-// c = alpha * a @ b, of rows x columns x inner. An operand has its rows `lead` apart; TRANSPOSED, it lies as its transpose.
+// c = alpha * a @ b, of rows x columns x inner. An operand has its rows `lead` apart; TRANSPOSED, it lies columns first.
 SHARED void product(const real *a, int a_lies, int64_t a_lead, const real *b, int b_lies, int64_t b_lead, real *c,
                     int c_lies, int64_t c_lead, int64_t rows, int64_t columns, int64_t inner, real alpha) {
     if (c_lies == TRANSPOSED) { // c' = b' @ a'
