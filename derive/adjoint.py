@@ -189,6 +189,8 @@ def pieces(equation: Equation, adjoint: Tensor) -> list[tuple[Equation, At]]:
     for piece, own in zip(equation.body.pieces, equation.over, strict=True):
         along = equation.body.along
         place = Prefix(own) if offset == 0 else own + offset
+        if own not in free_axes(piece):  # one place
+            place = offset
         index = tuple(place if i == along else i for i in equation.index)
         out.append((Equation(equation.target, index, piece), At(adjoint, *index)))
         offset += Size(own)

@@ -225,18 +225,31 @@ def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
         return None
     if pattern == candidate:
         return {a: a for a in free_axes(pattern)}
-    lead = max(pattern.body.atoms(At), key=lambda at: (len(at.index), at.sort_key()), default=None)
-    if lead is None:
-        return None
-    for at in sorted((a for a in candidate.body.atoms(At) if a.tensor == lead.tensor), key=lambda a: a.sort_key()):
-        mapping: dict[Axis, Expr] = {}
-        for mine, theirs in zip(lead.index, at.index, strict=True):
-            if isinstance(mine, Axis) and mine not in pattern.over:
-                mapping[mine] = theirs
+    elements = sorted(pattern.body.atoms(At), key=lambda at: (-len(at.index), at.sort_key()))
+    theirs = sorted(candidate.body.atoms(At), key=lambda a: a.sort_key())
+    return _matched(pattern, candidate, elements, theirs, {})
+
+
+def _matched(
+    pattern: Sigma, candidate: Sigma, elements: list[At], theirs: list[At], mapping: dict[Axis, Expr]
+) -> dict[Axis, Expr] | None:
+    """`mapping` with each of the pattern's elements put on one of the candidate's, where that makes the sums equal."""
+    if not elements:
+        return mapping if mapping and pattern.xreplace(dict(mapping)) == candidate else None
+    lead, *rest = elements
+    for at in theirs:
+        if at.tensor != lead.tensor:
+            continue
+        extended = dict(mapping)
+        both = zip(lead.index, at.index, strict=True)
+        pairs = [(i, t) for i, t in both if isinstance(i, Axis) and i not in pattern.over]
+        agree = all(extended.setdefault(i, t) == t for i, t in pairs)
         # what runs inside the candidate's sum cannot stand for an axis that is free outside the pattern's
-        captured = any(value.free_symbols & set(candidate.over) for value in mapping.values())
-        if not captured and pattern.xreplace(dict(mapping)) == candidate:
-            return mapping
+        captured = any(t.free_symbols & set(candidate.over) for _, t in pairs)
+        if agree and not captured:
+            found = _matched(pattern, candidate, rest, theirs, extended)
+            if found is not None:
+                return found
     return None
 
 

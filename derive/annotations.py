@@ -11,8 +11,8 @@ from derive.terms import PACK, Axis
 
 RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
-    "check_shapes", "check_index", "explains_index", "in_float32", "ratio", "once_differentiable", "sum", "range",
-    "abs", "min", "max",
+    "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "places",
+    "once_differentiable", "sum", "range", "abs", "min", "max",
 })  # fmt: skip
 """Names that generated modules use themselves."""
 
@@ -43,6 +43,8 @@ class Kind:
         key = key if isinstance(key, tuple) else (key,)
         made = tuple(PACK if k is Ellipsis else k for k in key)
         for axis in made:
+            if isinstance(axis, int):
+                raise DeriveError(f"{axis} is not an axis", fix=f'name an axis of that length: p = axes("p={axis}")')
             if not isinstance(axis, Axis):
                 raise DeriveError(f"{axis!r} is not an axis", fix='declare it with axes("…")')
         return Kind(self.kind, self.ranges_over, made)
@@ -60,11 +62,19 @@ def length(axis: Axis) -> Kind:
     return Kind("length", axis, axes=())
 
 
-def index(axis: Axis) -> Kind:
-    """An integer tensor whose values run over `axis`: `index(c)[n]`."""
-    if not isinstance(axis, Axis):
-        raise DeriveError(f"index({axis!r}): not an axis", fix='declare it with axes("…")')
-    return Kind("index", axis)
+class Index:
+    """An integer tensor whose values run over an axis: `index(c)[n]`."""
+
+    def __call__(self, axis: Axis) -> Kind:
+        if not isinstance(axis, Axis):
+            raise DeriveError(f"index({axis!r}): not an axis", fix='declare it with axes("…")')
+        return Kind("index", axis)
+
+    def __getitem__(self, key: Any) -> Kind:
+        raise DeriveError("index[…] does not say what its values run over", fix="name that axis first: index(c)[n]")
+
+
+index = Index()
 
 
 # --- from a signature -------------------------------------------------------------------------------------
@@ -98,6 +108,6 @@ def _distinct(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     for axis in axes:
         number, name = 2, axis
         while name in out:
-            name, number = Axis(f"{axis.base}{number}"), number + 1
+            name, number = axis.renamed(f"{axis.base}{number}"), number + 1
         out.append(name)
     return tuple(out)

@@ -2,30 +2,111 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 
-from sympy import Basic, Expr, S
+from sympy import Add, Basic, Expr, Mul, Number, NumberSymbol, Pow, S, Symbol
 from sympy.core.function import AppliedUndef, Function
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import Boolean
 
+from derive.equations import Operand
 from derive.errors import DeriveError
-from derive.terms import PACK, At, Axis, Concat, free_axes, sorted_axes
+from derive.terms import (
+    PACK,
+    At,
+    Axis,
+    Concat,
+    Delta,
+    Merge,
+    Reduce,
+    Scalar,
+    Size,
+    Where,
+    free_axes,
+    sorted_axes,
+)
 from derive.windows import affine, is_window
 
-_NOT_DIFFERENTIABLE = {"floor", "ceiling", "Mod", "frac", "gamma", "zeta"}
+FUNCTIONS = frozenset({
+    "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "digamma", "erf", "erfc",
+    "erfinv", "exp", "expm1", "log", "log1p", "loggamma", "polygamma", "power", "relu", "sigmoid", "sign", "sin",
+    "sinh", "softplus", "tan", "tanh",
+})  # fmt: skip
+"""What an expression may call."""
+
+_OF_AXES = {"floor", "Mod"}
+"""Functions without a derivative, which axes and numbers may stand in, but no element."""
+
+_INSTEAD = {
+    "cot": "write 1 / tan(x)", "csc": "write 1 / sin(x)", "sec": "write 1 / cos(x)", "coth": "write 1 / tanh(x)",
+    "csch": "write 1 / sinh(x)", "sech": "write 1 / cosh(x)", "sinc": "write where(ne(x, 0), sin(x) / x, 1)",
+}  # fmt: skip
+
+_STEPS = {"floor", "Mod", "ceiling", "frac", "round"}
 
 
 def check_functions(expr: Basic, equation: str) -> None:
-    """Refuse functions without a derivative that a backward could use."""
-    for call in expr.atoms(Function):
-        name = type(call).__name__
-        if isinstance(call, AppliedUndef) or name in _NOT_DIFFERENTIABLE:
-            raise DeriveError(
-                f"{name} has no derivative that a backward could use",
-                equation=equation,
-                fix="use differentiable functions, or pass its value as an input without gradient (constant[...])",
-            )
+    """Refuse what is no part of the notation, and functions without a derivative that a backward could use."""
     if expr.has(S.ComplexInfinity, S.NaN):
         raise DeriveError("divides by zero", equation=equation, fix="write an expression that is finite")
+    for node in _parts(expr):
+        if isinstance(node, Function) and not isinstance(node, AppliedUndef):
+            _check_function(node, equation)
+        elif isinstance(node, AppliedUndef) or (isinstance(node, Symbol) and not isinstance(node, Axis | Scalar)):
+            raise DeriveError(
+                f"{node} is no axis, input or equation of this op", equation=equation,
+                fix='declare an axis with axes("…"), or a number as an input: scalar',
+            )  # fmt: skip
+        elif node is S.ImaginaryUnit:
+            raise DeriveError("holds an imaginary number", equation=equation, fix="write real expressions only")
+        elif not isinstance(node, _KNOWN):
+            raise DeriveError(
+                f"{type(node).__name__} is no part of the notation", equation=equation,
+                fix="use the words of derive: sum, where, delta and the functions",
+            )  # fmt: skip
+
+
+def _check_function(call: Function, equation: str) -> None:
+    name = type(call).__name__
+    if name in FUNCTIONS or (name in _OF_AXES and not call.atoms(At)):
+        return
+    if name in _STEPS or not hasattr(type(call), "fdiff"):
+        raise DeriveError(
+            f"{name} has no derivative that a backward could use",
+            equation=equation,
+            fix="use differentiable functions, or pass its value as an input without gradient (constant[...])",
+        )
+    raise DeriveError(
+        f"{name} is no function of the notation", equation=equation,
+        fix=_INSTEAD.get(name, "use exp, log, powers, sin, tanh, erf and the like"),
+    )  # fmt: skip
+
+
+_KNOWN = (
+    Add, Mul, Pow, Number, NumberSymbol, Relational, Boolean, At, Axis, Scalar, Size, Where, Delta, Reduce, Concat,
+    Merge,
+)  # fmt: skip
+
+
+def _parts(expr: Basic) -> Iterator[Basic]:
+    """The expression and all below it, but for the names inside elements, sizes and reductions."""
+    yield expr
+    below: tuple[Basic, ...] = expr.args
+    if isinstance(expr, At):
+        below = expr.index
+    elif isinstance(expr, Size):
+        below = ()
+    elif isinstance(expr, Reduce):
+        below = (expr.body,)
+    for part in below:
+        yield from _parts(part)
+
+
+def check_inputs(operands: tuple[Operand, ...]) -> None:
+    """An op has an input that its outputs can be differentiated by."""
+    if not any(o.differentiable for o in operands):
+        raise DeriveError("no input has a gradient", fix="declare an input as tensor[…]")
 
 
 def check_no_concat(expr: Basic, equation: str) -> None:
@@ -71,17 +152,26 @@ def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str) ->
 
 def check_read(at: At, dims: tuple[Expr, ...] | None, known: list[str], ranges: dict[str, Axis], equation: str) -> None:
     """A read names a defined tensor and gives one index a dimension."""
+    if at.name == equation and dims is None:
+        raise DeriveError(
+            f"{at.name} is read by its own equation",
+            equation=equation,
+            fix="give each step a name of its own; recurrences are no part of the notation",
+        )
     if dims is None:
         close = get_close_matches(at.name, known, 1)
         hint = f"did you mean {close[0]}?" if close else f"define {at.name} in an equation before this one"
         raise DeriveError(f"reads {at.name}, which no equation defines", equation=equation, fix=hint)
     if len(at.index) != len(dims):
         axes = ", ".join(str(d) if not isinstance(d, Axis) else d.base for d in dims)
-        raise DeriveError(
-            f"{at.name} has axes [{axes}] but is read as {at}",
-            equation=equation,
-            fix=f"give {at.name} exactly {len(dims)} {'index' if len(dims) == 1 else 'indices'}",
-        )
+        fix = f"give {at.name} exactly {len(dims)} {'index' if len(dims) == 1 else 'indices'}"
+        if not dims:
+            fix = f"it has none: read it as {at.name}[()]"
+        if len(at.index) > len(dims) > 0 and all(isinstance(i, Axis) for i in at.index):
+            merged = Merge(*at.index[len(dims) - 1 :])
+            example = ", ".join([*map(str, at.index[: len(dims) - 1]), f"{merged}{',' if len(dims) == 1 else ''}"])
+            fix += f"; axes merged into one stand in brackets of their own: {at.name}[{example}]"
+        raise DeriveError(f"{at.name} has axes [{axes}] but is read as {at}", equation=equation, fix=fix)
     for i, dim in zip(at.index, dims, strict=True):
         if (i == PACK) != (dim == PACK) and PACK in (i, dim):
             raise DeriveError(

@@ -9,19 +9,23 @@ from pathlib import Path
 
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sympy import Add, Expr, Min, Mul, floor, fraction, together
+from sympy import Expr, Integer, expand
 
 from derive.annotations import RESERVED
 from derive.backends.cpu.step import RATE
 from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.layout import Layouts, layouts
+from derive.backends.scans import with_scans
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
-from derive.equations import Op, Operand
+from derive.equations import Op, Operand, Requirement
 from derive.header import docstring, summary
+from derive.length_code import length_check, lengths_of, size_code
 from derive.pipeline import Derivation
-from derive.program import Program
-from derive.terms import Axis, Size
+from derive.program import Num, Program, Window, base
+from derive.sizes import taps
+from derive.terms import At, Axis, Size
+from derive.windows import Affine, longest
 
 LINE_LENGTH = 120
 
@@ -59,7 +63,7 @@ class Module:
     extra: tuple[Function, ...]
     parameters: tuple[str, ...]
     differentiable: tuple[str, ...]
-    ranges: tuple[tuple[str, str, str, int, str], ...]
+    ranges: tuple[tuple[str, str, str, int, str, bool], ...]
     outputs: tuple[str, ...]
     cotangents: tuple[str, ...]
     returned: tuple[str, ...]
@@ -195,29 +199,58 @@ def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:
 
 def _read_as(operand: Operand, op: Op) -> list[str]:
     """The axes an operand is declared with, and those that equations read it by under other names: all must agree."""
-    texts = [" ".join(a.name for a in operand.declared or operand.axes)]
+    own = zip(operand.declared or operand.axes, operand.axes, strict=True)
+    texts = [" ".join(_in_pattern(shown, _is_source(operand, a, op)) for shown, a in own)]
     for equation in op.equations:
         for at in equation.reads:
-            if at.name == operand.name and all(isinstance(i, Axis) for i in at.index):
-                texts.append(" ".join(i.name for i in at.index))
+            plain = all(isinstance(i, Axis) for i in at.index) and at.index != (operand.declared or operand.axes)
+            if at.name == operand.name and plain:
+                texts.append(" ".join(_in_pattern(i) for i in at.index if isinstance(i, Axis)))
     return list(dict.fromkeys(texts))
+
+
+def _in_pattern(axis: Axis, filled: bool = False) -> str:
+    if axis.fixed is not None:
+        return f"{axis.name}={axis.fixed}"
+    return f"{axis.name}>0" if filled else axis.name
+
+
+def _is_source(operand: Operand, axis: Axis, op: Op) -> bool:
+    """Whether a maximum runs over this axis, whose length is read here: it needs a place to be at."""
+    rule = next(r for r in op.sizes if r.axis == axis)
+    extrema = {a for e in op.equations if e.kind in ("amax", "amin") for a in e.over}
+    return axis in extrema and not axis.is_pack and rule.operand == operand.name
+
+
+def _indices(op: Op) -> set[str]:
+    """The integer tensors that are read by as they are given, where no condition guards them."""
+    return {at.name for e in op.equations for read in e.reads for i in read.index for at in i.atoms(At)}
+
+
+def _guards(op: Op, name: str) -> list[str]:
+    """The integer tensors that hold an input's values where a condition lets them be read."""
+    return [e.name for e in op.equations if e.target.is_integer and any(at.name == name for at in e.reads)]
 
 
 def _first_reader(op: Op, name: str) -> str:
     """The equation that first reads an input, for the message of an index out of range."""
-    return next((e.name for e in op.equations if any(at.name == name for at in e.reads)), op.outputs[0])
+    if name not in _indices(op) and _guards(op, name):
+        name = _guards(op, name)[0]
+    at = next((k for k, e in enumerate(op.equations) if any(at.name == name for at in e.reads)), 0)
+    return next((e.name for e in op.equations[at:] if e.given), op.outputs[0])
 
 
-def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str], ...]:
-    """For each integer input: its name, its values' axis, where that axis's length is read, and who reads it."""
+def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:
+    """For each integer input: its name, its values' axis, where its length is read, who reads it, and if guarded."""
     out = []
     for o in op.operands:
-        if o.ranges_over is not None:
+        guarded = o.name not in _indices(op)
+        if o.ranges_over is not None and (not guarded or _guards(op, o.name)):
             rule = next(r for r in op.sizes if r.axis == o.ranges_over)
             if rule.operand is not None:
                 dims = next(x for x in op.operands if x.name == rule.operand).axes
                 at = rule.position - len(dims) if any(a.is_pack for a in dims[: rule.position]) else rule.position
-                out.append((o.name, o.ranges_over.base, rule.operand, at, _first_reader(op, o.name)))
+                out.append((o.name, o.ranges_over.base, rule.operand, at, _first_reader(op, o.name), guarded))
     return tuple(out)
 
 
@@ -226,10 +259,11 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
-    shared = ["check_index"] if "check_index(" in used else []
+    shared = [name for name in ("check_index", "check_length") if f"{name}(" in used]
     explained = ["explains_index"] if ranges else []
     used_ratio = ["ratio"] if "ratio(" in used else []
-    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
+    used_places = ["places"] if "*places(" in used else []
+    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_places, *used_ratio, "typed"]
     return (*lines, f"from ._support import {', '.join(support)}")
 
 
@@ -250,13 +284,38 @@ class _Names:
         for rule in op.sizes:
             axis = rule.axis.base
             name = "leading" if axis == "..." else axis
+            if rule.axis.fixed is not None:
+                self.sizes[axis] = str(rule.axis.fixed)
+                continue
             if rule.given is not None:
                 self.sizes[axis] = rule.given
                 continue
             while name in tensors or name in RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
                 name = f"{name}_size"
             self.sizes[axis] = name
-        self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None)
+        self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)
+        self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None or r.axis.fixed is not None)
+        self.rules = {r.axis.base: r for r in op.sizes}
+        self.taps = taps(op.equations)
+
+    def slow(self, axis: str) -> int:
+        """What tells the place of a window from its tap: a length that follows from others is that of the places."""
+        rule = self.rules[base(axis)]
+        return 0 if rule.formula is not None else 3 if rule.given is not None else 2 if base(axis) in self.taps else 1
+
+    def same_length(self, one: str, other: str) -> bool:
+        """Whether two axes are known to be equally long."""
+        a, b = base(one), base(other)
+        formulas = [(self.rules[x].formula, y) for x, y in ((a, b), (b, a))]
+        return not Axis(a).is_pack and (a == b or any(f == Size(Axis(y)) for f, y in formulas))
+
+    def tight(self, dim: str, window: Window) -> bool:
+        """Whether an axis of the window is exactly as long as the dimension allows."""
+        if not isinstance(window.offset, Num) or any(Axis(d).is_pack for d in (dim, *(a for a, _ in window.steps))):
+            return False
+        form = Affine(tuple((Axis(base(a)), step) for a, step in window.steps), Integer(int(window.offset.value)))
+        rules = [(self.rules.get(a.base), longest(form, a, Size(Axis(base(dim))))) for a, _ in form.steps]
+        return any(r is not None and r.formula is not None and expand(r.formula - most) == 0 for r, most in rules)
 
 
 class _Pair:
@@ -268,10 +327,11 @@ class _Pair:
     ):  # fmt: skip
         self.fuse = fuse
         self.d, self.names, self.op = d, names, d.named
+        forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
-        self.forward_layouts = layouts(forward, strict, {})
+        self.forward_layouts = layouts(forward, strict, {}, names.slow)
         given = {n: self.forward_layouts[n] for n in kept}
-        self.backward_layouts = layouts(backward, frozenset(backward.returns), given)
+        self.backward_layouts = layouts(backward, frozenset(backward.returns), given, names.slow)
         cotangents = [c.target.name for c in d.steps.cotangents]
         self.sources = {n: self.backward_layouts[n] for n in (*cotangents, *kept)}
         lines, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
@@ -301,16 +361,19 @@ class _Pair:
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
-        lines, sizes, checked = self._print(program, self.forward_layouts, tensors[0].name)
+        real = next((o for o in tensors if o.ranges_over is None), tensors[0])
+        lines, sizes, checked = self._print(program, self.forward_layouts, real.name)
         sizes += [f.name for f in self.saved if f.note == "a length"]
         axes = {v: k for k, v in names.sizes.items()}
         wanted = [axes.get(s, s) for s in sizes]
-        checks = [o for o in tensors if o.ranges_over is not None and o.name not in checked]
+        checks = [o for o in tensors if o.ranges_over is not None and o.name in _indices(op) - checked]
         wanted += [o.ranges_over.base for o in checks if o.ranges_over is not None]
+        wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)]
         lengths = frozenset(o.name for o in op.operands if o.kind == "length")
         head, _ = self._size_lines(
-            list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths
-        )
+            list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths,
+            list(op.requirements),
+        )  # fmt: skip
         patterns = [(o.name, axes) for o in tensors for axes in _read_as(o, op)]
         shapes = ", ".join(f'"{name}: {axes}"' for name, axes in patterns)
         comma = "," if len(patterns) == 1 else ""
@@ -330,7 +393,8 @@ class _Pair:
         )  # fmt: skip
 
     def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:
-        printer = Printer(program, known, self.names.tensors, self.names.sizes, self.names.carried, self.fuse, like)
+        names = self.names
+        printer = Printer(program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like)
         lines = [_commented(line) for line in printer.print()]
         return lines, list(printer.used_sizes), printer.sizes.checked
 
@@ -340,9 +404,11 @@ class _Pair:
         return tuple(fields + [Field(self.names.sizes[a], "int", "a length") for a in unknown])
 
     def _size_lines(
-        self, axes: list[str], sources: dict[str, Dims], given: frozenset[str] = frozenset()
-    ) -> tuple[list[str], list[str]]:
-        """Code that reads lengths off shapes, and the axes whose length no shape gives."""
+        self, axes: list[str], sources: dict[str, Dims], given: frozenset[str] = frozenset(),
+        checks: list[Requirement] | None = None,
+    ) -> tuple[list[str], list[str]]:  # fmt: skip
+        """Code that reads lengths off shapes and checks them, and the axes whose length no shape gives."""
+        checks = checks or []
         lines: list[str] = []
         known: set[str] = set()
         unknown: list[str] = []
@@ -352,21 +418,25 @@ class _Pair:
             if axis in known or axis in unknown:
                 continue
             place = _place(axis, sources)
-            if self.names.sizes[axis] in given:
+            if self.names.sizes[axis] in given or axis in self.names.fixed:
                 known.add(axis)
             elif place is not None:
                 mates = [
-                    a for a in pending if (p := _place(a, sources)) is not None and p[0] == place[0] and a not in known
-                ]
-                lines.append(self._read_shape(place[0], [axis, *mates], sources))
+                    a for a in pending
+                    if (p := _place(a, sources)) is not None and p[0] == place[0]
+                    and a not in known and a not in self.names.fixed
+                ]  # fmt: skip
+                lines.append(self._read_shape(place[0], list(dict.fromkeys([axis, *mates])), sources))
                 known |= {axis, *mates}
             else:
-                self._derived_size(axis, known, unknown, pending, lines)
+                self._derived_size(axis, known, unknown, pending, lines, checks)
+        lines += [length_check(self.op.name, r, self.names.sizes) for r in checks]
         return lines, unknown
 
     def _derived_size(
-        self, axis: str, known: set[str], unknown: list[str], pending: list[str], lines: list[str]
-    ) -> None:
+        self, axis: str, known: set[str], unknown: list[str], pending: list[str], lines: list[str],
+        checks: list[Requirement],
+    ) -> None:  # fmt: skip
         """A length that follows from others by the windows and merges that read it; else one that must be saved."""
         rule = next((r for r in self.op.sizes if r.axis.base == axis), None)
         if rule is None or rule.formula is None:
@@ -377,7 +447,10 @@ class _Pair:
         if missing:
             pending[:0] = [*missing, axis]
             return
-        lines.append(f"{self.names.sizes[axis]} = {_size_code(rule.formula, self.names.sizes)}")
+        for r in [r for r in checks if r.relation == "%" and r.left / r.right == rule.formula]:
+            lines.append(length_check(self.op.name, r, self.names.sizes))
+            checks.remove(r)
+        lines.append(f"{self.names.sizes[axis]} = {size_code(rule.formula, self.names.sizes)}")
         known.add(axis)
 
     def _read_shape(self, tensor: str, axes: list[str], sources: dict[str, Dims]) -> str:
@@ -397,34 +470,9 @@ class _Pair:
         return f"{', '.join(parts)} = {code}.shape"
 
 
-def _size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str:
-    """Code of a length: whole-number arithmetic over other lengths."""
-    if isinstance(formula, Size):
-        return sizes[formula.axis.base]
-    if formula.is_Integer:
-        return str(formula)
-    if isinstance(formula, Min):
-        return f"min({', '.join(_size_code(a, sizes) for a in formula.args)})"
-    if isinstance(formula, floor):
-        top, bottom = fraction(together(formula.args[0]))
-        return f"{_size_code(top, sizes, True)} // {_size_code(bottom, sizes, True)}"
-    if isinstance(formula, Add):
-        terms = sorted(formula.args, key=lambda t: (t.could_extract_minus_sign(), t.is_Integer, t.sort_key()))
-        code = _size_code(terms[0], sizes)
-        for t in terms[1:]:
-            negative = t.could_extract_minus_sign()
-            code += f" - {_size_code(-t, sizes, not t.is_Integer)}" if negative else f" + {_size_code(t, sizes)}"
-        return f"({code})" if inside else code
-    top, bottom = fraction(formula)
-    if bottom != 1:
-        return f"{_size_code(top, sizes, True)} // {_size_code(bottom, sizes, True)}"
-    code = " * ".join(_size_code(f, sizes, True) for f in Mul.make_args(formula))
-    return f"({code})" if inside else code
-
-
 def _length_of(formula: Expr) -> str:
     """Code of a length where the others stand in a dictionary `s`."""
-    return _size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
+    return size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
 
 
 def _place(axis: str, sources: dict[str, Dims]) -> tuple[str, int] | None:

@@ -32,7 +32,7 @@ class Operand:
     def tensor(self) -> Tensor:
         """The operand's name with what is assumed of its values."""
         if self.kind == "index":
-            return Tensor(self.name, integer=True, nonnegative=True)
+            return Tensor(self.name, integer=True)  # of any sign: what a condition leaves out may be negative
         return Tensor(self.name, **({self.assumed: True} if self.assumed else {}))
 
     @property
@@ -119,6 +119,21 @@ class SizeRule:
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """`left relation right` between lengths, checked as the op runs: what `what` (an axis, a read) must satisfy.
+
+    `relation` is "==", "%" (a multiple of) or ">=", which asks that a read fits into `where`.
+    """
+
+    equation: str
+    what: str
+    left: Expr
+    relation: str
+    right: Expr
+    where: str = ""
+
+
+@dataclass(frozen=True)
 class Op:
     """A checked forward pass: operands in order, equations in order, the names of its outputs."""
 
@@ -128,6 +143,7 @@ class Op:
     equations: tuple[Equation, ...]
     outputs: tuple[str, ...]
     sizes: tuple[SizeRule, ...]
+    requirements: tuple[Requirement, ...] = ()
     stepwise: bool = False  # also emit the uncollapsed backward, which returns every adjoint
     source: str = ""  # where the spec stands, for the header of generated files
     tensors: dict[str, tuple[Expr, ...]] = field(default_factory=dict, compare=False)

@@ -101,11 +101,15 @@ def _shared_out(terms: list[_Term]) -> Sum:
     if not outside:
         return Sum((grouped,))
     rest = _factor(outside)
-    if grouped.sums and grouped.sums == rest.sums:  # u*s + v*s = (u + v)*s
+    if grouped.sums and _unordered(grouped) == _unordered(rest):  # u*s + v*s = (u + v)*s
         number, sums = _with_ones(rest.number, rest.sums)
         ratio = replace(grouped, number=grouped.number / rest.number, sums=())
         return Sum((Product(number, (), (Sum((replace(rest, number=S.One, sums=()), ratio)), *sums)),))
     return Sum((*_shared_out(outside).parts, grouped))
+
+
+def _unordered(p: Product) -> set[frozenset[Product]]:
+    return {frozenset(s.parts) for s in p.sums}
 
 
 def _times(*powers: Expr) -> tuple[Expr, ...]:

@@ -58,7 +58,8 @@ def _needed(op: Op, wanted: set[str]) -> set[str]:
 def _value(equation: Equation) -> Node:
     if isinstance(equation.body, Concat):
         parts = tuple(lower.node(p) for p in equation.body.pieces)
-        return Join(equation.body.along.name, parts, tuple(a.name for a in equation.over))
+        runs = zip(equation.over, equation.body.pieces, strict=True)
+        return Join(equation.body.along.name, parts, tuple(a.name if a in free_axes(p) else "" for a, p in runs))
     body = lower.node(equation.body)
     if equation.kind is None:
         return body

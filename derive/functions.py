@@ -53,6 +53,28 @@ class softplus(_Real):
         return rf"\operatorname{{softplus}}{power}\left({printer.doprint(self.args[0])}\right)"
 
 
+class log1p(_Real):
+    """`log(1 + x)`, exact also where `x` is small."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return 1 / (1 + self.args[0])
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\log{power}\left(1 + {printer.doprint(self.args[0])}\right)"
+
+
+class expm1(_Real):
+    """`exp(x) - 1`, exact also where `x` is small."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return self + 1
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        text = rf"e^{{{printer.doprint(self.args[0])}}} - 1"
+        return rf"\left({text}\right)^{{{exp}}}" if exp else rf"\left({text}\right)"
+
+
 class relu(_Real):
     """`max(x, 0)`, whose derivative at 0 is 0 (PyTorch's convention)."""
 

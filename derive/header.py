@@ -12,7 +12,7 @@ from derive.autograd_cost import elements_formula, saved_by_autograd, saved_by_f
 from derive.equations import Op
 from derive.pipeline import Derivation
 from derive.reading import factored
-from derive.terms import At, Tensor
+from derive.terms import At, Tensor, free_axes
 from derive.typeset import adjoint_names, definition_latex
 from derive.words import text
 
@@ -21,9 +21,8 @@ _WIDTH = 116
 
 def docstring(d: Derivation, saved: Iterable[str]) -> str:
     """The module's docstring, quotes included; `saved` are the saved tensors as the code lays them out."""
-    axes = sorted({a.axis.base for a in d.op.sizes}, key=lambda a: (a != "...", a))
     backward = [f"{text(At(Tensor(x.name), *x.axes))} = {text(factored(x.value))}" for x in d.closed.definitions]
-    lines = [summary(d.op), "", f"Axes: {', '.join(axes)}.", ""]
+    lines = [summary(d.op), "", f"Axes: {', '.join(_axes(d.op))}.", ""]
     lines += ["Forward", *_indented(f"{text(e.left)} = {text(e.right)}" for e in d.op.equations), ""]
     lines += ["Backward", *_indented(backward)]
     relations = list(dict.fromkeys(s.reason for s in d.closed.steps if s.law == "relation"))
@@ -35,6 +34,15 @@ def docstring(d: Derivation, saved: Iterable[str]) -> str:
     lines += ["", *textwrap.wrap(_saved(d, saved), _WIDTH)]
     body = "\n".join(lines)
     return f'{"r" if chr(92) in body else ""}"""{body}\n"""'
+
+
+def _axes(op: Op) -> list[str]:
+    """The axes that the spec writes, each fixed one with its length."""
+    shown = {a for o in op.operands for a in (*o.axes, o.ranges_over)}
+    shown |= {a for e in op.equations for a in (*e.axes, *free_axes(e.body))}
+    used = [r.axis for r in op.sizes if r.axis in shown]  # a joined piece of one place has no axis that anyone wrote
+    named = {a.base if a.fixed is None else f"{a.base} = {a.fixed}" for a in used}
+    return sorted(named, key=lambda a: (a != "...", a))
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from sympy import Basic, Expr, Mul, Symbol, Tuple, sympify
+from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple, sympify
 
 from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
@@ -56,15 +56,17 @@ def inline_call(
     given = _bind_arguments(op, args, kwargs)
     for operand in op.operands:
         value = given[operand.name]
-        if operand.kind == "length":
-            if not isinstance(value, Size):
-                raise DeriveError(f"{op.name}: {operand.name} is no length of an axis", fix="pass size(axis)")
-            assert operand.ranges_over is not None
-            axes[operand.ranges_over] = (value.axis,)
+        if operand.kind == "length" and operand.ranges_over is not None:
+            axes[operand.ranges_over] = (_axis_of_length(op, operand, value),)
             continue
         if operand.kind == "scalar":
             symbols[Scalar(operand.name)] = sympify(value)
             continue
+        if isinstance(value, At):
+            raise DeriveError(
+                f"{op.name}: argument {operand.name} is one element, {value}",
+                fix=f"pass the whole tensor and name the result: f.a = {op.name}({value.name})",
+            )
         name = getattr(value, "_name", None)
         if name not in tensors:
             raise DeriveError(
@@ -78,7 +80,8 @@ def inline_call(
             axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
     out = []
     for equation in op.equations:
-        new = Tensor(prefix + equation.name, **signs(equation.right))
+        known = {"integer": True} if equation.target.is_integer else signs(equation.right)
+        new = Tensor(prefix + equation.name, **known)
         symbols[equation.target] = new
         over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
         index = tuple(itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in equation.index))
@@ -87,6 +90,18 @@ def inline_call(
             Equation(new, index, body, equation.kind, over, splice(equation.scale, axes, symbols), equation.given)
         )
     return out, tuple(prefix + name for name in op.outputs)
+
+
+def _axis_of_length(op: Op, operand: Operand, value: Any) -> Axis:
+    """The axis whose length is passed: the caller's, or one of a fixed length where a number is passed."""
+    assert operand.ranges_over is not None
+    if isinstance(value, Size):
+        return value.axis
+    if isinstance(value, int | Integer) and not isinstance(value, bool) and value > 0:
+        return Axis(f"{operand.ranges_over.base}_{value}", fixed=int(value))
+    raise DeriveError(
+        f"{op.name}: {operand.name} is no length of an axis", fix="pass size(axis), or a whole number above 0"
+    )
 
 
 def _bind_arguments(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +137,12 @@ def _bind_axes(op: Op, operand: Operand, dims: tuple[Expr, ...], axes: Spliced) 
             if len(axes[axis]) != len(run):
                 raise DeriveError(f"{op.name}: `...` stands for different axes", fix="pass tensors that agree in them")
             continue  # another name for an axis of the same length: the sizes are checked when the op runs
+        for given in run:
+            if axis.fixed is not None and not (isinstance(given, Axis) and given.fixed == axis.fixed):
+                raise DeriveError(
+                    f"{op.name}: {operand.name} has an axis {axis.base} of length {axis.fixed}, but {given} is given",
+                    fix=f'declare it with that length: axes("{given}={axis.fixed}")',
+                )
         if axis not in axes:
             axes[axis] = _injective(axis, run, axes)
 
@@ -152,4 +173,4 @@ def _fresh(axis: Axis, used: set[Any]) -> Axis:
     name, number = axis.base, 2
     while any(isinstance(u, Axis) and u.base == name for u in used):
         name, number = f"{axis.base}{number}", number + 1
-    return Axis(name)
+    return axis.renamed(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import reduce
 
 from sympy import Add, Basic, E, Expr, Function, Integer, Mul, Pow, Rational, S, oo
 from sympy.core.numbers import Number
@@ -15,8 +16,8 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
 from derive.functions import power
-from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Scal, SizeOf, Window
-from derive.terms import At, Axis, Delta, Merge, Part, Scalar, Sigma, Size, Where, free_axes
+from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Place, Read, Scal, SizeOf, Window
+from derive.terms import At, Axis, Delta, Merge, Part, Prefix, Scalar, Sigma, Size, Slot, Where, free_axes
 from derive.terms import Reduce as SpecReduce
 from derive.windows import affine
 
@@ -33,6 +34,8 @@ def index(i: Expr) -> Index:
         return i.name
     if isinstance(i, Merge):
         return Merged(tuple(index(a) for a in i.args))
+    if isinstance(i, Slot):
+        return Place(index(i.index), node(i.length))
     if isinstance(i, Part):
         return PartOf(index(i.whole), i.position, tuple(node(length) for length in i.lengths))
     if isinstance(i, At):
@@ -82,6 +85,13 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         return Call(
             type(expr).__name__.lower(), tuple(node(a, hoist) for a in sorted(expr.args, key=lambda a: a.sort_key()))
         )
+    if isinstance(expr, Prefix):
+        return node(expr.args[0], hoist)
+    if isinstance(expr, Part):
+        tail = expr.lengths[expr.position + 1 :]
+        counted = Call("floordiv", (node(expr.whole, hoist), product(list(tail), hoist))) if tail else None
+        place = counted or node(expr.whole, hoist)
+        return Call("mod", (place, node(expr.lengths[expr.position], hoist))) if expr.position else place
     if isinstance(expr, Sigma | SpecReduce):
         if hoist is None:
             raise AssertionError(f"a sum inside an expression was not given a name: {expr}")
@@ -180,6 +190,10 @@ def quotient(coefficient: Expr, up: list[tuple[int, Node]], down: list[tuple[int
     elif coefficient != 1:
         up = [(0, _number(coefficient)), *up]
     up = sorted(up, key=lambda w: w[0])
+    counts: list[Node] = [n for w, n in down if w == 0 and isinstance(n, SizeOf)]
+    if len(counts) > 1:  # the size of several axes together is one number
+        whole = reduce(lambda a, b: Call("mul", (a, b)), counts[1:], counts[0])
+        down = [(0, whole), *(step for step in down if step[1] not in counts)]
     out: Node = up[0][1] if up else ONE
     steps = [(w, 0, n) for w, n in up[1:]] + [(w, 1, n) for w, n in down]
     for _, divides, value in sorted(steps, key=lambda s: (s[0], s[1])):

@@ -6,19 +6,21 @@
 from __future__ import annotations
 
 import keyword
+import re
 from typing import Any
 
-from sympy import Eq, Expr, Ne, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
+from sympy import Eq, Expr, Ne, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
+from sympy.logic.boolalg import Boolean
 
 from derive.annotations import constant, index, length, scalar, tensor
 from derive.errors import DeriveError
-from derive.functions import maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
+from derive.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
 from derive.spec import op
 from derive.terms import PACK, Axis, Concat, Delta, Reduce, Size, Where
 
 __all__ = [
-    "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "index", "length", "log",
-    "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
+    "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "expm1", "index", "length", "log",
+    "log1p", "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
     "sign", "sin", "size", "softplus", "sqrt", "sum", "tanh", "tensor", "where",
 ]  # fmt: skip
 
@@ -30,14 +32,30 @@ ne = Ne
 
 
 def axes(names: str) -> Any:
-    """`axes("d")` is an axis, `axes("n c")` a tuple of them. An axis's length is `size(axis)`."""
-    made = tuple(Axis(name) for name in names.replace(",", " ").split())
-    for axis in made:
-        if not axis.base.isidentifier() or keyword.iskeyword(axis.base):
-            raise DeriveError(f"{axis.base!r} cannot name an axis", fix="use a Python identifier")
-    if not made:
-        raise DeriveError("axes() needs at least one name", fix='write axes("n c")')
+    """`axes("d")` is an axis, `axes("n c p=2")` a tuple of them, of which `p` has length 2.
+
+    An axis's length is `size(axis)`. Raises DeriveError where a name or a length cannot be one.
+    """
+    if not isinstance(names, str) or not names.strip():
+        raise DeriveError("axes() needs at least one name, as one text", fix='write axes("n c")')
+    made = tuple(_axis(text) for text in re.sub(r"\s*=\s*", "=", names.replace(",", " ")).split())
+    twice = [a.base for a in made if [b.base for b in made].count(a.base) > 1]
+    if twice:
+        raise DeriveError(f"axes() names {twice[0]} twice", fix="give each axis a name of its own")
     return made[0] if len(made) == 1 else made
+
+
+def _axis(text: str) -> Axis:
+    name, fixed, length = text.partition("=")
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise DeriveError(f"{name!r} cannot name an axis", fix="use a Python identifier")
+    if not fixed:
+        return Axis(name)
+    if not length.isdecimal() or int(length) == 0:
+        raise DeriveError(
+            f"{length!r} is no length of axis {name}", fix=f'write a whole number above 0: axes("{name}=2")'
+        )
+    return Axis(name, fixed=int(length))
 
 
 # --- words of an expression -------------------------------------------------------------------------------
@@ -49,6 +67,8 @@ def _reduction(kind: str, body: Any, over: Any) -> Reduce:
     for a in over:
         if not isinstance(a, Axis):
             raise DeriveError(f"{kind}(…, over={a!r}): not an axis", fix='declare it with axes("…")')
+        if over.count(a) > 1:
+            raise DeriveError(f"{kind} is taken over {a} twice", fix=f"name {a} once")
     return Reduce(kind, sympify(body), *over)
 
 
@@ -82,6 +102,10 @@ def size(axis: Any) -> Expr:
 
 def concat(*pieces: Any, along: Any) -> Expr:
     """Pieces one after another: `f.y[n, c] = concat(x[n, a], z[n, b], along=c)`."""
+    if len(pieces) == 1 and isinstance(pieces[0], list | tuple):
+        pieces = tuple(pieces[0])
+    if not pieces:
+        raise DeriveError("concat() joins nothing", fix="write concat(x[n, a], z[n, b], along=c)")
     if not isinstance(along, Axis):
         raise DeriveError(f"concat(…, along={along!r}): not an axis", fix='declare it with axes("…")')
     return Concat(along, *(sympify(p) for p in pieces))
@@ -89,6 +113,14 @@ def concat(*pieces: Any, along: Any) -> Expr:
 
 def where(condition: Any, a: Any, b: Any) -> Expr:
     """`a` where the condition holds, else `b`. Conditions compare axes or values."""
+    if isinstance(condition, bool):
+        raise DeriveError(
+            f"the condition of where() is always {condition}",
+            fix="compare with eq(a, b) and ne(a, b): Python's == asks whether two expressions are written alike",
+        )
+    condition = sympify(condition)
+    if not isinstance(condition, Boolean) or isinstance(condition, Symbol):
+        raise DeriveError(f"{condition} is no condition", fix=f"compare it with something: ne({condition}, 0)")
     return Where(condition, a, b)
 
 

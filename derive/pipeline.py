@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.adjoint import Stepwise, stepwise
+from derive.checks import check_inputs
 from derive.collapse.search import Closed, search
-from derive.collapse.vocabulary import name_sums
+from derive.collapse.vocabulary import name_functions, name_sums
 from derive.cost import NOMINAL, work
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import nominal
+from derive.partial_sums import partial_sums
+from derive.products import common_products
 from derive.program import Program
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.schedule import Definition
@@ -57,9 +60,8 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 
 def _derived(op: Op, policy: Policy) -> Derivation:
-    named = name_sums(op)
-    steps = stepwise(named)
-    closed = search(steps, policy)
+    check_inputs(op.operands)
+    named, steps, closed = _cheapest(op, policy)
     if policy.conditional:
         within_domain(named, closed)
     forward = forward_program(named, closed.kept.names)
@@ -67,9 +69,28 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
-    return Derivation(
-        op, named, steps, closed, forward, share(without_copies(closed.kept.program)), long_forward, long_backward
-    )
+    backward = partial_sums(without_copies(closed.kept.program))
+    backward = without_copies(share(common_products(backward)))
+    return Derivation(op, named, steps, closed, forward, backward, long_forward, long_backward)
+
+
+_MORE = 1.05
+"""A form that keeps this much more than another is no candidate beside it, however much work that spares."""
+
+
+def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
+    """The closed form of the equations as they stand, or of those with their functions named, if that is cheaper."""
+    found = []
+    for words in dict.fromkeys((op, name_functions(op))):
+        named = name_sums(words)
+        steps = stepwise(named)
+        found.append((named, steps, search(steps, policy)))
+    first, *others = found
+    for other in others:
+        ours, theirs = (sum(nominal(o).elements(dims(o, n)) for n in c.kept.names) for o, _, c in (first, other))
+        if other[2].kept.total < first[2].kept.total and theirs <= _MORE * ours:
+            return other
+    return first
 
 
 def within_domain(op: Op, closed: Closed) -> None:

@@ -2,7 +2,8 @@
 
     statement  ::=  name[axes] = node  |  name[axes] (+)= scatter of node over axes at slots
     node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
-    index      ::=  axis | merge(axis, …) | part(index, k) | name[index] | step*axis + … + offset
+                | scan(to, over, relation, node)
+    index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
 
 A backend that prints loops can start from here as well as one that prints whole-tensor calls. `check` holds after
 every pass: names are defined before use, indices match dimensions, no axis is free on the right alone.
@@ -60,6 +61,17 @@ class Merged:
 
 
 @dataclass(frozen=True)
+class Place:
+    """An index inside a merge in place of a whole axis, whose length is given."""
+
+    index: Index
+    length: Node
+
+    def __str__(self) -> str:
+        return str(self.index)
+
+
+@dataclass(frozen=True)
 class PartOf:
     whole: Index
     position: int
@@ -76,7 +88,7 @@ class Window:
 
     def __str__(self) -> str:
         parts = [a if s == 1 else f"{s}*{a}" for a, s in self.steps]
-        return " + ".join([*parts, *([] if self.offset == Num(Fraction(0)) else [str(self.offset)])])
+        return " + ".join([*parts, *([] if parts and self.offset == Num(Fraction(0)) else [str(self.offset)])])
 
 
 @dataclass(frozen=True)
@@ -135,7 +147,7 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Join:
-    """Parts one after another along `axis`; each part runs over an axis of its own there."""
+    """Parts one after another along `axis`; each part runs over an axis of its own there, or ("") is one place."""
 
     axis: str
     parts: tuple[Node, ...]
@@ -145,8 +157,21 @@ class Join:
         return f"concat({', '.join(map(str, self.parts))}, along={self.axis})"
 
 
-Node = Join | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
-Index = str | Merged | PartOf | Read | Window
+@dataclass(frozen=True)
+class Scan:
+    """The sum of the body over the places of `over` that stand in a relation to that of `to`: `over <= to`."""
+
+    to: str
+    over: str
+    relation: str
+    body: Node
+
+    def __str__(self) -> str:
+        return f"sum({self.body}, over={Call(self.relation, (AxisValue(self.over), AxisValue(self.to)))})"
+
+
+Node = Join | Scan | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
+Index = str | Merged | Place | PartOf | Read | Window
 
 
 @dataclass(frozen=True)
@@ -208,7 +233,7 @@ def base(axis: str) -> str:
 def children(node: Node | Index) -> tuple[Node | Index, ...]:
     if isinstance(node, Call):
         return node.args
-    if isinstance(node, Reduce):
+    if isinstance(node, Reduce | Scan):
         return (node.body,)
     if isinstance(node, Join):
         return node.parts
@@ -216,6 +241,8 @@ def children(node: Node | Index) -> tuple[Node | Index, ...]:
         return node.index
     if isinstance(node, Merged):
         return node.axes
+    if isinstance(node, Place):
+        return (node.index, node.length)
     if isinstance(node, PartOf):
         return (node.whole, *node.lengths)
     if isinstance(node, Window):
@@ -235,12 +262,22 @@ def reads(node: Node | Index) -> set[str]:
     return {n.name for n in walk(node) if isinstance(n, Read)}
 
 
+def multiplied(factors: list[Node]) -> Node:
+    """The product of some factors, left to right."""
+    out = factors[0]
+    for f in factors[1:]:
+        out = Call("mul", (out, f))
+    return out
+
+
 def index_axes(index: Index | Node) -> tuple[str, ...]:
     """The axes an index runs over, in order."""
     if isinstance(index, str):
         return (index,)
     if isinstance(index, Merged):
         return tuple(a for i in index.axes for a in index_axes(i))
+    if isinstance(index, Place):
+        return index_axes(index.index)
     if isinstance(index, PartOf):
         return index_axes(index.whole)
     if isinstance(index, Window):
@@ -258,9 +295,14 @@ def node_axes(node: Node) -> tuple[str, ...]:
         return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
     if isinstance(node, Reduce):
         return tuple(a for a in node_axes(node.body) if a not in node.axes)
+    if isinstance(node, Scan):
+        return tuple(dict.fromkeys(node.to if a == node.over else a for a in node_axes(node.body)))
     if isinstance(node, Join):
         parts = zip(node.parts, node.own, strict=True)
-        return tuple(dict.fromkeys(node.axis if a == own else a for part, own in parts for a in node_axes(part)))
+        runs = [
+            [*([] if own else [node.axis]), *(node.axis if a == own else a for a in node_axes(p))] for p, own in parts
+        ]
+        return tuple(dict.fromkeys(a for run in runs for a in run))
     return ()
 
 

@@ -13,7 +13,7 @@ from sympy import Expr, Mul
 
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import normal, sigma
-from derive.cost import Cost, work
+from derive.cost import Cost, naming, work
 from derive.equations import Equation, Op
 from derive.nominal import nominal
 from derive.program import Program
@@ -167,7 +167,7 @@ def with_kept(
     program = schedule(op.name, definitions, given, scalars, returns)
     lengths = nominal(op)
     kept = sum(lengths.elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names if n not in held)
-    return Kept(names, program, Cost(work(program, lengths), kept))
+    return Kept(names, program, Cost(work(program, lengths) + naming(program, lengths), kept))
 
 
 def _price(op: Op, name: str, policy: Policy) -> float:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from sympy import Add, Expr, Mul, S
 
 from derive import lower
-from derive.algebra import is_contraction, match, opened_by_name, sigma
+from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
 from derive.factoring import factored
-from derive.program import Assign, Index, Node, Num, Program, Read, Reduce, Scatter, Statement, check
+from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
 from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
 from derive.terms import Reduce as SpecReduce
 
@@ -83,7 +83,11 @@ class _Builder:
             return
         spread = _grouped([t for t in Add.make_args(d.value) if _has_delta(t)])
         plain = Add(*(t for t in Add.make_args(d.value) if not _has_delta(t)))
-        scatters = [self.scatter(d, t) for t in spread]
+        places = _every_place(d, spread) if plain == 0 else None
+        if places is not None:
+            self.statements.append(self.assign(d, self.stacked(d, *places)))
+            return
+        scatters = self.scatters(d, spread)
         onto = None
         if plain != 0 or not scatters:
             value = factored(plain, self.hoister(d)) if plain != 0 else Num(lower.ZERO.value)
@@ -95,6 +99,15 @@ class _Builder:
 
     def assign(self, d: Definition, value: Node) -> Assign:
         return Assign(d.name, tuple(a.name for a in d.axes), value)
+
+    def stacked(self, d: Definition, axis: Axis, values: list[Expr]) -> Node:
+        """Values for every place of one axis: nothing is filled with zeros first."""
+        part = replace(d, axes=tuple(a for a in d.axes if a != axis))
+        nodes = [
+            self.reduction(v, set(part.axes)) if isinstance(v, Sigma | SpecReduce) else factored(v, self.hoister(part))
+            for v in values
+        ]
+        return Join(axis.name, tuple(nodes), ("",) * len(nodes))
 
     # --- sums ----------------------------------------------------------------------------------------------
 
@@ -128,6 +141,8 @@ class _Builder:
         return Read(d.name, tuple(a.name for a in axes))
 
     def reduction(self, expr: Expr, avoid: set[Axis]) -> Node:
+        if not isinstance(expr, Sigma | SpecReduce):  # a factor came out of the sum, or it fell apart
+            return factored(expr, self.named_sum)
         as_sum = expr if isinstance(expr, Sigma) else Sigma(expr.args[1], *expr.args[2])
         kind = "sum" if isinstance(expr, Sigma) else expr.args[0].name
         body, bound = opened_by_name(as_sum, avoid | free_axes(as_sum))
@@ -147,26 +162,37 @@ class _Builder:
 
     # --- scatters ------------------------------------------------------------------------------------------
 
-    def scatter(self, d: Definition, term: Expr) -> Scatter:
-        """One term with deltas as an addition at the positions that the deltas name."""
-        body, outer = term, S.One
-        for f in Mul.make_args(term):
-            if isinstance(f, Sigma) and _has_delta(f):
-                body, outer = f, term / f
-        if isinstance(body, Sigma):
-            body, _ = opened_by_name(body, set(d.axes))
-            body = body * outer
-        slots: dict[Axis, Expr] = {}
-        for f in Mul.make_args(body):
-            if isinstance(f, Delta) and (found := _slot(f, d.axes, slots)) is not None:
-                axis, other = found
-                slots[axis] = other
-                body = Mul(*(g for g in Mul.make_args(body) if g != f)).xreplace({axis: other})
-        spread = {a for k in d.axes for a in free_axes(slots.get(k, k))}
+    def scatters(self, d: Definition, terms: list[Expr]) -> list[Scatter]:
+        """Terms with deltas as additions at the positions that the deltas name; terms at the same positions as one."""
+        groups: dict[tuple[Expr, ...], Expr] = {}
+        for term in terms:
+            slots, body = _slots(d, term)
+            groups[slots] = groups.get(slots, S.Zero) + body
+        return [self.scatter(d, slots, body) for slots, body in groups.items()]
+
+    def scatter(self, d: Definition, slots: tuple[Expr, ...], body: Expr) -> Scatter:
+        spread = {a for i in slots for a in free_axes(i)}
         summed = sorted_axes(free_axes(body) - spread)
         value = self.reduction(sigma(body, summed), spread) if summed else factored(body, self.hoister(d))
-        where: tuple[Index, ...] = tuple(lower.index(slots.get(a, a)) for a in d.axes)
-        return Scatter(d.name, tuple(a.name for a in d.axes), where, value)
+        return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value)
+
+
+def _slots(d: Definition, term: Expr) -> tuple[tuple[Expr, ...], Expr]:
+    """Where a term with deltas stands along each axis of the definition, and its value there."""
+    body, outer = term, S.One
+    for f in Mul.make_args(term):
+        if isinstance(f, Sigma) and _has_delta(f):
+            body, outer = f, term / f
+    if isinstance(body, Sigma):
+        body, _ = opened_by_name(body, set(d.axes))
+        body = body * outer
+    slots: dict[Axis, Expr] = {}
+    for f in Mul.make_args(body):
+        if isinstance(f, Delta) and (found := _slot(f, d.axes, slots)) is not None:
+            axis, other = found
+            slots[axis] = other
+            body = Mul(*(g for g in Mul.make_args(body) if g != f)).xreplace({axis: other})
+    return tuple(slots.get(a, a) for a in d.axes), body
 
 
 def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
@@ -190,6 +216,30 @@ def _has_delta(expr: Expr) -> bool:
     return any(
         isinstance(f, Delta) or (isinstance(f, Sigma) and any(isinstance(g, Delta) for g in Mul.make_args(f.body)))
         for f in Mul.make_args(expr)
+    )
+
+
+def _every_place(d: Definition, spread: list[Expr]) -> tuple[Axis, list[Expr]] | None:
+    """An axis of fixed length and the value at each of its places, where the terms stand at all of them."""
+    values: dict[int, Expr] = {}
+    found: set[Axis] = set()
+    for term in spread:
+        deltas = [f for f in Mul.make_args(term) if isinstance(f, Delta)]
+        rest = Mul(*(f for f in Mul.make_args(term) if not isinstance(f, Delta)))
+        if len(deltas) != 1 or any(_has_delta(t) for t in Add.make_args(rest)):
+            return None
+        place, axis = sorted(deltas[0].args, key=lambda a: not a.is_Integer)
+        if not place.is_Integer or axis not in d.axes:
+            return None
+        found.add(axis)
+        values[int(place)] = normal(rest.xreplace({axis: place}))
+    if len(found) != 1:
+        return None
+    (axis,) = found
+    return (
+        (axis, [values[k] for k in range(len(values))])
+        if axis.fixed and set(values) == set(range(axis.fixed))
+        else None
     )
 
 

@@ -17,15 +17,18 @@ from derive.program import (
     Read,
     Reduce,
     Scal,
+    Scan,
     Scatter,
     SizeOf,
     Statement,
+    base,
     check,
     node_axes,
     walk,
 )
 
 _LONGEST_NAME = 24
+_NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
 
 
 def share(program: Program) -> Program:
@@ -36,13 +39,20 @@ def share(program: Program) -> Program:
         node = _largest_repeated(statements)
         if node is None:
             return check(replace(program, statements=tuple(statements)))
-        name = _name(node, taken)
-        taken.add(name)
-        axes = _axes(node)
-        read = Read(name, axes)
+        added_to = {s.name for s in statements if isinstance(s, Scatter)}
+        named = next((s for s in statements if _is_definition(s, node) and s.name not in added_to), None)
+        if named is None:
+            named = Assign(_name(node, taken), _axes(node), node)
+            taken.add(named.name)
+        read = Read(named.name, named.axes)
         first = next(k for k, s in enumerate(statements) if _occurs(s, node))
-        rest = [replace(s, value=put(s.value, node, read)) for s in statements[first:]]
-        statements = [*statements[:first], Assign(name, axes, node), *rest]
+        rest = [replace(s, value=put(s.value, node, read)) for s in statements[first:] if s is not named]
+        statements = [*statements[:first], named, *rest]
+
+
+def _is_definition(s: Statement, node: Node) -> bool:
+    """Whether the node has this statement's name already."""
+    return isinstance(s, Assign) and s.value == node and set(s.axes) == set(node_axes(node))
 
 
 def without_copies(program: Program) -> Program:
@@ -92,7 +102,8 @@ def _axes(node: Node) -> tuple[str, ...]:
         if isinstance(n, Read) and all(isinstance(i, str) for i in n.index):
             here = tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str)))
             best = here if len(here) > len(best) else best
-    return (*best, *(a for a in axes if a not in best))
+    found = (*best, *(a for a in axes if a not in best))
+    return tuple(sorted(found, key=lambda a: base(a) != "..."))  # what lacks `...` broadcasts only behind it
 
 
 def _nodes(s: Statement) -> list[Node | Index]:
@@ -107,15 +118,16 @@ def _largest_repeated(statements: list[Statement]) -> Node | None:
     seen: dict[Node, int] = {}
     for s in statements:
         for n in _nodes(s):
-            if isinstance(n, Call) and n.fn != "where" and is_tensor(n) and not _cheap(n):
+            if isinstance(n, Call | Reduce) and is_tensor(n) and not _cheap(n):
                 seen[n] = seen.get(n, 0) + 1
     repeated = [n for n, count in seen.items() if count > 1]
     return max(repeated, key=lambda n: len(str(n)), default=None)
 
 
-def _cheap(node: Call) -> bool:
-    """A bare change of sign is no work worth a name; nor is arithmetic on axes alone."""
-    return node.fn == "neg" or not any(isinstance(n, Read) for n in walk(node))
+def _cheap(node: Call | Reduce) -> bool:
+    """A bare change of sign is no work worth a name; nor is a choice, nor arithmetic on axes alone."""
+    bare = isinstance(node, Call) and node.fn in ("neg", "where")
+    return bare or not any(isinstance(n, Read) for n in walk(node))
 
 
 def put(node: Node, old: Node, new: Node) -> Node:
@@ -148,13 +160,17 @@ def _words(node: Node) -> str:
     if isinstance(node, SizeOf | AxisValue):
         return "leading" if node.axis == "..." else node.axis
     if isinstance(node, Num):
-        return str(node.value).replace("/", "_over_").replace(".", "p").replace("-", "minus_")
+        written = _NUMBERS.get(str(node.value), str(node.value))
+        return written.replace("/", "_over_").replace(".", "p").replace("-", "minus_")
     if isinstance(node, Reduce):
         return f"{node.kind}_{_words(node.body)}"
+    if isinstance(node, Scan):
+        return f"running_{_words(node.body)}"
     if isinstance(node, Join):
         return "_".join(["concat", *(_words(p) for p in node.parts)])
-    joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_"}.get(node.fn)
+    joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_",
+             "gt": "_above_", "lt": "_below_"}.get(node.fn)  # fmt: skip
     words = [_words(a) for a in node.args]
-    if node.fn == "pow" and words[1] == "2":
+    if node.fn == "pow" and words[1] == "two":
         return f"{words[0]}_squared"
     return joint.join(words) if joint else "_".join([node.fn, *words])

@@ -10,18 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sympy import Abs, Basic, Expr, Float, Max, Min, Piecewise, Pow, Rational, SympifyError, exp, sympify
+from sympy import Abs, Basic, Expr, Float, Max, Min, Mul, Piecewise, Pow, Rational, S, SympifyError, exp, sympify
 from sympy import sign as sympy_sign
+from sympy.logic.boolalg import Boolean
 
 from derive.annotations import operand
 from derive.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
 from derive.functions import absolute, maximum, minimum, power, sign
+from derive.guards import guarded
 from derive.inline import inline_call
-from derive.sizes import read_prefixes, size_rules
-from derive.splitting import scaled_reduction, split
-from derive.terms import PACK, At, Axis, Concat, Merge, Scalar, Size, Tensor, Where
+from derive.lengths import requirements
+from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
+from derive.sizes import read_prefixes, size_of, size_rules
+from derive.splitting import scaled_reduction, split, taken_apart
+from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor, Where, free_axes
 
 # --- expressions as we want them ---------------------------------------------------------------------------
 
@@ -31,8 +35,16 @@ def _canonical(expr: Basic) -> Any:
     expr = expr.replace(Abs, absolute).replace(sympy_sign, sign)
     expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
     expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
+    expr = expr.replace(lambda e: isinstance(e, Reduce), _shed)
     expr = expr.replace(Max, lambda *a: _fold(maximum, a)).replace(Min, lambda *a: _fold(minimum, a))
     return expr
+
+
+def _shed(e: Reduce) -> Expr:
+    """A reduction over the axes that its body has; a sum over any other multiplies by its length."""
+    own = [a for a in e.over if a in free_axes(e.body)]
+    times = Mul(*(Size(a) for a in e.over if a not in own)) if e.kind == "sum" else S.One
+    return times * (Reduce(e.kind, e.body, *own) if own else e.body)
 
 
 def _choices(e: Piecewise) -> Expr:
@@ -76,10 +88,28 @@ class Handle:
     def __setitem__(self, key: Any, value: Any) -> None:
         self._recorder.define(self._name, _indices(key), value)
 
+    def __repr__(self) -> str:
+        return self._name
+
     def _sympy_(self) -> Any:
+        op = self._recorder.name
+        if self._name in self._recorder.results:
+            called = self._name.partition("_call")[0]
+            raise DeriveError(
+                f"{called}(…) is a whole tensor, used as if it were one element", op=op,
+                fix=f"name it without axes first, f.a = {called}(…), and read f.a[…]",
+            )  # fmt: skip
+        known = self._recorder.tensors.get(self._name)
+        index = "()" if known and not known[1] else "…"
         raise DeriveError(
-            f"{self._name} is used without its axes", op=self._recorder.name, fix=f"read one element: {self._name}[…]"
+            f"{self._name} is used without its axes", op=op, fix=f"read one element: {self._name}[{index}]"
         )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        fix = "write size(d)" if name in ("shape", "size") else f"write functions of elements: {name}({self._name}[…])"
+        raise DeriveError(f"{self._name} has no {name}", op=self._recorder.name, fix=fix)
 
     def _bare(self, *other: Any) -> Any:
         self._sympy_()
@@ -118,9 +148,14 @@ def _indices(key: Any) -> tuple[Expr, ...]:
         if k is Ellipsis:
             out.append(PACK)
         elif isinstance(k, tuple):
-            out.append(Merge(*(PACK if a is Ellipsis else a for a in k)))
+            inside = tuple(PACK if a is Ellipsis else a for a in k)
+            if len(inside) < 2 or not all(isinstance(a, Axis) for a in inside):
+                raise DeriveError(f"{k} merges no axes", fix="write two axes or more in brackets of their own: (t, e)")
+            out.append(Merge(*inside))
         elif isinstance(k, slice):
             raise DeriveError("a slice `:` is not an index", fix="name the axis: x[n, d]")
+        elif k is None or isinstance(k, str | bool | Handle):
+            raise DeriveError(f"{k!r} is no index", fix="index by axes, whole numbers, or an index(…) with its axes")
         else:
             out.append(sympify(k))
     return tuple(out)
@@ -143,8 +178,12 @@ class Recorder:
 
     def read(self, name: str, key: tuple[Expr, ...]) -> At:
         known = self.tensors.get(name)
-        at = At(known[0] if known else Tensor(name), *key)
-        return at  # checked with the equation that it stands in, which is not known yet
+        if known and len(known[1]) == len(key):  # a place counted from the end
+            key = tuple(
+                size_of(d) + i if i.is_Integer and i < 0 and d != PACK else i
+                for i, d in zip(key, known[1], strict=True)
+            )
+        return At(known[0] if known else Tensor(name), *key)  # checked with its equation, which is not known yet
 
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
         try:
@@ -156,6 +195,8 @@ class Recorder:
 
     def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
         self._check_new(name)
+        if isinstance(rhs, Boolean):
+            raise DeriveError("the right side is a condition", fix="write where(condition, 1, 0)")
         left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
         if not all(isinstance(a, Axis) for a in left):
             raise DeriveError("the left side holds something that is no axis", fix="write axes, or (t, e) to merge two")
@@ -165,13 +206,23 @@ class Recorder:
             dims = self.tensors[at.name][1] if at.name in self.tensors else None
             check_read(at, dims, list(self.tensors), self.ranges, name)
         check_functions(rhs, name)
+        rhs, indices = guarded(rhs, self.equations, set(self.tensors) | {name})
+        self._add(indices)
+        if not isinstance(rhs, At) or left != key:  # what only takes apart is such an equation itself
+            rhs, apart = taken_apart(rhs, self.equations, set(self.tensors) | {name})
+            self._add(apart)
         target = Tensor(name, **signs(rhs))
         for equation in split(target, key, rhs, set(self.tensors)):
             if not isinstance(equation.body, Concat):
-                check_axes(equation.axes, equation.body, equation.over, name)
                 check_no_concat(equation.body, name)
+                check_axes(equation.axes, equation.body, equation.over, name)
             if scaled_reduction(equation.body) is not None:
                 raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
+            self.equations.append(equation)
+            self.tensors[equation.name] = (equation.target, equation.index)
+
+    def _add(self, equations: list[Equation]) -> None:
+        for equation in equations:
             self.equations.append(equation)
             self.tensors[equation.name] = (equation.target, equation.index)
 
@@ -197,9 +248,7 @@ class Recorder:
             self.tensors[b] = (swap[target], key)
 
     def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
-        for equation in inlined:
-            self.equations.append(equation)
-            self.tensors[equation.name] = (equation.target, equation.index)
+        self._add(inlined)
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles
@@ -252,12 +301,13 @@ def op(function: Callable[..., Any] | None = None, *, stepwise: bool = False) ->
 
 
 def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
-    name = function.__name__
+    name = getattr(function, "__name__", "")
     recorder = Recorder(name)
     try:
+        check_signature(function)
         operands = tuple(operand(p) for p in list(inspect.signature(function, eval_str=True).parameters.values())[1:])
     except NameError as error:
-        raise _undeclared(error, name) from None
+        raise undeclared(error, {}).within(name) from None
     except DeriveError as error:
         raise error.within(name) from None
     args: list[Any] = []
@@ -276,14 +326,19 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
     try:
         returned = function(Frame(recorder), *args)
     except NameError as error:
-        raise _undeclared(error, name) from None
+        inputs = [o.name for o in operands]
+        raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))).within(
+            name
+        ) from None
     except DeriveError as error:
         raise error.within(name) from None
     except TypeError as error:
-        raise DeriveError(
-            f"Python cannot do this with an expression ({error})", op=name,
-            fix="use & and | for conditions, where() for a choice, maximum() and minimum(), and functions from derive",
-        ) from None  # fmt: skip
+        raise wrong_type(error).within(name) from None
+    except AttributeError as error:
+        mistake = no_attribute(error)
+        if mistake is None:
+            raise
+        raise mistake.within(name) from None
     finally:
         _recording.reset(token)
     outputs = _outputs(returned, recorder)
@@ -292,7 +347,11 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
     except DeriveError as error:
         raise error.within(name) from None
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
-    equations = tuple(read_prefixes(e, declared, sizes) for e in recorder.equations)
+    equations = read_prefixes(tuple(recorder.equations), declared, sizes)
+    try:
+        needs = requirements(operands, equations, sizes)
+    except DeriveError as error:
+        raise error.within(name) from None
     return Op(
         name=name,
         doc=inspect.getdoc(function) or "",
@@ -300,9 +359,10 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         equations=equations,
         outputs=outputs,
         sizes=sizes,
+        requirements=needs,
         stepwise=stepwise,
         source=_source(function),
-        tensors={key: dims for key, (_, dims) in recorder.tensors.items()},
+        tensors=declared,
     )
 
 
@@ -312,34 +372,36 @@ def _source(function: Callable[..., Any]) -> str:
     return f"derive/ops/{path.name}" if path.parent.name == "ops" and path.parent.parent.name == "derive" else path.name
 
 
-def _undeclared(error: NameError, op_name: str) -> DeriveError:
-    name = getattr(error, "name", None) or str(error)
-    return DeriveError(
-        f"{name} is not defined",
-        op=op_name,
-        fix=f'declare an axis with {name} = axes("{name}"), or import the function',
-    )
-
-
 def _outputs(returned: Any, recorder: Recorder) -> tuple[str, ...]:
+    if returned is None:
+        raise DeriveError("the spec returns nothing", op=recorder.name, fix="end it with return f.y")
     returned = returned if isinstance(returned, tuple) else (returned,)
     names = []
     for value in returned:
+        if isinstance(value, At):
+            raise DeriveError(
+                f"returns one element, {value}", op=recorder.name, fix=f"return the whole tensor: return f.{value.name}"
+            )
         if not isinstance(value, Handle):
             raise DeriveError(
                 "the spec returns something that is no tensor", op=recorder.name, fix="return f.y, or (f.y, f.z)"
             )
-        if value._name not in recorder.tensors or value._name in recorder.operands:
+        name = value._name
+        if name in recorder.operands:
             raise DeriveError(
-                f"returns {value._name}, which no equation defines",
-                op=recorder.name,
-                fix=f"write f.{value._name}[…] = …",
+                f"returns its input {name}", op=recorder.name, fix="return what an equation defines, such as f.y"
             )
-        if recorder.tensors[value._name][0].is_integer:
+        if name not in recorder.tensors:
             raise DeriveError(
-                f"returns {value._name}, which holds integers", op=recorder.name, fix="return real tensors only"
+                f"returns {name}, which no equation defines", op=recorder.name, fix=f"write f.{name}[…] = …"
             )
-        if value._name in names:
-            raise DeriveError(f"returns {value._name} twice", op=recorder.name, fix="return each tensor once")
-        names.append(value._name)
+        if name in names:
+            raise DeriveError(f"returns {name} twice", op=recorder.name, fix="return each tensor once")
+        right = next(e.right for e in recorder.equations if e.name == name)
+        if right.atoms(At) and right.is_integer:
+            raise DeriveError(
+                f"returns {name}, which holds integers and has no gradient", op=recorder.name, equation=name,
+                fix="return real tensors only",
+            )  # fmt: skip
+        names.append(name)
     return tuple(names)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sympy import Basic, Expr, Mul, S
 
 from derive.equations import Equation, signs
@@ -32,8 +34,12 @@ def split_name(target: str, reduce: Reduce, taken: set[str]) -> str:
     """A name for a split-off reduction: after what it reduces, else after the equation it comes from."""
     body = reduce.body
     stem = body.name if isinstance(body, At) else target
-    name = base = f"{stem}_{reduce.kind.removeprefix('a')}"
-    number = 2
+    return _free(f"{stem}_{reduce.kind.removeprefix('a')}", taken)
+
+
+def _free(base: str, taken: set[str]) -> str:
+    """The name, numbered where it is taken."""
+    name, number = base, 2
     while name in taken:
         name, number = f"{base}{number}", number + 1
     return name
@@ -51,8 +57,12 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     plain = all(isinstance(i, Axis) for i in index)
-    if isinstance(rhs, Concat):
+    if isinstance(rhs, Concat) and plain:
         return [_concatenation(target, index, rhs, left)]
+    if isinstance(rhs, Concat):
+        whole = Tensor(_free(f"{target.name}_apart", taken), **signs(rhs))
+        apart = _concatenation(whole, left, rhs, left)
+        return [replace(apart, given=False), Equation(target, index, At(whole, *left))]
     while True:
         top = scaled_reduction(rhs) if plain else None
         inner = [r for r in _nested(rhs) if top is None or r != top[1]]
@@ -74,15 +84,42 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     return out
 
 
+def taken_apart(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, list[Equation]]:
+    """Reads that take a dimension apart inside an expression become equations of their own, which are views.
+
+    Its adjoint is then computed over the parts, and merged as a whole.
+    """
+    made: list[Equation] = []
+    put: dict[Basic, Basic] = {}
+    for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
+        axes = tuple(a for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
+        if axes == at.index or not all(isinstance(a, Axis) for a in axes) or len(set(axes)) != len(axes):
+            continue
+        same = next((e for e in (*known, *made) if e.body == at and e.index == axes), None)
+        if same is None:
+            same = Equation(Tensor(_free(f"{at.name}_apart", taken | {e.name for e in made}), **signs(at)), axes, at)
+            made.append(replace(same, given=False))
+        put[at] = At(same.target, *axes)
+    return rhs.xreplace(put), made
+
+
 def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: tuple[Axis, ...]) -> Equation:
-    own = []
+    own: list[Axis] = []
     for piece in rhs.pieces:
         axis = rhs.own_axis(piece, left)
+        if axis is None and free_axes(piece) <= set(left) - {rhs.along}:
+            axis = Axis(f"{rhs.along.base}_{len(own)}", fixed=1)  # one place
         if axis is None or piece.atoms(Reduce, Concat) or rhs.along not in left:
             raise DeriveError(
                 f"{piece} is no piece along {rhs.along.base}",
                 equation=target.name,
                 fix=f"give each piece one axis that does not stand on the left, in place of {rhs.along.base}",
+            )
+        if axis == rhs.along:
+            raise DeriveError(
+                f"{piece} runs over {axis.base}, the axis that the pieces are joined along",
+                equation=target.name,
+                fix=f"join along an axis of another name: f.{target.name}[…, k] = concat(…, along=k)",
             )
         own.append(axis)
     return Equation(target, index, rhs, "concat", tuple(own))

@@ -17,27 +17,39 @@ PACK_NAME = "..."
 
 
 class Axis(Symbol):
-    """A named index, 0 <= axis < size(axis). Copies of one axis (bound ones) share its size."""
+    """A named index, 0 <= axis < size(axis). Copies of one axis (bound ones) share its size.
+
+    `fixed` is its length where the spec gives it as a number; two axes of one name and other lengths are not equal.
+    """
 
     base: str
     copy_number: int
+    fixed: int | None
 
-    def __new__(cls, base: str, copy_number: int = 0) -> Axis:
+    def __new__(cls, base: str, copy_number: int = 0, fixed: int | None = None) -> Axis:
         name = base + "'" * copy_number if copy_number < 4 else f"{base}'{copy_number}"
         obj = Symbol.__xnew__(cls, name, integer=True, nonnegative=True)
         obj.base = base
         obj.copy_number = copy_number
+        obj.fixed = fixed
         return obj
 
+    def _hashable_content(self) -> tuple[Any, ...]:
+        return (*super()._hashable_content(), self.fixed or 0)
+
     def copied(self, number: int) -> Axis:
-        return Axis(self.base, number)
+        return Axis(self.base, number, self.fixed)
+
+    def renamed(self, base: str) -> Axis:
+        """An axis of another name and the same length."""
+        return Axis(base, 0, self.fixed)
 
     @property
     def is_pack(self) -> bool:
         return self.base == PACK_NAME
 
     def __getnewargs_ex__(self) -> Any:
-        return ((self.base, self.copy_number), {})
+        return ((self.base, self.copy_number, self.fixed), {})
 
     def _latex(self, printer: Any) -> str:
         base = r"\ldots" if self.is_pack else self.base if len(self.base) == 1 else rf"\mathrm{{{self.base}}}"
@@ -75,13 +87,18 @@ class Scalar(Symbol):
 
 
 class Size(Expr):
-    """The length of an axis. Copies of an axis have one size, and renaming an axis never renames a size."""
+    """The length of an axis, a number where it is fixed.
+
+    Copies of an axis have one size, and renaming an axis never renames a size.
+    """
 
     is_commutative = True
     is_integer = True
     is_positive = True
 
-    def __new__(cls, axis: Any) -> Size:
+    def __new__(cls, axis: Any) -> Expr:
+        if isinstance(axis, Axis) and axis.fixed is not None:
+            return Integer(axis.fixed)
         name = Symbol(axis.base) if isinstance(axis, Axis) else axis
         return Expr.__new__(cls, name)
 
@@ -116,11 +133,46 @@ class Merge(Expr):
             return first.whole
         return Expr.__new__(cls, *axes)
 
+    def _xreplace(self, rule: Any) -> tuple[Basic, bool]:
+        """An index that is put for one of the axes keeps that axis's length beside it."""
+        if self in rule:
+            return rule[self], True
+        new = [a._xreplace(rule) for a in self.args]
+        if not any(changed for _, changed in new):
+            return self, False
+        pairs = zip(self.args, (n for n, _ in new), strict=True)
+        return Merge(*(Slot(b, Size(a)) if isinstance(a, Axis) else b for a, b in pairs)), True
+
     def _sympystr(self, printer: Any) -> str:
         return "(" + ", ".join(printer.doprint(a) for a in self.args) + ")"
 
     def _latex(self, printer: Any) -> str:
         return "(" + r"\,".join(printer.doprint(a) for a in self.args) + ")"
+
+
+class Slot(Expr):
+    """An index inside a merge that is no axis of its own: it stands for an axis of the given length."""
+
+    is_commutative = True
+    is_integer = True
+    is_nonnegative = True
+
+    def __new__(cls, index: Any, length: Any) -> Expr:
+        return index if isinstance(index, Axis | Part | Merge | Slot) else Expr.__new__(cls, index, length)
+
+    @property
+    def index(self) -> Expr:
+        return self.args[0]
+
+    @property
+    def length(self) -> Expr:
+        return self.args[1]
+
+    def _sympystr(self, printer: Any) -> str:
+        return str(printer.doprint(self.index))
+
+    def _latex(self, printer: Any) -> str:
+        return str(printer.doprint(self.index))
 
 
 class Part(Expr):
@@ -132,7 +184,8 @@ class Part(Expr):
 
     def __new__(cls, whole: Any, position: Any, *lengths: Any) -> Expr:
         if isinstance(whole, Merge) and len(whole.args) == len(lengths):
-            return whole.args[int(position)]
+            own = whole.args[int(position)]
+            return own.index if isinstance(own, Slot) else own
         return Expr.__new__(cls, whole, Integer(position), *lengths)
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Expr, Poly, expand
+from sympy import Expr, Poly, expand, floor
 from sympy.polys.polyerrors import PolynomialError
 
 from derive.errors import DeriveError
-from derive.terms import At, Axis, Merge, Part, Prefix, free_axes, sorted_axes
+from derive.terms import At, Axis, Merge, Part, Prefix, Size, free_axes, sorted_axes
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,14 @@ def affine(index: Expr) -> Affine:
             raise wrong
         steps.append((axis, int(step)))
     return Affine(tuple(steps), poly.coeff_monomial(1))
+
+
+def longest(form: Affine, axis: Axis, length: Expr) -> Expr:
+    """How long an axis of a window may be over a dimension of this length."""
+    step = dict(form.steps)[axis]
+    reach = sum(((Size(a) - 1) * c for a, c in form.steps if a != axis), form.offset)
+    span = length - 1 - reach
+    return (span if step == 1 else floor(span / step)) + 1
 
 
 def is_window(index: Expr) -> bool:

@@ -49,12 +49,17 @@ def _narrowed(out: Any, dtype: torch.dtype) -> Any:
 def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
     """Every axis has one length. Raises ValueError naming the op, the tensor, the axis and both lengths.
 
-    `axes` holds one text a tensor: its name and its axes, as in "x: ... d".
+    `axes` holds one text a tensor: its name and its axes, as in "x: ... d"; "p=2" is as long as that, "d>0" not empty.
     """
+    try:
+        shapes = tuple(t.shape for t in tensors)
+    except AttributeError:
+        name, given = next((a.partition(":")[0], t) for a, t in zip(axes, tensors) if not isinstance(t, Tensor))
+        raise TypeError(f"{op}: {name} is a {type(given).__name__}, expected a tensor") from None
     if torch.compiler.is_compiling():
-        _compare_shapes(op, axes, tuple(t.shape for t in tensors))
+        _compare_shapes(op, axes, shapes)
     else:
-        _known_shapes(op, axes, tuple(t.shape for t in tensors))
+        _known_shapes(op, axes, shapes)
 
 
 def _compare_shapes(op: str, axes: tuple[str, ...], shapes: tuple[torch.Size, ...]) -> None:
@@ -66,31 +71,51 @@ def _compare_shapes(op: str, axes: tuple[str, ...], shapes: tuple[torch.Size, ..
             at = names.index("...")
             spare = len(shape) - len(names) + 1
             if spare < 0:
-                raise ValueError(f"{op}: {name} has shape {list(shape)}, expected axes [{', '.join(names)}]")
+                raise ValueError(f"{op}: {name} has shape {list(shape)}, expected axes [{_listed(names)}]")
             shape = (*shape[:at], shape[at : at + spare], *shape[at + spare :])
         elif len(shape) != len(names):
-            raise ValueError(f"{op}: {name} has shape {list(shape)}, expected axes [{', '.join(names) or 'none'}]")
+            raise ValueError(f"{op}: {name} has shape {list(shape)}, expected axes [{_listed(names) or 'none'}]")
         for axis, length in zip(names, shape):
+            axis, filled, _ = axis.partition(">0")
+            if filled and length == 0:
+                raise ValueError(f"{op}: axis {axis} has length 0 in {name}, but its maximum needs at least one place")
+            axis, _, fixed = axis.partition("=")
+            if fixed and length != int(fixed):
+                raise ValueError(
+                    f"{op}: axis {axis} has length {fixed}, but is {length} in {name}; "
+                    f"give {name} a shape [{_listed(names)}]"
+                )
             known = lengths.setdefault(axis, (length, name))
             if known[0] != length:
                 raise ValueError(
                     f"{op}: axis {axis} is {_plain(known[0])} in {known[1]} but {_plain(length)} in {name}; "
-                    f"give {name} a shape [{', '.join(names)}] that agrees"
+                    f"give {name} a shape [{_listed(names)}] that agrees"
                 )
 
 
 _known_shapes = functools.lru_cache(maxsize=4096)(_compare_shapes)
 
 
+def _listed(names: list[str]) -> str:
+    return ", ".join(n.partition(">")[0] for n in names)
+
+
 def _plain(length: Any) -> Any:
     return list(length) if isinstance(length, tuple) else length
+
+
+def check_length(op: str, equation: str, holds: bool, rule: str, **lengths: Any) -> None:
+    """What the lengths of axes must satisfy holds. Raises ValueError naming op, equation, rule and lengths."""
+    if not holds:
+        found = " and ".join(f"{axis} = {_plain(length)}" for axis, length in lengths.items())
+        raise ValueError(f"{op}, equation {equation}: {rule}, but {found}")
 
 
 def check_index(op: str, equation: str, name: str, index: Tensor, axis: str, length: int) -> None:
     """Every value lies on its axis. Raises IndexError naming op, equation, tensor, value and range."""
     if torch.compiler.is_compiling() or index.numel() == 0:
         return
-    if index.is_floating_point() or index.dtype == torch.bool:
+    if index.dtype not in (torch.int64, torch.int32):
         raise TypeError(
             f"{op}, equation {equation}: {name} has dtype {index.dtype}, expected integers; convert it with {name}.long()"
         )
@@ -99,12 +124,16 @@ def check_index(op: str, equation: str, name: str, index: Tensor, axis: str, len
         bad = low if low < 0 else high
         raise IndexError(
             f"{op}, equation {equation}: {name} holds {bad}, but axis {axis} has length {length}; "
-            f"give values 0 to {length - 1}"
+            + (f"give values 0 to {length - 1}" if length else "no value lies on it")
         )
 
 
-def explains_index(op: str, *ranges: tuple[str, str, str, int, str]) -> Callable[..., Any]:
-    """Where torch refuses an index, say which input holds it, what it is, and what it may be."""
+def explains_index(op: str, *ranges: tuple[Any, ...]) -> Callable[..., Any]:
+    """Where torch refuses an index, say which input holds it, what it is, and what it may be.
+
+    A range is the input, the axis of its values, the tensor and dimension that give the axis's length, the equation, and
+    True where a condition leaves values out (then negative ones may be among those).
+    """
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         names = function.__code__.co_varnames
@@ -115,13 +144,21 @@ def explains_index(op: str, *ranges: tuple[str, str, str, int, str]) -> Callable
                 return function(*args, **kwargs)
             except (IndexError, RuntimeError):
                 given = dict(zip(names, args)) | kwargs
-                for name, axis, holder, at, equation in ranges:
-                    check_index(op, equation, name, given[name], axis, given[holder].shape[at])
+                for name, axis, holder, at, equation, *guarded in ranges:
+                    index = given[name].clamp(min=0) if guarded else given[name]
+                    check_index(op, equation, name, index, axis, given[holder].shape[at])
                 raise
 
         return explained
 
     return wrap
+
+
+def places(lengths: Sequence[int], after: int, device: torch.device) -> tuple[Tensor, ...]:
+    """An index for each of several axes, which broadcast against one another and `after` more behind them."""
+    return tuple(
+        torch.arange(n, device=device).reshape(n, *[1] * (len(lengths) - 1 - k + after)) for k, n in enumerate(lengths)
+    )
 
 
 def ratio(a: float, b: float) -> float:

@@ -37,7 +37,7 @@ class AmaxSaved(NamedTuple):
 @in_float32
 def amax_forward(x: Tensor) -> tuple[Tensor, AmaxSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("amax", ("x: ... d",), x)
+    check_shapes("amax", ("x: ... d>0",), x)
     y = x.amax(-1)  # y[...] = amax(x[..., d], over=d)
     return y, AmaxSaved(y, x)
 

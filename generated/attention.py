@@ -66,7 +66,7 @@ class AttentionGradients(NamedTuple):
 @in_float32
 def attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, AttentionSaved]:
     """Returns o and what the backward needs."""
-    check_shapes("attention", ("q: ... i d", "k: ... j d", "v: ... j e"), q, k, v)
+    check_shapes("attention", ("q: ... i d", "k: ... j>0 d", "v: ... j e"), q, k, v)
     d = q.shape[-1]
     s = q @ k.mT / math.sqrt(d)  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
     m = s.amax(-1, keepdim=True)  # m[..., i] = amax(s[..., i, j], over=j)

@@ -72,7 +72,9 @@ class AttentionWithBiasGradients(NamedTuple):
 @in_float32
 def attention_with_bias_forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, AttentionWithBiasSaved]:
     """Returns o and what the backward needs."""
-    check_shapes("attention_with_bias", ("q: ... h i d", "k: ... h j d", "v: ... h j e", "bias: h i j"), q, k, v, bias)
+    check_shapes(
+        "attention_with_bias", ("q: ... h i d", "k: ... h j>0 d", "v: ... h j e", "bias: h i j"), q, k, v, bias
+    )
     d = q.shape[-1]
     s = q @ k.mT / math.sqrt(d) + bias
     m = s.amax(-1, keepdim=True)  # m[..., h, i] = amax(s[..., h, i, j], over=j)

@@ -22,10 +22,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class AvgPool2dSaved(NamedTuple):
@@ -42,7 +43,9 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     """Returns y and what the backward needs."""
     check_shapes("avg_pool2d", ("x: n c h w",), x)
     _, _, h, w = x.shape
-    y = x.unfold(2, height, 2).unfold(3, width, 2).permute(0, 1, 2, 4, 3, 5).mean((3, 5))
+    check_length("avg_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
+    check_length("avg_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
+    y = functional.avg_pool2d(x, (height, width), stride=2)
     return y, AvgPool2dSaved(h, w, height, width)
 
 
@@ -50,11 +53,11 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
 def avg_pool2d_backward(dy: Tensor, h: int, w: int, height: int, width: int) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     n, c, i, j = dy.shape
+    dx_share = dy / (height * width)
     dx = dy.new_zeros(n, c, h, w)
-    patches = (dy[:, :, :, :, None, None] / height / width).expand(n, c, i, j, height, width)
     for at_p in range(height):
         for at_q in range(width):
-            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += patches[..., at_p, at_q]
+            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += dx_share
     return dx
 
 

@@ -8,11 +8,11 @@ Forward
     loss[] = mean(e[...], over=...)
 
 Backward
-    dx[...] = dloss[] * (1 - t[...] - sigmoid(-x[...])) / size(...)
+    dx[...] = dloss[] * (sigmoid(x[...]) - t[...]) / size(...)
     dt[...] = -dloss[] * x[...] / size(...)
 
 In LaTeX
-    \mathrm{d}x_{\ldots} = \frac{\mathrm{d}\mathrm{loss}}{|{\ldots}|}\, \left(1 - t_{\ldots} - \sigma\left(- x_{\ldots}\right)\right)
+    \mathrm{d}x_{\ldots} = \frac{\mathrm{d}\mathrm{loss}}{|{\ldots}|}\, \left(\sigma\left(x_{\ldots}\right) - t_{\ldots}\right)
     \mathrm{d}t_{\ldots} = - \frac{\mathrm{d}\mathrm{loss}\, x_{\ldots}}{|{\ldots}|}
 
 Saved for the backward: x [...], t [...]; 2*|...| elements. Autograd of the same equations keeps 3*|...|.
@@ -59,7 +59,7 @@ def bce_with_logits_backward(dloss: Tensor, x: Tensor, t: Tensor) -> BceWithLogi
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = x.shape[:]
     dloss_over_leading = dloss / math.prod(leading)  # dloss_over_leading[] = dloss[] / size(...)
-    dx = dloss_over_leading * (1 - t - torch.sigmoid(-x))
+    dx = dloss_over_leading * (torch.sigmoid(x) - t)  # dx[...] = dloss_over_leading[] * (sigmoid(x[...]) - t[...])
     dt = -dloss_over_leading * x  # dt[...] = -dloss_over_leading[] * x[...]
     return BceWithLogitsGradients(dx, dt)
 

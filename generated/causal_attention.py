@@ -67,7 +67,7 @@ class CausalAttentionGradients(NamedTuple):
 @in_float32
 def causal_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, CausalAttentionSaved]:
     """Returns o and what the backward needs."""
-    check_shapes("causal_attention", ("q: ... i d", "k: ... j d", "v: ... j e"), q, k, v)
+    check_shapes("causal_attention", ("q: ... i d", "k: ... j>0 d", "v: ... j e"), q, k, v)
     *_, i, d = q.shape
     j = k.shape[-2]
     s = q @ k.mT / math.sqrt(d)  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))

@@ -26,10 +26,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv1dSaved(NamedTuple):
@@ -51,22 +52,21 @@ class Conv1dGradients(NamedTuple):
 def conv1d_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Conv1dSaved]:
     """Returns y and what the backward needs."""
     check_shapes("conv1d", ("x: n c l", "w: o c k", "b: o"), x, w, b)
+    l = x.shape[2]
     k = w.shape[2]
-    y = torch.einsum("nckt, ock -> not", x.unfold(2, k, 1).mT, w) + b[:, None]
+    check_length("conv1d", "y", l >= k, "x[n, c, k + t] must fit into axis l", l=l, k=k)
+    y = functional.conv1d(x, w, b)  # y[n, o, t] = sum(w[o, c, k] * x[n, c, k + t], over=(c, k)) + b[o]
     return y, Conv1dSaved(x, w)
 
 
 @in_float32
 def conv1d_backward(dy: Tensor, x: Tensor, w: Tensor) -> Conv1dGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    n, _, t = dy.shape
+    n, o, _ = dy.shape
     _, c, l = x.shape
     k = w.shape[2]
-    dx = dy.new_zeros(n, c, l)
-    patches = torch.einsum("not, ock -> nctk", dy, w)
-    for at_k in range(k):
-        dx[:, :, at_k : at_k + t] += patches[..., at_k]
-    dw = torch.einsum("not, nckt -> ock", dy, x.unfold(2, k, 1).mT)
+    dx = torch.nn.grad.conv1d_input((n, c, l), w, dy)
+    dw = torch.nn.grad.conv1d_weight(x, (o, c, k), dy)  # dw[o, c, k] = sum(dy[n, o, t] * x[n, c, k + t], over=(n, t))
     db = dy.sum((0, 2))  # db[o] = sum(dy[n, o, t], over=(n, t))
     return Conv1dGradients(dx, dw, db)
 

@@ -27,10 +27,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv2dSaved(NamedTuple):
@@ -52,26 +53,22 @@ class Conv2dGradients(NamedTuple):
 def conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, Conv2dSaved]:
     """Returns y and what the backward needs."""
     check_shapes("conv2d", ("x: n c h w", "k: o c p q", "b: o"), x, k, b)
+    _, _, h, w = x.shape
     _, _, p, q = k.shape
-    y = (
-        torch.einsum("ncipjq, ocpq -> noij", x.unfold(2, p, 1).unfold(3, q, 1).permute(0, 1, 2, 4, 3, 5), k)
-        + b[:, None, None]
-    )
+    check_length("conv2d", "y", h >= p, "x[n, c, i + p, j + q] must fit into axis h", h=h, p=p)
+    check_length("conv2d", "y", w >= q, "x[n, c, i + p, j + q] must fit into axis w", w=w, q=q)
+    y = functional.conv2d(x, k, b)  # y[n, o, i, j] = sum(k[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q)) + b[o]
     return y, Conv2dSaved(x, k)
 
 
 @in_float32
 def conv2d_backward(dy: Tensor, x: Tensor, k: Tensor) -> Conv2dGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    n, _, i, j = dy.shape
+    n, o, _, _ = dy.shape
     _, c, h, w = x.shape
     _, _, p, q = k.shape
-    dx = dy.new_zeros(n, c, h, w)
-    patches = torch.einsum("noij, ocpq -> ncijpq", dy, k)
-    for at_p in range(p):
-        for at_q in range(q):
-            dx[:, :, at_p : at_p + i, at_q : at_q + j] += patches[..., at_p, at_q]
-    dk = torch.einsum("noij, ncipjq -> ocpq", dy, x.unfold(2, p, 1).unfold(3, q, 1).permute(0, 1, 2, 4, 3, 5))
+    dx = torch.nn.grad.conv2d_input((n, c, h, w), k, dy)
+    dk = torch.nn.grad.conv2d_weight(x, (o, c, p, q), dy)
     db = dy.sum((0, 2, 3))  # db[o] = sum(dy[n, o, i, j], over=(i, j, n))
     return Conv2dGradients(dx, dk, db)
 

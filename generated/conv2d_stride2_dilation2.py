@@ -27,10 +27,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -52,36 +53,26 @@ class Conv2dStride2Dilation2Gradients(NamedTuple):
 def conv2d_stride2_dilation2_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, Conv2dStride2Dilation2Saved]:
     """Returns y and what the backward needs."""
     check_shapes("conv2d_stride2_dilation2", ("x: n c h w", "k: o c p q", "b: o"), x, k, b)
+    _, _, h, w = x.shape
     _, _, p, q = k.shape
-    y = (
-        torch.einsum(
-            "ncipjq, ocpq -> noij",
-            x.unfold(2, 2 * (p - 1) + 1, 2)[..., ::2].unfold(3, 2 * (q - 1) + 1, 2)[..., ::2].permute(0, 1, 2, 4, 3, 5),
-            k,
-        )
-        + b[:, None, None]
+    check_length(
+        "conv2d_stride2_dilation2", "y", h >= 2 * p - 1, "x[n, c, 2*i + 2*p, 2*j + 2*q] must fit into axis h", h=h, p=p
     )
+    check_length(
+        "conv2d_stride2_dilation2", "y", w >= 2 * q - 1, "x[n, c, 2*i + 2*p, 2*j + 2*q] must fit into axis w", w=w, q=q
+    )
+    y = functional.conv2d(x, k, b, stride=2, dilation=2)
     return y, Conv2dStride2Dilation2Saved(x, k)
 
 
 @in_float32
 def conv2d_stride2_dilation2_backward(dy: Tensor, x: Tensor, k: Tensor) -> Conv2dStride2Dilation2Gradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    n, _, i, j = dy.shape
+    n, o, _, _ = dy.shape
     _, c, h, w = x.shape
     _, _, p, q = k.shape
-    dx = dy.new_zeros(n, c, h, w)
-    patches = torch.einsum("noij, ocpq -> ncijpq", dy, k)
-    for at_p in range(p):
-        for at_q in range(q):
-            dx[:, :, 2 * at_p : 2 * at_p + 2 * (i - 1) + 1 : 2, 2 * at_q : 2 * at_q + 2 * (j - 1) + 1 : 2] += patches[
-                ..., at_p, at_q
-            ]
-    dk = torch.einsum(
-        "noij, ncipjq -> ocpq",
-        dy,
-        x.unfold(2, 2 * (p - 1) + 1, 2)[..., ::2].unfold(3, 2 * (q - 1) + 1, 2)[..., ::2].permute(0, 1, 2, 4, 3, 5),
-    )
+    dx = torch.nn.grad.conv2d_input((n, c, h, w), k, dy, stride=2, dilation=2)
+    dk = torch.nn.grad.conv2d_weight(x, (o, c, p, q), dy, stride=2, dilation=2)
     db = dy.sum((0, 2, 3))  # db[o] = sum(dy[n, o, i, j], over=(i, j, n))
     return Conv2dStride2Dilation2Gradients(dx, dk, db)
 

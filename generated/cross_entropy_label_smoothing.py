@@ -12,16 +12,17 @@ Forward
     loss[] = mean(e[n], over=n)
 
 Backward
-    dz[n, c] = dloss[] * ((smoothing - 1) * delta(y[n], c) + exp(logp[n, c]) - smoothing / size(c)) / size(n)
+    dz[n, c] = dloss[] * ((smoothing - 1) * delta(y[n], c) + exp_z_minus_m[n, c] / s[n] - smoothing / size(c)) /
+        size(n)
 
 It rests on
-    sum(exp(logp[n, c']), over=c') = 1   by s, logp
+    sum(exp_z_minus_m[n, c'], over=c') = s[n]   by s
 
 In LaTeX
-    \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}}{N_{n}}\, \left(\left(\mathrm{smoothing} - 1\right)\, \delta_{y_{n},\,c} + e^{\mathrm{logp}_{n,c}} - \frac{\mathrm{smoothing}}{N_{c}}\right)
+    \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}}{N_{n}}\, \left(\left(\mathrm{smoothing} - 1\right)\, \delta_{y_{n},\,c} + \frac{\mathrm{exp\_z\_minus\_m}_{n,c}}{s_{n}} - \frac{\mathrm{smoothing}}{N_{c}}\right)
 
-Saved for the backward: logp [n, c], y [n], smoothing a number; n*c + n elements. Autograd of the same equations
-keeps 2*n*c + 3*n.
+Saved for the backward: exp_z_minus_m [n, c], s [n, 1], y [n], smoothing a number; n*c + 2*n elements. Autograd of
+the same equations keeps 2*n*c + 3*n.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from ._support import check_shapes, explains_index, in_float32, keep, kept, rati
 class CrossEntropyLabelSmoothingSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    logp: Tensor  # [n, c]
+    exp_z_minus_m: Tensor  # [n, c]
+    s: Tensor  # [n, 1]
     y: Tensor  # [n]
     smoothing: float  # a number
 
@@ -52,21 +54,24 @@ def cross_entropy_label_smoothing_forward(
     z: Tensor, y: Tensor, smoothing: float = 0.1
 ) -> tuple[Tensor, CrossEntropyLabelSmoothingSaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("cross_entropy_label_smoothing", ("z: n c", "y: n"), z, y)
+    check_shapes("cross_entropy_label_smoothing", ("z: n c>0", "y: n"), z, y)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
-    s = torch.exp(z_minus_m).sum(1, keepdim=True)  # s[n] = sum(exp(z_minus_m[n, c]), over=c)
+    exp_z_minus_m = torch.exp(z_minus_m)  # exp_z_minus_m[n, c] = exp(z_minus_m[n, c])
+    s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     logp = z_minus_m - torch.log(s)  # logp[n, c] = z_minus_m[n, c] - log(s[n])
     e = torch.sub((smoothing - 1) * logp.gather(1, y.unsqueeze(1)).squeeze(1), logp.mean(1), alpha=smoothing)
     loss = e.mean()  # loss[] = mean(e[n], over=n)
-    return loss, CrossEntropyLabelSmoothingSaved(logp, y, smoothing)
+    return loss, CrossEntropyLabelSmoothingSaved(exp_z_minus_m, s, y, smoothing)
 
 
 @in_float32
-def cross_entropy_label_smoothing_backward(dloss: Tensor, logp: Tensor, y: Tensor, smoothing: float) -> Tensor:
+def cross_entropy_label_smoothing_backward(
+    dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, y: Tensor, smoothing: float
+) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
-    n, c = logp.shape
-    dz = dloss / n * (torch.exp(logp) - ratio(smoothing, c))
+    n, c = exp_z_minus_m.shape
+    dz = dloss / n * (exp_z_minus_m / s - ratio(smoothing, c))
     dz.scatter_add_(1, y.unsqueeze(1), (dloss * (smoothing - 1) / n).expand(n, 1))
     return dz
 

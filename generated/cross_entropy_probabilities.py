@@ -51,7 +51,7 @@ class CrossEntropyProbabilitiesGradients(NamedTuple):
 @in_float32
 def cross_entropy_probabilities_forward(z: Tensor, t: Tensor) -> tuple[Tensor, CrossEntropyProbabilitiesSaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("cross_entropy_probabilities", ("z: n c", "t: n c"), z, t)
+    check_shapes("cross_entropy_probabilities", ("z: n c>0", "t: n c"), z, t)
     n = z.shape[0]
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]

@@ -12,16 +12,16 @@ Forward
     loss[] = -loss_sum[] / weight_sum[]
 
 Backward
-    dz[n, c] = dloss[] * weight[n] * (exp(logp[n, c]) - delta(y[n], c)) / weight_sum[]
+    dz[n, c] = dloss[] * weight[n] * (exp_z_minus_m[n, c] / s[n] - delta(y[n], c)) / weight_sum[]
 
 It rests on
-    sum(exp(logp[n, c']), over=c') = 1   by s, logp
+    sum(exp_z_minus_m[n, c'], over=c') = s[n]   by s
 
 In LaTeX
-    \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}\, \mathrm{weight}_{n}}{\mathrm{weight\_sum}}\, \left(e^{\mathrm{logp}_{n,c}} - \delta_{y_{n},\,c}\right)
+    \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}\, \mathrm{weight}_{n}}{\mathrm{weight\_sum}}\, \left(\frac{\mathrm{exp\_z\_minus\_m}_{n,c}}{s_{n}} - \delta_{y_{n},\,c}\right)
 
-Saved for the backward: logp [n, c], weight_sum a number, y [n], weight [n]; n*c + 2*n + 1 elements. Autograd of the
-same equations keeps 2*n*c + 4*n + 1.
+Saved for the backward: exp_z_minus_m [n, c], s [n, 1], weight_sum a number, y [n], weight [n]; n*c + 3*n + 1
+elements. Autograd of the same equations keeps 2*n*c + 4*n + 1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from ._support import check_shapes, explains_index, in_float32, keep, kept, type
 class CrossEntropyWeightedSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    logp: Tensor  # [n, c]
+    exp_z_minus_m: Tensor  # [n, c]
+    s: Tensor  # [n, 1]
     weight_sum: Tensor  # a number
     y: Tensor  # [n]
     weight: Tensor  # [n]
@@ -47,27 +48,28 @@ class CrossEntropyWeightedSaved(NamedTuple):
 @in_float32
 @explains_index(
     "cross_entropy_weighted",
-    ("y", "c", "z", 1, "loss_sum"),
+    ("y", "c", "z", 1, "loss"),
 )
 def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, CrossEntropyWeightedSaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("cross_entropy_weighted", ("z: n c", "y: n", "weight: n"), z, y, weight)
+    check_shapes("cross_entropy_weighted", ("z: n c>0", "y: n", "weight: n"), z, y, weight)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
-    z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
-    s = torch.exp(z_minus_m).sum(1, keepdim=True)  # s[n] = sum(exp(z_minus_m[n, c]), over=c)
-    logp = z_minus_m - torch.log(s)  # logp[n, c] = z_minus_m[n, c] - log(s[n])
+    exp_z_minus_m = torch.exp(z - m)  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
+    s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[n], over=n)
-    loss = -(weight * logp.gather(1, y.unsqueeze(1)).squeeze(1)).sum() / weight_sum
-    return loss, CrossEntropyWeightedSaved(logp, weight_sum, y, weight)
+    loss = (
+        -(weight * (z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1)))).sum() / weight_sum
+    )
+    return loss, CrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
 
 
 @in_float32
 def cross_entropy_weighted_backward(
-    dloss: Tensor, logp: Tensor, weight_sum: Tensor, y: Tensor, weight: Tensor
+    dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, weight_sum: Tensor, y: Tensor, weight: Tensor
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     shared = dloss / weight_sum * weight  # shared[n] = dloss[] / weight_sum[] * weight[n]
-    dz = shared[:, None] * torch.exp(logp)  # dz[n, c] = shared[n] * exp(logp[n, c])
+    dz = shared[:, None] / s * exp_z_minus_m  # dz[n, c] = shared[n] / s[n] * exp_z_minus_m[n, c]
     dz.scatter_add_(1, y.unsqueeze(1), (-shared).unsqueeze(1))  # dz[n, c] = dz, at [n, y[n]] += -shared[n]
     return dz
 

@@ -27,10 +27,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class DepthwiseConv2dSaved(NamedTuple):
@@ -52,25 +53,22 @@ class DepthwiseConv2dGradients(NamedTuple):
 def depthwise_conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, DepthwiseConv2dSaved]:
     """Returns y and what the backward needs."""
     check_shapes("depthwise_conv2d", ("x: n c h w", "k: c p q", "b: c"), x, k, b)
+    _, c, h, w = x.shape
     _, p, q = k.shape
-    y = (k[:, None, :, None] * x.unfold(2, p, 1).unfold(3, q, 1).permute(0, 1, 2, 4, 3, 5)).sum((3, 5)) + b[
-        :, None, None
-    ]
+    check_length("depthwise_conv2d", "y", h >= p, "x[n, c, i + p, j + q] must fit into axis h", h=h, p=p)
+    check_length("depthwise_conv2d", "y", w >= q, "x[n, c, i + p, j + q] must fit into axis w", w=w, q=q)
+    y = functional.conv2d(x, k[:, None], b, groups=c)
     return y, DepthwiseConv2dSaved(x, k)
 
 
 @in_float32
 def depthwise_conv2d_backward(dy: Tensor, x: Tensor, k: Tensor) -> DepthwiseConv2dGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    n, c, i, j = dy.shape
+    n, c, _, _ = dy.shape
     _, _, h, w = x.shape
     _, p, q = k.shape
-    dx = dy.new_zeros(n, c, h, w)
-    patches = k[:, None, None] * dy[:, :, :, :, None, None]
-    for at_p in range(p):
-        for at_q in range(q):
-            dx[:, :, at_p : at_p + i, at_q : at_q + j] += patches[..., at_p, at_q]
-    dk = (dy[:, :, :, None, :, None] * x.unfold(2, p, 1).unfold(3, q, 1).permute(0, 1, 2, 4, 3, 5)).sum((0, 2, 4))
+    dx = torch.nn.grad.conv2d_input((n, c, h, w), k[:, None], dy, groups=c)
+    dk = torch.nn.grad.conv2d_weight(x, (c, 1, p, q), dy, groups=c).squeeze(1)
     db = dy.sum((0, 2, 3))  # db[c] = sum(dy[n, c, i, j], over=(i, j, n))
     return DepthwiseConv2dGradients(dx, dk, db)
 

@@ -46,7 +46,7 @@ def global_avg_pool_forward(x: Tensor) -> tuple[Tensor, GlobalAvgPoolSaved]:
 def global_avg_pool_backward(dy: Tensor, h: int, w: int) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     n, c = dy.shape
-    dx = (dy[:, :, None, None] / h / w).expand(n, c, h, w)  # dx[n, c, h, w] = dy[n, c] / size(h) / size(w)
+    dx = (dy[:, :, None, None] / (h * w)).expand(n, c, h, w)  # dx[n, c, h, w] = dy[n, c] / (size(h) * size(w))
     return dx
 
 

@@ -13,8 +13,8 @@ Forward
 
 Backward
     dp[..., g, h, i, j] = sum(v[..., g, j, e'] * do[..., g, h, i, e'], over=e')
-    ds[..., g, h, i, j] = p[..., g, h, i, j] * (dp[..., g, h, i, j] - sum(dp[..., g, h, i, j'] * p[..., g, h, i,
-        j'], over=j'))
+    ds[..., g, h, i, j] = p[..., g, h, i, j] * (dp[..., g, h, i, j] - sum(do[..., g, h, i, e'] * o[..., g, h, i,
+        e'], over=e'))
     dq[..., g, h, i, d] = sum(k[..., g, j', d] * ds[..., g, h, i, j'], over=j') / sqrt(size(d))
     dk[..., g, j, d] = sum(ds[..., g, h', i', j] * q[..., g, h', i', d], over=(h', i')) / sqrt(size(d))
     dv[..., g, j, e] = sum(do[..., g, h', i', e] * p[..., g, h', i', j], over=(h', i'))
@@ -24,14 +24,14 @@ It rests on
 
 In LaTeX
     \mathrm{d}p_{\ldots,g,h,i,j} = \sum_{e'} v_{\ldots,g,j,e'}\, \mathrm{d}o_{\ldots,g,h,i,e'}
-    \mathrm{d}s_{\ldots,g,h,i,j} = p_{\ldots,g,h,i,j}\, \left(\mathrm{d}p_{\ldots,g,h,i,j} - \sum_{j'} \mathrm{d}p_{\ldots,g,h,i,j'}\, p_{\ldots,g,h,i,j'}\right)
+    \mathrm{d}s_{\ldots,g,h,i,j} = p_{\ldots,g,h,i,j}\, \left(\mathrm{d}p_{\ldots,g,h,i,j} - \sum_{e'} \mathrm{d}o_{\ldots,g,h,i,e'}\, o_{\ldots,g,h,i,e'}\right)
     \mathrm{d}q_{\ldots,g,h,i,d} = \frac{1}{\sqrt{N_{d}}}\, \sum_{j'} k_{\ldots,g,j',d}\, \mathrm{d}s_{\ldots,g,h,i,j'}
     \mathrm{d}k_{\ldots,g,j,d} = \frac{1}{\sqrt{N_{d}}}\, \sum_{h',i'} \mathrm{d}s_{\ldots,g,h',i',j}\, q_{\ldots,g,h',i',d}
     \mathrm{d}v_{\ldots,g,j,e} = \sum_{h',i'} \mathrm{d}o_{\ldots,g,h',i',e}\, p_{\ldots,g,h',i',j}
 
-Saved for the backward: p [..., g, h, i, j], q [..., g, h, i, d], k [..., g, j, d], v [..., g, j, e]; |...|*g*h*i*d
-+ |...|*g*h*i*j + |...|*g*j*d + |...|*g*j*e elements. Autograd of the same equations keeps |...|*g*h*i*d +
-3*|...|*g*h*i*j + 2*|...|*g*h*i + |...|*g*j*d + |...|*g*j*e.
+Saved for the backward: p [..., g, h, i, j], o [..., g, h, i, e], q [..., g, h, i, d], k [..., g, j, d], v [..., g,
+j, e]; |...|*g*h*i*d + |...|*g*h*i*e + |...|*g*h*i*j + |...|*g*j*d + |...|*g*j*e elements. Autograd of the same
+equations keeps |...|*g*h*i*d + 3*|...|*g*h*i*j + 2*|...|*g*h*i + |...|*g*j*d + |...|*g*j*e.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class GroupedQueryAttentionSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
     p: Tensor  # [..., g, h, i, j]
+    o: Tensor  # [..., g, h, i, e]
     q: Tensor  # [..., g, h, i, d]
     k: Tensor  # [..., g, j, d]
     v: Tensor  # [..., g, j, e]
@@ -66,25 +67,25 @@ class GroupedQueryAttentionGradients(NamedTuple):
 @in_float32
 def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, GroupedQueryAttentionSaved]:
     """Returns o and what the backward needs."""
-    check_shapes("grouped_query_attention", ("q: ... g h i d", "k: ... g j d", "v: ... g j e"), q, k, v)
+    check_shapes("grouped_query_attention", ("q: ... g h i d", "k: ... g j>0 d", "v: ... g j e"), q, k, v)
     d = q.shape[-1]
     s = torch.einsum("...ghid, ...gjd -> ...ghij", q, k) / math.sqrt(d)
     m = s.amax(-1, keepdim=True)  # m[..., g, h, i] = amax(s[..., g, h, i, j], over=j)
     u = torch.exp(s - m)  # u[..., g, h, i, j] = exp(s[..., g, h, i, j] - m[..., g, h, i])
     p = u / u.sum(-1, keepdim=True)  # p[..., g, h, i, j] = u[..., g, h, i, j] / sum(u[..., g, h, i, j], over=j)
     o = torch.einsum("...ghij, ...gje -> ...ghie", p, v)
-    return o, GroupedQueryAttentionSaved(p, q, k, v)
+    return o, GroupedQueryAttentionSaved(p, o, q, k, v)
 
 
 @in_float32
 def grouped_query_attention_backward(
-    do: Tensor, p: Tensor, q: Tensor, k: Tensor, v: Tensor
+    do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor
 ) -> GroupedQueryAttentionGradients:
     """The gradient of every real input, from do and what the forward saved."""
     d = q.shape[-1]
     dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
-    sum_dp_p = (dp * p).sum(-1, keepdim=True)
-    ds = dp.sub_(sum_dp_p).mul_(p)
+    sum_do_o = (do * o).sum(-1, keepdim=True)
+    ds = dp.sub_(sum_do_o).mul_(p)
     dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k) / math.sqrt(d)
     dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q) / math.sqrt(d)
     dv = torch.einsum("...ghij, ...ghie -> ...gje", p, do)

@@ -46,7 +46,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class GroupnormSaved(NamedTuple):
@@ -72,6 +72,9 @@ def groupnorm_forward(
     """Returns y and what the backward needs."""
     check_shapes("groupnorm", ("x: n c s", "gamma: c", "beta: c"), x, gamma, beta)
     c = x.shape[1]
+    check_length(
+        "groupnorm", "z", groups > 0 and c % groups == 0, "axis c must be a multiple of groups", c=c, groups=groups
+    )
     k = c // groups
     z = x.unflatten(1, (groups, k))  # z[n, g, k, s] = x[n, (g, k), s]
     mu = z.mean((2, 3), keepdim=True)  # mu[n, g] = mean(z[n, g, k, s], over=(k, s))

@@ -66,9 +66,8 @@ def huber_backward(dloss: Tensor, x: Tensor, t: Tensor, threshold: float) -> Hub
     t_minus_x = t - x  # t_minus_x[...] = t[...] - x[...]
     r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
     dr = dloss / math.prod(leading) * torch.where(r <= threshold, r, threshold)
-    sign_t_minus_x_dr = torch.sign(t_minus_x) * dr  # sign_t_minus_x_dr[...] = sign(t_minus_x[...]) * dr[...]
-    dx = -sign_t_minus_x_dr  # dx[...] = -sign_t_minus_x_dr[...]
-    dt = sign_t_minus_x_dr  # dt[...] = sign_t_minus_x_dr[...]
+    dt = torch.sign(t_minus_x) * dr  # dt[...] = sign(t_minus_x[...]) * dr[...]
+    dx = -dt  # dx[...] = -dt[...]
     return HuberGradients(dx, dt)
 
 

@@ -7,15 +7,15 @@ Forward
     loss[] = sum(exp(logt[n, c]) * (logt[n, c] - logp[n, c]), over=(n, c)) / size(n)
 
 Backward
-    dlogp[n, c] = -dloss[] * exp(logt[n, c]) / size(n)
-    dlogt[n, c] = dloss[] * exp(logt[n, c]) * (logt_minus_logp[n, c] + 1) / size(n)
+    dlogp[n, c] = -dloss[] * exp_logt[n, c] / size(n)
+    dlogt[n, c] = dloss[] * exp_logt[n, c] * (logt_minus_logp[n, c] + 1) / size(n)
 
 In LaTeX
-    \mathrm{d}\mathrm{logp}_{n,c} = - \frac{\mathrm{d}\mathrm{loss}\, e^{\mathrm{logt}_{n,c}}}{N_{n}}
-    \mathrm{d}\mathrm{logt}_{n,c} = \frac{\mathrm{d}\mathrm{loss}\, e^{\mathrm{logt}_{n,c}}}{N_{n}}\, \left(\mathrm{logt\_minus\_logp}_{n,c} + 1\right)
+    \mathrm{d}\mathrm{logp}_{n,c} = - \frac{\mathrm{d}\mathrm{loss}\, \mathrm{exp\_logt}_{n,c}}{N_{n}}
+    \mathrm{d}\mathrm{logt}_{n,c} = \frac{\mathrm{d}\mathrm{loss}\, \mathrm{exp\_logt}_{n,c}}{N_{n}}\, \left(\mathrm{logt\_minus\_logp}_{n,c} + 1\right)
 
-Saved for the backward: logt_minus_logp [n, c], logt [n, c]; 2*n*c elements. Autograd of the same equations keeps
-2*n*c.
+Saved for the backward: exp_logt [n, c], logt_minus_logp [n, c]; 2*n*c elements. Autograd of the same equations
+keeps 2*n*c.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class KlDivLogTargetSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
+    exp_logt: Tensor  # [n, c]
     logt_minus_logp: Tensor  # [n, c]
-    logt: Tensor  # [n, c]
 
 
 class KlDivLogTargetGradients(NamedTuple):
@@ -48,16 +48,17 @@ def kl_div_log_target_forward(logp: Tensor, logt: Tensor) -> tuple[Tensor, KlDiv
     """Returns loss and what the backward needs."""
     check_shapes("kl_div_log_target", ("logp: n c", "logt: n c"), logp, logt)
     n = logp.shape[0]
+    exp_logt = torch.exp(logt)  # exp_logt[n, c] = exp(logt[n, c])
     logt_minus_logp = logt - logp  # logt_minus_logp[n, c] = logt[n, c] - logp[n, c]
-    loss = (torch.exp(logt) * logt_minus_logp).sum() / n
-    return loss, KlDivLogTargetSaved(logt_minus_logp, logt)
+    loss = (exp_logt * logt_minus_logp).sum() / n
+    return loss, KlDivLogTargetSaved(exp_logt, logt_minus_logp)
 
 
 @in_float32
-def kl_div_log_target_backward(dloss: Tensor, logt_minus_logp: Tensor, logt: Tensor) -> KlDivLogTargetGradients:
+def kl_div_log_target_backward(dloss: Tensor, exp_logt: Tensor, logt_minus_logp: Tensor) -> KlDivLogTargetGradients:
     """The gradient of every real input, from dloss and what the forward saved."""
-    n = logt_minus_logp.shape[0]
-    dloss_over_n_exp_logt = dloss / n * torch.exp(logt)
+    n = exp_logt.shape[0]
+    dloss_over_n_exp_logt = dloss / n * exp_logt  # dloss_over_n_exp_logt[n, c] = dloss[] / size(n) * exp_logt[n, c]
     dlogp = -dloss_over_n_exp_logt  # dlogp[n, c] = -dloss_over_n_exp_logt[n, c]
     dlogt = dloss_over_n_exp_logt * (1 + logt_minus_logp)
     return KlDivLogTargetGradients(dlogp, dlogt)

@@ -56,12 +56,12 @@ def l2_normalize_forward(x: Tensor, eps: float = 1e-12) -> tuple[Tensor, L2Norma
 def l2_normalize_backward(dy: Tensor, r_sum: Tensor, y: Tensor, eps: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     r_sum_is_eps_squared = r_sum == eps**2  # r_sum_is_eps_squared[...] = r_sum[...] == eps**2
-    gt_r_sum_eps_squared = r_sum > eps**2  # gt_r_sum_eps_squared[...] = r_sum[...] > eps**2
+    r_sum_above_eps_squared = r_sum > eps**2  # r_sum_above_eps_squared[...] = r_sum[...] > eps**2
     r = torch.rsqrt(
-        torch.where(gt_r_sum_eps_squared, r_sum, torch.where(r_sum_is_eps_squared, r_sum / 2 + eps**2 / 2, eps**2))
+        torch.where(r_sum_above_eps_squared, r_sum, torch.where(r_sum_is_eps_squared, r_sum / 2 + eps**2 / 2, eps**2))
     )
     sum_dy_y = (dy * y).sum(-1, keepdim=True)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
-    dx = r * (dy - sum_dy_y * torch.where(gt_r_sum_eps_squared, 1, torch.where(r_sum_is_eps_squared, 0.5, 0)) * y)
+    dx = r * (dy - sum_dy_y * torch.where(r_sum_above_eps_squared, 1, torch.where(r_sum_is_eps_squared, 0.5, 0)) * y)
     return dx
 
 

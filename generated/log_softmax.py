@@ -40,7 +40,7 @@ class LogSoftmaxSaved(NamedTuple):
 @in_float32
 def log_softmax_forward(x: Tensor) -> tuple[Tensor, LogSoftmaxSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("log_softmax", ("x: ... d",), x)
+    check_shapes("log_softmax", ("x: ... d>0",), x)
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
     x_minus_m = x - m  # x_minus_m[..., d] = x[..., d] - m[...]
     s = torch.exp(x_minus_m).sum(-1, keepdim=True)  # s[...] = sum(exp(x_minus_m[..., d]), over=d)

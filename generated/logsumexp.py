@@ -9,16 +9,16 @@ Forward
     y[...] = log(s[...]) + m[...]
 
 Backward
-    dx[..., d] = dy[...] * exp(x[..., d] - m[...]) / s[...]
+    dx[..., d] = dy[...] * exp_x_minus_m[..., d] / s[...]
 
 It rests on
-    sum(exp(-m[...] + x[..., d']), over=d') = s[...]   by s
+    sum(exp_x_minus_m[..., d'], over=d') = s[...]   by s
 
 In LaTeX
-    \mathrm{d}x_{\ldots,d} = \frac{\mathrm{d}y_{\ldots}\, e^{x_{\ldots,d} - m_{\ldots}}}{s_{\ldots}}
+    \mathrm{d}x_{\ldots,d} = \frac{\mathrm{d}y_{\ldots}\, \mathrm{exp\_x\_minus\_m}_{\ldots,d}}{s_{\ldots}}
 
-Saved for the backward: m [..., 1], s [..., 1], x [..., d]; |...|*d + 2*|...| elements. Autograd of the same
-equations keeps 2*|...|*d + 2*|...|.
+Saved for the backward: exp_x_minus_m [..., d], s [..., 1]; |...|*d + |...| elements. Autograd of the same equations
+keeps 2*|...|*d + 2*|...|.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class LogsumexpSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    m: Tensor  # [..., 1]
+    exp_x_minus_m: Tensor  # [..., d]
     s: Tensor  # [..., 1]
-    x: Tensor  # [..., d]
 
 
 @in_float32
 def logsumexp_forward(x: Tensor) -> tuple[Tensor, LogsumexpSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("logsumexp", ("x: ... d",), x)
+    check_shapes("logsumexp", ("x: ... d>0",), x)
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
-    s = torch.exp(x - m).sum(-1, keepdim=True)  # s[...] = sum(exp(x[..., d] - m[...]), over=d)
+    exp_x_minus_m = torch.exp(x - m)  # exp_x_minus_m[..., d] = exp(x[..., d] - m[...])
+    s = exp_x_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_x_minus_m[..., d], over=d)
     y = torch.log(s.squeeze(-1)) + m.squeeze(-1)  # y[...] = log(s[...]) + m[...]
-    return y, LogsumexpSaved(m, s, x)
+    return y, LogsumexpSaved(exp_x_minus_m, s)
 
 
 @in_float32
-def logsumexp_backward(dy: Tensor, m: Tensor, s: Tensor, x: Tensor) -> Tensor:
+def logsumexp_backward(dy: Tensor, exp_x_minus_m: Tensor, s: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy[..., None] / s * torch.exp(x - m)  # dx[..., d] = dy[...] / s[...] * exp(x[..., d] - m[...])
+    dx = dy[..., None] / s * exp_x_minus_m  # dx[..., d] = dy[...] / s[...] * exp_x_minus_m[..., d]
     return dx
 
 

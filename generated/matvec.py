@@ -46,7 +46,7 @@ class MatvecGradients(NamedTuple):
 def matvec_forward(a: Tensor, x: Tensor) -> tuple[Tensor, MatvecSaved]:
     """Returns y and what the backward needs."""
     check_shapes("matvec", ("a: i k", "x: k"), a, x)
-    y = (x * a).sum(1)  # y[i] = sum(x[k] * a[i, k], over=k)
+    y = a @ x  # y[i] = sum(x[k] * a[i, k], over=k)
     return y, MatvecSaved(a, x)
 
 
@@ -54,7 +54,7 @@ def matvec_forward(a: Tensor, x: Tensor) -> tuple[Tensor, MatvecSaved]:
 def matvec_backward(dy: Tensor, a: Tensor, x: Tensor) -> MatvecGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     da = dy[:, None] * x  # da[i, k] = dy[i] * x[k]
-    dx = (dy[:, None] * a).sum(0)  # dx[k] = sum(dy[i] * a[i, k], over=i)
+    dx = dy @ a  # dx[k] = sum(dy[i] * a[i, k], over=i)
     return MatvecGradients(da, dx)
 
 

@@ -23,10 +23,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -42,7 +43,12 @@ class MaxPool2dSaved(NamedTuple):
 def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tensor, MaxPool2dSaved]:
     """Returns y and what the backward needs."""
     check_shapes("max_pool2d", ("x: n c h w",), x)
-    y = x.unfold(2, height, 2).unfold(3, width, 2).permute(0, 1, 2, 4, 3, 5).amax((3, 5))
+    _, _, h, w = x.shape
+    check_length("max_pool2d", "y", height >= 1, "axis p must be at least 1 long", height=height)
+    check_length("max_pool2d", "y", width >= 1, "axis q must be at least 1 long", width=width)
+    check_length("max_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
+    check_length("max_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
+    y = functional.max_pool2d(x, (height, width), stride=2)
     return y, MaxPool2dSaved(y, x, height, width)
 
 
@@ -53,11 +59,13 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     _, _, h, w = x.shape
     x_is_y = x.unfold(2, height, 2).unfold(3, width, 2) == y[:, :, :, :, None, None]
     sum_x_y = x_is_y.sum((4, 5), keepdim=True)
+    dx_share = dy / sum_x_y.squeeze(5).squeeze(4)
     dx = dy.new_zeros(n, c, h, w)
-    patches = torch.where(x_is_y, dy[:, :, :, :, None, None] / sum_x_y, 0)
     for at_p in range(height):
         for at_q in range(width):
-            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += patches[..., at_p, at_q]
+            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += torch.where(
+                x_is_y[..., at_p, at_q], dx_share, 0
+            )
     return dx
 
 

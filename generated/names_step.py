@@ -77,7 +77,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, ratio, typed
+from ._support import check_length, check_shapes, explains_index, in_float32, keep, kept, ratio, typed
 
 
 class NamesStepSaved(NamedTuple):
@@ -130,7 +130,7 @@ def names_step_forward(
     """Returns loss and what the backward needs."""
     check_shapes(
         "names_step",
-        ("C: v e", "W1: i h", "b1: h", "bngain: h", "bnbias: h", "W2: h c", "b2: c", "ix: n t", "y: n"),
+        ("C: v e", "W1: i h", "b1: h", "bngain: h", "bnbias: h", "W2: h c>0", "b2: c", "ix: n t", "y: n"),
         C,
         W1,
         b1,
@@ -141,8 +141,10 @@ def names_step_forward(
         ix,
         y,
     )
-    n = ix.shape[0]
+    n, t = ix.shape
     v, e = C.shape
+    i = W1.shape[0]
+    check_length("names_step", "hprebn", e * t == i, "(t, e) must be as long as i", e=e, t=t, i=i)
     emb = functional.embedding(ix, C)  # emb[n, t, e] = C[ix[n, t], e]
     embcat = emb.flatten(1, 2)  # embcat[n, (t, e)] = emb[n, t, e]
     hprebn = torch.addmm(b1, embcat, W1)  # hprebn[n, h] = sum(W1[i, h] * embcat[n, i], over=i) + b1[h]
@@ -282,7 +284,7 @@ def names_step_stepwise_forward(
     """Returns loss and what the backward needs."""
     check_shapes(
         "names_step",
-        ("C: v e", "W1: i h", "b1: h", "bngain: h", "bnbias: h", "W2: h c", "b2: c", "ix: n t", "y: n"),
+        ("C: v e", "W1: i h", "b1: h", "bngain: h", "bnbias: h", "W2: h c>0", "b2: c", "ix: n t", "y: n"),
         C,
         W1,
         b1,
@@ -293,8 +295,10 @@ def names_step_stepwise_forward(
         ix,
         y,
     )
-    n = ix.shape[0]
+    n, t = ix.shape
     v, e = C.shape
+    i = W1.shape[0]
+    check_length("names_step", "hprebn", e * t == i, "(t, e) must be as long as i", e=e, t=t, i=i)
     emb = functional.embedding(ix, C)  # emb[n, t, e] = C[ix[n, t], e]
     embcat = emb.flatten(1, 2)  # embcat[n, (t, e)] = emb[n, t, e]
     hprebn = embcat @ W1 + b1  # hprebn[n, h] = sum(W1[i, h] * embcat[n, i], over=i) + b1[h]

@@ -53,8 +53,8 @@ def outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, OuterSaved]:
 @in_float32
 def outer_backward(dy: Tensor, a: Tensor, b: Tensor) -> OuterGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    da = (b * dy).sum(1)  # da[i] = sum(b[j] * dy[i, j], over=j)
-    db = (a[:, None] * dy).sum(0)  # db[j] = sum(a[i] * dy[i, j], over=i)
+    da = dy @ b  # da[i] = sum(b[j] * dy[i, j], over=j)
+    db = a @ dy  # db[j] = sum(a[i] * dy[i, j], over=i)
     return OuterGradients(da, db)
 
 

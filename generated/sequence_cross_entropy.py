@@ -10,16 +10,16 @@ Forward
     loss[] = -mean(logp[..., y[...]], over=...)
 
 Backward
-    dz[..., c] = dloss[] * (exp(logp[..., c]) - delta(y[...], c)) / size(...)
+    dz[..., c] = dloss[] * (exp_z_minus_m[..., c] / s[...] - delta(y[...], c)) / size(...)
 
 It rests on
-    sum(exp(logp[..., c']), over=c') = 1   by s, logp
+    sum(exp_z_minus_m[..., c'], over=c') = s[...]   by s
 
 In LaTeX
-    \mathrm{d}z_{\ldots,c} = \frac{\mathrm{d}\mathrm{loss}}{|{\ldots}|}\, \left(e^{\mathrm{logp}_{\ldots,c}} - \delta_{y_{\ldots},\,c}\right)
+    \mathrm{d}z_{\ldots,c} = \frac{\mathrm{d}\mathrm{loss}}{|{\ldots}|}\, \left(\frac{\mathrm{exp\_z\_minus\_m}_{\ldots,c}}{s_{\ldots}} - \delta_{y_{\ldots},\,c}\right)
 
-Saved for the backward: logp [..., c], y [...]; |...|*c + |...| elements. Autograd of the same equations keeps
-2*|...|*c + 3*|...|.
+Saved for the backward: exp_z_minus_m [..., c], s [..., 1], y [...]; |...|*c + 2*|...| elements. Autograd of the
+same equations keeps 2*|...|*c + 3*|...|.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from ._support import check_shapes, explains_index, in_float32, keep, kept, type
 class SequenceCrossEntropySaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    logp: Tensor  # [..., c]
+    exp_z_minus_m: Tensor  # [..., c]
+    s: Tensor  # [..., 1]
     y: Tensor  # [...]
 
 
@@ -48,21 +49,20 @@ class SequenceCrossEntropySaved(NamedTuple):
 )
 def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, SequenceCrossEntropySaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("sequence_cross_entropy", ("z: ... c", "y: ..."), z, y)
+    check_shapes("sequence_cross_entropy", ("z: ... c>0", "y: ..."), z, y)
     m = z.amax(-1, keepdim=True)  # m[...] = amax(z[..., c], over=c)
-    z_minus_m = z - m  # z_minus_m[..., c] = z[..., c] - m[...]
-    s = torch.exp(z_minus_m).sum(-1, keepdim=True)  # s[...] = sum(exp(z_minus_m[..., c]), over=c)
-    logp = z_minus_m - torch.log(s)  # logp[..., c] = z_minus_m[..., c] - log(s[...])
-    loss = -logp.gather(-1, y.unsqueeze(-1)).squeeze(-1).mean()  # loss[] = -mean(logp[..., y[...]], over=...)
-    return loss, SequenceCrossEntropySaved(logp, y)
+    exp_z_minus_m = torch.exp(z - m)  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
+    s = exp_z_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
+    loss = -(z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s.squeeze(-1))).mean()
+    return loss, SequenceCrossEntropySaved(exp_z_minus_m, s, y)
 
 
 @in_float32
-def sequence_cross_entropy_backward(dloss: Tensor, logp: Tensor, y: Tensor) -> Tensor:
+def sequence_cross_entropy_backward(dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
-    leading = logp.shape[:-1]
+    leading = exp_z_minus_m.shape[:-1]
     dloss_over_leading = dloss / math.prod(leading)  # dloss_over_leading[] = dloss[] / size(...)
-    dz = dloss_over_leading * torch.exp(logp)  # dz[..., c] = dloss_over_leading[] * exp(logp[..., c])
+    dz = dloss_over_leading / s * exp_z_minus_m  # dz[..., c] = dloss_over_leading[] / s[...] * exp_z_minus_m[..., c]
     dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss_over_leading).expand(leading).unsqueeze(-1))
     return dz
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed
 
 
 class SplitHeadsSaved(NamedTuple):
@@ -37,6 +37,9 @@ def split_heads_forward(x: Tensor, heads: int) -> tuple[Tensor, SplitHeadsSaved]
     """Returns y and what the backward needs."""
     check_shapes("split_heads", ("x: ... t d",), x)
     d = x.shape[-1]
+    check_length(
+        "split_heads", "y", heads > 0 and d % heads == 0, "axis d must be a multiple of heads", d=d, heads=heads
+    )
     k = d // heads
     y = x.unflatten(-1, (heads, k)).movedim((-2, -3, -1), (-3, -2, -1))  # y[..., h, t, k] = x[..., t, (h, k)]
     return y, SplitHeadsSaved()

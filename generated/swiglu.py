@@ -7,12 +7,12 @@ Forward
     y[...] = sigmoid(gate[...]) * gate[...] * up[...]
 
 Backward
-    dgate[...] = sigmoid(gate[...]) * dy[...] * up[...] * (gate[...] * (1 - sigmoid(gate[...])) + 1)
-    dup[...] = sigmoid(gate[...]) * dy[...] * gate[...]
+    dgate[...] = dy[...] * sigmoid_gate[...] * up[...] * (gate[...] * (1 - sigmoid_gate[...]) + 1)
+    dup[...] = dy[...] * gate[...] * sigmoid_gate[...]
 
 In LaTeX
-    \mathrm{d}\mathrm{gate}_{\ldots} = \sigma\left(\mathrm{gate}_{\ldots}\right)\, \mathrm{d}y_{\ldots}\, \mathrm{up}_{\ldots}\, \left(\mathrm{gate}_{\ldots}\, \left(1 - \sigma\left(\mathrm{gate}_{\ldots}\right)\right) + 1\right)
-    \mathrm{d}\mathrm{up}_{\ldots} = \sigma\left(\mathrm{gate}_{\ldots}\right)\, \mathrm{d}y_{\ldots}\, \mathrm{gate}_{\ldots}
+    \mathrm{d}\mathrm{gate}_{\ldots} = \mathrm{d}y_{\ldots}\, \mathrm{sigmoid\_gate}_{\ldots}\, \mathrm{up}_{\ldots}\, \left(\mathrm{gate}_{\ldots}\, \left(1 - \mathrm{sigmoid\_gate}_{\ldots}\right) + 1\right)
+    \mathrm{d}\mathrm{up}_{\ldots} = \mathrm{d}y_{\ldots}\, \mathrm{gate}_{\ldots}\, \mathrm{sigmoid\_gate}_{\ldots}
 
 Saved for the backward: gate [...], up [...]; 2*|...| elements. Autograd of the same equations keeps 4*|...|.
 """
@@ -46,7 +46,7 @@ class SwigluGradients(NamedTuple):
 def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("swiglu", ("gate: ...", "up: ..."), gate, up)
-    y = torch.sigmoid(gate) * gate * up  # y[...] = sigmoid(gate[...]) * gate[...] * up[...]
+    y = gate * torch.sigmoid(gate) * up  # y[...] = gate[...] * sigmoid(gate[...]) * up[...]
     return y, SwigluSaved(gate, up)
 
 
@@ -54,9 +54,9 @@ def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
 def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor) -> SwigluGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
-    sigmoid_gate_dy = sigmoid_gate * dy  # sigmoid_gate_dy[...] = sigmoid_gate[...] * dy[...]
-    dgate = sigmoid_gate_dy * up * (1 + gate * (1 - sigmoid_gate))
-    dup = sigmoid_gate_dy * gate  # dup[...] = sigmoid_gate_dy[...] * gate[...]
+    dy_sigmoid_gate = dy * sigmoid_gate  # dy_sigmoid_gate[...] = dy[...] * sigmoid_gate[...]
+    dgate = dy_sigmoid_gate * up * (1 + gate * (1 - sigmoid_gate))
+    dup = dy_sigmoid_gate * gate  # dup[...] = dy_sigmoid_gate[...] * gate[...]
     return SwigluGradients(dgate, dup)
 
 

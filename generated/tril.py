@@ -36,16 +36,14 @@ class TrilSaved(NamedTuple):
 def tril_forward(x: Tensor) -> tuple[Tensor, TrilSaved]:
     """Returns y and what the backward needs."""
     check_shapes("tril", ("x: ... i j",), x)
-    *_, i, j = x.shape
-    y = torch.where(torch.arange(j, device=x.device) <= torch.arange(i, device=x.device)[:, None], x, 0)
+    y = x.tril()  # y[..., i, j] = where(j <= i, x[..., i, j], 0)
     return y, TrilSaved()
 
 
 @in_float32
 def tril_backward(dy: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    *_, i, j = dy.shape
-    dx = torch.where(torch.arange(j, device=dy.device) <= torch.arange(i, device=dy.device)[:, None], dy, 0)
+    dx = dy.tril()  # dx[..., i, j] = where(j <= i, dy[..., i, j], 0)
     return dx
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from derive.catalogue import catalogue, find, load_file
 from derive.errors import DeriveError
 from derive.package import write_package
+from tests.mistakes_in_specs import MISTAKES
 
 HEAD = '''from derive import *
 
@@ -227,3 +229,24 @@ def test_an_op_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("derive.package.render", fail)
     assert refusal(tmp_path / "new") == "op tanh: it cannot be"
     assert list(tmp_path.iterdir()) == []
+
+
+# --- what a newcomer writes, and what he is told ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("inputs", "body", "expected"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_told_with_its_remedy(inputs: str | None, body: str, expected: str, tmp_path: Path) -> None:
+    head = 'from derive import *\n\nn, d, t, e, k, i, j, c, o = axes("n d t e k i j c o")\n'
+    spec = body if inputs is None else f"@op\ndef mine({inputs}):\n    {body}\n"
+    told = re.sub(r" \(mine\.py:\d+\)", "", message(head + spec, tmp_path))
+    assert told == expected
+
+
+def test_an_op_without_an_input_to_differentiate_by(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        HEAD.replace("tensor[n, d], w: tensor[d]", "constant[n, d]") + "    f.y[n] = x[n, 0]\n    return f.y\n"
+    )
+    with pytest.raises(DeriveError) as refused:
+        write_package(load_file(tmp_path / "mine.py"), tmp_path / "out")
+    assert str(refused.value) == "op mine: no input has a gradient; declare an input as tensor[…]"
+    assert not (tmp_path / "out").exists()

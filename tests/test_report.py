@@ -24,9 +24,7 @@ PAGE = ROOT / "docs" / "backward-table.md"
 
 BEHIND = {
     "groupnorm__pytorch": {"passes", "temporary"},
-    "logsumexp__pytorch": {"saved"},
     "softmax_cross_entropy__llm_c": {"statements"},
-    "bce_with_logits__pytorch": {"passes"},
     "causal_attention__llm_c": {"passes", "saved"},
     "attention__flash": {"saved"},
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
-from derive.program import Node, Reduce, node_axes
+from derive.program import Node, Read, Reduce, node_axes, walk
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,36 @@ def roles(a: Node, b: Node, summed: tuple[str, ...], order: Dims) -> Roles:
     )
 
 
-def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value]) -> Value:
+def matrix_and_vector(node: Reduce) -> tuple[Node, Node] | None:
+    """A matrix that is summed over its last axis, or over either of two, and the vector over that axis."""
+    factors = product_factors(node.body)
+    if node.kind != "sum" or len(factors) != 2 or len(node.axes) != 1 or is_pack(node.axes[0]):
+        return None
+    for matrix, vector in (factors, factors[::-1]):
+        axes = node_axes(matrix)
+        if node_axes(vector) != node.axes or len(axes) < 2 or not isinstance(matrix, Read):
+            continue
+        if all(isinstance(i, str) for i in matrix.index) and len(set(axes)) == len(matrix.index):
+            flat = len(axes) == 2 and not is_pack(axes[0]) and not is_pack(axes[1])
+            return (matrix, vector) if axes[-1] == node.axes[0] or (flat and node.axes[0] in axes) else None
+    return None
+
+
+def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value], like: str) -> Value:
     """A matrix product's code, its dimensions in `order` where that costs nothing."""
     factors = product_factors(node.body)
 
     def value(n: Node, wanted: Dims) -> Value:
-        return squeeze(printed(n, wanted))
+        v = squeeze(printed(n, wanted))
+        known = v.boolean or not any(isinstance(x, Read) for x in walk(n))  # of no tensor's dtype
+        return v.method(f".to({like}.dtype)") if known else v
 
+    both = matrix_and_vector(node)
+    if both is not None:
+        matrix, vector = value(both[0], node_axes(both[0])), value(both[1], node.axes)
+        first, second = (matrix, vector) if matrix.dims[-1] == node.axes[0] else (vector, matrix)
+        code = f"{first.inside(PRODUCT)} @ {second.inside(PRODUCT + 1)}"
+        return Value(code, tuple(d for d in matrix.dims if d != node.axes[0]), PRODUCT)
     if len(factors) == 2:
         a, b = factors
         r = roles(a, b, node.axes, order)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from derive.backends.contractions import matrix_and_vector
+from derive.backends.convolutions import is_convolution
+from derive.backends.pools import is_pool
 from derive.backends.values import Dims
 from derive.cost import is_matrix_product
-from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, node_axes, walk
+from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, node_axes, walk
 
 
 @dataclass
@@ -14,6 +18,7 @@ class Layouts:
     """The dimensions of every tensor of a program; `strict` names those whose shape the caller sees."""
 
     strict: frozenset[str]
+    slow: Callable[[str], int]  # see Sizes: what tells the place of a window from its tap
     dims: dict[str, Dims] = field(default_factory=dict)
     orders: dict[str, Dims] = field(default_factory=dict)
 
@@ -24,15 +29,15 @@ class Layouts:
         return self.orders[s.name]
 
 
-def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims]) -> Layouts:
+def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], slow: Callable[[str], int]) -> Layouts:
     """Choose the dimensions of every tensor. A statistic keeps its reduced dimension where it broadcasts back."""
-    out = Layouts(strict, {name: given.get(name, axes) for name, axes in program.given})
+    out = Layouts(strict, slow, {name: given.get(name, axes) for name, axes in program.given})
     for s in program.statements:
         axes: Dims = tuple(str(i) if isinstance(i, Merged) else i for i in s.axes)  # type: ignore[misc]
         if isinstance(s, Scatter):
             out.dims[s.name] = axes
             continue
-        if isinstance(s.value, Reduce) and not is_matrix_product(s.value):
+        if isinstance(s.value, Reduce) and not is_product(s.value):
             out.orders[s.name] = axes
             out.dims[s.name] = axes if s.name in strict else _kept(s.value, axes, out)
         else:
@@ -44,6 +49,11 @@ def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims]) ->
     return out
 
 
+def is_product(node: Reduce) -> bool:
+    """Whether a reduction is one call whose result has no dimensions of length 1."""
+    return is_matrix_product(node) or matrix_and_vector(node) is not None or is_convolution(node) or is_pool(node)
+
+
 def plain_dims(out: Layouts, read: Read) -> Dims | None:
     """The dimensions of a plain read, or None for any other."""
     if not all(isinstance(i, str) for i in read.index) or len(set(read.index)) != len(read.index):
@@ -52,13 +62,22 @@ def plain_dims(out: Layouts, read: Read) -> Dims | None:
     return tuple(None if d is None else next(names) for d in out.dims[read.name])  # type: ignore[misc]
 
 
+def window_dims(out: Layouts, read: Read) -> Dims | None:
+    """The dimensions of a read through windows, whose taps come last; None for any other."""
+    if not all(isinstance(i, str) or (isinstance(i, Window) and len(i.steps) in (1, 2)) for i in read.index):
+        return None
+    ordered = [[i] if isinstance(i, str) else sorted((a for a, _ in i.steps), key=out.slow) for i in read.index]  # type: ignore[union-attr]
+    dims = tuple(axes[k] for k in range(2) for axes in ordered if len(axes) > k)
+    return dims if len(set(dims)) == len(dims) else None
+
+
 def body_order(node: Reduce, out: Layouts) -> Dims:
     """The axes of a reduction's body, in the order of the operand that has most of them."""
     axes = node_axes(node.body)
     best: Dims = ()
     for n in walk(node.body):
         if isinstance(n, Read):
-            dims = plain_dims(out, n) or node_axes(n)
+            dims = plain_dims(out, n) or window_dims(out, n) or node_axes(n)
             real = tuple(d for d in dims if d is not None)
             if len(real) > len(best) and set(real) <= set(axes):
                 best = real
@@ -70,8 +89,8 @@ def _kept(node: Reduce, axes: Dims, out: Layouts) -> Dims:
     rest = tuple(d for d in full if d not in node.axes)
     trailing = any(d in node.axes and any(x not in node.axes for x in full[:k]) for k, d in enumerate(full))
     pack_summed = any(a.startswith("...") for a in node.axes)
-    if not trailing or pack_summed:
-        return axes if set(rest) != set(axes) else rest
+    if not trailing or pack_summed or rest != axes:  # reads take the dimensions in the order of the axes
+        return axes
     return tuple(None if d in node.axes else d for d in full)
 
 
@@ -82,7 +101,7 @@ def _adopted(s: Assign, axes: Dims, out: Layouts) -> Dims:
         if isinstance(n, Read) and set(node_axes(n)) == set(axes):
             found.append(plain_dims(out, n) or axes)
         elif isinstance(n, Reduce) and set(node_axes(n)) == set(axes):
-            found.append(axes if is_matrix_product(n) else _kept(n, axes, out))
+            found.append(axes if is_product(n) else _kept(n, axes, out))
     return found[0] if found and all(None in dims for dims in found) else axes
 
 

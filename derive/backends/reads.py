@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from derive.backends.values import ATOM, Dims, Value, align, is_pack, permute, position, squeeze
-from derive.program import Index, Merged, Node, PartOf, Read, Window, index_axes
+from derive.backends.values import ATOM, Dim, Dims, Value, align, is_pack, permute, position, squeeze
+from derive.program import Index, Merged, Node, PartOf, Place, Read, Window, index_axes
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,15 @@ class Sizes:
     number: Callable[[Node], str]
     device: Callable[[], str]
     checked: set[str]  # integer tensors whose range torch itself checks as it reads by them
-    carried: Callable[[str], bool]  # whether an input has the axis (else its length follows from windows)
+    slow: Callable[[str], int]  # of the two axes of a window, the one with less is its place, the other its tap
+    tight: Callable[[str, Window], bool]  # whether a window over a dimension is what gives one of its axes its length
 
-    def arange(self, axis: str) -> str:
-        return f"torch.arange({self.of(axis)}, device={self.device()})"
+    def ordered(self, window: Window) -> list[tuple[str, int]]:
+        """The axis that says where a window is with its step, then the axis inside the window with its dilation."""
+        return sorted(window.steps, key=lambda s: self.slow(s[0]))
+
+    def arange(self, axis: str, dtype: str = "") -> str:
+        return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"
 
 
 def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
@@ -35,6 +40,9 @@ def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], 
         return _diagonal(stored, node)
     if any(isinstance(i, Read) for i in node.index):
         return _gathered(stored, node, sizes, value)
+    axes = [a for i in node.index for a in index_axes(i)]
+    if len(set(axes)) < len(axes):  # one axis in a window and beside it: no view reads that
+        return indexed(stored, node, sizes, value)
     return _windowed(stored, node, sizes)
 
 
@@ -47,6 +55,8 @@ def _renamed(dims: Dims, index: tuple[Index, ...]) -> Dims:
 def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """Merged indices are split out of a dimension; the parts of one index are brought together and flattened."""
     slots, code = list(node.index), Value(stored.code, tuple(f"?{k}" for k in range(len(node.index))))
+    for merged in [i for i in slots if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
+        code = _unflattened(code, slots, slots.index(merged), sizes)
     for whole in [i.whole for i in slots if isinstance(i, PartOf) and i.position == 0]:
         parts = [k for k, i in enumerate(slots) if isinstance(i, PartOf) and i.whole == whole]
         first = slots[parts[0]]
@@ -66,15 +76,29 @@ def _reshaped(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Di
     if any(isinstance(i, PartOf) for i in slots):
         return indexed(stored, node, sizes, value)
     while any(isinstance(i, Merged) for i in slots):
-        k = next(k for k, i in enumerate(slots) if isinstance(i, Merged))
-        merged = slots[k]
-        assert isinstance(merged, Merged)
-        lengths = ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(merged))
-        code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
-        slots[k : k + 1] = list(merged.axes)
+        code = _unflattened(code, slots, next(k for k, i in enumerate(slots) if isinstance(i, Merged)), sizes)
     return read(
         Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots)), sizes, value
     )
+
+
+def _unflattened(code: Value, slots: list[Index], k: int, sizes: Sizes) -> Value:
+    """The value with one merged dimension split; its parts take their places in `slots`."""
+    merged = slots[k]
+    assert isinstance(merged, Merged)
+    lengths = ", ".join(_length(a, sizes) for a in merged.axes)
+    code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
+    slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in merged.axes]
+    return Value(code.code, tuple(f"?{n}" for n in range(len(slots))))
+
+
+def _length(i: Index, sizes: Sizes) -> str:
+    """The length of an index inside a merge, as an argument."""
+    if isinstance(i, Place):
+        return sizes.number(i.length)
+    if isinstance(i, PartOf):
+        return sizes.number(i.lengths[i.position])
+    return ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(i))
 
 
 def _at(slots: list[Index], k: int) -> int:
@@ -116,6 +140,11 @@ def _gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Di
             return _batched_gather(stored, node, slot, value)
         if not set(axes) & set(plain):
             return _row_gather(stored, node, slot, sizes, value)
+        if len(along(node.index, slot)) == len(node.index):
+            sizes.checked.add(inner.name)  # type: ignore[union-attr]
+            at = position(along(node.index, slot), slot)
+            chosen = whole_index(node.index, slot, sizes, value)
+            return Value(f"{stored.inside(ATOM)}.gather({at}, {chosen})", along(node.index, slot))
     return indexed(stored, node, sizes, value)
 
 
@@ -127,6 +156,26 @@ def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node,
     at = position(dims, slot)
     code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at})).squeeze({at})"
     return Value(code, plain)
+
+
+def along(index: tuple[Index, ...], slot: int) -> Dims:
+    """The dimensions of `x[n, ix[n, r], e]` with `r` for the index; none where it has several axes of its own."""
+    own = [a for a in index_axes(index[slot]) if a not in index]
+    plain = [i for k, i in enumerate(index) if k != slot]
+    if len(own) != 1 or is_pack(own[0]) or not all(isinstance(i, str) for i in plain) or len(set(plain)) != len(plain):
+        return ()
+    return tuple(own[0] if k == slot else str(i) for k, i in enumerate(index))
+
+
+def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
+    """The integer tensor of a gather along one dimension, expanded over the dimensions that it lacks."""
+    dims, inner = along(index, slot), index[slot]
+    assert isinstance(inner, Read)
+    code = value(inner, dims)
+    if set(index_axes(inner)) == set(dims):
+        return permute(squeeze(code), dims).code
+    lengths = ", ".join(f"*{sizes.of(d)}" if is_pack(d) else sizes.of(d) for d in dims if d is not None)
+    return f"{code.inside(ATOM)}.expand({lengths})"
 
 
 def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
@@ -146,15 +195,24 @@ def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Calla
 
 def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
-    order = tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
+    order = pack_first(a for i in node.index for a in index_axes(i))
     items = [index_tensor(i, order, sizes, value) for i in node.index]
     return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", order)
 
 
+def pack_first(axes: Iterable[str]) -> Dims:
+    """Each axis once, `...` in front, so that what lacks it broadcasts whatever its rank."""
+    return tuple(sorted(dict.fromkeys(axes), key=lambda a: not is_pack(a)))
+
+
 def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
     """An index as an integer tensor that broadcasts over `order`."""
+    if isinstance(i, str) and is_pack(i):  # one index for each of the axes that `...` stands for
+        return f"*places({sizes.of(i)}, {len(order) - order.index(i) - 1}, {sizes.device()})"
     if isinstance(i, str):
         return align(Value(sizes.arange(i), (i,)), order).code
+    if isinstance(i, Place):
+        return index_tensor(i.index, order, sizes, value)
     if isinstance(i, Window):
         parts = []
         for axis, step in i.steps:
@@ -166,7 +224,7 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
         code = ""
         for a in i.axes:
             part = index_tensor(a, order, sizes, value)
-            length = sizes.of(index_axes(a)[0])
+            length = _length(a, sizes)
             code = f"({code}) * {length} + {part}" if code else part
         return code
     if isinstance(i, PartOf):
@@ -178,38 +236,57 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
 
 
 def _windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
-    """Axis arithmetic: slices and sliding windows are views."""
-    dims: list[Index] = list(node.index)
+    """Axis arithmetic: places and slices in one subscript, then sliding windows; all of it views."""
+    windows = [i for i in node.index if isinstance(i, Window)]
+    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows):
+        return indexed(stored, node, sizes, _no_value)
+    parts = [_part(i, d, sizes) for i, d in zip(node.index, stored.dims, strict=True)]
     code = stored
+    if any(part != ":" for part in parts if part != "..."):
+        code = code.method(subscript(parts))
+    kept = [(i, d) for i, d in zip(node.index, stored.dims, strict=True) if not (isinstance(i, Window) and not i.steps)]
+    dims: list[str] = []
     tail: list[str] = []
-    for k, i in enumerate(node.index):
-        if not isinstance(i, Window):
-            continue
-        if len(i.steps) > 2 or any(step <= 0 for _, step in i.steps):
-            return indexed(stored, node, sizes, _no_value)
-        before = any(isinstance(d, str) and is_pack(d) for d in dims[:k])
-        at = k - len(dims) - len(tail) if before else k
-        if not i.steps:
-            code = code.method(f".narrow({at}, {sizes.number(i.offset)}, 1)")
-            dims[k] = ""
-        elif len(i.steps) == 1:
-            axis, step = i.steps[0]
-            code = code.method(sliced(at, len(dims) + len(tail), span(axis, step, i.offset, sizes)))
-            dims[k] = axis
-        else:
-            code, dims[k], fast = _slide(code, at, i, sizes)
+    for k, (i, dim) in enumerate(kept):
+        if isinstance(i, Window) and len(i.steps) == 2:
+            count = len(kept) + len(tail)
+            code, slow, fast = _slide(code, k - count if any(map(is_pack, dims)) else k, count, str(dim), i, sizes)
+            dims.append(slow)
             tail.append(fast)
-    fixed = [k for k, d in enumerate(dims) if d == ""]
-    for k in reversed(fixed):
-        before = any(isinstance(d, str) and is_pack(d) for d in dims[:k])
-        code = code.method(f".squeeze({k - len(dims) - len(tail) if before else k})")
-        dims.pop(k)
-    return Value(code.code, (*dims, *tail))  # type: ignore[arg-type]
+        else:
+            dims.append(i.steps[0][0] if isinstance(i, Window) else str(i))
+    return Value(code.code, (*dims, *tail))
 
 
-def span(axis: str, step: int, offset: Node, sizes: Sizes) -> str:
-    """The slice `offset + step * axis` for every value of the axis."""
-    start, length = sizes.number(offset), sizes.of(axis)
+def _part(i: Index, dim: Dim, sizes: Sizes) -> str:
+    """What stands for an index in a subscript; windows of two axes are slid later."""
+    if isinstance(i, Window) and not i.steps:
+        return sizes.number(i.offset)
+    if isinstance(i, Window) and len(i.steps) == 1:
+        return span(i, str(dim), sizes)
+    return "..." if isinstance(i, str) and is_pack(i) else ":"
+
+
+def subscript(parts: list[str]) -> str:
+    """`[…]` without the whole dimensions at its end, nor those between `...` and what is cut."""
+    parts = list(parts)
+    while len(parts) > 1 and parts[-1] == ":" and "..." not in parts:
+        parts.pop()
+    while parts[:2] == ["...", ":"] or (len(parts) > 2 and parts[0] == ":" and parts[1] == "..."):
+        parts.pop(1 if parts[0] == "..." else 0)
+    plain = next((k for k, part in enumerate(parts) if part != ":"), 0)
+    if plain > 2 and "..." not in parts and all(p.isidentifier() or p.isdigit() for p in parts[plain:]):
+        parts[:plain] = ["..."]
+    return f"[{', '.join(parts)}]"
+
+
+def span(window: Window, dim: str, sizes: Sizes) -> str:
+    """The slice `offset + step * axis` for every value of the one axis of a window over a dimension."""
+    ((axis, step),) = window.steps
+    start = sizes.number(window.offset)
+    if sizes.tight(dim, window):
+        return f"{'' if start == '0' else start}:" + ("" if step == 1 else f":{step}")
+    length = sizes.of(axis)
     last = length if step == 1 else f"{step} * ({length} - 1) + 1"
     stop = last if start == "0" else f"{start} + {last}"
     return f"{'' if start == '0' else start}:{stop}" + ("" if step == 1 else f":{step}")
@@ -222,15 +299,26 @@ def sliced(at: int, rank: int, part: str) -> str:
     return f"[{', '.join(['...', part] + [':'] * (-at - 1))}]"
 
 
-def _slide(code: Value, at: int, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
+def reached(step: int, places: str, dilation: int, taps: str) -> str:
+    """The length from the first element that windows read to the last."""
+    if step == dilation == 1:
+        return f"{places} + {taps} - 1"
+    if dilation == 1:
+        return f"{step} * ({places} - 1) + {taps}"
+    if step == 1:
+        return f"{places} + {dilation} * ({taps} - 1)"
+    return f"{step} * ({places} - 1) + {dilation} * ({taps} - 1) + 1"
+
+
+def _slide(code: Value, at: int, rank: int, dim: str, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
     """One dimension as (place of the window, place in the window), a view."""
-    steps = sorted(window.steps, key=lambda s: sizes.carried(s[0]))
-    (slow, step), (fast, dilation) = steps
+    (slow, step), (fast, dilation) = sizes.ordered(window)
     start = sizes.number(window.offset)
     reach = sizes.of(fast) if dilation == 1 else f"{dilation} * ({sizes.of(fast)} - 1) + 1"
-    if start != "0" or sizes.carried(slow):
-        length = f"{sizes.of(slow)} - 1 + {reach}" if step == 1 else f"{step} * ({sizes.of(slow)} - 1) + {reach}"
-        code = code.method(f".narrow({at}, {start}, {length})")
+    if not sizes.tight(dim, window):
+        code = code.method(f".narrow({at}, {start}, {reached(step, sizes.of(slow), dilation, sizes.of(fast))})")
+    elif start != "0":
+        code = code.method(sliced(at, rank, f"{start}:"))
     code = code.method(f".unfold({at}, {reach}, {step})")
     return (code.method(f"[..., ::{dilation}]") if dilation != 1 else code), slow, fast
 

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.reads import index_tensor, span
+from derive.backends.convolutions import scattered
+from derive.backends.reads import along, index_tensor, pack_first, span, subscript, whole_index
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
-from derive.program import Index, Merged, Node, Read, Scatter, Window, index_axes
+from derive.cost import is_tensor
+from derive.program import (
+    Assign,
+    AxisValue,
+    Call,
+    Index,
+    Join,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Read,
+    Reduce,
+    Scal,
+    Scan,
+    Scatter,
+    Window,
+    index_axes,
+    node_axes,
+    walk,
+)
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -26,14 +49,53 @@ def scatter(printer: Printer, s: Scatter) -> None:
         if code is not None:
             _put(printer, s, name, target, code)
             return
-    if moved and all(isinstance(s.slots[k], Window) for k in moved) and _windows(printer, s, name, target, order):
+    if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
+        return
+    once = len(order) == sum(len(index_axes(i)) for i in s.slots)
+    windows = once and moved and all(isinstance(s.slots[k], Window) for k in moved)
+    if windows and _windows(printer, s, name, target, order):
         return
     if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
         _diagonal(printer, s, name, target)
         return
-    items = [index_tensor(i, order, printer.sizes, printer.value) for i in s.slots]
-    value = printer.full(s.value, order)
-    _put(printer, s, name, target, f".index_put_(({', '.join(items)},), {value.code}, accumulate=True)")
+    spread = pack_first(a for i in s.slots for a in index_axes(i))
+    items = [
+        (
+            f"torch.tensor({printer.number(i.offset)}, device={printer.like}.device)"
+            if isinstance(i, Window) and not i.steps
+            else index_tensor(i, spread, printer.sizes, printer.value)
+        )
+        for i in s.slots
+    ]
+    value = printer.full(s.value, spread)
+    index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
+    _put(printer, s, name, target, f".index_put_({index}, {value.code}, accumulate=True)")
+
+
+def _convolutions(printer: Printer, s: Scatter, name: str) -> bool:
+    """Each summand as the adjoint of a convolution's signal, where every one is; added to what is there."""
+    found = [scattered(printer, replace(s, value=term)) for term in _summands(s.value)]
+    if None in found:
+        return False
+    onto = s.onto is not None
+    for value, cuts in (f for f in found if f is not None):
+        if any(cuts) and not onto:
+            zeros = f"{printer.like}.new_zeros({', '.join(printer.lengths(s.axes))})"
+            printer.lines.append(Line(f"{name} = {zeros}"))
+        if any(cuts):
+            pieces = [cut or ("..." if is_pack(a) else ":") for cut, a in zip(cuts, s.axes, strict=True)]
+            target = f"{name}{subscript(pieces)} {'+=' if onto else '='}"
+        else:
+            target = f"{name} +=" if onto else f"{name} ="
+        printer.lines.append(Line(f"{target} {value.code}", str(s)))
+        onto = True
+    return True
+
+
+def _summands(node: Node) -> list[Node]:
+    if isinstance(node, Call) and node.fn == "add":
+        return [term for a in node.args for term in _summands(a)]
+    return [node]
 
 
 def _diagonal(printer: Printer, s: Scatter, name: str, target: str) -> None:
@@ -76,7 +138,15 @@ def _gather_back(printer: Printer, s: Scatter, slot: int, target: str) -> str | 
         else:
             source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
         return f".scatter_add_({at}, {index_code}.unsqueeze({at}), {source})"
-    if set(axes) & set(plain) or not axes or any(is_pack(a) for a in plain):
+    dims = along(s.slots, slot)
+    if set(axes) & set(plain) and len(dims) == len(s.slots):
+        chosen = whole_index(s.slots, slot, printer.sizes, printer.value)
+        return f".scatter_add_({at}, {chosen}, {printer.full(s.value, dims).code})"
+    if not axes:
+        place = printer.value(index, ()).inside(ATOM)
+        source = printer.full(s.value, plain).inside(ATOM)
+        return f".index_add_({at}, {place}.reshape(1), {source}.unsqueeze({at}))"
+    if set(axes) & set(plain) or any(is_pack(a) for a in plain):
         return None
     order = (*s.slots[:slot], *axes, *s.slots[slot + 1 :])
     value = printer.full(s.value, order)  # type: ignore[arg-type]
@@ -109,37 +179,112 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
             return False
         if not i.steps:
             continue
-        steps = sorted(i.steps, key=lambda st: printer.sizes.carried(st[0]))
+        steps = printer.sizes.ordered(i)
         if len(steps) == 2:
             loops.append((k, steps[0], steps[1]))
         slots[k] = steps[0][0]
     inner = tuple(a for a in slots if isinstance(a, str))
     loop_axes = [fast for _, _, (fast, _) in loops]
-    value = printer.full(s.value, (*inner, *loop_axes))
-    whole = value.code
+    own = [a for a in loop_axes if a in node_axes(s.value)]  # what is the same in every window is added as it is
+    each = _at_taps(printer, s, name, frozenset(own), inner) if own else None
+    if each is not None:
+        own, value = [], printer.value(each, inner)
+    else:
+        value = printer.full(s.value, (*inner, *own)) if own else printer.value(s.value, inner)
+    whole, sign = value.code, "+="
+    if loops and each is None and not whole.isidentifier():
+        whole = _unused(printer, "patches" if own else f"{name}_share")
+        printer.lines.append(Line(f"{whole} = {value.code}", str(s)))
+    elif not loops and _nothing_there(printer, s):
+        sign = "="
+    elif not loops and isinstance(s.value, Call) and s.value.fn == "neg":
+        whole, sign = printer.value(s.value.args[0], inner).code, "-="
     _start(printer, s, name, target)
-    if loops and not whole.isidentifier():
-        printer.lines.append(Line(f"patches = {whole}", str(s)))
-        whole = "patches"
     pieces = [":" if not is_pack(a) else "..." for a in s.axes]
     for k, i in enumerate(s.slots):
         if isinstance(i, Window):
-            pieces[k] = _slice(printer, i, dict((j, f) for j, _, f in loops).get(k))
+            pieces[k] = _slice(printer, i, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
     indent = ""
     for fast in loop_axes:
         printer.lines.append(Line(f"{indent}for at_{fast} in range({printer.size(fast)}):"))
         indent += "    "
-    at = f"[..., {', '.join(f'at_{a}' for a in loop_axes)}]" if loops else ""
-    printer.lines.append(Line(f"{indent}{name}[{', '.join(pieces)}] += {whole}{at}", str(s)))
+    at = f"[..., {', '.join(f'at_{a}' for a in own)}]" if own else ""
+    printer.lines.append(Line(f"{indent}{name}{subscript(pieces)} {sign} {whole}{at}", str(s)))
     return True
 
 
-def _slice(printer: Printer, window: Window, fast: tuple[str, int] | None) -> str:
+def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
+    """A pointwise value at one place in the window, with what is the same at every place computed before the loops."""
+    if any(isinstance(n, Reduce | Join | Scan) for n in walk(s.value)) or any(
+        isinstance(i, Merged | PartOf | Read) and set(index_axes(i)) & taps
+        for n in walk(s.value)
+        if isinstance(n, Read)
+        for i in n.index
+    ):
+        return None
+
+    def at(node: Node) -> Node:
+        if not set(node_axes(node)) & taps:
+            return kept(node) if isinstance(node, Call) and is_tensor(node) else node
+        if isinstance(node, Call):
+            return Call(node.fn, tuple(at(a) for a in node.args))
+        if isinstance(node, Read):
+            return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
+        return Scal(f"at_{node.axis}") if isinstance(node, AxisValue) else node
+
+    def kept(node: Call) -> Node:
+        own = _unused(printer, f"{name}_share")
+        value = printer.value(node, inner)
+        axes = tuple(d for d in value.dims if d is not None)
+        printer.layouts.dims[own] = value.dims
+        printer.lines.append(Line(f"{own} = {value.code}"))
+        return Read(own, axes)
+
+    return at(s.value)
+
+
+def _unused(printer: Printer, name: str) -> str:
+    """A name for a tensor that no equation has."""
+    while name in printer.layouts.dims or name in printer.names.values():
+        name += "_"
+    return name
+
+
+def _at_tap(i: Index, taps: frozenset[str]) -> Index:
+    """An index with each axis that is looped over as the number it has in that turn."""
+    if isinstance(i, str) and i in taps:
+        return Window((), Scal(f"at_{i}"))
+    if not isinstance(i, Window):
+        return i
+    offset: Node = i.offset
+    for axis, step in i.steps:
+        if axis in taps:
+            turn: Node = Scal(f"at_{axis}")
+            turn = turn if step == 1 else Call("mul", (Num(Fraction(step)), turn))
+            offset = turn if offset == Num(Fraction(0)) else Call("add", (offset, turn))
+    return Window(tuple(st for st in i.steps if st[0] not in taps), offset)
+
+
+def _nothing_there(printer: Printer, s: Scatter) -> bool:
+    """Whether what a scatter adds to is still zero there: it is the first, or all before it went to other places."""
+    for before in printer.program.statements:
+        if before is s:
+            return True
+        if before.name != s.name:
+            continue
+        if isinstance(before, Assign) or not any(
+            a != b and all(isinstance(i, Window) and not i.steps and isinstance(i.offset, Num) for i in (a, b))
+            for a, b in zip(before.slots, s.slots, strict=True)
+        ):
+            return False
+    return False
+
+
+def _slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int] | None) -> str:
     if not window.steps:
         return printer.number(window.offset)
     if fast is None:
-        ((axis, step),) = window.steps
-        return span(axis, step, window.offset, printer.sizes)
+        return span(window, dim, printer.sizes)
     axis, dilation = fast
     ((slow, step),) = [st for st in window.steps if st[0] != axis]
     start = f"at_{axis}" if dilation == 1 else f"{dilation} * at_{axis}"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from derive.backends.contractions import contraction
-from derive.backends.layout import Layouts, body_order
-from derive.backends.pointwise import broadcast, call_code, number_code, written_over
+from derive.backends.contractions import contraction, matrix_and_vector
+from derive.backends.convolutions import convolved, is_convolution
+from derive.backends.layout import Layouts, body_order, is_product
+from derive.backends.pointwise import COMPARISONS, broadcast, call_code, cast, number_code, written_over
+from derive.backends.pools import pooled
 from derive.backends.reads import Sizes, read
+from derive.backends.scans import running
 from derive.backends.scatters import scatter
 from derive.backends.values import Dims, Line, Value, align, is_pack, permute, position, squeeze
-from derive.cost import is_matrix_product, is_tensor
+from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import (
     Assign,
     AxisValue,
@@ -24,14 +28,25 @@ from derive.program import (
     Read,
     Reduce,
     Scal,
+    Scan,
     Scatter,
     SizeOf,
+    Window,
     base,
     index_axes,
+    multiplied,
     node_axes,
     reads,
     walk,
 )
+
+TRIANGLES = {
+    "le": (".tril()", ".triu()"),
+    "lt": (".tril(-1)", ".triu(1)"),
+    "ge": (".triu()", ".tril()"),
+    "gt": (".triu(1)", ".tril(-1)"),
+}
+"""The part of a matrix where its column stands in a relation to its row, and where its row does to its column."""
 
 _LONGEST_ARGUMENT = 32
 """Characters of an argument beyond which an operator reads better than a call."""
@@ -45,7 +60,8 @@ class Printer:
     layouts: Layouts
     names: dict[str, str]
     size_names: dict[str, str]
-    carried: frozenset[str]
+    slow: Callable[[str], int]  # see Sizes
+    tight: Callable[[str, Window], bool]
     fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
     used_sizes: dict[str, None] = field(default_factory=dict)
@@ -53,13 +69,13 @@ class Printer:
     spent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.sizes = Sizes(
-            self.size, self.number, lambda: f"{self.like}.device", set(), lambda a: base(a) in self.carried
-        )
+        self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
 
     # --- names ---------------------------------------------------------------------------------------------
 
     def size(self, axis: str) -> str:
+        if base(axis) not in self.size_names:  # several axes as one dimension
+            return f"({' * '.join(self.number(SizeOf(a)) for a in axis.split('_'))})"
         self.used_sizes[base(axis)] = None
         return self.size_names[base(axis)]
 
@@ -85,23 +101,56 @@ class Printer:
             size = self.size(node.axis)
             return Value(f"math.prod({size})" if is_pack(node.axis) else size, scalar=True)
         if isinstance(node, AxisValue):
-            return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
+            return align(Value(self.sizes.arange(node.axis, f"{self.like}.dtype"), (node.axis,)), order)
         if isinstance(node, Reduce):
             return align(self.reduction(node, order, keepdim=None in order or bool(set(node.axes) & set(order))), order)
         if isinstance(node, Join):
             return self.joined(node, order)
+        if isinstance(node, Scan):
+            inside = tuple(node.over if d == node.to else d for d in order)
+            return align(running(node, squeeze(self.value(node.body, inside))), order)
         fused = self.fused(node, order)
         if fused is not None:
             return fused
-        args = [self.value(a, order) for a in node.args]
-        return written_over(node, args, order) or call_code(node, args, order)
+        triangle = self.triangle(node, order)
+        if triangle is not None:
+            return triangle
+        args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
+        return written_over(node, args, order) or call_code(node, args, order, self.like)
+
+    def compared(self, node: Node, order: Dims) -> Value:
+        """One side of a comparison, where an axis may stay whole numbers."""
+        if isinstance(node, AxisValue):
+            return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
+        return self.value(node, order)
+
+    def triangle(self, node: Call, order: Dims) -> Value | None:
+        """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`."""
+        if node.fn != "where" or node.args[2] != Num(Fraction(0)) or not isinstance(node.args[0], Call):
+            return None
+        condition = node.args[0]
+        ends = [a.axis for a in condition.args if isinstance(a, AxisValue)]
+        if condition.fn not in TRIANGLES or len(ends) != 2 or not set(ends) <= set(node_axes(node.args[1])):
+            return None
+        value = self.value(node.args[1], order)
+        if set(value.dims[-2:]) != set(ends) or value.boolean:
+            return None
+        below, above = TRIANGLES[condition.fn]
+        return value.method(above if value.dims[-2] == ends[0] else below)
 
     def joined(self, node: Join, order: Dims) -> Value:
-        """Parts one after another: `torch.cat`."""
+        """Parts one after another: `torch.cat`, or `torch.stack` where each is one place."""
+        at = position(order, order.index(node.axis))
+        rest = tuple(d for d in order if d != node.axis)
+        if not any(node.own):
+            return Value(f"torch.stack([{', '.join(self.full(p, rest).code for p in node.parts)}], {at})", order)
         parts = []
         for part, own in zip(node.parts, node.own, strict=True):
-            parts.append(self.full(part, tuple(own if d == node.axis else d for d in order)).code)
-        return Value(f"torch.cat([{', '.join(parts)}], {position(order, order.index(node.axis))})", order)
+            if own:
+                parts.append(self.full(part, tuple(own if d == node.axis else d for d in order)).code)
+            else:
+                parts.append(self.full(part, rest).method(f".unsqueeze({at})").code)
+        return Value(f"torch.cat([{', '.join(parts)}], {at})", order)
 
     def fused(self, node: Call, order: Dims) -> Value | None:
         """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""
@@ -142,7 +191,11 @@ class Printer:
         return self.value(out, ()).code
 
     def affine(self, node: Call, order: Dims) -> Value | None:
-        """A matrix product plus a vector over its columns."""
+        """A matrix product plus a vector over its columns, a convolution plus one over its channels."""
+        if node.fn == "add" and is_convolution(node.args[0]):
+            assert isinstance(node.args[0], Reduce)
+            image = convolved(self, node.args[0], node.args[1])
+            return None if image is None else align(image, order)
         if node.fn != "add" or not isinstance(node.args[0], Reduce) or not is_matrix_product(node.args[0]):
             return None
         product = self.reduction(node.args[0], order, keepdim=False)
@@ -163,12 +216,24 @@ class Printer:
 
     def reduction(self, node: Reduce, order: Dims, keepdim: bool) -> Value:
         """A reduction; its body's axes stand in the order of its largest operand."""
-        if is_matrix_product(node):
-            return contraction(node, order, self.value)
+        factors = product_factors(node.body) if node.kind == "sum" else []
+        numbers = [f for f in factors if not is_tensor(f)]
+        if numbers and len(factors) > len(numbers) + 1:
+            rest = Reduce("sum", node.axes, multiplied([f for f in factors if f not in numbers]))
+            if is_product(rest):
+                return self.value(Call("mul", (multiplied(numbers), rest)), order)
+        product = convolved(self, node) or pooled(self, node)
+        if product is not None:
+            return product
+        if is_matrix_product(node) or matrix_and_vector(node) is not None:
+            return contraction(node, order, self.value, self.like)
         inner = body_order(node, self.layouts)
+        inner = (*inner, *(a for a in node.axes if a not in inner))  # also those that the body lacks are reduced
         body = self.value(node.body, inner)
-        dims = [d for d in inner if d in node_axes(node.body)]
-        if len(body.dims) < len(dims) or body.scalar:
+        if body.weak or (body.boolean and node.kind != "sum"):
+            body = cast(body, self.like)
+        dims = [d for d in inner if d in node_axes(node.body) or d in node.axes]
+        if len(body.dims) < len(dims) or body.scalar or set(node.axes) - set(body.dims):
             body = self.spread(body, tuple(dims))
         full = body.dims
         places = [i for i, d in enumerate(full) if d in node.axes]
@@ -199,7 +264,10 @@ class Printer:
         """The value expanded to all of `dims`; a view."""
         lengths = ", ".join(self.lengths(dims))
         if value.scalar:
-            return Value(f"{self.like}.new_full(({lengths},), {value.code})", dims)
+            shape = (
+                lengths if len(own := [d for d in dims if d is not None]) == 1 and is_pack(own[0]) else f"({lengths},)"
+            )
+            return Value(f"{self.like}.new_full({shape}, {value.code})", dims)
         return value.method(f".expand({lengths})", dims)
 
     def lengths(self, dims: Dims) -> list[str]:
@@ -225,7 +293,7 @@ class Printer:
         made = {
             s.name
             for s in self.program.statements[:k]
-            if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_matrix_product(s.value)
+            if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_product(s.value)
         }
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
         once = [n.name for n in walk(here.value) if isinstance(n, Read)]
@@ -246,9 +314,11 @@ class Printer:
             value = self.reduction(s.value, order, keepdim=None in layout)
         else:
             value = self.value(s.value, order)
-        fresh = isinstance(s.value, Call | Reduce | Join) and set(node_axes(s.value)) == {
+        fresh = isinstance(s.value, Call | Reduce | Join | Scan) and set(node_axes(s.value)) == {
             a for i in s.axes for a in index_axes(i)
         }
+        if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
+            value = cast(value, self.like)  # numbers, not a condition
         value = self.finish(value, s, order)
         changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
         if changed and not fresh:
@@ -261,18 +331,20 @@ class Printer:
         wanted = tuple(d for d in order if d is not None)
         if any(isinstance(i, Merged) for i in s.axes):
             return self.merge(value, s)
+        if value.scalar and not wanted:
+            return Value(f"{self.like}.new_full((), {value.code})", ())
         if value.dims == layout:
             return value
         have = {d for d in value.dims if d is not None}
         if not value.scalar and have == set(wanted):
             value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
             return value if None in layout else permute(value, wanted)
-        if value.scalar and not wanted:
-            return Value(f"{self.like}.new_full((), {value.code})", ())
         return self.spread(align(value, order), wanted)
 
     def merge(self, value: Value, s: Assign) -> Value:
         order = tuple(a for i in s.axes for a in index_axes(i))
+        if value.scalar or set(order) - set(value.dims):
+            value = self.spread(align(value, order), order)
         value = permute(value, order)
         start = 0
         for i in s.axes:
@@ -312,4 +384,4 @@ def is_plus(node: Node) -> bool:
 
 
 def _is_matmul(node: Node) -> bool:
-    return isinstance(node, Reduce) and is_matrix_product(node)
+    return isinstance(node, Reduce) and is_product(node)

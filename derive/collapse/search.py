@@ -10,6 +10,7 @@ from sympy import Add, Mul
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, close, forced
+from derive.collapse.complements import complements
 from derive.collapse.inversions import Inversion, definitions_of, inversions
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
@@ -58,7 +59,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     everything = [d for c in best for d in c.definitions]
     for k, candidate in enumerate(best):
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
-        best[k] = _reassociate(steps, candidate, everything, laws, elsewhere, policy)
+        best[k] = _complement(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
     again = _recomputed(steps, best, policy)
     definitions = tuple(d for c in best for d in c.definitions)
     kept = with_kept(steps, [*again, *definitions], policy=policy)
@@ -173,6 +174,23 @@ def _reassociate(
                 for d, c in zip(found.definitions, changed, strict=True) if d != c
             ]  # fmt: skip
             found = _Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
+    return found
+
+
+def _complement(steps: Stepwise, found: _Candidate, policy: Policy) -> _Candidate:
+    """Take `1 - sigmoid(u)` as `sigmoid(-u)`, each where that is cheaper."""
+    returns = tuple(d.name for d in found.definitions)
+    found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
+    for k, definition in enumerate(found.definitions):
+        for value in complements(definition.value):
+            changed = [*found.definitions]
+            changed[k] = replace(definition, value=value)
+            kept = with_kept(steps, changed, returns, policy=policy)
+            if kept.total < found.kept.total:
+                left = next(a.left for a in steps.adjoints if a.target.name == definition.name)
+                step = Step("complement", left, definition.value, value, "1 - sigmoid(u) = sigmoid(-u)")
+                found = _Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
+                break
     return found
 
 

@@ -2,17 +2,72 @@
 
 `(x - mu)**2` is a square of one small number; its expansion `x**2 - 2*x*mu + mu**2` subtracts large ones. With
 `x_minus_mu` named, expanding stops at the name, the forward computes it once, and a relation can be about it.
+
+So does a function whose derivative holds its own value, as that of `exp` does: with `exp(z - m)` named, its value can
+be kept and related like any other tensor, however often the spec writes it out.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Function, Mul, Pow
+from sympy import Add, Basic, Expr, Function, Mul, Pow, exp, tanh
 
 from derive.equations import Equation, Op, signs
+from derive.functions import sigmoid
 from derive.splitting import order_axes
-from derive.terms import At, Axis, Reduce, Tensor, free_axes
+from derive.terms import At, Axis, Concat, Reduce, Tensor, free_axes
+
+_OWN_DERIVATIVE = (exp, tanh, sigmoid)
+
+
+def name_functions(op: Op) -> Op:
+    """The same op with every nested function of tensors that its derivative holds as an equation of its own, once."""
+    taken = {o.name for o in op.operands} | {e.name for e in op.equations}
+    plain = [e for e in op.equations if e.kind is None and e.is_plain]
+    named = {e.body: e.left for e in plain if isinstance(e.body, _OWN_DERIVATIVE)}
+    out: list[Equation] = []
+    for equation in op.equations:
+        body = equation.body
+        for inner in [] if body in named and named[body] == equation.left else _functions(equation):
+            inner = inner.func(*(a.xreplace(named) for a in inner.args))
+            if inner not in named:
+                name = _unused(_function_name(inner, equation.name), taken)
+                taken.add(name)
+                axes = _axes(inner, equation)
+                target = Tensor(name, **signs(inner))
+                named[inner] = At(target, *axes)
+                out.append(Equation(target, axes, inner, given=False))
+            body = body.xreplace({inner: named[inner]}).xreplace(named)
+        out.append(replace(equation, body=body))
+    return replace(op, equations=tuple(out))
+
+
+def _functions(equation: Equation) -> list[Expr]:
+    """The functions worth a name in an equation, inner ones first: those of tensors, inside something else."""
+    if isinstance(equation.body, Concat):
+        return []
+    body = equation.body
+    own = None
+    if equation.kind is None:  # `a*F(x) + b` knows its derivative by its own value
+        own = body.as_independent(*body.atoms(At), as_Add=True)[1]
+        own = own.as_independent(*own.atoms(At), as_Add=False)[1]
+    found = [
+        f
+        for f in body.atoms(*_OWN_DERIVATIVE)
+        if f != own and f.atoms(At) and all(isinstance(i, Axis) for at in f.atoms(At) for i in at.index)
+    ]
+    return sorted(found, key=lambda f: (len(f.atoms(Function)), f.sort_key()))
+
+
+def _function_name(expr: Expr, target: str) -> str:
+    """`exp_z_minus_m`, `sigmoid_a`; for a longer argument the name of the equation that it stands in."""
+    inner = expr.args[0]
+    sign, inner = ("minus_", -inner) if inner.could_extract_minus_sign() and not isinstance(inner, Add) else ("", inner)
+    if isinstance(inner, At):
+        return f"{expr.func.__name__}_{sign}{inner.name}"
+    words = _name(inner, "", set()) if isinstance(inner, Add) else "_inner"
+    return f"{target}_{expr.func.__name__}" if words.startswith("_") else f"{expr.func.__name__}_{words}"
 
 
 def name_sums(op: Op) -> Op:
@@ -93,6 +148,10 @@ def _name(expr: Expr, target: str, taken: set[str]) -> str:
         name = f"{names[0]}_{joined}_{names[1]}" if isinstance(first, At) else f"{target}_inner"
     else:
         name = f"{target}_inner"
+    return _unused(name, taken)
+
+
+def _unused(name: str, taken: set[str]) -> str:
     base, number = name, 2
     while name in taken:
         name, number = f"{base}{number}", number + 1

@@ -97,8 +97,8 @@ def cross_entropy_label_smoothing(f, z: tensor[n, c], y: index(c)[n], smoothing:
 
 
 @op
-def cross_entropy_ignore_index(f, z: tensor[n, c], y: index(c)[n], ignore_index: scalar = 0):
-    """Cross-entropy averaged over the labels that are not `ignore_index`, a class such as the padding's."""
+def cross_entropy_ignore_index(f, z: tensor[n, c], y: index(c)[n], ignore_index: scalar = -100):
+    """Cross-entropy averaged over the labels that are not `ignore_index`, which need be no class."""
     f.m[n] = amax(z[n, c], over=c)
     f.s[n] = sum(exp(z[n, c] - f.m[n]), over=c)
     f.logp[n, c] = z[n, c] - f.m[n] - log(f.s[n])

@@ -2,7 +2,7 @@
 
 from derive import *
 
-t, d, h, p = axes("t d h p")
+t, d, h, p = axes("t d h p=2")
 
 
 @op
@@ -21,5 +21,5 @@ def rotary_interleaved(f, x: tensor[..., t, d], cos: constant[t, h], sin: consta
     f.z[..., t, h, p] = x[..., t, (h, p)]
     f.a[..., t, h] = f.z[..., t, h, 0] * cos[t, h] - f.z[..., t, h, 1] * sin[t, h]
     f.b[..., t, h] = f.z[..., t, h, 1] * cos[t, h] + f.z[..., t, h, 0] * sin[t, h]
-    f.y[..., t, (h, p)] = where(eq(p, 0), f.a[..., t, h], f.b[..., t, h])
+    f.y[..., t, (h, p)] = concat(f.a[..., t, h], f.b[..., t, h], along=p)
     return f.y

@@ -21,7 +21,7 @@ from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 from derive.adjoint import Stepwise
 from derive.equations import Equation, Op
 from derive.schedule import Definition
-from derive.terms import At, Axis, Delta, Merge, Part, Reduce, Scalar, Sigma, Size, Where, tensor_names
+from derive.terms import At, Axis, Delta, Merge, Part, Prefix, Reduce, Scalar, Sigma, Size, Slot, Where, tensor_names
 
 Place = Mapping[Axis, int]
 Array = np.ndarray
@@ -77,6 +77,8 @@ class World:
         """How many values an index on a left-hand side takes."""
         if isinstance(index, Merge):
             return math.prod(self.length(a) for a in index.args)
+        if isinstance(index, Slot):
+            return int(self.element(index.length))
         assert isinstance(index, Axis)
         return self.sizes[index.base]
 
@@ -128,6 +130,8 @@ def _element(w: World, e: Basic, at: Place) -> Any:
         return _element(w, e.args[1] if _element(w, e.condition, at) else e.args[2], at)
     if isinstance(e, Merge | Part):
         return _index(w, e, at)
+    if isinstance(e, Prefix):
+        return _element(w, e.args[0], at)
     if isinstance(e, BooleanTrue | BooleanFalse):
         return bool(e)
     if isinstance(e, Relational):
@@ -156,6 +160,8 @@ def _power(base: Any, exponent: Any) -> Any:
 
 def _index(w: World, i: Basic, at: Place) -> int:
     """An index as a position; merges count the first axis slowest, parts take them apart again."""
+    if isinstance(i, Slot):
+        return _index(w, i.index, at)
     if isinstance(i, Merge):
         position = 0
         for a in i.args:

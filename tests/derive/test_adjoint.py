@@ -37,7 +37,7 @@ RULES = [
      "ds[n, m] = delta(m, n)*dy[n]*y[n]", "a diagonal scatters onto the diagonal"),
     ("merged axes", specs.merged, "x", "dx[n, t, e] = 2*dy[n, (t, e)]*x[n, t, e]", None),
     ("parts", specs.parts, "x",
-     "dx[n, k] = dy[n, part(k, 0), part(k, 1)]*w[part(k, 0), part(k, 1)]", "merged axes are taken apart"),
+     "dx[n, k] = dx_apart[n, part(k, 0), part(k, 1)]", "merged axes are taken apart"),
     ("permuted", specs.permuted, "x", "dx[n, m] = 2*dy[m, n]*x[n, m]", None),
     ("output read again", specs.output_read_again, "y", "dy_total[n] = 2*ds[]*y[n] + dy[n]", None),
     ("through its own output", specs.output_read_again, "x", "dx[n] = dy_total[n]*y[n]", None),
@@ -59,10 +59,9 @@ def test_rule(spec: object, of: str, line: str | None, rule: str | None) -> None
         assert rule in rules
 
 
-def test_parts_are_merged_again() -> None:
-    """`dy` of a tensor that was taken apart is read at the merge of its axes."""
-    text, _ = adjoint("w", specs.parts.op)
-    assert "dy[n', d, e]" in text and "x[n', (d, e)]" in text
+def test_what_is_taken_apart_is_named() -> None:
+    """The parts of `x` are a tensor of their own, whose adjoint is merged again as a whole."""
+    assert "dy[n', d, e]" in (text := adjoint("w", specs.parts.op)[0]) and "x_apart[n', d, e]" in text
 
 
 def test_nothing_reaches_integer_inputs_or_constants() -> None:

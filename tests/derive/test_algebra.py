@@ -264,3 +264,10 @@ def test_parts_in_another_order_are_no_merge() -> None:
     w = World({"n": 2, "d": 3, "m": 6})
     assert [int(w.element(Part(m, 0, *LENGTHS), {m: k})) for k in range(6)] == [0, 0, 0, 1, 1, 1]
     assert [int(w.element(Part(m, 1, *LENGTHS), {m: k})) for k in range(6)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_match_where_no_one_element_has_all_the_free_axes() -> None:
+    p, v = Tensor("p"), Tensor("v")
+    g, h, i, j, e, f = axes("g h i j e f")
+    pattern, candidate = (sigma(At(p, g, h, i, j) * At(v, g, j, last), [j]) for last in (e, f))
+    assert match(pattern, candidate) == {g: g, h: h, i: i, e: f}

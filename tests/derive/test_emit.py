@@ -154,13 +154,14 @@ def test_a_module_does_no_algebra_and_no_autograd_of_its_own(spec: Spec) -> None
         "math",
         "typing",
         "torch",
-        "torch.nn.functional",
+        "torch.nn",
         "torch.autograd.function",
         "_support",
     }
     (backward,) = [f for f in tree.body if isinstance(f, ast.FunctionDef) and f.name == f"{spec.name}_backward"]
     called = {ast.unparse(node.func) for node in ast.walk(backward) if isinstance(node, ast.Call)}
-    assert not {name for name in called if "grad" in name.lower() and not name.endswith("Gradients")}
+    calls = "torch.nn.grad.conv"  # the adjoints of a convolution are plain functions, in spite of their module's name
+    assert not {n for n in called if "grad" in n.lower() and not n.endswith("Gradients") and not n.startswith(calls)}
 
 
 def test_statements_carry_their_equations() -> None:

@@ -166,7 +166,8 @@ MESSAGES = [
      "op bad, equation y: reads later, which no equation defines; define later in an equation before this one"),
     (too_few_indices, "op bad, equation y: x has axes [n, d] but is read as x[n]; give x exactly 2 indices"),
     (too_many_indices_of_an_equation,
-     "op bad, equation y: s has axes [n] but is read as s[n, d]; give s exactly 1 index"),
+     "op bad, equation y: s has axes [n] but is read as s[n, d]; give s exactly 1 index; "
+     "axes merged into one stand in brackets of their own: s[(n, d),]"),
     (pack_left_out,
      "op bad, equation y: `...` of x is read as x[n, d]; write `...` where the tensor has `...`"),
     (redefinition, "op bad, equation y: y is defined already; give the equation another name"),
@@ -175,18 +176,17 @@ MESSAGES = [
      "op bad, equation y: floor has no derivative that a backward could use; use differentiable functions, or pass its "
      "value as an input without gradient (constant[...])"),
     (special_function,
-     "op bad, equation y: gamma has no derivative that a backward could use; use differentiable functions, or pass its "
-     "value as an input without gradient (constant[...])"),
+     "op bad, equation y: gamma is no function of the notation; use exp, log, powers, sin, tanh, erf and the like"),
     (piecewise, "op bad, equation y: a Piecewise leaves a case open; end it with (value, True)"),
     (size_unknown,
-     "op bad, equation y: no input carries axis d, so its size is unknown; give an input the axis d, or an argument "
-     "d_length: length(d)"),
+     "op bad, equation y: no input carries axis d, so its size is unknown; give an input the axis d, "
+     "an argument d_length: length(d), or a fixed length: axes(\"d=2\")"),
     (size_of_a_merge_unknown,
-     "op bad, equation y: no input carries axis e, so its size is unknown; give an input the axis e, or an argument "
-     "e_length: length(e)"),
+     "op bad, equation y: no input carries axis e, so its size is unknown; give an input the axis e, "
+     "an argument e_length: length(e), or a fixed length: axes(\"e=2\")"),
     (window_over_two_unknown_axes,
-     "op bad, equation y: no input carries axis i, so its size is unknown; give an input the axis i, or an argument "
-     "i_length: length(i)"),
+     "op bad, equation y: no input carries axis i, so its size is unknown; give an input the axis i, "
+     "an argument i_length: length(i), or a fixed length: axes(\"i=2\")"),
     (product_of_axes_as_an_index,
      "op bad, equation y: index i*k is not axis arithmetic; write whole multiples of axes, such as 2*t + k, or read an "
      "index(...)"),

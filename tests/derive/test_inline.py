@@ -269,7 +269,8 @@ MESSAGES = [
     (too_few, "op bad: products needs b; its signature is (a, b)"),
     (unknown_word, "op bad: products takes (a, b); match its signature"),
     (wrong_rank, "op bad: products: a has 2 axes, but 1 are given; pass a tensor of its rank"),
-    (an_element, "op bad: weights: argument z is no tensor of this spec; pass f.name or an input"),
+    (an_element, "op bad: weights: argument z is one element, x[n, d]; pass the whole tensor and name "
+     "the result: f.a = weights(x)"),
     (not_defined, "op bad: weights: argument z is no tensor of this spec; pass f.name or an input"),
     (name_taken, "op bad: x is an input; give the equation another name"),
 ]

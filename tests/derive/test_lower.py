@@ -38,6 +38,7 @@ TABLE = [
     ("common power", X**3 * Y + X**2 * Y, "x[n, d]**2 * y[n, d] * (1 + x[n, d])"),
     ("common divisor", X / A + Y / A, "(x[n, d] + y[n, d]) / a[n]"),
     ("lowest common divisor", X / A**2 + Y / A, "(x[n, d] / a[n] + y[n, d]) / a[n]"),
+    ("a product of two sums", X + X * Y**2 + G * X * Y**2 + G * X, "(g[d] + 1) * x[n, d] * (1 + y[n, d]**2)"),
     ("what is left is 1", X - X * Y**2, "x[n, d] * (1 - y[n, d]**2)"),
     ("nothing common", X + G, "x[n, d] + g[d]"),
     # Horner

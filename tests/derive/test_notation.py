@@ -228,7 +228,7 @@ def text_for_an_expression():
 
 
 MESSAGES = [
-    (no_axes, 'axes() needs at least one name; write axes("n c")'),
+    (no_axes, 'axes() needs at least one name, as one text; write axes("n c")'),
     (axis_that_is_no_name, "'1d' cannot name an axis; use a Python identifier"),
     (axis_that_is_a_keyword, "'in' cannot name an axis; use a Python identifier"),
     (axis_not_declared_in_the_body,
@@ -249,9 +249,9 @@ MESSAGES = [
     (tensor_without_axes_in_a_function, "op bad: x is used without its axes; read one element: x[…]"),
     (slice_as_an_index, "op bad: a slice `:` is not an index; name the axis: x[n, d]"),
     (returns_what_no_equation_defines, "op bad: returns z, which no equation defines; write f.z[…] = …"),
-    (returns_an_input, "op bad: returns x, which no equation defines; write f.x[…] = …"),
-    (returns_nothing, "op bad: the spec returns something that is no tensor; return f.y, or (f.y, f.z)"),
-    (returns_an_element, "op bad: the spec returns something that is no tensor; return f.y, or (f.y, f.z)"),
+    (returns_an_input, "op bad: returns its input x; return what an equation defines, such as f.y"),
+    (returns_nothing, "op bad: the spec returns nothing; end it with return f.y"),
+    (returns_an_element, "op bad: returns one element, y[n]; return the whole tensor: return f.y"),
     (expression_on_the_left,
      "op bad, equation y: the left side holds something that is no axis; write axes, or (t, e) to merge two"),
     (axis_twice_on_the_left,

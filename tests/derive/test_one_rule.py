@@ -26,6 +26,7 @@ PLAIN_WORDS = {
     "reciprocal": "one over a number",
     "scale": "the number in front of a reduction",
     "square": "the second power",
+    "tril": "a method of a torch tensor",
     "trace": "to record what a function does as it runs",
 }
 """Op names that are plain English, mathematics or torch's own, and what they mean outside of the catalogue."""

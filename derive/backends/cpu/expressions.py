@@ -179,7 +179,8 @@ class Expressions:
         """The length of a dimension."""
         if isinstance(dim, str):
             return length(dim)
-        assert isinstance(dim, Merged)
+        if not isinstance(dim, Merged):
+            raise Unsupported("one place inside a merge")
         return f"({' * '.join(self.extent(a) for a in dim.axes)})"
 
     def index(self, i: Index) -> Text:
@@ -200,6 +201,8 @@ class Expressions:
             if i.offset != Num(Fraction(0)) or not parts:
                 parts.append(self.integer(i.offset))
             return Text(" + ".join(parts), 4 if len(parts) > 1 or "*" in parts[0] else _ATOM)
+        if not isinstance(i, Read):
+            raise Unsupported("one place inside a merge")
         return Text(f"{self.name(i.name)}[{self.offset(i)}]")
 
     def integer(self, node: Node) -> str:

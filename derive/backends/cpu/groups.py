@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from derive.backends.cpu.normal import Loop
+from derive.backends.cpu.normal import Loop, Unsupported
 from derive.backends.cpu.products import Product, Step
 from derive.cost import NOMINAL
 from derive.program import Index, Merged, Read, index_axes
@@ -55,7 +55,9 @@ def grouped(steps: list[Step]) -> list[Group | Product]:
             out.append(first)
             left.pop(0)
             continue
-        best = max(_candidates(left), key=lambda g: _worth(g))
+        best = max(_candidates(left), key=_worth, default=None)
+        if best is None:
+            raise Unsupported(f"{first}")
         out.append(best)
         taken = {id(s) for s in best.loops}
         left = [s for s in left if id(s) not in taken]

@@ -65,7 +65,8 @@ def _known(program: Program) -> Parts:
         for read in (n for n in nodes if isinstance(n, Read)):
             for dim, index in zip(dims[read.name], read.index, strict=True):
                 for one, other in ((dim, index), (index, dim)):
-                    if isinstance(one, str) and isinstance(other, Merged) and "..." not in base(one):
+                    whole = isinstance(other, Merged) and all(isinstance(a, str) for a in other.axes)
+                    if isinstance(one, str) and whole and "..." not in base(one):
                         found.setdefault(base(one), set()).add(tuple(base(a) for a in index_axes(other)))
         dims[s.name] = s.axes
     return {axis: next(iter(ways)) for axis, ways in found.items() if len(ways) == 1 and axis not in next(iter(ways))}

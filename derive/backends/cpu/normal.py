@@ -173,9 +173,10 @@ def _parts(s: Assign, join: Join) -> list[tuple[tuple[Index, ...], Node]]:
     offset: Node = ZERO
     parts = []
     for value, own in zip(join.parts, join.own, strict=True):
-        at = Window(((own, 1),), offset)
+        at = Window(((own, 1),) if own else (), offset)  # no axis of its own: one place
         parts.append((tuple(at if i == join.axis else i for i in s.axes), value))
-        offset = SizeOf(own) if offset == ZERO else Call("add", (offset, SizeOf(own)))
+        width: Node = SizeOf(own) if own else Num(Fraction(1))
+        offset = width if offset == ZERO else Call("add", (offset, width))
     return parts
 
 

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from derive.collapse.vocabulary import name_sums
-from derive.notation import axes, exp, mean, op, scalar, size, sqrt, sum, tensor
+from derive.collapse.vocabulary import name_functions, name_sums
+from derive.equations import Op
+from derive.notation import amax, axes, exp, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
+from derive.pipeline import derive_op
+from derive.words import text
 from tests.derive.evaluate import forward, inputs
 from tests.derive.specs import Spec, each_spec
 
@@ -116,3 +119,42 @@ def test_the_names_are_stable() -> None:
 
     assert name_sums(wide.op) == name_sums(wide.op)
     assert [e.name for e in name_sums(wide.op).equations] == ["x_minus_y", "x_plus_y", "z"]
+
+
+# --- functions --------------------------------------------------------------------------------------------
+
+
+@op
+def softmax_written_out(f, x: tensor[n, d]):
+    f.p[n, d] = exp(x[n, d] - amax(x[n, d], over=d)) / sum(exp(x[n, d] - amax(x[n, d], over=d)), over=d)
+    return f.p
+
+
+@op
+def gates(f, a: tensor[n], b: tensor[n]):
+    f.y[n] = 3 * tanh(a[n])
+    f.z[n] = f.y[n] * sigmoid(-b[n]) + sigmoid(-b[n])
+    return f.z
+
+
+
+
+@pytest.mark.parametrize(
+    ("made", "names"),
+    [
+        (softmax_written_out, {"exp_x_minus_x_max": "exp(x[n, d] - x_max[n])"}),
+        (gates, {"sigmoid_minus_b": "sigmoid(-b[n])"}),  # `3*tanh(a)` knows its derivative as it is
+    ],
+)
+def test_a_function_gets_a_name_once(made: Op, names: dict[str, str]) -> None:
+    named = name_functions(made.op)
+    assert {e.name: text(e.body) for e in named.equations if made.op.equation(e.name) is None} == names
+
+
+def test_a_softmax_written_out_collapses_as_one_with_a_name_does() -> None:
+    closed = derive_op(softmax_written_out.op)
+    assert closed.kept == ("p",)
+    assert [str(s) for s in closed.backward.statements] == [
+        "sum_dp_p[n] = sum(dp[n, d] * p[n, d], over=d)",
+        "dx[n, d] = p[n, d] * (dp[n, d] - sum_dp_p[n])",
+    ]

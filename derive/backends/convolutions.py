@@ -1,0 +1,306 @@
+"""Sums of products read through windows in torch: `conv1d` to `conv3d`, and the same three calls for their adjoints.
+
+A convolution is known by its indices alone. It relates three tensors: a signal read at `offset + step*place +
+dilation*tap`, a kernel over the taps and an image over the places. Whichever two of them are multiplied, the third is
+one call. An axis of the signal that the kernel and the image share is a group, one that only the image has is a
+batch, one that only the kernel has is a channel; an axis that the image and the kernel share is an output channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from derive.backends.reads import reached, read, sliced
+from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
+from derive.cost import product_factors
+from derive.program import Index, Node, Num, Read, Reduce, Scatter, Window, index_axes, multiplied, node_axes
+
+if TYPE_CHECKING:
+    from derive.backends.torch import Printer
+
+_MOST = 3  # dimensions of an image that torch convolves over
+_NONE = Num(Fraction(0))
+
+
+@dataclass(frozen=True)
+class Spatial:
+    """One dimension of the image; without a tap (empty) the kernel is 1 wide there."""
+
+    slot: int  # where the signal has it
+    place: str
+    tap: str = ""
+    step: int = 1
+    dilation: int = 1
+    offset: Node = _NONE
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """How the axes of signal, kernel and image take part."""
+
+    batch: tuple[str, ...]
+    groups: tuple[str, ...]
+    inner: tuple[str, ...]
+    outer: tuple[str, ...]
+    spatial: tuple[Spatial, ...]
+
+    @property
+    def windowed(self) -> tuple[Spatial, ...]:
+        return tuple(s for s in self.spatial if s.tap)
+
+
+# --- what is one ------------------------------------------------------------------------------------------
+
+
+def roles(index: tuple[Index, ...], over: tuple[str, ...], into: tuple[str, ...]) -> Convolution | None:
+    """The convolution of a signal read at `index` with a kernel of axes `over` and an image of axes `into`."""
+    kernel, image = set(over), set(into)
+    windows = [k for k, i in enumerate(index) if isinstance(i, Window) and len(i.steps) == 2]
+    spatial = [_spatial(k, index[k], kernel, image) for k in windows]  # type: ignore[arg-type]
+    if not spatial or None in spatial or len(spatial) > _MOST:
+        return None
+    found = [s for s in spatial if s is not None]
+    plain = [a for k, i in enumerate(index) if k not in windows for a in index_axes(i)]
+    used = [*plain, *(a for s in found for a in (s.place, s.tap) if a)]
+    if len(set(used)) != len(used) or any(a not in kernel and a not in image for a in plain):
+        return None
+    inner = tuple(a for a in plain if a in kernel and a not in image)
+    groups = tuple(a for a in plain if a in kernel and a in image)
+    batch = [a for a in plain if a in image and a not in kernel]
+    outer = tuple(a for a in over if a in image and a not in groups)
+    if (kernel | image) != {*used, *outer} or any(is_pack(a) for a in (*inner, *groups, *outer)):
+        return None
+    between = [
+        k for k, i in enumerate(index) if isinstance(i, str) and i in batch and k > windows[0] and not is_pack(i)
+    ]
+    if between and len(between) + len(found) <= _MOST:
+        found += [Spatial(k, str(index[k])) for k in between]
+        batch = [a for a in batch if a not in {s.place for s in found}]
+        found.sort(key=lambda s: s.slot)
+    return Convolution(tuple(batch), groups, inner, outer, tuple(found))
+
+
+def _spatial(slot: int, window: Window, kernel: set[str], image: set[str]) -> Spatial | None:
+    for (place, step), (tap, dilation) in (window.steps, window.steps[::-1]):
+        if place in image - kernel and tap in kernel - image and step > 0 and dilation > 0:
+            return Spatial(slot, place, tap, step, dilation, window.offset)
+    return None
+
+
+def _windowed(node: Node) -> bool:
+    return isinstance(node, Read) and any(isinstance(i, Window) and len(i.steps) == 2 for i in node.index)
+
+
+def _signal(node: Node) -> tuple[Read, Node] | None:
+    """The one factor of a sum that is read through windows, and the product of the others."""
+    if not isinstance(node, Reduce) or node.kind != "sum":
+        return None
+    factors = product_factors(node.body)
+    signals = [f for f in factors if _windowed(f)]
+    if len(factors) < 2 or len(signals) != 1 or not isinstance(signals[0], Read):
+        return None
+    return signals[0], multiplied([f for f in factors if f is not signals[0]])
+
+
+def is_convolution(node: Node) -> bool:
+    """Whether a sum of a product is the image, or the kernel, of a convolution."""
+    found = _signal(node)
+    if found is None:
+        return False
+    signal, other = found
+    ways = ((node_axes(other), node_axes(node)), (node_axes(node), node_axes(other)))
+    return any(roles(signal.index, *way) is not None for way in ways)
+
+
+# --- the three calls --------------------------------------------------------------------------------------
+
+
+def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value | None:
+    """A sum over taps is the image; a sum over places is the kernel's adjoint. None for any other sum."""
+    found = _signal(node)
+    if found is None:
+        return None
+    signal, other = found
+    image = roles(signal.index, node_axes(other), node_axes(node))
+    kernel = roles(signal.index, node_axes(node), node_axes(other))
+    if kernel is not None and all(printer.sizes.slow(s.place) < printer.sizes.slow(s.tap) for s in kernel.windowed):
+        return _Call(printer, kernel).kernel(signal, other) if bias is None else None
+    return _Call(printer, image).image(signal, other, bias) if image is not None else None
+
+
+def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
+    """What a scatter through windows adds, as the signal's adjoint, and the slices that it adds it to."""
+    body = s.value.body if isinstance(s.value, Reduce) and s.value.kind == "sum" else s.value
+    places, taps = _two_sides(printer, s.slots, product_factors(body))
+    if not places or not taps or any(not isinstance(i, str | Window) for i in s.slots):
+        return None
+    c = roles(s.slots, node_axes(multiplied(taps)), node_axes(multiplied(places)))
+    if c is None or any(isinstance(i, Window) and len(i.steps) != 2 for i in s.slots):
+        return None
+    return _Call(printer, c).signal(s, multiplied(taps), multiplied(places))
+
+
+def _two_sides(printer: Printer, slots: tuple[Index, ...], factors: list[Node]) -> tuple[list[Node], list[Node]]:
+    """The factors over the windows' places and those over their taps; none where a factor has both."""
+    windows = [i for i in slots if isinstance(i, Window) and len(i.steps) == 2]
+    ordered = [printer.sizes.ordered(w) for w in windows]
+    place, tap = {w[0][0] for w in ordered}, {w[1][0] for w in ordered}
+    taps = [f for f in factors if set(node_axes(f)) & tap]
+    places = [f for f in factors if f not in taps]
+    return ([], []) if _axes(taps) & place else (places, taps)
+
+
+def _axes(factors: list[Node]) -> set[str]:
+    return {a for f in factors for a in node_axes(f)}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One dimension of a tensor as torch convolves it: no axis (length 1), one, or several merged."""
+
+    axes: tuple[str, ...]
+    size: Callable[[str], str]  # called only for the lengths that are written, which the function then reads
+
+    @property
+    def lengths(self) -> list[str]:
+        return [f"*{self.size(a)}" if is_pack(a) else self.size(a) for a in self.axes]
+
+    @property
+    def length(self) -> str:
+        """The product of the lengths."""
+        codes = [f"math.prod({self.size(a)})" if is_pack(a) else self.size(a) for a in self.axes]
+        return codes[0] if len(codes) == 1 else " * ".join(map(bracketed, codes)) or "1"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Prints one of the three tensors of a convolution from the other two."""
+
+    printer: Printer
+    c: Convolution
+
+    def image(self, signal: Read, kernel: Node, bias: Node | None) -> Value | None:
+        parts = self.image_parts()
+        if bias is not None and (len(parts[1].axes) != 1 or node_axes(bias) != parts[1].axes):
+            return None
+        alone = 0 if self.c.batch else 1  # torch convolves one image without a batch as well
+        parts = parts[alone:]
+        x, k = self.read(signal, alone), self.shaped(self.value(kernel), self.kernel_parts())
+        added = f", {self.value(bias).code}" if bias is not None else ""
+        code = f"functional.conv{len(self.c.spatial)}d({x}, {k}{added}{self.options()})"
+        return self.unshaped(Value(code), parts)
+
+    def kernel(self, signal: Read, image: Node) -> Value:
+        x, y = self.read(signal), self.shaped(self.value(image), self.image_parts())
+        parts = self.kernel_parts()
+        size = ", ".join(p.length for p in parts)
+        return self.unshaped(Value(f"{self.adjoint('weight')}({x}, ({size}), {y}{self.options()})"), parts)
+
+    def signal(self, s: Scatter, kernel: Node, image: Node) -> tuple[Value, list[str]]:
+        w, y = self.shaped(self.value(kernel), self.kernel_parts()), self.shaped(self.value(image), self.image_parts())
+        parts = self.signal_parts(s.axes, s.slots)
+        size = ", ".join(p.length for p in parts)
+        value = self.unshaped(Value(f"{self.adjoint('input')}(({size}), {w}, {y}{self.options()})"), parts)
+        own = {f"@{x.slot}": s.axes[x.slot] for x in self.c.spatial}
+        value = Value(value.code, tuple(own.get(str(d), d) for d in value.dims))
+        cuts = {x.slot: self.extent(x, s.axes[x.slot], s.slots)[1] for x in self.c.spatial}
+        return permute(value, s.axes), [cuts.get(k, "") for k in range(len(s.axes))]
+
+    def adjoint(self, of: str) -> str:
+        return f"torch.nn.grad.conv{len(self.c.spatial)}d_{of}"
+
+    def options(self) -> str:
+        """Stride, dilation and groups, where they are not 1; one number where all dimensions have the same."""
+        out = ""
+        for name, numbers in (
+            ("stride", [s.step for s in self.c.spatial]),
+            ("dilation", [s.dilation for s in self.c.spatial]),
+        ):
+            if set(numbers) != {1}:
+                text = ", ".join(map(str, numbers))
+                out += f", {name}={numbers[0]}" if len(set(numbers)) == 1 else f", {name}=({text})"
+        return out + (f", groups={self.part(self.c.groups).length}" if self.c.groups else "")
+
+    # --- shapes --------------------------------------------------------------------------------------------
+
+    def part(self, axes: tuple[str, ...]) -> _Part:
+        return _Part(axes, self.printer.size)
+
+    def image_parts(self) -> list[_Part]:
+        c = self.c
+        return [self.part(c.batch), self.part((*c.groups, *c.outer)), *(self.part((s.place,)) for s in c.spatial)]
+
+    def kernel_parts(self) -> list[_Part]:
+        c = self.c
+        taps = (self.part((s.tap,) if s.tap else ()) for s in c.spatial)
+        return [self.part((*c.groups, *c.outer)), self.part(c.inner), *taps]
+
+    def signal_parts(self, dims: Dims, index: tuple[Index, ...]) -> list[_Part]:
+        c = self.c
+        of = {f"@{s.slot}": s for s in c.spatial}
+        own = (_Part((a,), lambda a: self.extent(of[a], str(dims[of[a].slot]), index)[0]) for a in of)
+        return [self.part(c.batch), self.part((*c.groups, *c.inner)), *own]
+
+    def value(self, node: Node) -> Value:
+        return self.printer.value(node, node_axes(node))
+
+    def read(self, signal: Read, alone: int = 0) -> str:
+        """The signal with its windowed dimensions whole, or cut to what the windows reach."""
+        printer = self.printer
+        own = {s.slot: f"@{s.slot}" for s in self.c.spatial}
+        index = tuple(own.get(k, i) for k, i in enumerate(signal.index))
+        dims = tuple(d for d in printer.layouts[signal.name] if d is not None)
+        stored = squeeze(printer.stored(signal.name))
+        for s in self.c.spatial:
+            cut = self.extent(s, str(dims[s.slot]), signal.index)[1]
+            if cut:
+                stored = stored.method(sliced(position(dims, s.slot), len(dims), cut))
+        value = read(stored, Read(signal.name, index), printer.sizes, printer.value)
+        return self.shaped(value, self.signal_parts(dims, signal.index)[alone:])
+
+    def extent(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> tuple[str, str]:
+        """The length that the windows run over, and the slice that cuts it out; none where that is the whole."""
+        size, start, window = self.printer.size, self.printer.number(s.offset), index[s.slot]
+        if not s.tap:
+            return size(s.place), ""
+        assert isinstance(window, Window)
+        if self.printer.sizes.tight(dim, window):
+            return (size(dim), "") if start == "0" else (f"{size(dim)} - {bracketed(start)}", f"{start}:")
+        reach = reached(s.step, size(s.place), s.dilation, size(s.tap))
+        return reach, f":{reach}" if start == "0" else f"{start}:{start} + {reach}"
+
+    def shaped(self, value: Value, parts: list[_Part]) -> str:
+        """The value with one dimension for each part."""
+        value = permute(squeeze(value), tuple(a for part in parts for a in part.axes))
+        if parts and any(is_pack(a) for a in parts[0].axes):
+            return value.method(f".reshape({', '.join(p.length for p in parts)})").code
+        at = 0
+        for part in parts:
+            if len(part.axes) > 1:
+                value = value.method(f".flatten({at}, {at + len(part.axes) - 1})")
+            at += bool(part.axes)
+        items = [":" if part.axes else "None" for part in parts]
+        while items and items[-1] == ":":
+            items.pop()
+        return value.method(f"[{', '.join(items)}]").code if items else value.code
+
+    def unshaped(self, value: Value, parts: list[_Part]) -> Value:
+        """A result with one dimension for each part, under its axes again."""
+        axes = tuple(a for part in parts for a in part.axes)
+        if any(is_pack(a) for a in axes):
+            return value.method(f".reshape({', '.join(n for p in parts for n in p.lengths)})", axes)
+        for at, part in reversed(list(enumerate(parts))):
+            if len(part.axes) > 1:
+                value = value.method(f".unflatten({at}, ({', '.join(part.lengths)}))")
+        widths = [max(1, len(part.axes)) for part in parts]
+        empty = [str(sum(widths[:at])) for at, part in enumerate(parts) if not part.axes]
+        if empty:
+            value = value.method(f".squeeze({empty[0]})" if len(empty) == 1 else f".squeeze(({', '.join(empty)}))")
+        return replace(value, dims=axes)
+
+
+def bracketed(code: str) -> str:
+    return f"({code})" if " " in code else code

@@ -1,0 +1,66 @@
+"""Reductions over the taps of windows in torch: the mean or the maximum of every window is a pool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from derive.backends.reads import reached, sliced
+from derive.backends.values import Value, is_pack, squeeze
+from derive.program import Node, Read, Reduce, Window
+
+if TYPE_CHECKING:
+    from derive.backends.torch import Printer
+
+_KINDS = {"mean": "avg", "amax": "max"}
+_MOST = 3  # dimensions that torch pools over
+
+
+def is_pool(node: Node) -> bool:
+    """Whether every window over the last dimensions of a tensor is reduced to its mean or maximum."""
+    if not isinstance(node, Reduce) or node.kind not in _KINDS or not isinstance(node.body, Read):
+        return False
+    index = node.body.index
+    windows = [i for i in index if isinstance(i, Window)]
+    plain = index[: len(index) - len(windows)]
+    steps = [a for w in windows for a, _ in w.steps]
+    return (
+        1 <= len(windows) <= _MOST
+        and all(len(w.steps) == 2 and all(step > 0 for _, step in w.steps) for w in windows)
+        and len(plain) in (1, 2)
+        and all(isinstance(i, str) and not is_pack(i) for i in plain)
+        and len({*plain, *steps}) == len(index) + len(windows)
+        and len(node.axes) == len(windows)
+        and all(len({a for a, _ in w.steps} & set(node.axes)) == 1 for w in windows)
+        and (node.kind == "amax" or all(step == 1 for w in windows for a, step in w.steps if a in node.axes))
+    )
+
+
+def pooled(printer: Printer, node: Reduce) -> Value | None:
+    """One call for the mean or maximum of every window; None for any other reduction."""
+    if not is_pool(node) or not isinstance(node.body, Read):
+        return None
+    code = squeeze(printer.stored(node.body.name))
+    dims, width, stride, dilation, out = code.dims, [], [], [], []
+    for k, i in enumerate(node.body.index):
+        if not isinstance(i, Window):
+            out.append(str(i))
+            continue
+        ((tap, d),) = [s for s in i.steps if s[0] in node.axes]
+        ((place, step),) = [s for s in i.steps if s[0] not in node.axes]
+        start = printer.number(i.offset)
+        if not printer.sizes.tight(str(dims[k]), i):
+            reach = reached(step, printer.size(place), d, printer.size(tap))
+            code = code.method(sliced(k, len(dims), f":{reach}" if start == "0" else f"{start}:{start} + {reach}"))
+        elif start != "0":
+            code = code.method(sliced(k, len(dims), f"{start}:"))
+        width.append(printer.size(tap))
+        stride.append(str(step))
+        dilation.append(str(d))
+        out.append(place)
+    options = f", stride={_together(stride)}" + (f", dilation={_together(dilation)}" if set(dilation) != {"1"} else "")
+    name = f"functional.{_KINDS[node.kind]}_pool{len(width)}d"
+    return Value(f"{name}({code.code}, {_together(width)}{options})", tuple(out))
+
+
+def _together(numbers: list[str]) -> str:
+    return numbers[0] if len(set(numbers)) == 1 else f"({', '.join(numbers)})"

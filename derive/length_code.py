@@ -1,0 +1,54 @@
+"""Lengths of axes as code: whole-number arithmetic, and the checks of what they must satisfy."""
+
+from __future__ import annotations
+
+from sympy import Add, Expr, Min, Mul, floor, fraction, together
+
+from derive.equations import Requirement
+from derive.terms import Size
+
+
+def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str:
+    """Code of a length: whole-number arithmetic over other lengths."""
+    if isinstance(formula, Size) and formula.axis.is_pack:
+        return f"math.prod({sizes[formula.axis.base]})"
+    if isinstance(formula, Size):
+        return sizes[formula.axis.base]
+    if formula.is_Integer:
+        return str(formula)
+    if isinstance(formula, Min):
+        return f"min({', '.join(size_code(a, sizes) for a in formula.args)})"
+    if isinstance(formula, floor):
+        top, bottom = fraction(together(formula.args[0]))
+        return f"{size_code(top, sizes, True)} // {size_code(bottom, sizes, True)}"
+    if isinstance(formula, Add):
+        terms = sorted(formula.args, key=lambda t: (t.could_extract_minus_sign(), t.is_Integer, t.sort_key()))
+        code = size_code(terms[0], sizes)
+        for t in terms[1:]:
+            negative = t.could_extract_minus_sign()
+            code += f" - {size_code(-t, sizes)}" if negative else f" + {size_code(t, sizes)}"
+        return f"({code})" if inside else code
+    top, bottom = fraction(formula)
+    if bottom != 1:
+        return f"{size_code(top, sizes, True)} // {size_code(bottom, sizes, True)}"
+    code = " * ".join(size_code(f, sizes, True) for f in Mul.make_args(formula))
+    return f"({code})" if inside else code
+
+
+def lengths_of(r: Requirement) -> list[Size]:
+    """The lengths that a requirement speaks of, in reading order."""
+    return sorted(r.left.atoms(Size) | r.right.atoms(Size), key=lambda s: (s not in r.left.atoms(Size), str(s)))
+
+
+def length_check(op: str, r: Requirement, names: dict[str, str]) -> str:
+    """The line that checks a requirement; its error says the lengths that clash."""
+    left, right = size_code(r.left, names), size_code(r.right, names)
+    if r.relation == "%":
+        positive = "" if r.right.is_Integer else f"{right} > 0 and "
+        holds, says = f"{positive}{left} % {size_code(r.right, names, True)} == 0", f"must be a multiple of {right}"
+    elif r.relation == "==":
+        holds, says = f"{left} == {right}", f"must be as long as {right}"
+    else:
+        holds, says = f"{left} >= {right}", f"must fit into {r.where}" if r.where else f"must be at least {right} long"
+    values = ", ".join(f"{names[s.axis.base]}={names[s.axis.base]}" for s in lengths_of(r))
+    return f'check_length("{op}", "{r.equation}", {holds}, "{r.what} {says}", {values})'

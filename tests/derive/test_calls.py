@@ -1,0 +1,150 @@
+"""Gathers, running sums, triangles and products with a vector: each as the call that torch has for it."""
+
+import pytest
+
+from derive.notation import axes, exp, index, op, sum, tensor, where
+from tests.derive.test_torch_backend import code_of, compare
+
+b, d, e, i, j, n, r, t, u, v = axes("b d e i j n r t u v")
+
+
+@op
+def places_of_rows(f, x: tensor[n, d], ix: index(d)[n, r]):
+    f.y[n, r] = x[n, ix[n, r]]
+    return f.y
+
+
+@op
+def rows_of_each(f, x: tensor[b, t, d], ix: index(t)[b, r]):
+    f.y[b, r, d] = x[b, ix[b, r], d]
+    return f.y
+
+
+@op
+def places_behind(f, x: tensor[..., d], ix: index(d)[..., r]):
+    f.y[..., r] = 2 * x[..., ix[..., r]]
+    return f.y
+
+
+@op
+def places_shared(f, x: tensor[..., n, d], ix: index(d)[n, r]):
+    f.y[..., n, r] = x[..., n, ix[n, r]]
+    return f.y
+
+
+@op
+def places_across(f, x: tensor[d, n], ix: index(d)[n, r]):
+    f.y[n, r] = x[ix[n, r], n]
+    return f.y
+
+
+@op
+def one_row(f, x: tensor[n, d], ix: index(n)[()]):
+    f.y[d] = x[ix[()], d]
+    return f.y
+
+
+@op
+def running_sum(f, x: tensor[..., t]):
+    f.y[..., t] = sum(where(u <= t, x[..., u], 0), over=u)
+    return f.y
+
+
+@op
+def weighted_so_far(f, x: tensor[n, t, d], w: tensor[d]):
+    f.y[n, t, d] = sum(where(t >= u, x[n, u, d] * w[d], 0), over=u)
+    return f.y
+
+
+@op
+def still_to_come(f, x: tensor[n, t, d]):
+    f.y[n, t, d] = sum(where(u > t, exp(x[n, u, d]), 0), over=u)
+    return f.y
+
+
+@op
+def masked_product(f, x: tensor[n, j], w: tensor[i, j]):
+    f.y[n, i] = sum(x[n, j] * where(j <= i, w[i, j], 0), over=j)
+    return f.y
+
+
+@op
+def strictly_above(f, x: tensor[..., i, j]):
+    f.y[..., i, j] = where(i < j, x[..., i, j] ** 2, 0)
+    return f.y
+
+
+@op
+def without_own_share(f, x: tensor[..., d], w: tensor[d]):
+    f.s[...] = sum(x[..., d] * w[d], over=d)
+    f.y[..., d] = x[..., d] - f.s[...] * w[d]
+    return f.y
+
+
+@op
+def twice_a_product(f, x: tensor[n, d], w: tensor[d, e]):
+    f.y[n, e] = sum(2 * x[n, d] * where(d < e, 1, 0) * w[d, e], over=d)
+    return f.y
+
+
+CASES = [
+    (places_of_rows, {"n": 3, "d": 4, "r": 7}),
+    (places_of_rows, {"n": 1, "d": 1, "r": 1}),
+    (rows_of_each, {"b": 3, "t": 3, "d": 3, "r": 3}),
+    (places_across, {"n": 3, "d": 4, "r": 2}),
+    (one_row, {"n": 3, "d": 2}),
+    (weighted_so_far, {"n": 2, "t": 4, "d": 3}),
+    (still_to_come, {"n": 2, "t": 4, "d": 3}),
+    (still_to_come, {"n": 2, "t": 1, "d": 1}),
+    (masked_product, {"n": 3, "j": 5, "i": 4}),
+    (masked_product, {"n": 3, "j": 3, "i": 6}),
+    (twice_a_product, {"n": 3, "d": 4, "e": 4}),
+]
+PACKED = [
+    (places_behind, {"d": 4, "r": 3}),
+    (places_shared, {"n": 3, "d": 4, "r": 2}),
+    (running_sum, {"t": 5}),
+    (strictly_above, {"i": 4, "j": 3}),
+    (without_own_share, {"d": 4}),
+]
+
+
+def named(rows: list) -> list[str]:
+    return [f"{row[0].op.name}-{k}" for k, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("strides", ["plain", "transposed"])
+@pytest.mark.parametrize(("made", "sizes"), CASES, ids=named(CASES))
+def test_against_loops(made: object, sizes: dict[str, int], strides: str) -> None:
+    compare(made.op, sizes, strides=strides)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("pack", [(), (3,), (2, 3)])
+@pytest.mark.parametrize(("made", "sizes"), PACKED, ids=named(PACKED))
+def test_leading_axes(made: object, sizes: dict[str, int], pack: tuple[int, ...]) -> None:
+    compare(made.op, sizes, pack)  # type: ignore[attr-defined]
+
+
+# spec: what its module says and what it does not
+WRITTEN = [
+    (places_of_rows, "y = x.gather(1, ix)", "arange"),
+    (places_of_rows, "dx = dy.new_zeros(n, d).scatter_add_(1, ix, dy)", "index_put_"),
+    (rows_of_each, ".scatter_add_(1, ix[:, :, None].expand(b, r, d), dy)", "index_put_"),
+    (places_behind, "x.gather(-1, ix)", "arange"),
+    (places_shared, "x.gather(-1, ix.expand(*leading, n, r))", "arange"),
+    (one_row, ".index_add_(0, ix.reshape(1), dy.unsqueeze(0))", "index_put_"),
+    (running_sum, "y = x.cumsum(-1)", "where"),
+    (running_sum, "dx = dy.flip(-1).cumsum(-1).flip(-1)", "arange"),
+    (weighted_so_far, "y = w * x.cumsum(1)", "where"),
+    (still_to_come, "functional.pad(torch.exp(x).flip(1).cumsum(1).flip(1), (0, 0, -1, 1))", "where"),
+    (masked_product, "dx = dy @ w.tril()", "where"),
+    (strictly_above, "y = x.square().triu(1)", "where"),
+    (without_own_share, "s = x @ w", "(x * w)"),
+    (twice_a_product, "dw = (2 * (x.T @ dy)).triu(1)", "where"),
+]
+
+
+@pytest.mark.parametrize(("made", "said", "unsaid"), WRITTEN, ids=named(WRITTEN))
+def test_written_as_a_person_would(made: object, said: str, unsaid: str) -> None:
+    source = code_of(made.op)  # type: ignore[attr-defined]
+    assert said in source and unsaid not in source, source

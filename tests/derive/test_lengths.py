@@ -1,0 +1,262 @@
+"""Axes of fixed length, what reads ask of lengths, places: against autograd in float64, and errors by name."""
+
+# ruff: noqa: F403, F405, E501
+
+import re
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import *
+from derive.emit import render
+from tests.derive.live import derivation, module
+
+n, m, d, t, u, e, h, i, j, k, c, v = axes("n m d t u e h i j k c v")
+p = axes("p=2")
+
+
+@op
+def gated(f, x: tensor[..., d]):
+    f.z[..., p, h] = x[..., (p, h)]
+    f.y[..., h] = f.z[..., 0, h] * sigmoid(f.z[..., 1, h])
+    return f.y
+
+
+@op
+def gated_slices(f, x: tensor[..., d], half: length(h)):
+    f.y[..., h] = x[..., h] * sigmoid(x[..., h + size(h)])
+    return f.y
+
+
+@op
+def times(f, a: tensor[..., p], b: tensor[..., p]):
+    f.re[...] = a[..., 0] * b[..., 0] - a[..., 1] * b[..., 1]
+    f.im[...] = a[..., 0] * b[..., 1] + a[..., 1] * b[..., 0]
+    return f.re, f.im
+
+
+@op
+def class_token(f, x: tensor[n, t, e], cls: tensor[e]):
+    f.y[n, u, e] = concat(cls[e], x[n, t, e] ** 2, along=u)
+    return f.y
+
+
+@op
+def interleaved(f, a: tensor[..., h], b: tensor[..., h]):
+    f.y[..., (h, p)] = concat(2 * a[..., h], a[..., h] * b[..., h], along=p)
+    return f.y
+
+
+@op
+def merged_pieces(f, x: tensor[n, h, i], z: tensor[n, h, j]):
+    f.y[n, (h, k)] = concat(x[n, h, i] ** 2, z[n, h, j], along=k)
+    return f.y
+
+
+@op
+def pieces_again(f, x: tensor[n, i], z: tensor[n, j], w: tensor[n]):
+    f.a[n, k] = concat(x[n, i], z[n, j], along=k)
+    f.y[n, i] = f.a[n, i] * w[n]
+    f.b[n, j] = f.a[n, j + size(i)] ** 2
+    return f.y, f.b
+
+
+@op
+def last_less_first(f, x: tensor[n, d]):
+    f.y[n] = x[n, -1] * x[n, 0]
+    return f.y
+
+
+@op
+def reversed_places(f, x: tensor[n]):
+    f.y[m] = x[size(n) - 1 - m] * (m + 1)
+    return f.y
+
+
+@op
+def differences(f, x: tensor[n, t]):
+    f.y[n, u] = (x[n, u + 1] - x[n, u]) ** 2
+    return f.y
+
+
+@op
+def halves_by_call(f, x: tensor[n, d]):
+    f.z = gated(x)
+    f.y[n] = sum(f.z[n, h], over=h) + sum(3, over=d)
+    return f.y
+
+
+@op
+def padded_rows(f, C: tensor[v, e], ix: index(v)[n, t]):
+    f.y[n, t, e] = where(ix[n, t] >= 0, C[ix[n, t], e], 0)
+    return f.y
+
+
+@op
+def masked_pick(f, x: tensor[n, c], y: index(c)[n], w: constant[n]):
+    f.o[n] = where(w[n] > 0, tanh(x[n, y[n]]), x[n, 0])
+    return f.o
+
+
+@op
+def pixel_shuffle(f, x: tensor[n, d, h, i]):
+    a2, b2 = axes("a2=2 b2=2")
+    f.y[n, c, (h, a2), (i, b2)] = x[n, (c, a2, b2), h, i]
+    return f.y
+
+
+@op
+def pooled(f, x: tensor[n, i, j]):
+    a2, b2 = axes("a2=2 b2=2")
+    f.y[n, h, k] = amax(x[n, (h, a2), (k, b2)], over=(a2, b2))
+    return f.y
+
+
+R = torch.randn
+IX = torch.tensor([[0, -1, 3], [3, -7, 0]])
+LABELS, WEIGHTS = torch.tensor([1, 99, 0, -5]), torch.tensor([1.0, -1.0, 2.0, 0.0], dtype=torch.float64)
+
+
+def _masked_pick(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    return torch.where(w > 0, torch.tanh(x.gather(1, y.clamp(0, 2)[:, None])[:, 0]), x[:, 0])
+
+
+def _times(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    out = torch.view_as_complex(a.contiguous()) * torch.view_as_complex(b.contiguous())
+    return out.real, out.imag
+
+
+CASES = [
+    (gated, lambda x: torch.nn.functional.glu(x), (R(2, 3, 8),)),
+    (gated, lambda x: torch.nn.functional.glu(x), (R(0, 2),)),
+    (gated_slices, lambda x, half: x[:, :half] * torch.sigmoid(x[:, half : 2 * half]), (R(3, 7), 3)),
+    (times, _times, (R(3, 2), R(3, 2))),
+    (class_token, lambda x, cls: torch.cat([cls.expand(2, 1, 4), x**2], 1), (R(2, 3, 4), R(4))),
+    (class_token, lambda x, cls: torch.cat([cls.expand(2, 1, 1), x**2], 1), (R(2, 1, 1), R(1))),
+    (interleaved, lambda a, b: torch.stack([2 * a, a * b], -1).flatten(-2), (R(3, 5), R(3, 5))),
+    (interleaved, lambda a, b: torch.stack([2 * a, a * b], -1).flatten(-2), (R(2, 2, 2), R(2, 2, 2))),
+    (merged_pieces, lambda x, z: torch.cat([x**2, z], 2).flatten(1), (R(2, 3, 4), R(2, 3, 5))),
+    (pieces_again, lambda x, z, w: (x * w[:, None], z**2), (R(2, 3), R(2, 4), R(2))),
+    (last_less_first, lambda x: x[:, -1] * x[:, 0], (R(3, 4),)),
+    (last_less_first, lambda x: x[:, -1] * x[:, 0], (R(3, 1),)),
+    (reversed_places, lambda x: x.flip(0) * torch.arange(1, 6), (R(5),)),
+    (differences, lambda x: torch.diff(x) ** 2, (R(2, 5),)),
+    (differences, lambda x: torch.diff(x) ** 2, (R(2, 1),)),
+    (halves_by_call, lambda x: torch.nn.functional.glu(x).sum(1) + 3 * x.shape[1], (R(3, 6),)),
+    (padded_rows, lambda C, ix: torch.where((ix >= 0)[:, :, None], C[ix.clamp(0)], 0), (R(4, 2), IX)),
+    (pixel_shuffle, lambda x: torch.nn.functional.pixel_shuffle(x, 2), (R(2, 8, 3, 5),)),
+    (pooled, lambda x: torch.nn.functional.max_pool2d(x[:, None], 2)[:, 0], (R(2, 4, 6),)),
+    (masked_pick, _masked_pick, (R(4, 3), LABELS, WEIGHTS)),
+]
+
+
+@pytest.mark.parametrize(("spec", "reference", "args"), CASES, ids=lambda a: getattr(a, "__name__", ""))
+def test_equals_autograd(spec, reference, args) -> None:
+    generated = getattr(module(spec.op), spec.op.name)
+    real = [isinstance(a, Tensor) and a.is_floating_point() for a in args]
+    args = [a.double().requires_grad_(a is not WEIGHTS) if r else a for a, r in zip(args, real, strict=True)]
+    leaves = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
+    results = [f(*args) for f in (generated, reference)]
+    got, want = (r if isinstance(r, tuple) else (r,) for r in results)
+    dys = [torch.randn_like(w) for w in want]
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-12, atol=1e-12)
+    for g, w in zip(*(torch.autograd.grad(r, leaves, dys) for r in (got, want)), strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("spec", [gated, times], ids=lambda s: s.op.name)
+def test_every_place_of_a_fixed_axis_is_stacked_and_nothing_filled_first(spec) -> None:
+    code = render(derivation(spec.op))
+    assert "torch.stack([" in code.replace("\n        [", "[") and "new_zeros" not in code
+
+
+@pytest.mark.parametrize("spec", [pixel_shuffle, pooled], ids=lambda s: s.op.name)
+def test_what_is_taken_apart_is_merged_by_views(spec) -> None:
+    assert "arange" not in render(derivation(spec.op))
+
+
+@op
+def onto_the_diagonal(f, x: tensor[n], w: tensor[n, m]):
+    f.y[n, m] = delta(n, m) * x[n] + w[n, m]
+    return f.y
+
+
+@op
+def spread_out(f, x: tensor[n], long: length(m)):
+    f.y[m] = sum(x[n] * delta(m, 2 * n + 1), over=n)
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("spec", "args", "error"),
+    [
+        (onto_the_diagonal, (torch.ones(3), torch.ones(3, 2)), "axis m must be as long as n, but m = 2 and n = 3"),
+        (spread_out, (torch.ones(3), 5), "delta(m, 2*n + 1) must fit into axis m, but long = 5 and n = 3"),
+    ],
+)
+def test_a_delta_puts_no_axis_where_it_has_no_place(spec, args, error: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{spec.op.name}, equation y: {error}")):
+        getattr(module(spec.op), spec.op.name)(*args)
+
+
+# --- lengths that clash, as the op runs -------------------------------------------------------------------------------
+
+
+@op
+def flat(f, x: tensor[n, t, e], w: tensor[i]):
+    f.z[n, (t, e)] = x[n, t, e]
+    f.y[n] = sum(f.z[n, i] * w[i], over=i)
+    return f.y
+
+
+@op
+def joined(f, x: tensor[n, i], z: tensor[n, j], w: tensor[k]):
+    f.a[n, k] = concat(x[n, i], z[n, j], along=k)
+    f.y[n, k] = f.a[n, k] * w[k]
+    return f.y
+
+
+@op
+def heads_apart(f, x: tensor[n, d], heads: length(h)):
+    f.y[n, h, k] = x[n, (h, k)]
+    return f.y
+
+
+@op
+def filtered(f, x: tensor[n, t], w: tensor[k]):
+    f.y[n, u] = sum(x[n, 2 * u + 3 * k] * w[k], over=k)
+    return f.y
+
+
+@op
+def highest(f, x: tensor[n, d], width: length(k)):
+    f.y[n, u] = amax(x[n, u + k], over=k)
+    f.z[n] = amax(x[n, d], over=d)
+    return f.y, f.z
+
+
+CLASHES = [
+    (gated, (R(3, 7),), "gated, equation z: axis d must be a multiple of 2, but d = 7"),
+    (times, (R(3, 3), R(3, 3)), "times: axis p has length 2, but is 3 in a; give a a shape [..., p=2]"),
+    (flat, (R(2, 3, 4), R(11)), "flat, equation y: (t, e) must be as long as i, but e = 4 and t = 3 and i = 11"),
+    (joined, (R(2, 3), R(2, 4), R(6)), "joined, equation a: axis k must be as long as i + j, but k = 6 and i = 3 and j = 4"),
+    (heads_apart, (R(2, 9), 2), "heads_apart, equation y: axis d must be a multiple of heads, but d = 9 and heads = 2"),
+    (heads_apart, (R(2, 9), 0), "heads_apart, equation y: axis d must be a multiple of heads, but d = 9 and heads = 0"),
+    (filtered, (R(2, 6), R(3)), "filtered, equation y: x[n, 3*k + 2*u] must fit into axis t, but t = 6 and k = 3"),
+    (differences, (R(2, 0),), "differences, equation y: x[n, u + 1] must fit into axis t, but t = 0"),
+    (last_less_first, (R(2, 0),), "last_less_first, equation y: x[n, 0] must fit into axis d, but d = 0"),
+    (highest, (R(2, 4), 0), "highest, equation y: axis k must be at least 1 long, but width = 0"),
+    (highest, (R(2, 0), 1), "highest: axis d has length 0 in x, but its maximum needs at least one place"),
+    (gated, ([1.0, 2.0],), "gated: x is a list, expected a tensor"),
+    (padded_rows, (R(4, 2), IX + 2), "padded_rows, equation y: ix holds 5, but axis v has length 4; give values 0 to 3"),
+    (padded_rows, (R(4, 2), IX.short()), "padded_rows, equation y: ix has dtype torch.int16, expected integers; convert it with ix.long()"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "args", "expected"), CLASHES, ids=lambda a: a if isinstance(a, str) else "")
+def test_a_length_that_cannot_be_is_named(spec, args, expected: str) -> None:
+    with pytest.raises((ValueError, IndexError, TypeError)) as refused:
+        getattr(module(spec.op), spec.op.name)(*args)
+    assert str(refused.value) == expected

@@ -1,0 +1,37 @@
+"""Products that two places have in common are multiplied first in both, and only where that spares a pass."""
+
+import pytest
+
+from derive.products import common_products
+from derive.program import Assign, Call, Node, Program, Read, Reduce
+
+A, B, U, V = (Read(name, ("n", "d")) for name in "abuv")
+G = Read("g", ("d",))
+GIVEN = (*((r.name, ("n", "d")) for r in (A, B, U, V)), ("g", ("d",)))
+
+
+def times(*factors: Node) -> Node:
+    out, *rest = factors
+    for f in rest:
+        out = Call("mul", (out, f))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "texts"),
+    [
+        (times(A, B, U), times(B, V, A), ("a[n, d] * b[n, d] * u[n, d]", "a[n, d] * b[n, d] * v[n, d]")),
+        (times(G, A, U), times(V, A, G), ("g[d] * a[n, d] * u[n, d]", "v[n, d] * a[n, d] * g[d]")),  # one large factor
+        (times(A, B), times(A, U), ("a[n, d] * b[n, d]", "a[n, d] * u[n, d]")),
+        (
+            times(G, A, U, B),
+            Reduce("sum", ("n", "d"), times(B, A)),
+            ("g[d] * (a[n, d] * b[n, d]) * u[n, d]", "sum(a[n, d] * b[n, d], over=(n, d))"),
+        ),
+    ],
+    ids=["two of three", "one alone", "one of two", "inside a sum"],
+)
+def test_put_first(first: Node, second: Node, texts: tuple[str, str]) -> None:
+    last = ("n", "d") if not isinstance(second, Reduce) else ()
+    program = Program("p", GIVEN, (), (Assign("x", ("n", "d"), first), Assign("y", last, second)), ("x", "y"))
+    assert tuple(str(s.value) for s in common_products(program).statements) == texts

@@ -1,0 +1,228 @@
+"""Reads through windows: which become convolutions, pools or slices, and that each agrees with loops."""
+
+import re
+
+import pytest
+import torch
+
+from derive.notation import amax, axes, length, mean, op, size, sqrt, sum, tensor
+from tests.derive.live import module
+from tests.derive.test_torch_backend import code_of, compare
+
+n, c, o, g, l, t, k, h, w, p, q, d, m = axes("n c o g l t k h w p q d m")
+r, i, j, u = axes("r i j u")
+
+
+@op
+def along_one_axis(f, x: tensor[n, c, l], a: tensor[o, c, k], b: tensor[o]):
+    f.y[n, o, t] = sum(x[n, c, 2 * t + 3 * k] * a[o, c, k], over=(c, k)) + b[o]
+    return f.y
+
+
+@op
+def channels_last(f, x: tensor[n, l, c], a: tensor[k, c, o], b: tensor[o]):
+    f.y[n, t, o] = sum(x[n, t + k, c] * a[k, c, o], over=(c, k)) + b[o]
+    return f.y
+
+
+@op
+def filtered(f, x: tensor[..., l], a: tensor[k]):
+    f.y[..., t] = sum(x[..., 2 * t + k] * a[k], over=k)
+    return f.y
+
+
+@op
+def rows_alone(f, x: tensor[n, c, h, w], a: tensor[c, p]):
+    f.y[n, c, i, w] = sum(x[n, c, i + 2 * p, w] * a[c, p], over=p)
+    return f.y
+
+
+@op
+def in_groups(f, x: tensor[n, g, c, h, w], a: tensor[g, o, c, p, q]):
+    f.y[n, g, o, i, j] = sum(x[n, g, c, 2 * i + p, 3 * j + q] * a[g, o, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@op
+def volumes(f, x: tensor[c, h, w, l], a: tensor[o, c, p, q, k]):
+    f.y[o, i, j, t] = sum(x[c, i + p, j + q, t + k] * a[o, c, p, q, k], over=(c, p, q, k))
+    return f.y
+
+
+@op
+def behind_the_first(f, x: tensor[n, c, l], a: tensor[o, c, k]):
+    f.y[n, o, t] = sum(x[n, c, 2 * t + k + 1] * a[o, c, k], over=(c, k))
+    return f.y
+
+
+@op
+def places_given(f, x: tensor[n, c, l], a: tensor[o, c, k], s: tensor[n, o, t]):
+    f.y[n, o, t] = s[n, o, t] * sum(x[n, c, t + k] * a[o, c, k], over=(c, k))
+    return f.y
+
+
+@op
+def two_scales(f, x: tensor[n, c, l], a: tensor[o, c, k], b: tensor[o, c, p]):
+    f.y[n, o, t] = sum(x[n, c, t + k] * a[o, c, k], over=(c, k)) + sum(x[n, c, 2 * t + p] * b[o, c, p], over=(c, p))
+    return f.y
+
+
+@op
+def one_further(f, x: tensor[n, l], a: tensor[k], b: tensor[k]):
+    """The second windows start one later, so the first leave the last element out."""
+    f.y[n, t] = sum(x[n, t + k] * a[k], over=k) + sum(x[n, t + k + 1] * b[k], over=k)
+    return f.y
+
+
+@op
+def two_kernels(f, x: tensor[n, c, h, w], a: tensor[c, p], b: tensor[c, q]):
+    f.y[n, c, i, j] = sum(x[n, c, i + p, j + q] * a[c, p] * b[c, q], over=(p, q))
+    return f.y
+
+
+@op
+def kernel_of_each_place(f, x: tensor[n, l, d], a: tensor[n, t, k]):
+    f.y[n, t, d] = sum(a[n, t, k] * x[n, t + k, d], over=k)
+    return f.y
+
+
+@op
+def scores_nearby(f, a: tensor[n, t, d], x: tensor[n, l, d], width: length(k) = 2):
+    f.y[n, t, k] = sum(a[n, t, d] * x[n, t + k, d], over=d) / sqrt(size(d))
+    return f.y
+
+
+@op
+def stacked(f, x: tensor[n, c, l], a: tensor[o, c, k], b: tensor[m, o, p]):
+    f.z[n, o, t] = sum(x[n, c, t + k] * a[o, c, k], over=(c, k)) ** 2
+    f.y[n, m, u] = sum(f.z[n, o, 2 * u + p] * b[m, o, p], over=(o, p))
+    return f.y
+
+
+@op
+def window_means(f, x: tensor[n, c, h, w], height: length(p) = 2, width: length(q) = 2):
+    f.y[n, c, i, j] = mean(x[n, c, 2 * i + p, 3 * j + q + 1], over=(p, q))
+    return f.y
+
+
+@op
+def window_maxima(f, x: tensor[n, c, l], width: length(k) = 2):
+    f.y[n, c, t] = amax(x[n, c, t + 2 * k], over=k)
+    return f.y
+
+
+@op
+def window_variance(f, x: tensor[..., l], width: length(k) = 2):
+    f.mu[..., t] = mean(x[..., t + k], over=k)
+    f.y[..., t] = mean((x[..., t + k] - f.mu[..., t]) ** 2, over=k)
+    return f.y
+
+
+@op
+def differences(f, x: tensor[n, l]):
+    f.y[n, t] = x[n, t + 1] - x[n, t]
+    return f.y
+
+
+@op
+def two_places(f, x: tensor[n, d]):
+    f.y[n] = x[n, 0] * x[n, 2]
+    return f.y
+
+
+CASES = [
+    (along_one_axis, {"n": 2, "c": 3, "l": 9, "o": 4, "k": 2}),
+    (along_one_axis, {"n": 2, "c": 1, "l": 10, "o": 1, "k": 1}),
+    (along_one_axis, {"n": 0, "c": 3, "l": 9, "o": 4, "k": 2}),
+    (channels_last, {"n": 2, "c": 3, "l": 6, "o": 3, "k": 3}),
+    (rows_alone, {"n": 2, "c": 3, "h": 5, "w": 3, "p": 2}),
+    (in_groups, {"n": 2, "g": 2, "c": 3, "o": 2, "h": 5, "w": 6, "p": 2, "q": 2}),
+    (in_groups, {"n": 1, "g": 1, "c": 1, "o": 1, "h": 4, "w": 3, "p": 1, "q": 3}),
+    (volumes, {"c": 2, "o": 3, "h": 3, "w": 4, "l": 3, "p": 2, "q": 1, "k": 3}),
+    (behind_the_first, {"n": 2, "c": 2, "l": 7, "o": 3, "k": 2}),
+    (behind_the_first, {"n": 2, "c": 2, "l": 8, "o": 3, "k": 2}),
+    (places_given, {"n": 2, "c": 2, "l": 7, "o": 3, "k": 3, "t": 5}),
+    (places_given, {"n": 2, "c": 2, "l": 7, "o": 3, "k": 3, "t": 2}),
+    (two_scales, {"n": 2, "c": 2, "l": 8, "o": 3, "k": 3, "p": 2}),
+    (one_further, {"n": 2, "l": 7, "k": 3}),
+    (two_kernels, {"n": 2, "c": 3, "h": 4, "w": 5, "p": 2, "q": 3}),
+    (kernel_of_each_place, {"n": 2, "l": 6, "d": 3, "t": 4, "k": 3}),
+    (scores_nearby, {"n": 2, "l": 6, "d": 3, "t": 4, "k": 2}),
+    (stacked, {"n": 2, "c": 2, "l": 8, "o": 3, "k": 2, "m": 2, "p": 3}),
+    (window_means, {"n": 2, "c": 3, "h": 5, "w": 8, "p": 2, "q": 2}),
+    (window_maxima, {"n": 2, "c": 3, "l": 7, "k": 2}),
+    (differences, {"n": 2, "l": 5}),
+    (differences, {"n": 2, "l": 1}),
+    (two_places, {"n": 2, "d": 4}),
+]
+
+
+def named(rows: list) -> list[str]:
+    return [f"{row[0].op.name}-{k}" for k, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("strides", ["plain", "transposed"])
+@pytest.mark.parametrize(("made", "sizes"), CASES, ids=named(CASES))
+def test_against_loops(made: object, sizes: dict[str, int], strides: str) -> None:
+    compare(made.op, sizes, strides=strides)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("pack", [(), (3,), (2, 3), (0, 2)])
+@pytest.mark.parametrize("made", [filtered, window_variance], ids=["filtered", "window_variance"])
+def test_leading_axes(made: object, pack: tuple[int, ...]) -> None:
+    compare(made.op, {"l": 6, "k": 2}, pack)  # type: ignore[attr-defined]
+
+
+# spec: what its module says and what it does not
+WRITTEN = [
+    (along_one_axis, "y = functional.conv1d(x, a, b, stride=2, dilation=3)", "einsum"),
+    (along_one_axis, "dx = torch.nn.grad.conv1d_input((n, c, l), a, dy, stride=2, dilation=3)", "for "),
+    (along_one_axis, "da = torch.nn.grad.conv1d_weight(x, (o, c, k), dy, stride=2, dilation=3)", "unfold"),
+    (channels_last, "y = functional.conv1d(x.mT, a.permute(2, 1, 0), b).mT", "unfold"),
+    (rows_alone, "functional.conv2d(x, a[:, None, :, None], dilation=(2, 1), groups=c)", "unfold"),
+    (volumes, "functional.conv3d(x, a)", "unfold"),
+    (behind_the_first, "dx[:, :, 1:] = torch.nn.grad.conv1d_input((n, c, l - 1), a, dy, stride=2)", "for "),
+    (places_given, "conv1d(x[:, :, : t + k - 1], a)", "unfold"),
+    (two_kernels, "functional.conv2d(x, (a[:, :, None] * b[:, None])[:, None], groups=c)", "index_put_"),
+    (kernel_of_each_place, "for at_k in range(k):", "conv"),
+    (kernel_of_each_place, "dx[:, at_k : at_k + t] += ", "patches"),
+    (scores_nearby, "for at_k in range(width):", "conv"),
+    (window_maxima, "torch.where(x_is_y[..., at_k], dx_share, 0)", "patches"),
+    (window_means, "functional.avg_pool2d(x[:, :, :, 1:], (height, width), stride=(2, 3))", "patches"),
+    (window_maxima, "functional.max_pool1d(x, width, stride=1, dilation=2)", "index_put_"),
+    (window_variance, "x.unfold(-1, width, 1).mean(-1", "mT"),
+    (differences, "y = x[:, 1:] - x[:, :t]", "narrow"),
+    (two_places, "x[:, 0] * x[:, 2]", "+="),
+]
+
+
+@pytest.mark.parametrize(("made", "said", "unsaid"), WRITTEN, ids=named(WRITTEN))
+def test_written_as_a_person_would(made: object, said: str, unsaid: str) -> None:
+    source = code_of(made.op)  # type: ignore[attr-defined]
+    assert said in source and unsaid not in source, source
+
+
+@pytest.mark.parametrize(
+    ("made", "shapes", "error"),
+    [
+        (
+            in_groups,
+            [(1, 2, 3, 4, 1), (2, 3, 3, 2, 2)],
+            "in_groups, equation y: x[n, g, c, 2*i + p, 3*j + q] must fit into axis w, but w = 1 and q = 2",
+        ),
+        (
+            stacked,
+            [(2, 3, 4), (5, 3, 2), (2, 5, 4)],
+            "equation y: z[n, o, p + 2*u] must fit into axis t, but t = 3 and p = 4",
+        ),
+        (
+            places_given,
+            [(1, 1, 5), (1, 1, 3), (1, 1, 4)],
+            "x[n, c, k + t] must fit into axis l, but l = 5 and k = 3 and t = 4",
+        ),
+    ],
+)
+def test_windows_that_do_not_fit(made: object, shapes: list[tuple[int, ...]], error: str) -> None:
+    name = made.op.name  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=re.escape(error)):
+        getattr(module(made.op), name)(*(torch.zeros(s) for s in shapes))  # type: ignore[attr-defined]

@@ -1,0 +1,286 @@
+"""Specs as a newcomer gets them wrong: the inputs and the body (or a whole file), and the line it ends in."""
+
+# ruff: noqa: E501
+
+MISTAKES = {
+    "merge_alone": (
+        "f, x: tensor[d], m: tensor[t]",
+        "f.y[t, e] = x[(t, e)] * m[t]\n    return f.y",
+        "op mine, equation y: x has axes [d] but is read as x[t, e]; give x exactly 1 index; axes merged into one stand in brackets of their own: x[(t, e),]",
+    ),
+    "typo_operand": (
+        "f, x: tensor[n, d], weight: tensor[d]",
+        "f.y[n, d] = x[n, d] * wieght[d]\n    return f.y",
+        "op mine, equation y: wieght is not defined; did you mean weight?",
+    ),
+    "no_f": (
+        "f, x: tensor[n, d]",
+        "f.mu[n] = mean(x[n, d], over=d)\n    f.y[n, d] = x[n, d] - mu[n]\n    return f.y",
+        "op mine, equation y: mu is not defined; an equation is read back as f.mu[…]",
+    ),
+    "max": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = max(x[n, d], 0)\n    return f.y",
+        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] < 0); use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
+    ),
+    "and": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] > 0 and x[n, d] < 1, x[n, d], 0)\n    return f.y",
+        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] > 0); use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
+    ),
+    "eqeq": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] == 0, 1, x[n, d])\n    return f.y",
+        "op mine, equation y: the condition of where() is always False; compare with eq(a, b) and ne(a, b): Python's == asks whether two expressions are written alike",
+    ),
+    "math_exp": (
+        None,
+        "import math\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = math.exp(x[n, d])\n    return f.y",
+        "op mine, equation y: takes numbers (Cannot convert expression to float); use the functions of derive, which take elements: exp, log, sqrt, abs and the others",
+    ),
+    "floordiv": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] // 2\n    return f.y",
+        "op mine, equation y: floor has no derivative that a backward could use; use differentiable functions, or pass its value as an input without gradient (constant[...])",
+    ),
+    "mod": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] % 2\n    return f.y",
+        "op mine, equation y: Mod has no derivative that a backward could use; use differentiable functions, or pass its value as an input without gradient (constant[...])",
+    ),
+    "sum_noover": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d])\n    return f.y",
+        "op mine, equation y: sum() missing 1 required keyword-only argument: 'over'; write sum(x[n, d], over=d)",
+    ),
+    "sum_dim": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d], dim=1)\n    return f.y",
+        "op mine, equation y: sum() got an unexpected keyword argument 'dim'; write sum(x[n, d], over=d)",
+    ),
+    "sum_positional": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d], d)\n    return f.y",
+        "op mine, equation y: sum() takes 1 positional argument but 2 were given; write sum(x[n, d], over=d)",
+    ),
+    "sum_over_twice": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d], over=(d, d))\n    return f.y",
+        "op mine, equation y: sum is taken over d twice; name d once",
+    ),
+    "rank_many": (
+        "f, x: tensor[d]",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine, equation y: x has axes [d] but is read as x[n, d]; give x exactly 1 index; axes merged into one stand in brackets of their own: x[(n, d),]",
+    ),
+    "no_return": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d]",
+        "op mine: the spec returns nothing; end it with return f.y",
+    ),
+    "return_input": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d]\n    return x",
+        "op mine: returns its input x; return what an equation defines, such as f.y",
+    ),
+    "return_at": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d]\n    return f.y[n, d]",
+        "op mine: returns one element, y[n, d]; return the whole tensor: return f.y",
+    ),
+    "int_output": (
+        "f, x: tensor[n, d], y: index(d)[n]",
+        "f.z[n] = y[n]\n    return f.z",
+        "op mine, equation z: returns z, which holds integers and has no gradient; return real tensors only",
+    ),
+    "bool_output": (
+        "f, x: tensor[n, d]",
+        "f.z[n, d] = x[n, d] > 0\n    return f.z",
+        "op mine, equation z: the right side is a condition; write where(condition, 1, 0)",
+    ),
+    "annot_number": (
+        "f, x: tensor[n, 3]",
+        "f.y[n] = x[n, 0]\n    return f.y",
+        'op mine: 3 is not an axis; name an axis of that length: p = axes("p=3")',
+    ),
+    "annot_index_noaxis": (
+        "f, x: tensor[n, d], y: index[n]",
+        "f.y[n] = x[n, y[n]]\n    return f.y",
+        "op mine: index[…] does not say what its values run over; name that axis first: index(c)[n]",
+    ),
+    "no_f_param": (
+        "x: tensor[n, d]",
+        "return x",
+        "op mine: its first parameter is not the frame; write def mine(f, …)",
+    ),
+    "kwonly": (
+        "f, x: tensor[n, d], *, eps: scalar = 1e-5",
+        "f.y[n, d] = x[n, d] + eps\n    return f.y",
+        "op mine: parameter eps is no plain one; write each input by its name, without * and /",
+    ),
+    "conv_same": (
+        "f, x: tensor[n, c, t], w: tensor[o, c, k]",
+        "f.y[n, o, t] = sum(x[n, c, t + k] * w[o, c, k], over=(c, k))\n    return f.y",
+        "op mine, equation y: x[n, c, k + t] reads beyond the end of axis t; give the places an axis of another name on both sides, such as f.y[…, u] = … x[…, u + k]",
+    ),
+    "shift": (
+        "f, x: tensor[n]",
+        "f.y[n] = x[n] - x[n - 1]\n    return f.y",
+        "op mine, equation y: x[n - 1] reads before the first place of axis n; there is no padding: shift the axis so that places start at 0, or concat what stands before them",
+    ),
+    "shift_up": (
+        "f, x: tensor[n]",
+        "f.y[n] = x[n + 1] - x[n]\n    return f.y",
+        "op mine, equation y: x[n + 1] reads beyond the end of axis n; give the places an axis of another name on both sides, such as f.y[…, u] = … x[…, u + k]",
+    ),
+    "recurrence": (
+        "f, x: tensor[n]",
+        "f.y[n] = f.y[n - 1] + x[n]\n    return f.y",
+        "op mine, equation y: y is read by its own equation; give each step a name of its own; recurrences are no part of the notation",
+    ),
+    "str_index": (
+        "f, x: tensor[n, d]",
+        'f.y[n, d] = x["n", "d"]\n    return f.y',
+        "op mine, equation y: 'n' is no index; index by axes, whole numbers, or an index(…) with its axes",
+    ),
+    "method": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = x.mean(1)\n    return f.y",
+        "op mine, equation y: x has no mean; write functions of elements: mean(x[…])",
+    ),
+    "method2": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = x[n, d].mean(over=d)\n    return f.y",
+        "op mine, equation y: an element has no mean; write functions around elements, such as exp(x[n, d]) or mean(x[n, d], over=d)",
+    ),
+    "shape": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] / x.shape[1]\n    return f.y",
+        "op mine, equation y: x has no shape; write size(d)",
+    ),
+    "len": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] / len(x)\n    return f.y",
+        "op mine, equation y: a tensor is used like a list (object of type 'Handle' has no len()); the length of an axis is size(d)",
+    ),
+    "call_at": (
+        None,
+        "from derive.ops.activations import softmax\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = softmax(x[n, d])\n    return f.y",
+        "op mine, equation y: softmax: argument x is one element, x[n, d]; pass the whole tensor and name the result: f.a = softmax(x)",
+    ),
+    "call_assigned": (
+        None,
+        "from derive.ops.activations import softmax\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = softmax(x)\n    return f.y",
+        "op mine, equation y: softmax(…) is a whole tensor, used as if it were one element; name it without axes first, f.a = softmax(…), and read f.a[…]",
+    ),
+    "concat_dup": (
+        "f, x: tensor[n, d], z: tensor[n, d]",
+        "f.y[n, d] = concat(x[n, d], z[n, d], along=d)\n    return f.y",
+        "op mine, equation y: x[n, d] runs over d, the axis that the pieces are joined along; join along an axis of another name: f.y[…, k] = concat(…, along=k)",
+    ),
+    "concat_noalong": (
+        "f, x: tensor[n, i], z: tensor[n, j]",
+        "f.y[n, k] = concat(x[n, i], z[n, j])\n    return f.y",
+        "op mine, equation y: concat() missing 1 required keyword-only argument: 'along'; write concat(x[n, i], z[n, j], along=k)",
+    ),
+    "concat_inside": (
+        "f, x: tensor[n, i], z: tensor[n, j]",
+        "f.y[n, k] = 2 * concat(x[n, i], z[n, j], along=k)\n    return f.y",
+        "op mine, equation y: concat stands inside an expression; give it an equation of its own",
+    ),
+    "where_two": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] > 0, x[n, d])\n    return f.y",
+        "op mine, equation y: where() missing 1 required positional argument: 'b'; write where(condition, a, b)",
+    ),
+    "where_value": (
+        "f, x: tensor[n, d], m: constant[n, d]",
+        "f.y[n, d] = where(m[n, d], x[n, d], 0)\n    return f.y",
+        "op mine, equation y: m[n, d] is no condition; compare it with something: ne(m[n, d], 0)",
+    ),
+    "imag": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * 1j\n    return f.y",
+        "op mine, equation y: holds an imaginary number; write real expressions only",
+    ),
+    "div0": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] / 0\n    return f.y",
+        "op mine, equation y: divides by zero; write an expression that is finite",
+    ),
+    "xor": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] ^ 2\n    return f.y",
+        "op mine, equation y: ^ is no power (unsupported operand type(s) for ^: 'At' and 'int'); write x[…] ** 2",
+    ),
+    "for_loop": (
+        "f, x: tensor[n, d]",
+        "for q in range(n):\n        f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: an axis is no number here ('Axis' object cannot be interpreted as an integer); an equation holds at all places of its axes: write no loop",
+    ),
+    "scalar_indexed": (
+        "f, x: tensor[n, d], a: scalar",
+        "f.y[n, d] = x[n, d] * a[()]\n    return f.y",
+        "op mine, equation y: a number is read like a tensor ('Scalar' object is not subscriptable); write its name without brackets",
+    ),
+    "scalar0_bare": (
+        "f, x: tensor[n, d], a: tensor[()]",
+        "f.y[n, d] = x[n, d] * a\n    return f.y",
+        "op mine, equation y: a is used without its axes; read one element: a[()]",
+    ),
+    "scalar0_wrong": (
+        "f, x: tensor[n, d], a: tensor[()]",
+        "f.y[n, d] = x[n, d] * a[0]\n    return f.y",
+        "op mine, equation y: a has axes [] but is read as a[0]; it has none: read it as a[()]",
+    ),
+    "empty_tuple": (
+        "f, x: tensor[n, d]",
+        "f.y[n, ()] = x[n, 0]\n    return f.y",
+        "op mine, equation y: () merges no axes; write two axes or more in brackets of their own: (t, e)",
+    ),
+    "bad_fixed": (
+        None,
+        'q = axes("q=0")\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y',
+        "'0' is no length of axis q; write a whole number above 0: axes(\"q=2\")",
+    ),
+    "fixed_const_out": (
+        None,
+        'q = axes("q=2")\n@op\ndef mine(f, x: tensor[n, q]):\n    f.y[n] = x[n, 2]\n    return f.y',
+        "op mine, equation y: x[n, 2] reads beyond the end of axis q, whose length is 2; count from 0",
+    ),
+    "fixed_mix": (
+        None,
+        'q = axes("q=2")\nq2 = axes("q")\n@op\ndef mine(f, x: tensor[n, q], z: tensor[n, q2]):\n    f.y[n, q] = x[n, q] * z[n, q]\n    return f.y',
+        "op mine: two axes are called q, one of length 2, one of any length; rename one of them",
+    ),
+    "prod": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = prod(x[n, d], over=d)\n    return f.y",
+        "op mine, equation y: prod is no part of the notation; write exp(sum(log(x[n, d]), over=d)) of positive values",
+    ),
+    "cumsum": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = cumsum(x[n, d], over=d)\n    return f.y",
+        "op mine, equation y: cumsum is no part of the notation; write sum(where(j <= i, x[n, j], 0), over=j)",
+    ),
+    "deriv_missing": (
+        None,
+        "from sympy import besselj\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = besselj(0, x[n, d])\n    return f.y",
+        "op mine, equation y: besselj is no function of the notation; use exp, log, powers, sin, tanh, erf and the like",
+    ),
+    "sympy_sum": (
+        None,
+        'from sympy import Sum, Symbol\nq = Symbol("q")\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = Sum(x[n, d] * q, (q, 0, 3))\n    return f.y',
+        "op mine, equation y: Sum is no part of the notation; use the words of derive: sum, where, delta and the functions",
+    ),
+    "sympy_symbol": (
+        None,
+        'from sympy import Symbol\nq = Symbol("q")\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d] * q\n    return f.y',
+        'op mine, equation y: q is no axis, input or equation of this op; declare an axis with axes("…"), or a number as an input: scalar',
+    ),
+    "op_paren_name": (
+        None,
+        '@op("mine")\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y',
+        "@op is given 'mine'; write @op above a function of equations",
+    ),
+}
