@@ -119,7 +119,7 @@ def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[L
     if total and lane is not None and (loop.free or len(loop.over) > len(outer)):
         return False
     if not outer:
-        return not loop.domain
+        return not loop.domain or loop.kind == "add"  # additions at places that may all be one: no axis is shared out
     written = {s.name: s for s in group}
     totals = {s.name for s in group if set(outer) <= set(s.over)}
     if any(r.name in totals for r in loop.reads()) or loop.name in totals:
