@@ -46,6 +46,13 @@ class Save(StrEnum):
     output = "output"
 
 
+class Backend(StrEnum):
+    """What the package runs as: PyTorch, or C kernels for the CPU with PyTorch to fall back on."""
+
+    torch = "torch"
+    cpu = "cpu"
+
+
 Stage = StrEnum("Stage", list(STAGES))  # type: ignore[misc]
 
 File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
@@ -74,6 +81,12 @@ def generate(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the package.")] = Path("generated"),
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file would change.")] = False,
     save: Saving = Save.cost,
+    backend: Annotated[
+        Backend, typer.Option(help="What runs: PyTorch, or C compiled when first used, and PyTorch where that cannot.")
+    ] = Backend.torch,
+    step: Annotated[
+        bool, typer.Option("--step", help="With --backend cpu: a whole step of gradient descent for each loss as well.")
+    ] = False,
 ) -> None:
     """Write a package with one module for each op."""
     known = catalogue() if file is None else load_file(file)
@@ -87,7 +100,8 @@ def generate(
             following = wanted[wanted.index(op) + 1 :]
             progress.update(task, advance=1, description=following[0].name if following else op.name)
 
-        changed = write_package(wanted, out, check, save=save.value, whole=not ops, done=done)
+        kinds = {"save": save.value, "backend": backend.value}
+        changed = write_package(wanted, out, check, **kinds, step=step, whole=not ops, done=done)
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:
         print(*(out / name for name in changed), sep="\n")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sympy import Integer, expand
+from sympy import Expr, Integer, expand
 
 from derive.annotations import RESERVED
+from derive.backends.cpu.step import RATE
+from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.layout import Layouts, layouts
 from derive.backends.scans import with_scans
 from derive.backends.torch import Printer
@@ -67,14 +69,38 @@ class Module:
     returned: tuple[str, ...]
     plain_returns: str
     wrapper_doc: str
+    native: Native | None  # kernels beside the torch form
+    step_signature: str  # of a whole training step
 
 
 # --- public -----------------------------------------------------------------------------------------------
 
 
-def render(derivation: Derivation) -> str:
+def render(derivation: Derivation, backend: str = "torch") -> str:
     """The source of one generated module, formatted."""
-    return _formatted(_environment().get_template("module.py.j2").render(m=_module(derivation)))
+    return _formatted(_environment().get_template("module.py.j2").render(m=_module(derivation, backend)))
+
+
+def render_files(derivation: Derivation, backend: str, step: bool = False) -> dict[str, str]:
+    """The files of one op by name: its module, and its kernels' C where the backend prints some.
+
+    With `step`, a loss gets a function that is a whole step of gradient descent as well.
+    """
+    module = _module(derivation, backend, step)
+    template = _environment().get_template
+    texts = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
+    if module.native is not None and module.native.kernels:
+        texts[f"{module.name}.c"] = template("kernels.c.j2").render(m=module)
+    return texts
+
+
+def render_shared(backend: str) -> dict[str, str]:
+    """The files that every package of a backend has beside its modules and its `__init__`."""
+    texts = {"_support.py": render_support()}
+    if backend == "cpu":
+        texts["_native.py"] = _formatted(_environment().get_template("native.py.j2").render())
+        texts["_native.h"] = _environment().get_template("native.h").render()
+    return texts
 
 
 def render_init(derivations: list[Derivation]) -> str:
@@ -120,7 +146,7 @@ def _formatted(source: str) -> str:
 # --- a module's parts -------------------------------------------------------------------------------------
 
 
-def _module(d: Derivation) -> Module:
+def _module(d: Derivation, backend: str = "torch", step: bool = False) -> Module:
     op = d.op
     title = "".join(part.capitalize() for part in op.name.split("_"))
     names = _Names(d)
@@ -132,6 +158,7 @@ def _module(d: Derivation) -> Module:
     extra: tuple[Function, ...] = ()
     if d.stepwise_forward is not None and d.stepwise_backward is not None:
         extra = _stepwise(d, names, title)
+    kernels = pair.native(title, step) if backend == "cpu" else None
     used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
@@ -149,8 +176,8 @@ def _module(d: Derivation) -> Module:
         imports=_imports(used, bool(_ranges(op))),
         saved=pair.saved,
         gradients=gradients,
-        forward=pair.forward,
-        backward=pair.backward,
+        forward=pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read),
+        backward=pair.backward if kernels is None else _led(pair.backward, kernels.backward),
         extra=extra,
         parameters=parameters,
         differentiable=tuple(o.name for o in op.differentiable),
@@ -160,7 +187,14 @@ def _module(d: Derivation) -> Module:
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
+        native=kernels,
+        step_signature=_signature(op, f"{RATE}: float"),
     )
+
+
+def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:
+    """The function with more lines, first or after some of its own."""
+    return replace(function, lines=(*function.lines[:at], *lines, *function.lines[at:]))
 
 
 def _read_as(operand: Operand, op: Op) -> list[str]:
@@ -313,6 +347,17 @@ class _Pair:
         )  # fmt: skip
         self.forward = self._forward(forward, forward_name, title)
 
+    def native(self, title: str, step: bool) -> Native:
+        """The kernels of both functions, in the torch form's shapes and names."""
+        axes = {size: axis for axis, size in self.names.sizes.items()}
+        saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
+        own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
+        shapes = Shapes(
+            self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
+            own, saved, tuple(f.name for f in self.saved), _length_of,
+        )  # fmt: skip
+        return native(self.d, shapes, title, step)
+
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
@@ -338,6 +383,7 @@ class _Pair:
             f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip
+        self.lengths_read = 1 + len(head) if any(f.note == "a length" for f in self.saved) else 0
         saved = f"{title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"
@@ -424,6 +470,11 @@ class _Pair:
         return f"{', '.join(parts)} = {code}.shape"
 
 
+def _length_of(formula: Expr) -> str:
+    """Code of a length where the others stand in a dictionary `s`."""
+    return size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
+
+
 def _place(axis: str, sources: dict[str, Dims]) -> tuple[str, int] | None:
     for name, dims in sources.items():
         for k, d in enumerate(dims):
@@ -447,7 +498,8 @@ def _stepwise(d: Derivation, names: _Names, title: str) -> tuple[Function, ...]:
     return saved, gradients, pair.forward, pair.backward
 
 
-def _signature(op: Op) -> str:
+def _signature(op: Op, *required: str) -> str:
+    """The parameters of an op's functions; `required` ones come before those with defaults."""
     parts = []
     for o in op.operands:
         if not o.is_tensor:
@@ -455,7 +507,8 @@ def _signature(op: Op) -> str:
             parts.append(f"{o.name}: {kind}" + (f" = {o.default!r}" if o.has_default else ""))
         else:
             parts.append(f"{o.name}: Tensor")
-    return ", ".join(parts)
+    first = next((k for k, o in enumerate(op.operands) if o.has_default), len(parts))
+    return ", ".join([*parts[:first], *required, *parts[first:]])
 
 
 def _commented(line: Line) -> str:
