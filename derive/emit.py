@@ -347,7 +347,11 @@ class _Pair:
 
     def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:
         names = self.names
-        printer = Printer(program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like)
+        integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
+        integers |= {e.name for e in self.op.equations if e.target.is_integer}
+        printer = Printer(
+            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, integers
+        )  # fmt: skip
         lines = [_commented(line) for line in printer.print()]
         return lines, list(printer.used_sizes), printer.sizes.checked
 

@@ -28,6 +28,8 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         out = function(*args, **{k: _widened(v) for k, v in kwargs.items()})
         return _narrowed(out, dtype)
 
+    # torch.compile keeps what it compiled with the code object, and few versions of each: every function has its own.
+    wide.__code__ = wide.__code__.replace(co_name=f"{function.__name__}_in_float32")
     return wide
 
 

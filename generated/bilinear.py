@@ -55,7 +55,7 @@ class BilinearGradients(NamedTuple):
 def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, BilinearSaved]:
     """Returns y and what the backward needs."""
     check_shapes("bilinear", ("x: ... i", "z: ... j", "w: o i j", "b: o"), x, z, w, b)
-    y = torch.einsum("...i, ...j, oij -> ...o", x, z, w) + b
+    y = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", x, z), w) + b
     return y, BilinearSaved(x, z, w)
 
 
@@ -63,7 +63,7 @@ def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor
 def bilinear_backward(dy: Tensor, x: Tensor, z: Tensor, w: Tensor) -> BilinearGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     o = dy.shape[-1]
-    dx = torch.einsum("...o, ...j, oij -> ...i", dy, z, w)
+    dx = torch.einsum("...oj, oij -> ...i", torch.einsum("...o, ...j -> ...oj", dy, z), w)
     dy_x = dy[..., None] * x[..., None, :]  # dy_x[..., o, i] = dy[..., o] * x[..., i]
     dz = torch.einsum("...oi, oij -> ...j", dy_x, w)  # dz[..., j] = sum(dy_x[..., o, i] * w[o, i, j], over=(i, o))
     dw = torch.einsum("...oi, ...j -> oij", dy_x, z)  # dw[o, i, j] = sum(dy_x[..., o, i] * z[..., j], over=...)

@@ -61,7 +61,9 @@ def l2_normalize_backward(dy: Tensor, r_sum: Tensor, y: Tensor, eps: float) -> T
         torch.where(r_sum_above_eps_squared, r_sum, torch.where(r_sum_is_eps_squared, r_sum / 2 + eps**2 / 2, eps**2))
     )
     sum_dy_y = (dy * y).sum(-1, keepdim=True)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
-    dx = r * (dy - sum_dy_y * torch.where(r_sum_above_eps_squared, 1, torch.where(r_sum_is_eps_squared, 0.5, 0)) * y)
+    dx = (dy - sum_dy_y * torch.where(r_sum_above_eps_squared, 1, torch.where(r_sum_is_eps_squared, 0.5, 0)) * y).mul_(
+        r
+    )
     return dx
 
 
