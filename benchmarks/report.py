@@ -14,7 +14,7 @@ from benchmarks.ways import AUTOGRAD, COLUMNS
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-_COLOURS = ("#999999", "#777777", "#4c78a8", "#f2a03d", "#54a24b", "#2f6b2f", "#b03060")
+_COLOURS = ("#999999", "#777777", "#4c78a8", "#f2a03d", "#8cc27f", "#54a24b", "#2f6b2f", "#b03060")
 
 
 def table(rows: Iterable[Measured], derivation: Mapping[str, float], about: str) -> Table:
@@ -50,8 +50,8 @@ def _legend(others: list[str]) -> str:
         [
             *lines,
             "Figures under these are times faster than autograd, the median over rounds of the ratio.",
-            "No way writes into preallocated outputs, save in the names step, where every way updates its parameters",
-            "in place (JAX is given back the buffers it donated).",
+            "Preallocated: the gradients of `generated out=`, and nothing else; every way of the names step updates its",
+            "parameters in place (JAX is given back the buffers that it donated).",
         ]
     )
 

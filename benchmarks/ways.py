@@ -38,7 +38,8 @@ COLUMNS = {
     "native op": "PyTorch's own op",
     "JAX jit": "the op in JAX, forward and backward in one jitted program",
     "generated": "the generated forward and backward, eager",
-    "generated compiled": "torch.compile of these",
+    "generated out=": "the same, the backward writing into preallocated gradients (derive generate --workspace)",
+    "generated compiled": "torch.compile of the generated forward and backward",
     "generated native": "the generated CPU kernels",
 }
 
@@ -49,6 +50,12 @@ class Forms:
 
     live: Live  # the generated functions
     primitives: Callable[..., Any]  # the forward's equations as they were written, with no operation fused
+
+    @property
+    def backward_out(self) -> Callable[..., Any]:
+        """The generated backward that writes into given gradients."""
+        found: Callable[..., Any] = self.live.function.__globals__[f"{self.live.derivation.op.name}_backward_out"]
+        return found
 
 
 @cache
@@ -62,7 +69,7 @@ def _forms(key: _Keyed) -> Forms:
         return outputs if len(outputs) > 1 else outputs[0]
 
     plain["check_shapes"] = lambda *_: None  # nobody checks shapes by hand
-    return Forms(build(key.op), primitives)
+    return Forms(build(key.op, workspace=True), primitives)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +110,7 @@ def ways(row: Row, compiled: bool = True, native: NativePackage | None = None) -
     if jax_way is not None:
         out["JAX jit"] = jax_way
     out["generated"] = by_pair(own.live.forward, own.live.backward, row, dys)
+    out["generated out="] = by_pair(own.live.forward, preallocated(own, row, dys), row, dys)
     if compiled:
         out["generated compiled"] = by_pair(_compiled(own.live.forward), _compiled(own.live.backward), row, dys)
     pair = None if native is None else native.functions(row.op.name)
@@ -136,6 +144,15 @@ def by_pair(forward: Callable[..., Any], backward: Callable[..., Any], row: Row,
         return tuple(outputs), _tuple(backward(*dys, *saved))
 
     return run
+
+
+def preallocated(own: Forms, row: Row, dys: tuple[Tensor, ...]) -> Callable[..., Any]:
+    """The generated backward with gradients that are allocated once, here."""
+    with torch.no_grad():
+        *_, saved = own.live.forward(*row.args, **row.numbers)
+        out = own.live.backward(*dys, *saved)
+    out = type(out)(*map(torch.empty_like, out)) if isinstance(out, tuple) else torch.empty_like(out)
+    return lambda *args: own.backward_out(*args, out=out)
 
 
 def by_jax(row: Row, dys: tuple[Tensor, ...]) -> Way | None:

@@ -74,6 +74,9 @@ def generate(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the package.")] = Path("generated"),
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file would change.")] = False,
     save: Saving = Save.cost,
+    workspace: Annotated[
+        bool, typer.Option("--workspace", help="With OP_backward_out as well, which writes into given tensors.")
+    ] = False,
 ) -> None:
     """Write a package with one module for each op."""
     known = catalogue() if file is None else load_file(file)
@@ -87,7 +90,7 @@ def generate(
             following = wanted[wanted.index(op) + 1 :]
             progress.update(task, advance=1, description=following[0].name if following else op.name)
 
-        changed = write_package(wanted, out, check, save=save.value, whole=not ops, done=done)
+        changed = write_package(wanted, out, check, save=save.value, workspace=workspace, whole=not ops, done=done)
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:
         print(*(out / name for name in changed), sep="\n")
