@@ -87,6 +87,9 @@ def generate(
     step: Annotated[
         bool, typer.Option("--step", help="With --backend cpu: a whole step of gradient descent for each loss as well.")
     ] = False,
+    workspace: Annotated[
+        bool, typer.Option("--workspace", help="With OP_backward_out as well, which writes into given tensors.")
+    ] = False,
 ) -> None:
     """Write a package with one module for each op."""
     known = catalogue() if file is None else load_file(file)
@@ -100,8 +103,10 @@ def generate(
             following = wanted[wanted.index(op) + 1 :]
             progress.update(task, advance=1, description=following[0].name if following else op.name)
 
-        kinds = {"save": save.value, "backend": backend.value}
-        changed = write_package(wanted, out, check, **kinds, step=step, whole=not ops, done=done)
+        changed = write_package(
+            wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
+            whole=not ops, done=done,
+        )  # fmt: skip
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:
         print(*(out / name for name in changed), sep="\n")
@@ -118,13 +123,23 @@ def explain(
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document and nothing else.")] = False,
     size: Annotated[
         list[str] | None,
-        typer.Option(metavar="AXIS=N", help="A length of an axis, for the bytes kept; 64 if not given."),
+        typer.Option(metavar="AXIS=N", help="A length of an axis, for the bytes kept and the cost; 64 if not given."),
     ] = None,
     save: Saving = Save.cost,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Count and time the generated code line by line, and nothing else.")
+    ] = False,
+    threads: Annotated[int, typer.Option(help="PyTorch's threads, for --cost.", min=1)] = 1,
 ) -> None:
-    """Show how a backward pass was derived."""
+    """Show how a backward pass was derived, or what it costs."""
     op = find(name, None if file is None else load_file(file))
     derivation = derive_op(op, save.value)
+    if cost:
+        from derive.cost_report import cost_report, cost_tables  # PyTorch takes seconds to import
+
+        for part in cost_tables(cost_report(derivation, dict(map(_size, size or [])), threads)):
+            Console().print(part, highlight=False)
+        return
     stage = None if show is None else str(show.value)
     console = Console()
     if latex or (stage == "latex" and not console.is_terminal):

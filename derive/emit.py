@@ -15,6 +15,7 @@ from derive.annotations import RESERVED
 from derive.backends.cpu.step import RATE
 from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.layout import Layouts, layouts
+from derive.backends.outs import into
 from derive.backends.scans import with_scans
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
@@ -46,6 +47,7 @@ class Function:
     lines: tuple[str, ...]
     title: str = ""
     saved: tuple[Field, ...] | None = None
+    decorator: str = "in_float32"
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,20 @@ class Module:
 # --- public -----------------------------------------------------------------------------------------------
 
 
-def render(derivation: Derivation, backend: str = "torch") -> str:
-    """The source of one generated module, formatted."""
-    return _formatted(_environment().get_template("module.py.j2").render(m=_module(derivation, backend)))
+def render(derivation: Derivation, backend: str = "torch", workspace: bool = False) -> str:
+    """The source of one generated module, formatted; with `workspace`, a backward that fills given tensors as well."""
+    return _formatted(
+        _environment().get_template("module.py.j2").render(m=_module(derivation, backend, False, workspace))
+    )
 
 
-def render_files(derivation: Derivation, backend: str, step: bool = False) -> dict[str, str]:
+def render_files(derivation: Derivation, backend: str, step: bool = False, workspace: bool = False) -> dict[str, str]:
     """The files of one op by name: its module, and its kernels' C where the backend prints some.
 
-    With `step`, a loss gets a function that is a whole step of gradient descent as well.
+    With `step`, a loss gets a function that is a whole step of gradient descent as well; with `workspace`, a backward
+    that fills given tensors.
     """
-    module = _module(derivation, backend, step)
+    module = _module(derivation, backend, step, workspace)
     template = _environment().get_template
     texts = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
     if module.native is not None and module.native.kernels:
@@ -146,7 +151,7 @@ def _formatted(source: str) -> str:
 # --- a module's parts -------------------------------------------------------------------------------------
 
 
-def _module(d: Derivation, backend: str = "torch", step: bool = False) -> Module:
+def _module(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
     op = d.op
     title = "".join(part.capitalize() for part in op.name.split("_"))
     names = _Names(d)
@@ -159,6 +164,8 @@ def _module(d: Derivation, backend: str = "torch", step: bool = False) -> Module
     if d.stepwise_forward is not None and d.stepwise_backward is not None:
         extra = _stepwise(d, names, title)
     kernels = pair.native(title, step) if backend == "cpu" else None
+    if workspace:
+        extra += (pair.backward_out([g.name for g in gradients]),)
     used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
@@ -171,9 +178,10 @@ def _module(d: Derivation, backend: str = "torch", step: bool = False) -> Module
             f"derive generate {op.name}"
             if op.source.startswith("derive/ops")
             else f"derive generate --from {op.source}"
-        ),
+        )
+        + (" --workspace" if workspace else ""),
         docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
-        imports=_imports(used, bool(_ranges(op))),
+        imports=_imports(used, bool(_ranges(op)), workspace),
         saved=pair.saved,
         gradients=gradients,
         forward=pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read),
@@ -254,7 +262,7 @@ def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:
     return tuple(out)
 
 
-def _imports(used: str, ranges: bool) -> tuple[str, ...]:
+def _imports(used: str, ranges: bool, workspace: bool) -> tuple[str, ...]:
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
@@ -264,6 +272,7 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     used_ratio = ["ratio"] if "ratio(" in used else []
     used_places = ["places"] if "*places(" in used else []
     support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_places, *used_ratio, "typed"]
+    support += ["writes_out"] if workspace else []
     return (*lines, f"from ._support import {', '.join(support)}")
 
 
@@ -334,7 +343,8 @@ class _Pair:
         self.backward_layouts = layouts(backward, frozenset(backward.returns), given, names.slow)
         cotangents = [c.target.name for c in d.steps.cotangents]
         self.sources = {n: self.backward_layouts[n] for n in (*cotangents, *kept)}
-        lines, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
+        printed, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
+        lines = [_commented(line) for line in printed]
         head, unknown = self._size_lines(sizes, self.sources)
         self.saved = self._fields(kept, backward, unknown)
         returned = [names.tensors.get(r, r) for r in backward.returns]
@@ -345,6 +355,7 @@ class _Pair:
             f"The gradient of every real input, from {_listed(cotangents)} and what the forward saved.",
             (*head, *lines, f"return {result}"),
         )  # fmt: skip
+        self.printed, self.head, self.returned = printed, head, tuple(returned)
         self.forward = self._forward(forward, forward_name, title)
 
     def native(self, title: str, step: bool) -> Native:
@@ -358,11 +369,32 @@ class _Pair:
         )  # fmt: skip
         return native(self.d, shapes, title, step)
 
+    def backward_out(self, gradients: list[str]) -> Function:
+        """The backward once more, its gradients written into tensors of the caller's."""
+        made = {line.code.partition(" = ")[0] for line in self.printed}
+        targets: dict[str, str] = {}
+        copies = []
+        for gradient, name in zip(gradients, self.returned, strict=True):
+            place = f"out.{gradient}" if len(gradients) > 1 else "out"
+            if name in made and name not in targets:
+                targets[name] = place
+            else:  # a cotangent as it came, or a gradient that is another one's as well
+                copies.append(f"{place}.copy_({name})")
+        tensors = {*self.backward_layouts.dims, *self.names.tensors.values()}
+        vectors = {self.names.tensors.get(n, n) for n, dims in self.backward_layouts.dims.items() if len(dims) == 1}
+        lines = [*(_commented(line) for line in into(self.printed, targets, tensors, vectors)), *copies]
+        return Function(
+            f"{self.backward.name}_out", f"{self.backward.signature}, *, out: {self.backward.returns}",
+            self.backward.returns, "The same, written into the tensors of `out`, which share no memory with the rest.",
+            (*self.head, *lines, "return out"), decorator="writes_out",
+        )  # fmt: skip
+
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
         real = next((o for o in tensors if o.ranges_over is None), tensors[0])
-        lines, sizes, checked = self._print(program, self.forward_layouts, real.name)
+        printed, sizes, checked = self._print(program, self.forward_layouts, real.name)
+        lines = [_commented(line) for line in printed]
         sizes += [f.name for f in self.saved if f.note == "a length"]
         axes = {v: k for k, v in names.sizes.items()}
         wanted = [axes.get(s, s) for s in sizes]
@@ -392,11 +424,14 @@ class _Pair:
             (*shape_check, *head, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 
-    def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:
+    def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[Line], list[str], set[str]]:
         names = self.names
-        printer = Printer(program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like)
-        lines = [_commented(line) for line in printer.print()]
-        return lines, list(printer.used_sizes), printer.sizes.checked
+        integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
+        integers |= {e.name for e in self.op.equations if e.target.is_integer}
+        printer = Printer(
+            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, integers
+        )  # fmt: skip
+        return printer.print(), list(printer.used_sizes), printer.sizes.checked
 
     def _fields(self, kept: tuple[str, ...], backward: Program, unknown: list[str]) -> tuple[Field, ...]:
         fields = [Field(self.names.tensors.get(n, n), "Tensor", _shape(self.forward_layouts[n])) for n in kept]

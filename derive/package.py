@@ -27,6 +27,7 @@ def write_package(
     check: bool = False,
     *,
     save: str = "cost",
+    workspace: bool = False,
     whole: bool = False,
     backend: str = "torch",
     step: bool = False,
@@ -36,13 +37,14 @@ def write_package(
 
     Modules of other ops stay, and stay exported. With `whole`, the ops are all that their sources define, and
     a module that was generated from one of those for an op that is gone is removed. With `check`, nothing is
-    written. `done` is told of each op once it is rendered. Raises DeriveError where the folder cannot be read
-    or written, or where a file that Handgrad did not write is in the way.
+    written. With `workspace`, each module also has a backward that writes into given tensors. `done` is told of
+    each op once it is rendered. Raises DeriveError where the folder cannot be read or written, or where a file
+    that Handgrad did not write is in the way.
     """
     ops = list(ops)
     texts: dict[str, str] = {}
     for op in ops:
-        texts |= render_files(derive_op(op, save), backend, step)
+        texts |= render_files(derive_op(op, save), backend, step, workspace)
         if done is not None:
             done(op)
     try:

@@ -54,7 +54,7 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
     """Returns loss and what the backward needs."""
     check_shapes("huber", ("x: ...", "t: ..."), x, t)
     r = torch.abs(t - x)  # r[...] = absolute(t[...] - x[...])
-    e = torch.where(r <= threshold, r.square() / 2, threshold * (r - threshold / 2))
+    e = torch.where(r <= threshold, r.square().div_(2), (r - threshold / 2).mul_(threshold))
     loss = e.mean()  # loss[] = mean(e[...], over=...)
     return loss, HuberSaved(x, t, threshold)
 
@@ -65,8 +65,8 @@ def huber_backward(dloss: Tensor, x: Tensor, t: Tensor, threshold: float) -> Hub
     leading = x.shape[:]
     t_minus_x = t - x  # t_minus_x[...] = t[...] - x[...]
     r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
-    dr = dloss / math.prod(leading) * torch.where(r <= threshold, r, threshold)
-    dt = torch.sign(t_minus_x) * dr  # dt[...] = sign(t_minus_x[...]) * dr[...]
+    dr = torch.where(r <= threshold, r, threshold).mul_(dloss / math.prod(leading))
+    dt = torch.sign(t_minus_x).mul_(dr)  # dt[...] = sign(t_minus_x[...]) * dr[...]
     dx = -dt  # dx[...] = -dt[...]
     return HuberGradients(dx, dt)
 
