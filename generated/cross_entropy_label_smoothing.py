@@ -71,7 +71,7 @@ def cross_entropy_label_smoothing_backward(
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     n, c = exp_z_minus_m.shape
-    dz = (exp_z_minus_m / s).sub_(ratio(smoothing, c)).mul_(dloss / n)
+    dz = dloss / n * (exp_z_minus_m / s - ratio(smoothing, c))
     dz.scatter_add_(1, y.unsqueeze(1), (dloss * (smoothing - 1) / n).expand(n, 1))
     return dz
 

@@ -44,7 +44,7 @@ def pow_forward(x: Tensor, exponent: float = 2.0) -> tuple[Tensor, PowSaved]:
 @in_float32
 def pow_backward(dy: Tensor, x: Tensor, exponent: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = (x ** (exponent - 1)).mul_(exponent).mul_(dy)  # dx[...] = exponent * x[...]**(exponent - 1) * dy[...]
+    dx = exponent * x ** (exponent - 1) * dy  # dx[...] = exponent * x[...]**(exponent - 1) * dy[...]
     return dx
 
 

@@ -43,7 +43,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, SoftmaxSaved]:
     """Returns p and what the backward needs."""
     check_shapes("softmax", ("x: ... d>0",), x)
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
-    u = (x - m).exp_()  # u[..., d] = exp(x[..., d] - m[...])
+    u = torch.exp(x - m)  # u[..., d] = exp(x[..., d] - m[...])
     p = u / u.sum(-1, keepdim=True)  # p[..., d] = u[..., d] / sum(u[..., d], over=d)
     return p, SoftmaxSaved(p)
 
@@ -52,7 +52,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, SoftmaxSaved]:
 def softmax_backward(dp: Tensor, p: Tensor) -> Tensor:
     """The gradient of every real input, from dp and what the forward saved."""
     sum_dp_p = (dp * p).sum(-1, keepdim=True)  # sum_dp_p[...] = sum(dp[..., d] * p[..., d], over=d)
-    dx = (dp - sum_dp_p).mul_(p)  # dx[..., d] = p[..., d] * (dp[..., d] - sum_dp_p[...])
+    dx = p * (dp - sum_dp_p)  # dx[..., d] = p[..., d] * (dp[..., d] - sum_dp_p[...])
     return dx
 
 
