@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Mul, Pow
 
 from derive.collapse.chain import Step
 from derive.lower import ordered_terms
@@ -47,7 +47,8 @@ class _Marking(Printer):
 
     def __init__(self, adjoints: Adjoints, marks: frozenset[Expr], name: str):
         super().__init__(adjoints)
-        self.marks, self.name, self.met = marks, name, False
+        below = {Pow(m.base, -m.exp) for m in marks if isinstance(m, Pow) and m.exp.is_negative}
+        self.marks, self.name, self.met = marks | below, name, False
 
     def _print(self, expr: Any, **options: Any) -> str:
         return self._around(expr, str(super()._print(expr, **options)))

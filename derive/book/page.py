@@ -64,10 +64,9 @@ class Because:
 
 @dataclass(frozen=True)
 class ShownStep:
-    """A step of the collapse: its law and what the law says, why it holds, and both of its sides."""
+    """A step of the collapse: its law, why it holds, and both of its sides."""
 
     law: str
-    law_says: str
     reasons: tuple[Because, ...]
     before: str
     after: str
@@ -114,6 +113,7 @@ class OpPage:
     cotangents: tuple[tuple[str, str], ...]
     adjoints: tuple[Formula, ...]
     collapse: tuple[Collapsed, ...]
+    laws: tuple[tuple[str, str], ...]
     identities: tuple[Because, ...]
     drawing: Drawing
     saving: tuple[Saving, ...]
@@ -150,6 +150,7 @@ def op_page(d: Derivation, family: str, spec: str = "", measured: Measured | Non
         cotangents=tuple((inline(Printer(names).doprint(At(c.target, *c.axes))), c.of) for c in d.steps.cotangents),
         adjoints=tuple(_adjoints(d, names)),
         collapse=tuple(_collapse(d, names)),
+        laws=tuple((law, law_says(law)) for law in dict.fromkeys(s.law for s in d.closed.steps)),
         identities=tuple(_identities(d)),
         drawing=drawing(d),
         saving=saving,
@@ -197,14 +198,14 @@ def _collapse(d: Derivation, names: Adjoints) -> Iterable[Collapsed]:
 def _step(step: Step, known: Mapping[str, Because], names: Adjoints) -> ShownStep:
     reasons = tuple(known.get(r, Because("", r)) for r in step.reason.split("; "))
     before, after = (display(latex) for latex in step_rows(step, names))
-    return ShownStep(step.law, law_says(step.law), reasons, before, after)
+    return ShownStep(step.law, reasons, before, after)
 
 
 def law_says(law: str) -> str:
-    """The first sentence of a law, as its module states it; empty for one that is not known here."""
+    """The first paragraph of a law, as its module states it; empty for one that is not known here."""
     doc = (_LAWS[law].__doc__ or "") if law in _LAWS else ""
-    paragraph = " ".join(doc.partition("\n\n")[0].split())
-    return paragraph.removeprefix("Law: ").removeprefix("Law")
+    paragraph = " ".join(doc.partition("\n\n")[0].split()).removeprefix("Law: ")
+    return paragraph[:1].upper() + paragraph[1:]
 
 
 def _because(relation: Relation) -> Because:

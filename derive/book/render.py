@@ -69,8 +69,14 @@ def _environment() -> Environment:
         "asset": lambda name: Markup(asset(name)),
         "axis_words": WORDS,
     }
-    environment.filters |= {"math": lambda name: Markup(name_math(name)), "number": number}
+    environment.filters |= {"math": lambda name: Markup(name_math(name)), "number": number, "ticked": ticked}
     return environment
+
+
+def ticked(text: str) -> Markup:
+    """Plain text in which `ticks` are code."""
+    parts = text.split("`")
+    return Markup("").join(Markup("<code>{}</code>").format(p) if k % 2 else p for k, p in enumerate(parts))
 
 
 def number(value: float) -> str:

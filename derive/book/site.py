@@ -14,7 +14,7 @@ from derive.book.render import ASSETS, GENERATOR, Place, asset, op_html, page_ht
 from derive.book.sources import Family, families
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.pipeline import derive_op
+from derive.pipeline import Derivation, derive_op
 
 TITLE = "The Handgrad book"
 
@@ -50,7 +50,7 @@ def book(
     for family in families(ops, file):
         pages = []
         for op in family.ops:
-            page = op_page(derive_op(op, save), family.title, family.specs.get(op.name, ""), (measured or {}).get(op.name))
+            page = _page(op, family, save, (measured or {}).get(op.name))
             texts[f"ops/{op.name}.html"] = op_html(page, _place(order, op.name, title))
             pages.append(page)
             if done is not None:
@@ -66,9 +66,13 @@ def book(
 
 def lone_page(op: Op, file: Path | None = None, save: str = "cost", measured: Measured | None = None) -> str:
     """The page of one op as one file, with its styles and scripts inside."""
-    family: Family = families([op], file)[0]
-    page = op_page(derive_op(op, save), family.title, family.specs.get(op.name, ""), measured)
-    return op_html(page, Place("", TITLE, alone=True))
+    family = families([op], file)[0]
+    return op_html(_page(op, family, save, measured), Place("", TITLE, alone=True))
+
+
+def _page(op: Op, family: Family, save: str, measured: Measured | None) -> OpPage:
+    derivation: Derivation = op.derivation if save == "cost" else derive_op(op, save)
+    return op_page(derivation, family.title, family.specs.get(op.name, ""), measured)
 
 
 def _place(order: list[str], name: str, title: str) -> Place:

@@ -34,7 +34,7 @@ const Evaluate = (() => {
     exp: Math.exp, expm1: Math.expm1, log: Math.log, log1p: Math.log1p, sqrt: Math.sqrt, rsqrt: (x) => 1 / Math.sqrt(x),
     tanh: Math.tanh, sigmoid, softplus: (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x))),
     relu: (x) => Math.max(x, 0), erf, sin: Math.sin, cos: Math.cos, tan: Math.tan, sinh: Math.sinh, cosh: Math.cosh,
-    abs: Math.abs, absolute: Math.abs, sign: Math.sign, floor: Math.floor,
+    abs: Math.abs, absolute: Math.abs, sign: Math.sign, floor: Math.floor, pi: () => Math.PI,
   };
 
   /* Every assignment of places to some axes, in order. */
