@@ -75,5 +75,3 @@ def _marked(subject: At, value: Expr, marks: frozenset[Expr], name: str, adjoint
     if marks and not printer.met:
         lines = equation_rows(left, value, _Marking(adjoints, frozenset(Add.make_args(value)), name))
     return aligned(lines)
-
-

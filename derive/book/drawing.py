@@ -14,12 +14,23 @@ from derive.terms import Axis, free_axes
 HAS, SUMMED, SPREAD, PLACED = "has", "summed", "spread", "placed"
 """What an axis is to a tensor: its own; one that the backward sums over; one that it spreads over; one of a place."""
 
-WORDS = {
-    HAS: "has the axis",
-    SUMMED: "is broadcast along it, so the backward sums over it",
-    SPREAD: "is what a reduction over it leaves, so the backward spreads its gradient over it",
-    PLACED: "is read at places that depend on it, so the backward adds up at those places",
+_SAYS = {
+    HAS: ("has {}", ""),
+    SUMMED: ("is broadcast along {}", "so the backward sums over {}"),
+    SPREAD: ("is what a reduction over {} leaves", "so the backward spreads its gradient over {}"),
+    PLACED: ("is read at places that depend on {}", "so the backward adds up at those places"),
 }
+"""Of a tensor and some axes: what the forward does, and what follows from it where a gradient reaches the tensor."""
+
+
+def says(mark: str, axes: str, it: str, has_gradient: bool = True) -> str:
+    """A mark in words: `axes` name the axes, `it` stands for them the second time."""
+    fact, hence = _SAYS[mark]
+    return fact.format(axes) + (f", {hence.format(it)}" if hence and has_gradient else "")
+
+
+LEGEND = {mark: says(mark, "the axis", "it") for mark in _SAYS}
+"""The kinds of cells, in words."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +54,12 @@ class Row:
     def sentence(self) -> str:
         """The row in words."""
         parts = []
-        for mark, words in WORDS.items():
+        for mark in LEGEND:
             axes = [c.axis for c in self.cells if mark in c.marks]
-            if axes and mark == HAS:
-                parts.append(f"has {'the axes' if len(axes) > 1 else 'the axis'} {_listed(axes)}")
-            elif axes:
-                over = _listed(axes)
-                told = words.replace("depend on it", f"depend on {over}") if mark == PLACED else words
-                told = told.replace("along it", f"along {over}").replace("over it", f"over {over}", 1)
-                told = told.replace("over it", "over it" if len(axes) == 1 else "over them")
-                parts.append(told if self.has_gradient or mark == SPREAD else told.partition(", so")[0])
+            if axes:
+                many = len(axes) > 1
+                named = f"the {'axes' if many else 'axis'} {_listed(axes)}"
+                parts.append(says(mark, named, "them" if many else "it", self.has_gradient or mark == SPREAD))
         return f"{'; '.join(parts) or 'has no axes'}."
 
 
@@ -67,7 +74,7 @@ class Drawing:
     def marks(self) -> tuple[str, ...]:
         """The kinds of cells that occur, for the legend."""
         met = {m for r in self.rows for c in r.cells for m in c.marks}
-        return tuple(m for m in WORDS if m in met)
+        return tuple(m for m in LEGEND if m in met)
 
 
 def drawing(d: Derivation) -> Drawing:

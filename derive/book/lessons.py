@@ -8,7 +8,9 @@ programs of its ops reach the script as `LESSON.ops`: what moves is computed by 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, TemplateError
@@ -56,12 +58,13 @@ def _lesson(path: Path, ops: list[Op]) -> Lesson:
 
 def lesson_html(lesson: Lesson, place: Place) -> str:
     """The page of a lesson. Raises DeriveError where its text asks for what it does not have."""
-    words = {"forward": lambda name: _formulas(lesson, name, False), "gradient": lambda name: _formulas(lesson, name, True)}
+    words = {"forward": partial(_forward, lesson), "gradient": partial(_gradient, lesson)}
     environment = Environment(undefined=StrictUndefined, autoescape=True)
     try:
         body = environment.from_string(lesson.body).render(words)
     except TemplateError as error:
-        raise DeriveError(f"lesson {lesson.key}: {error}", fix="use forward(...) and gradient(...) of its ops") from None
+        fix = "use forward(...) and gradient(...) of its ops"
+        raise DeriveError(f"lesson {lesson.key}: {error}", fix=fix) from None
     data = json.dumps({op.name: op_data(op.derivation) for op in lesson.ops}, separators=(",", ":"), sort_keys=True)
     values = {
         "lesson": lesson,
@@ -72,13 +75,19 @@ def lesson_html(lesson: Lesson, place: Place) -> str:
     return page_html("lesson.html.j2", place, values)
 
 
-def _formulas(lesson: Lesson, name: str, backward: bool) -> Markup:
-    """The equations of an op, or those of its closed form."""
+def _forward(lesson: Lesson, name: str) -> Markup:
+    """The equations of an op."""
     d = find(name, list(lesson.ops)).derivation
-    names = adjoint_names(d.steps)
-    if backward:
-        rows = [definition_latex(x, names) for x in d.closed.definitions]
-    else:
-        rows = [equation_latex(e, names) for e in d.named.equations]
-    each = (f'<div class="formula scroll" tabindex="0" role="group" aria-label="equation">{display(r)}</div>' for r in rows)
-    return Markup(f'<div class="equations{" boxed" if backward else ""}">{"".join(each)}</div>')
+    return _shown((equation_latex(e, adjoint_names(d.steps)) for e in d.named.equations), "equations")
+
+
+def _gradient(lesson: Lesson, name: str) -> Markup:
+    """Its closed form, boxed."""
+    d = find(name, list(lesson.ops)).derivation
+    return _shown((definition_latex(x, adjoint_names(d.steps)) for x in d.closed.definitions), "equations boxed")
+
+
+def _shown(formulas: Iterable[str], kind: str) -> Markup:
+    box = Markup('<div class="formula scroll" tabindex="0" role="group" aria-label="equation">{}</div>')
+    rows = Markup("").join(box.format(Markup(display(latex))) for latex in formulas)
+    return Markup('<div class="{}">{}</div>').format(kind, rows)

@@ -18,7 +18,9 @@ from derive.collapse.relations import Relation
 from derive.emit import render
 from derive.header import summary
 from derive.pipeline import Derivation, stepwise_program
+from derive.reading import factored
 from derive.report import Comparison, compare
+from derive.schedule import Definition
 from derive.terms import At, Tensor
 from derive.typeset import (
     Adjoints,
@@ -77,7 +79,6 @@ class Collapsed:
     """The steps of one adjoint."""
 
     subject: str
-    words: str
     steps: tuple[ShownStep, ...]
 
     @property
@@ -143,7 +144,7 @@ def op_page(d: Derivation, family: str, spec: str = "", measured: Measured | Non
         inputs=tuple(map(str, op.operands)),
         forward=tuple(_forward(d, names)),
         closed=tuple(
-            Formula(key(BACKWARD, x.name), x.name, display(definition_latex(x, names)), _words(x.name, x.axes, x.value))
+            Formula(key(BACKWARD, x.name), x.name, display(definition_latex(x, names)), _words(x))
             for x in d.closed.definitions
         ),
         code=listings(d),
@@ -162,8 +163,8 @@ def op_page(d: Derivation, family: str, spec: str = "", measured: Measured | Non
     )
 
 
-def _words(name: str, axes: Iterable[object], value: object) -> str:
-    return f"{text(At(Tensor(name), *axes))} = {text(value)}"  # type: ignore[arg-type]
+def _words(d: Definition) -> str:
+    return f"{text(At(Tensor(d.name), *d.axes))} = {text(factored(d.value))}"
 
 
 def _forward(d: Derivation, names: Adjoints) -> Iterable[Formula]:
@@ -192,7 +193,7 @@ def _collapse(d: Derivation, names: Adjoints) -> Iterable[Collapsed]:
         known[f"{left} = {i.value}"] = Because(inline(latex), f"{text(left)} = {text(i.value)}", (i.through,))
     for subject, steps in groupby(d.closed.steps, key=lambda s: s.subject):
         shown = tuple(_step(s, known, names) for s in steps)
-        yield Collapsed(inline(Printer(names).doprint(subject)), text(subject), shown)
+        yield Collapsed(inline(Printer(names).doprint(subject)), shown)
 
 
 def _step(step: Step, known: Mapping[str, Because], names: Adjoints) -> ShownStep:

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from derive.book.drawing import WORDS
+from derive.book.drawing import LEGEND
 from derive.book.page import OpPage, name_math
 
 _TEMPLATES = Path(__file__).parent.parent / "templates" / "book"
@@ -67,7 +67,7 @@ def _environment() -> Environment:
         "styles": STYLES,
         "scripts": SCRIPTS,
         "asset": lambda name: Markup(asset(name)),
-        "axis_words": WORDS,
+        "axis_words": LEGEND,
     }
     environment.filters |= {"math": lambda name: Markup(name_math(name)), "number": number, "ticked": ticked}
     return environment

@@ -45,9 +45,9 @@ def book(
     """
     texts: dict[str, str] = {}
     shown = []
-    ops = list(ops)
-    order = [op.name for op in ops]
-    for family in families(ops, file):
+    found = families(ops, file)
+    order = [op.name for family in found for op in family.ops]
+    for family in found:
         pages = []
         for op in family.ops:
             page = _page(op, family, save, (measured or {}).get(op.name))
@@ -77,8 +77,8 @@ def _page(op: Op, family: Family, save: str, measured: Measured | None) -> OpPag
 
 def _place(order: list[str], name: str, title: str) -> Place:
     at = order.index(name)
-    before, after = (order[k] if 0 <= k < len(order) else None for k in (at - 1, at + 1))
-    return Place("../", title, *((n, f"{n}.html") if n else None for n in (before, after)))
+    before, after = ((order[k], f"{order[k]}.html") if 0 <= k < len(order) else None for k in (at - 1, at + 1))
+    return Place("../", title, before, after)
 
 
 def write_book(texts: Mapping[str, str], out: Path) -> tuple[str, ...]:

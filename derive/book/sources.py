@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 import derive
@@ -27,14 +26,15 @@ class Family:
 
 def families(ops: Iterable[Op], file: Path | None = None) -> tuple[Family, ...]:
     """The ops by the file that defines them; `file` is the one they were loaded from, if not the catalogue."""
+    by_source: dict[str, list[Op]] = {}
+    for op in ops:
+        by_source.setdefault(op.source, []).append(op)
     out = []
-    for source, group in groupby(ops, key=lambda op: op.source):
-        path = file if file is not None else _ROOT / source
-        text = path.read_text(encoding="utf-8")
+    for source, found in by_source.items():
+        text = (file if file is not None else _ROOT / source).read_text(encoding="utf-8")
         stem = Path(source).stem
-        found = tuple(group)
         title = stem.replace("_", " ").capitalize()
-        out.append(Family(stem.replace("_", "-").lower(), title, _says(text), found, _specs(text)))
+        out.append(Family(stem.replace("_", "-").lower(), title, _says(text), tuple(found), _specs(text)))
     return tuple(out)
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 LESSONS = ROOT / "docs" / "lessons"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SHOWN = ("layernorm", "causal_attention", "softmax_cross_entropy", "embedding", "add", "max_pool2d")
-"""Ops whose pages hold all that a page can: identities, choices, gathers, windows, no collapse, returns by another name."""
+"""Ops whose pages hold all that a page can: identities, choices, gathers, windows, no collapse, gradients passed on."""
 
 
 @pytest.fixture(scope="session")

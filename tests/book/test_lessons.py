@@ -42,9 +42,19 @@ def close(found: Any, wanted: torch.Tensor) -> None:
 
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((4, 1, 3), (2, 3)), ((4, 3), (3,)), ((4, 1), (1, 3)), ((2, 3, 2), ()), ((2, 1, 3), (4, 1)), ((1, 1), (1,)), ((5,), (5,))],
+    [
+        ((4, 1, 3), (2, 3)),
+        ((4, 3), (3,)),
+        ((4, 1), (1, 3)),
+        ((2, 3, 2), ()),
+        ((2, 1, 3), (4, 1)),
+        ((1, 1), (1,)),
+        ((5,), (5,)),
+    ],
 )
-def test_broadcast_sums_what_autograd_sums(browser: Browser, site: Path, a: tuple[int, ...], b: tuple[int, ...]) -> None:
+def test_broadcast_sums_what_autograd_sums(
+    browser: Browser, site: Path, a: tuple[int, ...], b: tuple[int, ...]
+) -> None:
     with looking.opened(browser, site / "lessons" / "broadcast.html") as page:
         page.fill("#a", ", ".join(map(str, a)))
         page.fill("#b", ", ".join(map(str, b)))
@@ -68,7 +78,9 @@ def test_shapes_that_clash_are_told_apart(browser: Browser, site: Path) -> None:
         page.fill("#a", "2, 3")
         assert page.text_content("#error") == "Axis −2 is 2 in a and 4 in b: they must be equal, or one of them 1."
         page.fill("#a", "2, x")
-        assert page.text_content("#error") == "The shape of a should be up to five lengths from 1 to 99, such as 4, 1, 3."
+        assert (
+            page.text_content("#error") == "The shape of a should be up to five lengths from 1 to 99, such as 4, 1, 3."
+        )
         page.select_option("#examples", label="an outer product")
         assert page.is_hidden("#error")
         assert result(page)["sums"] == [[1], [0]]
@@ -142,7 +154,8 @@ def test_the_u_curve_is_that_of_float64(browser: Browser, site: Path, name: str)
 # --- any program ------------------------------------------------------------------------------------------------------
 
 RUN = """([op, inputs, cotangents, numbers, sizes]) => {
-  const wrap = (all) => Object.fromEntries(Object.entries(all).map(([n, [shape, data]]) => [n, Evaluate.tensor(shape, data)]));
+  const tensor = ([name, [shape, data]]) => [name, Evaluate.tensor(shape, data)];
+  const wrap = (all) => Object.fromEntries(Object.entries(all).map(tensor));
   const { forward, gradients } = Evaluate.both(op, wrap(inputs), wrap(cotangents), numbers, sizes);
   return [op.outputs.map((n) => forward[n].data), gradients.map((t) => t.data)];
 }"""
@@ -190,5 +203,6 @@ def _flat(op: str, name: str, value: torch.Tensor) -> list[Any]:
     axes = operand.axes if operand is not None else equation.axes if equation is not None else ()
     shape = list(value.shape)
     if axes and axes[0].is_pack:
-        shape = [value.numel() // max(1, torch.Size(shape[len(shape) - len(axes) + 1 :]).numel()), *shape[len(shape) - len(axes) + 1 :]]
+        own = shape[len(shape) - len(axes) + 1 :]
+        shape = [value.numel() // torch.Size(own).numel(), *own]
     return [shape, value.flatten().tolist()]

@@ -8,7 +8,12 @@ from playwright.sync_api import Browser, Page
 from tests.book import looking
 from tests.book.conftest import LESSONS, SHOWN
 
-PAGES = ["index.html", *(f"ops/{name}.html" for name in SHOWN), *(f"lessons/{p.stem}.html" for p in sorted(LESSONS.glob("*.html")))]
+PAGES = [
+    "index.html",
+    "ops/layernorm.html",
+    "ops/embedding.html",
+    *(f"lessons/{p.name}" for p in sorted(LESSONS.glob("*.html"))),
+]
 
 
 @pytest.mark.parametrize("address", PAGES)

@@ -43,8 +43,8 @@ const Figure = (() => {
     const t = document.createElement("table");
     const head = t.createTHead().insertRow();
     for (const title of titles) {
-      const th = document.createElement("th");
-      th.scope = "col";
+      const th = document.createElement(title ? "th" : "td"); // an empty cell is no title
+      if (title) th.scope = "col";
       th.textContent = title;
       head.append(th);
     }
