@@ -14,6 +14,9 @@ from latex2mathml.converter import Converter
 
 _ENVIRONMENT = re.compile(r"^\\begin\{(aligned)\}\n(.*)\n\\end\{\1\}$", re.DOTALL)
 _NEW_ROW = " \\\\\n"
+_TALL = {"mfrac", "mtable", "msqrt", "∑", "∏"}
+"""Elements and operators beside which brackets grow."""
+
 _UPRIGHT = re.compile(r"\\(?:mathrm|operatorname)\{([^{}]*)\}")
 
 
@@ -56,6 +59,9 @@ def _row(latex: str) -> Element:
             element.tag = "mi"
             if len(element.text or "") == 1:
                 element.set("mathvariant", "normal")
+        if not any(inner.tag in _TALL or inner.text in _TALL for inner in element.iter()):
+            for fence in element.findall("mo[@fence='true']"):
+                fence.set("stretchy", "false")  # browsers leave room beside a bracket that may stretch
     return row
 
 

@@ -48,7 +48,7 @@ def key(way: str, name: str) -> str:
 
 
 def listings(d: Derivation) -> tuple[Listing, Listing]:
-    """The forward and the backward function of the generated module, comments left out."""
+    """The forward and the backward function of the generated module, comments and decorators left out."""
     source = render(d)
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     forward = {e.name: key(FORWARD, e.name) for e in d.named.equations}
@@ -66,7 +66,7 @@ def highlighted(source: str) -> str:
 
 
 def _listing(title: str, source: str, function: ast.FunctionDef, known: Mapping[str, str]) -> Listing:
-    first = min([function.lineno, *(x.lineno for x in function.decorator_list)])
+    first = function.lineno  # decorators are left out: what they do is the same for every op
     text = _without_comments(source).splitlines()[first - 1 : function.end_lineno]
     html = highlighted("\n".join(text)).rstrip("\n").split("\n")
     pairs = {line: (keys, made) for at, keys, made in _pairs(function, known) for line in at}

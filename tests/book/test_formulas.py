@@ -40,6 +40,11 @@ def test_an_adjoints_d_is_upright_and_an_axis_d_is_not() -> None:
     )
 
 
+def test_brackets_grow_beside_what_is_tall_alone() -> None:
+    assert inline(r"\log\left(x_{n}\right)").count('stretchy="false"') == 2
+    assert inline(r"\left(\frac{x}{y}\right)").count('stretchy="true"') == 2
+
+
 def test_all_of_the_notation_becomes_mathml() -> None:
     for op in load_file(SPECS):
         d = op.derivation
