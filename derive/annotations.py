@@ -11,8 +11,8 @@ from derive.terms import PACK, Axis
 
 RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
-    "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "once_differentiable",
-    "sum", "range", "abs", "min", "max",
+    "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "places",
+    "once_differentiable", "sum", "range", "abs", "min", "max",
 })  # fmt: skip
 """Names that generated modules use themselves."""
 

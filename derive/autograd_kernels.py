@@ -19,7 +19,7 @@ from derive.program import Call, Node, Read, Reduce, node_axes, walk
 _PASS_ON = {"add"}
 _OPERATIONS = {"mul": 1.0, "sub": 1.0, "neg": 1.0, "exp": 1.0, "log": 1.0, "abs": 2.0, "absolute": 2.0, "relu": 2.0,
                "sqrt": 2.0, "rsqrt": 3.0, "tanh": 3.0, "sigmoid": 3.0, "sin": 4.0, "cos": 4.0, "softplus": 5.0,
-               "erf": 7.0, "where": 1.0}  # fmt: skip
+               "erf": 7.0, "where": 1.0, "maximum": 3.0, "minimum": 3.0}  # fmt: skip
 """The elementary operations of a backward kernel, `exp` and its like counted as three or four."""
 
 _OTHER = 2.0

@@ -228,7 +228,8 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     shared = [name for name in ("check_index", "check_length") if f"{name}(" in used]
     explained = ["explains_index"] if ranges else []
     used_ratio = ["ratio"] if "ratio(" in used else []
-    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_ratio, "typed"]
+    used_places = ["places"] if "*places(" in used else []
+    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_places, *used_ratio, "typed"]
     return (*lines, f"from ._support import {', '.join(support)}")
 
 

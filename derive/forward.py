@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sympy import Expr, Mul
+
 from derive import lower
+from derive.contraction_order import pairwise
 from derive.equations import Equation, Op
-from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, check, walk
+from derive.nominal import nominal
+from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, Statement, check, walk
 from derive.saving import dims
 from derive.share import put, share
-from derive.terms import Concat, Scalar, free_axes
+from derive.terms import Concat, Delta, Scalar, free_axes
 from derive.windows import is_gather
 
 
@@ -17,17 +21,44 @@ def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it."""
     needed = _needed(op, set(op.outputs) | set(kept))
     equations = _after_gathers([e for e in op.equations if e.name in needed], {*op.outputs, *kept})
-    values = {e.name: _value(e) for e in equations}
+    slots = {e.name: found for e in equations if (found := _places(e)) is not None}
+    values = {e.name: _scattered(e, slots[e.name]) if e.name in slots else _value(e) for e in equations}
     for e in equations:
-        if not e.given and e.name not in (*op.outputs, *kept):
+        if not e.given and e.name not in (*op.outputs, *kept, *slots):
             _inline(e, values)
-    statements = tuple(
-        Assign(e.name, tuple(lower.index(i) for i in e.index), values[e.name]) for e in equations if e.name in values
-    )
+    statements = tuple(_statement(e, values[e.name], slots.get(e.name)) for e in equations if e.name in values)
     given = tuple((o.name, dims(op, o.name)) for o in op.operands if o.is_tensor)
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
-    return share(check(Program(op.name, given, scalars, statements, (*op.outputs, *kept))))
+    program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
+    return share(pairwise(program, nominal(op)))
+
+
+def _statement(e: Equation, value: Node, slots: tuple[Expr, ...] | None) -> Statement:
+    if slots is None:
+        return Assign(e.name, tuple(lower.index(i) for i in e.index), value)
+    return Scatter(e.name, tuple(a.name for a in e.axes), tuple(lower.index(i) for i in slots), value)
+
+
+def _places(e: Equation) -> tuple[Expr, ...] | None:
+    """Where the terms of `sum(delta(u, ix[e]) * m[e], over=e)` stand: at `ix[e]` of axis `u`. None for another sum."""
+    deltas = [f for f in Mul.make_args(e.body) if isinstance(f, Delta)]
+    slots: dict[Expr, Expr] = {}
+    for delta in deltas:
+        for one, other in (delta.args, delta.args[::-1]):
+            if one in e.axes and one not in slots and is_gather(other) and free_axes(other) <= set(e.over):
+                slots[one] = other
+                break
+    rest = [f for f in Mul.make_args(e.body) if not isinstance(f, Delta)]
+    fits = e.kind == "sum" and e.is_plain and len(slots) == len(deltas) > 0
+    return tuple(slots.get(a, a) for a in e.axes) if fits and not set(slots) & free_axes(Mul(*rest)) else None
+
+
+def _scattered(e: Equation, slots: tuple[Expr, ...]) -> Node:
+    """What a sum adds at its places: itself without the deltas, over the axes that the places do not have."""
+    body = e.scale * Mul(*(f for f in Mul.make_args(e.body) if not isinstance(f, Delta)))
+    rest = tuple(a.name for a in e.over if a not in {b for i in slots for b in free_axes(i)})
+    return Reduce("sum", rest, lower.node(body)) if rest else lower.node(body)
 
 
 def _after_gathers(equations: list[Equation], wanted: set[str]) -> list[Equation]:

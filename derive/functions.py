@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Eq, Expr, Function, Integer, S, exp, log
+from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log
+from sympy.core.relational import Relational
 
 from derive.terms import At, Where
 
@@ -163,17 +164,62 @@ def rsqrt(x: Any) -> Expr:
     return S(x) ** S("-1/2")
 
 
-def maximum(a: Any, b: Any) -> Expr:
-    """The larger of two values; a tie shares the gradient evenly, as `torch.maximum` does."""
-    a, b = S(a), S(b)
-    return (a + b + absolute(a - b)) / 2 if a.is_number and b.is_number else _pick(a > b, a, b)
+class _Extremum(Function):
+    """The larger or the smaller of two values; a tie shares the gradient evenly, as `torch.maximum` does."""
+
+    nargs = 2
+    relation: type[Relational]
+    latex_name: str
+
+    @classmethod
+    def eval(cls, a: Expr, b: Expr) -> Expr | None:
+        if a == b:
+            return a
+        first = cls.relation(a, b)
+        return (a if first else b) if first in (S.true, S.false) else None
+
+    def _eval_derivative(self, s: Any) -> Expr:
+        a, b = self.args
+        da, db = a.diff(s), b.diff(s)
+        first, tie = type(self).relation(a, b), Eq(a, b)
+        if db == 0:
+            return da * Where(first, S.One, Where(tie, S.Half, S.Zero))
+        if da == 0:
+            return db * Where(first, S.Zero, Where(tie, S.Half, S.One))
+        return Where(first, da, Where(tie, (da + db) / 2, db))
+
+    def _eval_is_real(self) -> bool | None:
+        return True if all(a.is_extended_real for a in self.args) else None
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return self._eval_is_real()
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"{self.latex_name}{power}\left({', '.join(printer.doprint(a) for a in self.args)}\right)"
 
 
-def minimum(a: Any, b: Any) -> Expr:
-    """The smaller of two values; a tie shares the gradient evenly, as `torch.minimum` does."""
-    a, b = S(a), S(b)
-    return _pick(a < b, a, b)
+class maximum(_Extremum):
+    """The larger of two values."""
+
+    relation = StrictGreaterThan
+    latex_name = r"\max"
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if any(a.is_positive for a in self.args) else None
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if any(a.is_nonnegative for a in self.args) else None
 
 
-def _pick(first: Any, a: Expr, b: Expr) -> Expr:
-    return Where(first, a, Where(Eq(a, b), (a + b) / Integer(2), b))
+class minimum(_Extremum):
+    """The smaller of two values."""
+
+    relation = StrictLessThan
+    latex_name = r"\min"
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if all(a.is_positive for a in self.args) else None
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if all(a.is_nonnegative for a in self.args) else None

@@ -10,7 +10,7 @@ from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.sizes import closed, dimensions, size_of, window_sizes
-from derive.terms import At, Axis, Concat, Merge, Prefix, Size
+from derive.terms import At, Axis, Concat, Delta, Merge, Prefix, Size
 from derive.windows import affine, is_window
 
 Rules = dict[Axis, SizeRule]
@@ -54,6 +54,8 @@ def _of_equation(
         for axis in equation.over:
             if rules[axis].operand is None and not axis.is_pack:
                 yield Requirement(name, f"axis {axis.base}", Size(axis), ">=", Integer(1))
+    for delta in sorted(equation.body.atoms(Delta), key=lambda d: d.sort_key()):
+        yield from _of_delta(name, delta)
     for at in equation.reads:
         plain_input = at.name in inputs and all(isinstance(i, Axis) for i in at.index)
         for i, dim in zip(at.index, dims[at.name], strict=True):
@@ -64,6 +66,20 @@ def _of_equation(
                 yield Requirement(name, what, length, "==", Size(i))
             elif is_window(i) and not isinstance(i, Prefix):
                 yield from _of_window(name, at, i, dim, rules)
+
+
+def _of_delta(name: str, delta: Delta) -> Iterator[Requirement]:
+    """An axis that a delta puts in place of another, or of axis arithmetic, has a place for each of its values."""
+    for one, other in (delta.args, delta.args[::-1]):
+        if not isinstance(one, Axis) or other.atoms(At):
+            continue
+        if isinstance(other, Axis):
+            yield Requirement(name, f"axis {one.base}", Size(one), "==", Size(other))
+            return
+        if is_window(other):
+            form = affine(other)
+            high = Add(form.offset, *((Size(a) - 1) * step for a, step in form.steps if step > 0))
+            yield Requirement(name, f"{delta}", Size(one), ">=", high + 1, f"axis {one.base}")
 
 
 def _of_merge(name: str, what: str, merge: Merge, length: Expr, rules: Rules) -> Requirement:

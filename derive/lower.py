@@ -17,7 +17,7 @@ from sympy.logic.boolalg import And, Not, Or
 
 from derive.functions import power
 from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Place, Read, Scal, SizeOf, Window
-from derive.terms import At, Axis, Delta, Merge, Part, Scalar, Sigma, Size, Slot, Where, free_axes
+from derive.terms import At, Axis, Delta, Merge, Part, Prefix, Scalar, Sigma, Size, Slot, Where, free_axes
 from derive.terms import Reduce as SpecReduce
 from derive.windows import affine
 
@@ -85,6 +85,13 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         return Call(
             type(expr).__name__.lower(), tuple(node(a, hoist) for a in sorted(expr.args, key=lambda a: a.sort_key()))
         )
+    if isinstance(expr, Prefix):
+        return node(expr.args[0], hoist)
+    if isinstance(expr, Part):
+        tail = expr.lengths[expr.position + 1 :]
+        counted = Call("floordiv", (node(expr.whole, hoist), product(list(tail), hoist))) if tail else None
+        place = counted or node(expr.whole, hoist)
+        return Call("mod", (place, node(expr.lengths[expr.position], hoist))) if expr.position else place
     if isinstance(expr, Sigma | SpecReduce):
         if hoist is None:
             raise AssertionError(f"a sum inside an expression was not given a name: {expr}")

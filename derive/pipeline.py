@@ -8,6 +8,7 @@ from derive.adjoint import Stepwise, stepwise
 from derive.checks import check_inputs
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
+from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
 from derive.equations import Op
 from derive.errors import DeriveError
@@ -69,7 +70,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
-    backward = partial_sums(without_copies(closed.kept.program))
+    backward = pairwise(partial_sums(without_copies(closed.kept.program)), nominal(named))
     backward = without_copies(share(common_products(backward)))
     return Derivation(op, named, steps, closed, forward, backward, long_forward, long_backward)
 

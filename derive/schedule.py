@@ -10,7 +10,7 @@ from derive import lower
 from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
 from derive.factoring import factored
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
-from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
+from derive.terms import At, Axis, Delta, Merge, Sigma, Size, free_axes, sorted_axes
 from derive.terms import Reduce as SpecReduce
 
 
@@ -141,6 +141,8 @@ class _Builder:
         return Read(d.name, tuple(a.name for a in axes))
 
     def reduction(self, expr: Expr, avoid: set[Axis]) -> Node:
+        if not isinstance(expr, Sigma | SpecReduce):  # a factor came out of the sum, or it fell apart
+            return factored(expr, self.named_sum)
         as_sum = expr if isinstance(expr, Sigma) else Sigma(expr.args[1], *expr.args[2])
         kind = "sum" if isinstance(expr, Sigma) else expr.args[0].name
         body, bound = opened_by_name(as_sum, avoid | free_axes(as_sum))
@@ -198,7 +200,8 @@ def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
     free = free_axes(expr)
     best: tuple[Axis, ...] = ()
     for at in sorted(expr.atoms(At), key=lambda a: a.sort_key()):
-        here = tuple(dict.fromkeys(i for i in at.index if i in free))
+        own = (a for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
+        here = tuple(dict.fromkeys(a for a in own if a in free))
         best = here if len(here) > len(best) else best
     return (*best, *sorted_axes(free - set(best)))
 
@@ -251,7 +254,7 @@ def _grouped(terms: list[Expr]) -> list[Expr]:
             alone.append(term)
         else:
             groups.setdefault(deltas, []).append(term / deltas)
-    return [Mul(deltas, Add(*rest), evaluate=False) for deltas, rest in groups.items()] + alone
+    return [Mul(*Mul.make_args(deltas), Add(*rest), evaluate=False) for deltas, rest in groups.items()] + alone
 
 
 def _match(pattern: Expr, expr: Expr) -> dict[Axis, Expr] | None:
@@ -302,7 +305,7 @@ def _means(values: object, own: set[Expr]) -> set[Expr]:
             for s in term.atoms(Sigma):
                 top = s in powers
                 divided = top and all(powers.get(Size(a), 0) <= -1 for a in s.over)
-                found[s] = found.get(s, True) and divided and s not in own
+                found[s] = found.get(s, True) and divided and s not in own and not _has_delta(s)
     return {s for s, is_mean in found.items() if is_mean}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.cost import is_tensor
+from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import (
     Assign,
     AxisValue,
@@ -21,7 +22,9 @@ from derive.program import (
     Scatter,
     SizeOf,
     Statement,
+    base,
     check,
+    children,
     node_axes,
     walk,
 )
@@ -35,23 +38,63 @@ def share(program: Program) -> Program:
     statements = list(program.statements)
     taken = {n for n, _ in program.given} | set(program.scalars) | {s.name for s in statements}
     while True:
-        node = _largest_repeated(statements)
-        if node is None:
+        nodes = _largest_repeated(statements)
+        if not nodes:
             return check(replace(program, statements=tuple(statements)))
         added_to = {s.name for s in statements if isinstance(s, Scatter)}
-        named = next((s for s in statements if _is_definition(s, node) and s.name not in added_to), None)
+        first = next(k for k, s in enumerate(statements) if any(_occurs(s, n) for n in nodes))
+        node = next(n for n in nodes if _occurs(statements[first], n))
+        known = [d for n in nodes for s in statements if (d := _definition(s, n)) is not None]
+        named = next((d for d in known if d.name not in added_to), None)
         if named is None:
             named = Assign(_name(node, taken), _axes(node), node)
             taken.add(named.name)
-        read = Read(named.name, named.axes)
-        first = next(k for k, s in enumerate(statements) if _occurs(s, node))
-        rest = [replace(s, value=put(s.value, node, read)) for s in statements[first:] if s is not named]
+        rest = []
+        for s in statements[first:]:
+            for n in nodes if s is not named else ():
+                s = replace(s, value=put(s.value, n, _read_as(named, n)))
+            rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
 
 
-def _is_definition(s: Statement, node: Node) -> bool:
-    """Whether the node has this statement's name already."""
-    return isinstance(s, Assign) and s.value == node and set(s.axes) == set(node_axes(node))
+def _read_as(named: Assign, node: Node) -> Read:
+    """The named tensor for a node that is the same but for the names of its axes."""
+    if node == named.value:
+        return Read(named.name, named.axes)
+    renamed = dict(zip(_axes_in_turn(named.value), _axes_in_turn(node), strict=True))
+    return Read(named.name, tuple(renamed[a] if isinstance(a, str) else a for a in named.axes))
+
+
+def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
+    """Every axis of a node, bound ones too, in the order of its reads."""
+    own = (i for n in walk(node) if isinstance(n, Read) for i in n.index if isinstance(i, str))
+    return tuple(dict.fromkeys(own)) if isinstance(node, Call | Reduce) else ()
+
+
+def _nameless(node: Node) -> Node | None:
+    """The node with its axes numbered as they come, where they stand in tensors alone; None for any other.
+
+    Nodes that are alike in this way are one tensor: their axes index the same places, so they are as long.
+    """
+    if any(not isinstance(n, Read | Call | Num | Scal | Reduce | str) for n in walk(node)):
+        return None
+    numbers = {a: f"#{k}" for k, a in enumerate(_axes_in_turn(node))}
+
+    def renamed(n: Node | Index) -> Node | Index:
+        if isinstance(n, Read):
+            return Read(n.name, tuple(renamed(i) for i in n.index))  # type: ignore[misc]
+        if isinstance(n, Call):
+            return Call(n.fn, tuple(renamed(a) for a in n.args))  # type: ignore[misc]
+        if isinstance(n, Reduce):
+            return Reduce(n.kind, tuple(sorted(numbers.get(a, a) for a in n.axes)), renamed(n.body))  # type: ignore[arg-type]
+        return numbers[n] if isinstance(n, str) else n
+
+    return renamed(node)  # type: ignore[return-value]
+
+
+def _definition(s: Statement, node: Node) -> Assign | None:
+    """The statement, where the node has its name already."""
+    return s if isinstance(s, Assign) and s.value == node and set(s.axes) == set(node_axes(node)) else None
 
 
 def without_copies(program: Program) -> Program:
@@ -100,30 +143,47 @@ def _axes(node: Node) -> tuple[str, ...]:
         if isinstance(n, Read) and all(isinstance(i, str) for i in n.index):
             here = tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str)))
             best = here if len(here) > len(best) else best
-    return (*best, *(a for a in axes if a not in best))
+    found = (*best, *(a for a in axes if a not in best))
+    return tuple(sorted(found, key=lambda a: base(a) != "..."))  # what lacks `...` broadcasts only behind it
 
 
 def _nodes(s: Statement) -> list[Node | Index]:
-    return list(walk(s.value))
+    return list(_worth_naming(s.value))
+
+
+def _worth_naming(node: Node | Index) -> Iterator[Node | Index]:
+    """Everything below a node but the products inside matrix products, which are larger than all that they join."""
+    yield node
+    if isinstance(node, Reduce) and is_matrix_product(node):
+        for f in product_factors(node.body):
+            yield from _worth_naming(f)
+        return
+    for child in children(node):
+        yield from _worth_naming(child)
 
 
 def _occurs(s: Statement, node: Node) -> bool:
     return any(n == node for n in _nodes(s))
 
 
-def _largest_repeated(statements: list[Statement]) -> Node | None:
-    seen: dict[Node, int] = {}
+def _largest_repeated(statements: list[Statement]) -> list[Node]:
+    """The largest node that stands in more than one place, in the names of each of them."""
+    seen: dict[Node, list[Node]] = {}
     for s in statements:
         for n in _nodes(s):
             if isinstance(n, Call | Reduce) and is_tensor(n) and not _cheap(n):
-                seen[n] = seen.get(n, 0) + 1
-    repeated = [n for n, count in seen.items() if count > 1]
-    return max(repeated, key=lambda n: len(str(n)), default=None)
+                seen.setdefault(_nameless(n) or n, []).append(n)
+    repeated = [nodes for nodes in seen.values() if len(nodes) > 1]
+    largest: list[Node] = max(repeated, key=lambda nodes: len(str(nodes[0])), default=[])
+    return list(dict.fromkeys(largest))
 
 
 def _cheap(node: Call | Reduce) -> bool:
-    """A bare change of sign is no work worth a name; nor is a choice, nor arithmetic on axes alone."""
-    bare = isinstance(node, Call) and node.fn in ("neg", "where")
+    """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor arithmetic on axes."""
+    if isinstance(node, Call) and node.fn == "where":
+        condition, *values = node.args
+        return not all(any(isinstance(n, Read) for n in walk(part)) for part in (condition, Join("", (*values,), ())))
+    bare = isinstance(node, Call) and node.fn == "neg"
     return bare or not any(isinstance(n, Read) for n in walk(node))
 
 
@@ -141,13 +201,34 @@ def put(node: Node, old: Node, new: Node) -> Node:
 
 
 def _name(node: Node, taken: set[str]) -> str:
-    stem = _words(node)
-    if len(stem) > _LONGEST_NAME or not stem.isidentifier():
-        stem = "shared"
+    stems = (_words(node), _words(_without_numbers(node)), _tensors(node))
+    stem = next((s for s in stems if len(s) <= _LONGEST_NAME and s.isidentifier()), "shared")
     name, number = stem, 2
     while name in taken:
         name, number = f"{stem}_{number}", number + 1
     return name
+
+
+def _without_numbers(node: Node) -> Node:
+    """The node without the numbers that it is multiplied with or divided by, for a shorter name."""
+    if not isinstance(node, Call):
+        return node
+    args = tuple(_without_numbers(a) for a in node.args)
+    if node.fn in ("mul", "div") and is_tensor(args[0]) and not is_tensor(args[1]):
+        return args[0]
+    return args[1] if node.fn == "mul" and not is_tensor(args[0]) else replace(node, args=args)
+
+
+def _tensors(node: Node) -> str:
+    """The function and the tensors that it is of: `exp_logvar_noise`; a condition's name says what it asks."""
+    names = "_".join(dict.fromkeys(n.name for n in walk(node) if isinstance(n, Read)))
+    if not isinstance(node, Call):
+        return names
+    asked = {"gt": "above", "ge": "from", "lt": "below", "le": "up_to", "eq": "is"}.get(node.fn)
+    if asked is None:
+        return f"{node.fn}_{names}" if node.fn not in ("add", "sub", "mul", "div", "pow") else names
+    first, second = node.args
+    return f"{_tensors(first)}_{asked}_{_words(second)}" if isinstance(first, Call) else names
 
 
 def _words(node: Node) -> str:

@@ -348,7 +348,10 @@ class Where(Expr):
         return self if self.is_mask and exponent.is_positive else None
 
     def _eval_derivative(self, s: Any) -> Expr:
-        return Where(self.args[0], self.args[1].diff(s), self.args[2].diff(s))
+        a, b = self.args[1].diff(s), self.args[2].diff(s)
+        if b == 0 and a.atoms(At):  # a product with a mask, so that it takes part in what products have in common
+            return Where(self.args[0], S.One, S.Zero) * a
+        return Where(self.args[0], a, b)
 
     def _sympystr(self, printer: Any) -> str:
         return f"where({', '.join(printer.doprint(a) for a in self.args)})"

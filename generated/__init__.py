@@ -57,6 +57,11 @@ from .dot import dot, dot_backward, dot_forward
 from .dropout import dropout, dropout_backward, dropout_forward
 from .elu import elu, elu_backward, elu_forward
 from .embedding import embedding, embedding_backward, embedding_forward
+from .embedding_with_positions import (
+    embedding_with_positions,
+    embedding_with_positions_backward,
+    embedding_with_positions_forward,
+)
 from .exp import exp, exp_backward, exp_forward
 from .flatten import flatten, flatten_backward, flatten_forward
 from .gather_rows import gather_rows, gather_rows_backward, gather_rows_forward
@@ -85,6 +90,7 @@ from .matvec import matvec, matvec_backward, matvec_forward
 from .max_pool2d import max_pool2d, max_pool2d_backward, max_pool2d_forward
 from .mean import mean, mean_backward, mean_forward
 from .mean_all import mean_all, mean_all_backward, mean_all_forward
+from .merge_axes import merge_axes, merge_axes_backward, merge_axes_forward
 from .merge_heads import merge_heads, merge_heads_backward, merge_heads_forward
 from .mse import mse, mse_backward, mse_forward
 from .mul import mul, mul_backward, mul_forward
@@ -104,6 +110,8 @@ from .pow import pow, pow_backward, pow_forward
 from .pow_elementwise import pow_elementwise, pow_elementwise_backward, pow_elementwise_forward
 from .reciprocal import reciprocal, reciprocal_backward, reciprocal_forward
 from .relu import relu, relu_backward, relu_forward
+from .repeat_axis import repeat_axis, repeat_axis_backward, repeat_axis_forward
+from .repeat_number import repeat_number, repeat_number_backward, repeat_number_forward
 from .rmsnorm import rmsnorm, rmsnorm_backward, rmsnorm_forward
 from .rotary import rotary, rotary_backward, rotary_forward
 from .rotary_interleaved import rotary_interleaved, rotary_interleaved_backward, rotary_interleaved_forward
@@ -113,20 +121,30 @@ from .sequence_cross_entropy import (
     sequence_cross_entropy_backward,
     sequence_cross_entropy_forward,
 )
+from .sequence_cross_entropy_weighted import (
+    sequence_cross_entropy_weighted,
+    sequence_cross_entropy_weighted_backward,
+    sequence_cross_entropy_weighted_forward,
+)
 from .sigmoid import sigmoid, sigmoid_backward, sigmoid_forward
 from .silu import silu, silu_backward, silu_forward
 from .softmax import softmax, softmax_backward, softmax_forward
 from .softmax_cross_entropy import softmax_cross_entropy, softmax_cross_entropy_backward, softmax_cross_entropy_forward
 from .softplus import softplus, softplus_backward, softplus_forward
+from .split_axis import split_axis, split_axis_backward, split_axis_forward
 from .split_heads import split_heads, split_heads_backward, split_heads_forward
 from .sqrt import sqrt, sqrt_backward, sqrt_forward
 from .square import square, square_backward, square_forward
+from .squared_deviations import squared_deviations, squared_deviations_backward, squared_deviations_forward
+from .standardise import standardise, standardise_backward, standardise_forward
 from .sub import sub, sub_backward, sub_forward
 from .sub_outer import sub_outer, sub_outer_backward, sub_outer_forward
 from .sum import sum, sum_backward, sum_forward
 from .sum_all import sum_all, sum_all_backward, sum_all_forward
 from .sum_rows import sum_rows, sum_rows_backward, sum_rows_forward
+from .swap_axes import swap_axes, swap_axes_backward, swap_axes_forward
 from .swiglu import swiglu, swiglu_backward, swiglu_forward
+from .take_elements import take_elements, take_elements_backward, take_elements_forward
 from .tanh import tanh, tanh_backward, tanh_forward
 from .trace import trace, trace_backward, trace_forward
 from .transpose import transpose, transpose_backward, transpose_forward
@@ -230,6 +248,9 @@ __all__ = [
     "embedding",
     "embedding_backward",
     "embedding_forward",
+    "embedding_with_positions",
+    "embedding_with_positions_backward",
+    "embedding_with_positions_forward",
     "exp",
     "exp_backward",
     "exp_forward",
@@ -302,6 +323,9 @@ __all__ = [
     "mean_all_forward",
     "mean_backward",
     "mean_forward",
+    "merge_axes",
+    "merge_axes_backward",
+    "merge_axes_forward",
     "merge_heads",
     "merge_heads_backward",
     "merge_heads_forward",
@@ -343,6 +367,12 @@ __all__ = [
     "relu",
     "relu_backward",
     "relu_forward",
+    "repeat_axis",
+    "repeat_axis_backward",
+    "repeat_axis_forward",
+    "repeat_number",
+    "repeat_number_backward",
+    "repeat_number_forward",
     "rmsnorm",
     "rmsnorm_backward",
     "rmsnorm_forward",
@@ -358,6 +388,9 @@ __all__ = [
     "sequence_cross_entropy",
     "sequence_cross_entropy_backward",
     "sequence_cross_entropy_forward",
+    "sequence_cross_entropy_weighted",
+    "sequence_cross_entropy_weighted_backward",
+    "sequence_cross_entropy_weighted_forward",
     "sigmoid",
     "sigmoid_backward",
     "sigmoid_forward",
@@ -373,6 +406,9 @@ __all__ = [
     "softplus",
     "softplus_backward",
     "softplus_forward",
+    "split_axis",
+    "split_axis_backward",
+    "split_axis_forward",
     "split_heads",
     "split_heads_backward",
     "split_heads_forward",
@@ -382,6 +418,12 @@ __all__ = [
     "square",
     "square_backward",
     "square_forward",
+    "squared_deviations",
+    "squared_deviations_backward",
+    "squared_deviations_forward",
+    "standardise",
+    "standardise_backward",
+    "standardise_forward",
     "sub",
     "sub_backward",
     "sub_forward",
@@ -397,9 +439,15 @@ __all__ = [
     "sum_rows",
     "sum_rows_backward",
     "sum_rows_forward",
+    "swap_axes",
+    "swap_axes_backward",
+    "swap_axes_forward",
     "swiglu",
     "swiglu_backward",
     "swiglu_forward",
+    "take_elements",
+    "take_elements_backward",
+    "take_elements_forward",
     "tanh",
     "tanh_backward",
     "tanh_forward",

@@ -154,6 +154,13 @@ def explains_index(op: str, *ranges: tuple[Any, ...]) -> Callable[..., Any]:
     return wrap
 
 
+def places(lengths: Sequence[int], after: int, device: torch.device) -> tuple[Tensor, ...]:
+    """An index for each of several axes, which broadcast against one another and `after` more behind them."""
+    return tuple(
+        torch.arange(n, device=device).reshape(n, *[1] * (len(lengths) - 1 - k + after)) for k, n in enumerate(lengths)
+    )
+
+
 def ratio(a: float, b: float) -> float:
     """`a / b` as tensors divide: infinite or not a number where `b` is 0, so that one axis of length 0 or 1 is no error."""
     return a / b if b else (math.nan if not a else math.copysign(math.inf, a))

@@ -64,9 +64,8 @@ def bilinear_backward(dy: Tensor, x: Tensor, z: Tensor, w: Tensor) -> BilinearGr
     """The gradient of every real input, from dy and what the forward saved."""
     o = dy.shape[-1]
     dx = torch.einsum("...o, ...j, oij -> ...i", dy, z, w)
-    dy_x = dy[..., None] * x[..., None, :]  # dy_x[..., o, i] = dy[..., o] * x[..., i]
-    dz = torch.einsum("...oi, oij -> ...j", dy_x, w)  # dz[..., j] = sum(dy_x[..., o, i] * w[o, i, j], over=(i, o))
-    dw = torch.einsum("...oi, ...j -> oij", dy_x, z)  # dw[o, i, j] = sum(dy_x[..., o, i] * z[..., j], over=...)
+    dz = torch.einsum("...o, ...i, oij -> ...j", dy, x, w)
+    dw = torch.einsum("...o, ...i, ...j -> oij", dy, x, z)
     db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
     return BilinearGradients(dx, dz, dw, db)
 

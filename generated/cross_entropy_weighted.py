@@ -68,9 +68,9 @@ def cross_entropy_weighted_backward(
     dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, weight_sum: Tensor, y: Tensor, weight: Tensor
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
-    shared = dloss / weight_sum * weight  # shared[n] = dloss[] / weight_sum[] * weight[n]
-    dz = shared[:, None] / s * exp_z_minus_m  # dz[n, c] = shared[n] / s[n] * exp_z_minus_m[n, c]
-    dz.scatter_add_(1, y.unsqueeze(1), (-shared).unsqueeze(1))  # dz[n, c] = dz, at [n, y[n]] += -shared[n]
+    dloss_weight_sum_weight = dloss / weight_sum * weight
+    dz = dloss_weight_sum_weight[:, None] / s * exp_z_minus_m
+    dz.scatter_add_(1, y.unsqueeze(1), (-dloss_weight_sum_weight).unsqueeze(1))
     return dz
 
 

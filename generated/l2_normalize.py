@@ -5,8 +5,7 @@ Axes: ..., d.
 
 Forward
     r_sum[...] = sum(x[..., d]**2, over=d)
-    r[...] = rsqrt(where(r_sum[...] > eps**2, r_sum[...], where(r_sum[...] == eps**2, r_sum[...] / 2 + eps**2 / 2,
-        eps**2)))
+    r[...] = rsqrt(maximum(r_sum[...], eps**2))
     y[..., d] = r[...] * x[..., d]
 
 Backward
@@ -20,7 +19,7 @@ In LaTeX
     \end{aligned}
 
 Saved for the backward: r_sum [..., 1], y [..., d], eps a number; |...|*d + |...| elements. Autograd of the same
-equations keeps |...|*d + 3*|...|.
+equations keeps |...|*d + 2*|...|.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def l2_normalize_forward(x: Tensor, eps: float = 1e-12) -> tuple[Tensor, L2Norma
     """Returns y and what the backward needs."""
     check_shapes("l2_normalize", ("x: ... d",), x)
     r_sum = x.square().sum(-1, keepdim=True)  # r_sum[...] = sum(x[..., d]**2, over=d)
-    r = torch.rsqrt(torch.where(r_sum > eps**2, r_sum, torch.where(r_sum == eps**2, r_sum / 2 + eps**2 / 2, eps**2)))
+    r = torch.rsqrt(r_sum.clamp(min=eps**2))  # r[...] = rsqrt(maximum(r_sum[...], eps**2))
     y = r * x  # y[..., d] = r[...] * x[..., d]
     return y, L2NormalizeSaved(r_sum, y, eps)
 
@@ -55,13 +54,9 @@ def l2_normalize_forward(x: Tensor, eps: float = 1e-12) -> tuple[Tensor, L2Norma
 @in_float32
 def l2_normalize_backward(dy: Tensor, r_sum: Tensor, y: Tensor, eps: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    r_sum_is_eps_squared = r_sum == eps**2  # r_sum_is_eps_squared[...] = r_sum[...] == eps**2
-    r_sum_above_eps_squared = r_sum > eps**2  # r_sum_above_eps_squared[...] = r_sum[...] > eps**2
-    r = torch.rsqrt(
-        torch.where(r_sum_above_eps_squared, r_sum, torch.where(r_sum_is_eps_squared, r_sum / 2 + eps**2 / 2, eps**2))
-    )
+    r = torch.rsqrt(r_sum.clamp(min=eps**2))  # r[...] = rsqrt(maximum(r_sum[...], eps**2))
     sum_dy_y = (dy * y).sum(-1, keepdim=True)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
-    dx = r * (dy - sum_dy_y * torch.where(r_sum_above_eps_squared, 1, torch.where(r_sum_is_eps_squared, 0.5, 0)) * y)
+    dx = r * (dy - torch.where(r_sum > eps**2, sum_dy_y, torch.where(r_sum == eps**2, sum_dy_y / 2, 0)) * y)
     return dx
 
 

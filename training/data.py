@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import tempfile
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from training.errors import InputError
+from training.files import write_atomically
 
 ENVIRONMENT = "NAMES_FILE"
 PUBLIC_URL = "https://raw.githubusercontent.com/karpathy/makemore/master/names.txt"
@@ -123,16 +123,3 @@ def public_names(cached: Path, url: str = PUBLIC_URL, sha256: str = PUBLIC_SHA25
 def hash_of(raw: bytes) -> str:
     """The sha256 of some bytes, in hexadecimal."""
     return hashlib.sha256(raw).hexdigest()
-
-
-def write_atomically(file: Path, raw: bytes) -> None:
-    """Write a file whole or not at all, making its folder first."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(raw)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise

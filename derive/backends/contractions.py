@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
-from derive.program import Node, Read, Reduce, node_axes, walk
+from derive.program import Call, Node, Read, Reduce, node_axes, walk
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def matrix_and_vector(node: Reduce) -> tuple[Node, Node] | None:
 
 def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value], like: str) -> Value:
     """A matrix product's code, its dimensions in `order` where that costs nothing."""
-    factors = product_factors(node.body)
+    factors = _grouped(product_factors(node.body))
 
     def value(n: Node, wanted: Dims) -> Value:
         v = squeeze(printed(n, wanted))
@@ -73,6 +73,25 @@ def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value
         if product is not None:
             return product
     return _einsum(factors, node.axes, order, value)
+
+
+def _grouped(factors: list[Node]) -> list[Node]:
+    """The factors, each of three or more multiplied into the smallest that has all its axes: `(a * b) @ w`."""
+    out = list(factors)
+    while len(out) > 2:
+        pairs = [
+            (len(node_axes(big)), -k, k, j)
+            for k, small in enumerate(out)
+            for j, big in enumerate(out)
+            if j != k and set(node_axes(small)) <= set(node_axes(big))
+        ]
+        if not pairs:
+            break
+        _, _, k, j = min(pairs)
+        smaller = k < j or len(node_axes(out[k])) < len(node_axes(out[j]))
+        out[j] = Call("mul", (out[k], out[j]) if smaller else (out[j], out[k]))
+        del out[k]
+    return out
 
 
 def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) -> Value | None:

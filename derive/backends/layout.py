@@ -32,6 +32,7 @@ class Layouts:
 def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], slow: Callable[[str], int]) -> Layouts:
     """Choose the dimensions of every tensor. A statistic keeps its reduced dimension where it broadcasts back."""
     out = Layouts(strict, slow, {name: given.get(name, axes) for name, axes in program.given})
+    strict |= {s.onto for s in program.statements if isinstance(s, Scatter) and s.onto is not None}
     for s in program.statements:
         axes: Dims = tuple(str(i) if isinstance(i, Merged) else i for i in s.axes)  # type: ignore[misc]
         if isinstance(s, Scatter):
@@ -89,8 +90,8 @@ def _kept(node: Reduce, axes: Dims, out: Layouts) -> Dims:
     rest = tuple(d for d in full if d not in node.axes)
     trailing = any(d in node.axes and any(x not in node.axes for x in full[:k]) for k, d in enumerate(full))
     pack_summed = any(a.startswith("...") for a in node.axes)
-    if not trailing or pack_summed:
-        return axes if set(rest) != set(axes) else rest
+    if not trailing or pack_summed or rest != axes:  # reads take the dimensions in the order of the axes
+        return axes
     return tuple(None if d in node.axes else d for d in full)
 
 
@@ -102,7 +103,8 @@ def _adopted(s: Assign, axes: Dims, out: Layouts) -> Dims:
             found.append(plain_dims(out, n) or axes)
         elif isinstance(n, Reduce) and set(node_axes(n)) == set(axes):
             found.append(axes if is_product(n) else _kept(n, axes, out))
-    return found[0] if found and all(None in dims for dims in found) else axes
+    fits = all(None in dims and tuple(d for d in dims if d is not None) == axes for dims in found)
+    return found[0] if found and fits else axes
 
 
 def _outside_sums(node: Node) -> list[Node]:

@@ -6,13 +6,15 @@ import math
 from fractions import Fraction
 
 from derive.backends.values import ATOM, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
-from derive.program import Call, Num
+from derive.program import AxisValue, Call, Node, Num, SizeOf
 
 _BINARY = {
     "add": ("+", SUM, SUM),
     "sub": ("-", SUM, SUM + 1),
     "mul": ("*", PRODUCT, PRODUCT + 1),
     "div": ("/", PRODUCT, PRODUCT + 1),
+    "floordiv": ("//", PRODUCT, PRODUCT + 1),
+    "mod": ("%", PRODUCT, PRODUCT + 1),
     "lt": ("<", COMPARISON, COMPARISON + 1),
     "le": ("<=", COMPARISON, COMPARISON + 1),
     "gt": (">", COMPARISON, COMPARISON + 1),
@@ -20,6 +22,7 @@ _BINARY = {
     "eq": ("==", COMPARISON, COMPARISON + 1),
     "ne": ("!=", COMPARISON, COMPARISON + 1),
 }
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 _LOGIC = {"and": "&", "or": "|"}
 _TORCH = {"absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder"}
 
@@ -52,12 +55,12 @@ def broadcast(values: list[Value], order: Dims) -> Dims:
     return tuple(reversed(out))
 
 
-def call_code(node: Call, args: list[Value], order: Dims) -> Value:
-    """The code of one pointwise function of printed arguments."""
+def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
+    """The code of one pointwise function of printed arguments; truth values become numbers of the dtype of `like`."""
     dims = broadcast(args, order)
     scalar = all(a.scalar for a in args)
-    if node.fn in ("add", "sub", "neg", "pow"):
-        args = [Value(f"{a.inside(ATOM)}.float()", a.dims) if a.boolean else a for a in args]
+    if node.fn not in (*COMPARISONS, *_LOGIC, "not", "where"):
+        args = _numbers(node.fn, args, like)
     if node.fn == "div" and args[0].code == "1" and not scalar:
         return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
     if node.fn == "div" and scalar and not isinstance(node.args[1], Num) and "sqrt" not in args[1].code:
@@ -79,15 +82,42 @@ def call_code(node: Call, args: list[Value], order: Dims) -> Value:
     if node.fn == "pow":
         return Value(f"{args[0].inside(POWER + 1)} ** {args[1].inside(POWER)}", dims, POWER, scalar)
     if node.fn == "where":
-        return _where(args, dims)
+        return _where(args, dims, like)
     if node.fn in ("pi", "e"):
         return Value(f"math.{node.fn}", scalar=True)
     if scalar:
         return _scalar_call(node.fn, args)
+    if node.fn in ("maximum", "minimum") and any(a.scalar for a in args):
+        return Value(_clamped(node, args), dims)
     if node.fn == "softplus":
         return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
     name = _TORCH.get(node.fn, f"torch.{node.fn}")
     return Value(f"{name}({', '.join(a.code for a in args)})", dims)
+
+
+def _clamped(node: Call, args: list[Value]) -> str:
+    """The larger or smaller of a tensor and a number; both bounds in one call where the lower was set just before."""
+    value, bound = args if args[1].scalar else args[::-1]
+    inner = node.args[0] if args[1].scalar else node.args[1]
+    if node.fn == "maximum":
+        return f"{value.inside(ATOM)}.clamp(min={bound.code})"
+    if isinstance(inner, Call) and inner.fn == "maximum" and value.code.endswith(")"):
+        head, bounded, low = value.code.rpartition(".clamp(min=")
+        if bounded and low.count("(") < low.count(")"):
+            return f"{head}.clamp({low[:-1]}, {bound.code})"
+    return f"{value.inside(ATOM)}.clamp(max={bound.code})"
+
+
+_WHOLE = frozenset({"add", "sub", "mul", "neg", "Mod", "maximum", "minimum", "absolute"})
+
+
+def is_whole(node: Node) -> bool:
+    """Whether a node counts: axes and whole numbers, added and multiplied."""
+    if isinstance(node, Num):
+        return isinstance(node.value, Fraction) and node.value.denominator == 1
+    if isinstance(node, Call):
+        return node.fn in _WHOLE and all(is_whole(a) for a in node.args)
+    return isinstance(node, AxisValue | SizeOf)
 
 
 def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
@@ -102,11 +132,38 @@ def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
     return Value(f"{first.inside(ATOM)}.{node.fn}_({second.code})", first.dims, owned=True)
 
 
-def _where(args: list[Value], dims: Dims) -> Value:
+def _where(args: list[Value], dims: Dims, like: str) -> Value:
     condition, a, b = args
     if (a.code, b.code) == ("1", "0"):
         return Value(condition.code, dims, condition.strength, boolean=True)
-    return Value(f"torch.where({condition.code}, {a.code}, {b.code})", dims)
+    if any(v.dims and not v.boolean and not v.weak for v in (a, b)):
+        return Value(f"torch.where({condition.code}, {a.code}, {b.code})", dims)
+    weak = all(v.weak or (v.scalar and _is_exact(v.code)) for v in (a, b))
+    if not weak:
+        a, b = (cast(v, like) for v in (a, b))
+    if not weak and a.scalar and b.scalar:
+        a = Value(f"{like}.new_full((), {a.code})")
+    return Value(f"torch.where({condition.code}, {a.code}, {b.code})", dims, weak=weak)
+
+
+def _numbers(fn: str, args: list[Value], like: str) -> list[Value]:
+    """Arguments that are conditions or weak in the dtype of `like`, unless a tensor beside them brings it."""
+    if fn in ("add", "sub", "mul", "div") and any(a.dims and not a.boolean and not a.weak for a in args):
+        return [cast(a, like) if a.boolean and fn in ("add", "sub") else a for a in args]
+    return [cast(a, like) for a in args]
+
+
+def cast(value: Value, like: str) -> Value:
+    """A condition or a weak tensor as real numbers of the dtype of `like`; anything else as it is."""
+    return value.method(f".to({like}.dtype)") if value.boolean or value.weak else value
+
+
+def _is_exact(code: str) -> bool:
+    """Whether a number is one that every dtype holds: 0, 1, 0.5."""
+    try:
+        return float(code) * 16 % 1 == 0 and abs(float(code)) <= 16
+    except ValueError:
+        return False
 
 
 def _scalar_call(fn: str, args: list[Value]) -> Value:
@@ -115,6 +172,14 @@ def _scalar_call(fn: str, args: list[Value]) -> Value:
         return Value(f"1 / math.sqrt({inner})", strength=PRODUCT, scalar=True)
     if fn == "absolute":
         return Value(f"abs({inner})", scalar=True)
+    if fn == "relu":
+        return Value(f"max({inner}, 0)", scalar=True)
+    if fn == "sign":
+        return Value(f"({inner} > 0) - ({inner} < 0)", strength=COMPARISON, scalar=True)
+    if fn == "softplus":
+        return Value(f"math.log1p(math.exp({inner}))", scalar=True)
+    if fn in ("maximum", "minimum"):
+        return Value(f"{fn[:3]}({inner})", scalar=True)
     if fn == "sigmoid":
         return Value(f"1 / (1 + math.exp(-({inner})))", strength=PRODUCT, scalar=True)
     return Value(f"math.{fn}({inner})", scalar=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from derive.backends.values import ATOM, Dim, Dims, Value, align, is_pack, permute, position, squeeze
-from derive.program import Index, Merged, Node, PartOf, Place, Read, Window, index_axes
+from derive.program import Call, Index, Merged, Node, Num, PartOf, Place, Read, SizeOf, Window, base, index_axes
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Sizes:
         """The axis that says where a window is with its step, then the axis inside the window with its dilation."""
         return sorted(window.steps, key=lambda s: self.slow(s[0]))
 
-    def arange(self, axis: str) -> str:
-        return f"torch.arange({self.of(axis)}, device={self.device()})"
+    def arange(self, axis: str, dtype: str = "") -> str:
+        return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"
 
 
 def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
@@ -40,6 +41,9 @@ def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], 
         return _diagonal(stored, node)
     if any(isinstance(i, Read) for i in node.index):
         return _gathered(stored, node, sizes, value)
+    axes = [a for i in node.index for a in index_axes(i)]
+    if len(set(axes)) < len(axes):  # one axis in a window and beside it: no view reads that
+        return indexed(stored, node, sizes, value)
     return _windowed(stored, node, sizes)
 
 
@@ -192,13 +196,20 @@ def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Calla
 
 def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
-    order = tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
+    order = pack_first(a for i in node.index for a in index_axes(i))
     items = [index_tensor(i, order, sizes, value) for i in node.index]
     return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", order)
 
 
+def pack_first(axes: Iterable[str]) -> Dims:
+    """Each axis once, `...` in front, so that what lacks it broadcasts whatever its rank."""
+    return tuple(sorted(dict.fromkeys(axes), key=lambda a: not is_pack(a)))
+
+
 def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
     """An index as an integer tensor that broadcasts over `order`."""
+    if isinstance(i, str) and is_pack(i):  # one index for each of the axes that `...` stands for
+        return f"*places({sizes.of(i)}, {len(order) - order.index(i) - 1}, {sizes.device()})"
     if isinstance(i, str):
         return align(Value(sizes.arange(i), (i,)), order).code
     if isinstance(i, Place):
@@ -228,8 +239,14 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
 def _windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
     """Axis arithmetic: places and slices in one subscript, then sliding windows; all of it views."""
     windows = [i for i in node.index if isinstance(i, Window)]
-    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows):
+    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows if not is_turned(i)):
         return indexed(stored, node, sizes, _no_value)
+    turned = [k for k, i in enumerate(node.index) if is_turned(i)]
+    if turned:
+        index = tuple(unturned(i) if k in turned else i for k, i in enumerate(node.index))
+        straight = read(stored, Read(node.name, index), sizes, _no_value)
+        at = [position(straight.dims, straight.dims.index(node.index[k].steps[0][0])) for k in turned]  # type: ignore[union-attr]
+        return straight.method(f".flip({', '.join(map(str, at))})")
     parts = [_part(i, d, sizes) for i, d in zip(node.index, stored.dims, strict=True)]
     code = stored
     if any(part != ":" for part in parts if part != "..."):
@@ -246,6 +263,22 @@ def _windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
         else:
             dims.append(i.steps[0][0] if isinstance(i, Window) else str(i))
     return Value(code.code, (*dims, *tail))
+
+
+def is_turned(i: Index) -> bool:
+    """Whether an index runs backwards along one axis: `size(t) - 1 - t`."""
+    return isinstance(i, Window) and len(i.steps) == 1 and i.steps[0][1] < 0
+
+
+def unturned(i: Index) -> Index:
+    """The index that reads the same places forwards."""
+    assert isinstance(i, Window)
+    ((axis, step),) = i.steps
+    last = Call("sub", (SizeOf(base(axis)), Num(Fraction(1))))
+    if step == -1 and i.offset == last:
+        return axis
+    first = Call("sub", (i.offset, last if step == -1 else Call("mul", (Num(Fraction(-step)), last))))
+    return Window(((axis, -step),), first)
 
 
 def _part(i: Index, dim: Dim, sizes: Sizes) -> str:

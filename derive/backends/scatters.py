@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
-from derive.backends.reads import along, index_tensor, span, subscript, whole_index
+from derive.backends.reads import along, index_tensor, is_turned, pack_first, span, subscript, unturned, whole_index
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (
@@ -51,13 +51,23 @@ def scatter(printer: Printer, s: Scatter) -> None:
             return
     if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
         return
-    if moved and all(isinstance(s.slots[k], Window) for k in moved) and _windows(printer, s, name, target, order):
+    once = len(order) == sum(len(index_axes(i)) for i in s.slots)
+    windows = once and moved and all(isinstance(s.slots[k], Window) for k in moved)
+    if windows and _windows(printer, s, name, target, order):
         return
     if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
         _diagonal(printer, s, name, target)
         return
-    items = [index_tensor(i, order, printer.sizes, printer.value) for i in s.slots]
-    value = printer.full(s.value, order)
+    spread = pack_first(a for i in s.slots for a in index_axes(i))
+    items = [
+        (
+            f"torch.tensor({printer.number(i.offset)}, device={printer.like}.device)"
+            if isinstance(i, Window) and not i.steps
+            else index_tensor(i, spread, printer.sizes, printer.value)
+        )
+        for i in s.slots
+    ]
+    value = printer.full(s.value, spread)
     index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
     _put(printer, s, name, target, f".index_put_({index}, {value.code}, accumulate=True)")
 
@@ -123,7 +133,7 @@ def _gather_back(printer: Printer, s: Scatter, slot: int, target: str) -> str | 
     if axes and set(axes) == set(plain):
         index_code = printer.value(index, plain).inside(ATOM)
         value = printer.value(s.value, plain)
-        if not value.dims and len(plain) == 1 and not is_pack(plain[0]):
+        if not value.dims and not value.scalar and len(plain) == 1 and not is_pack(plain[0]):
             source = f"{value.inside(ATOM)}.expand({printer.size(plain[0])}, 1)"
         else:
             source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
@@ -161,9 +171,13 @@ def _whole(printer: Printer, node: Node, order: tuple[Index, ...]) -> str | None
 
 def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) -> bool:
     """Each place in the window adds a slice; slices of one place never overlap."""
-    loops, slots = [], list(s.slots)
+    loops, slots, turned = [], list(s.slots), list[str]()
     for k, i in enumerate(s.slots):
         if not isinstance(i, Window):
+            continue
+        if is_turned(i):
+            turned.append(i.steps[0][0])
+            slots[k] = turned[-1]
             continue
         if any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
             return False
@@ -176,30 +190,39 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     inner = tuple(a for a in slots if isinstance(a, str))
     loop_axes = [fast for _, _, (fast, _) in loops]
     own = [a for a in loop_axes if a in node_axes(s.value)]  # what is the same in every window is added as it is
-    each = _at_taps(printer, s, name, frozenset(own), inner) if own else None
+    each = _at_taps(printer, s, name, frozenset(own), inner) if own and not turned else None
     if each is not None:
         own, value = [], printer.value(each, inner)
     else:
         value = printer.full(s.value, (*inner, *own)) if own else printer.value(s.value, inner)
+    if turned:
+        value = printer.full(s.value, (*inner, *own))
+        dims = [position(value.dims, value.dims.index(a)) for a in turned]
+        value = value.method(f".flip({', '.join(map(str, dims))})")
     whole, sign = value.code, "+="
     if loops and each is None and not whole.isidentifier():
-        whole = _unused(printer, "patches" if own else f"{name}_share")
+        whole = printer.unused("patches" if own else f"{name}_share")
         printer.lines.append(Line(f"{whole} = {value.code}", str(s)))
     elif not loops and _nothing_there(printer, s):
         sign = "="
-    elif not loops and isinstance(s.value, Call) and s.value.fn == "neg":
+    elif not loops and not turned and isinstance(s.value, Call) and s.value.fn == "neg":
         whole, sign = printer.value(s.value.args[0], inner).code, "-="
-    _start(printer, s, name, target)
     pieces = [":" if not is_pack(a) else "..." for a in s.axes]
     for k, i in enumerate(s.slots):
         if isinstance(i, Window):
-            pieces[k] = _slice(printer, i, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
+            forwards = unturned(i) if is_turned(i) else i
+            if not isinstance(forwards, Window):
+                continue
+            pieces[k] = _slice(printer, forwards, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
+    place = subscript(pieces) if any(p not in (":", "...") for p in pieces) else ""
+    if place or sign != "=":
+        _start(printer, s, name, target)
     indent = ""
     for fast in loop_axes:
         printer.lines.append(Line(f"{indent}for at_{fast} in range({printer.size(fast)}):"))
         indent += "    "
     at = f"[..., {', '.join(f'at_{a}' for a in own)}]" if own else ""
-    printer.lines.append(Line(f"{indent}{name}{subscript(pieces)} {sign} {whole}{at}", str(s)))
+    printer.lines.append(Line(f"{indent}{name}{place} {sign} {whole}{at}", str(s)))
     return True
 
 
@@ -223,7 +246,7 @@ def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inne
         return Scal(f"at_{node.axis}") if isinstance(node, AxisValue) else node
 
     def kept(node: Call) -> Node:
-        own = _unused(printer, f"{name}_share")
+        own = printer.unused(f"{name}_share")
         value = printer.value(node, inner)
         axes = tuple(d for d in value.dims if d is not None)
         printer.layouts.dims[own] = value.dims
@@ -231,13 +254,6 @@ def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inne
         return Read(own, axes)
 
     return at(s.value)
-
-
-def _unused(printer: Printer, name: str) -> str:
-    """A name for a tensor that no equation has."""
-    while name in printer.layouts.dims or name in printer.names.values():
-        name += "_"
-    return name
 
 
 def _at_tap(i: Index, taps: frozenset[str]) -> Index:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -9,7 +10,7 @@ from fractions import Fraction
 from derive.backends.contractions import contraction, matrix_and_vector
 from derive.backends.convolutions import convolved, is_convolution
 from derive.backends.layout import Layouts, body_order, is_product
-from derive.backends.pointwise import broadcast, call_code, number_code, written_over
+from derive.backends.pointwise import COMPARISONS, broadcast, call_code, cast, number_code, written_over
 from derive.backends.pools import pooled
 from derive.backends.reads import Sizes, read
 from derive.backends.scans import running
@@ -52,6 +53,9 @@ _LONGEST_ARGUMENT = 32
 """Characters of an argument beyond which an operator reads better than a call."""
 
 
+_RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+\)")
+
+
 @dataclass
 class Printer:
     """Prints one program. `names` and `size_names` map the program's names to Python's."""
@@ -74,6 +78,8 @@ class Printer:
     # --- names ---------------------------------------------------------------------------------------------
 
     def size(self, axis: str) -> str:
+        if base(axis) not in self.size_names:  # several axes as one dimension
+            return f"({' * '.join(self.number(SizeOf(a)) for a in axis.split('_'))})"
         self.used_sizes[base(axis)] = None
         return self.size_names[base(axis)]
 
@@ -99,7 +105,7 @@ class Printer:
             size = self.size(node.axis)
             return Value(f"math.prod({size})" if is_pack(node.axis) else size, scalar=True)
         if isinstance(node, AxisValue):
-            return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
+            return align(Value(self.sizes.arange(node.axis, f"{self.like}.dtype"), (node.axis,)), order)
         if isinstance(node, Reduce):
             return align(self.reduction(node, order, keepdim=None in order or bool(set(node.axes) & set(order))), order)
         if isinstance(node, Join):
@@ -113,8 +119,14 @@ class Printer:
         triangle = self.triangle(node, order)
         if triangle is not None:
             return triangle
-        args = [self.value(a, order) for a in node.args]
-        return written_over(node, args, order) or call_code(node, args, order)
+        args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
+        return written_over(node, args, order) or call_code(node, args, order, self.like)
+
+    def compared(self, node: Node, order: Dims) -> Value:
+        """One side of a comparison, where an axis may stay whole numbers."""
+        if isinstance(node, AxisValue):
+            return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
+        return self.value(node, order)
 
     def triangle(self, node: Call, order: Dims) -> Value | None:
         """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`."""
@@ -220,9 +232,12 @@ class Printer:
         if is_matrix_product(node) or matrix_and_vector(node) is not None:
             return contraction(node, order, self.value, self.like)
         inner = body_order(node, self.layouts)
+        inner = (*inner, *(a for a in node.axes if a not in inner))  # also those that the body lacks are reduced
         body = self.value(node.body, inner)
-        dims = [d for d in inner if d in node_axes(node.body)]
-        if len(body.dims) < len(dims) or body.scalar:
+        if body.weak or (body.boolean and node.kind != "sum"):
+            body = cast(body, self.like)
+        dims = [d for d in inner if d in node_axes(node.body) or d in node.axes]
+        if len(body.dims) < len(dims) or body.scalar or set(node.axes) - set(body.dims):
             body = self.spread(body, tuple(dims))
         full = body.dims
         places = [i for i, d in enumerate(full) if d in node.axes]
@@ -253,7 +268,10 @@ class Printer:
         """The value expanded to all of `dims`; a view."""
         lengths = ", ".join(self.lengths(dims))
         if value.scalar:
-            return Value(f"{self.like}.new_full(({lengths},), {value.code})", dims)
+            shape = (
+                lengths if len(own := [d for d in dims if d is not None]) == 1 and is_pack(own[0]) else f"({lengths},)"
+            )
+            return Value(f"{self.like}.new_full({shape}, {value.code})", dims)
         return value.method(f".expand({lengths})", dims)
 
     def lengths(self, dims: Dims) -> list[str]:
@@ -271,7 +289,30 @@ class Printer:
                 scatter(self, statement)
             else:
                 self.assign(statement)
+        self.name_ranges()
         return self.lines
+
+    def name_ranges(self) -> None:
+        """`torch.arange(n, …)` under a name, `n_range`, where it is written more than once."""
+        counts: dict[tuple[str, str], int] = {}
+        for line in self.lines:
+            for found in _RANGE.finditer(line.code):
+                counts[found[0], found[1]] = counts.get((found[0], found[1]), 0) + 1
+        for (code, length), count in counts.items():
+            if count < 2:
+                continue
+            name = self.unused(f"{length}_range")
+            first = next(k for k, line in enumerate(self.lines) if code in line.code)
+            while self.lines[first].code.startswith(" "):  # inside a loop
+                first -= 1
+            self.lines = [replace(line, code=line.code.replace(code, name)) for line in self.lines]
+            self.lines.insert(first, Line(f"{name} = {code}"))
+
+    def unused(self, name: str) -> str:
+        """A name for a tensor that no equation has."""
+        while name in self.layouts.dims or name in self.names.values() or name in self.size_names.values():
+            name += "_"
+        return name
 
     def _spent_at(self, k: int) -> frozenset[str]:
         """Matrix products of ours that this statement reads once and nothing reads afterwards."""
@@ -303,6 +344,9 @@ class Printer:
         fresh = isinstance(s.value, Call | Reduce | Join | Scan) and set(node_axes(s.value)) == {
             a for i in s.axes for a in index_axes(i)
         }
+        if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
+            value = cast(value, self.like)  # numbers, not a condition
+        fresh = fresh or value.scalar
         value = self.finish(value, s, order)
         changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
         if changed and not fresh:
@@ -315,18 +359,20 @@ class Printer:
         wanted = tuple(d for d in order if d is not None)
         if any(isinstance(i, Merged) for i in s.axes):
             return self.merge(value, s)
+        if value.scalar and not wanted:
+            return Value(f"{self.like}.new_full((), {value.code})", ())
         if value.dims == layout:
             return value
         have = {d for d in value.dims if d is not None}
         if not value.scalar and have == set(wanted):
             value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
             return value if None in layout else permute(value, wanted)
-        if value.scalar and not wanted:
-            return Value(f"{self.like}.new_full((), {value.code})", ())
         return self.spread(align(value, order), wanted)
 
     def merge(self, value: Value, s: Assign) -> Value:
         order = tuple(a for i in s.axes for a in index_axes(i))
+        if value.scalar or set(order) - set(value.dims):
+            value = self.spread(align(value, order), order)
         value = permute(value, order)
         start = 0
         for i in s.axes:

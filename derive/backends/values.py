@@ -23,6 +23,7 @@ class Value:
     strength: int = ATOM
     scalar: bool = False  # a Python number, not a tensor
     boolean: bool = False
+    weak: bool = False  # a tensor made of numbers and conditions alone, in torch's default dtype; its values are exact
     owned: bool = False  # a tensor of ours that nothing reads again: it may be written over
 
     def inside(self, strength: int) -> str:

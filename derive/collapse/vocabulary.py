@@ -14,11 +14,13 @@ from dataclasses import replace
 from sympy import Add, Basic, Expr, Function, Mul, Pow, exp, tanh
 
 from derive.equations import Equation, Op, signs
-from derive.functions import sigmoid
+from derive.functions import relu, sigmoid
 from derive.splitting import order_axes
 from derive.terms import At, Axis, Concat, Reduce, Tensor, free_axes
 
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)
+_BENT = (relu,)
+"""Functions whose derivative is a choice by their argument, which the backward therefore reads again."""
 
 
 def name_functions(op: Op) -> Op:
@@ -130,7 +132,7 @@ def _nested(expr: Basic, inside: bool) -> list[Expr]:
     into = isinstance(expr, Mul) or (isinstance(expr, Pow) and expr.exp.is_Integer)
     for arg in expr.args:
         if isinstance(expr, Function | Pow) and not into:
-            out += _nested(arg, False)
+            out += _nested(arg, isinstance(expr, _BENT))
         else:
             out += _nested(arg, into)
     return out

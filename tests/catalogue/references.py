@@ -250,6 +250,29 @@ REFERENCES: dict[str, Reference] = {
     # rotary
     "rotary": Reference(_rotary, fit=lambda s: {"d": 2 * s["h"]}),
     "rotary_interleaved": Reference(_rotary_interleaved, fit=lambda s: {"d": 2 * s["h"]}),
+    # rearranging
+    "merge_axes": Reference(lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])),
+    "repeat_axis": Reference(lambda x, times: torch.stack([x] * times, 1)),
+    # Its input has no axis that could be empty.
+    "repeat_number": Reference(lambda a, times: torch.stack([a] * times), without=frozenset({"empty"})),
+    "split_axis": Reference(
+        lambda x, inner: x.reshape(*x.shape[:-1], x.shape[-1] // inner, inner), fit=lambda s: {"k": 2 * s["j"]}
+    ),
+    "swap_axes": Reference(lambda x: x.transpose(1, 3)),
+    "take_elements": Reference(torch.take),
+    # batch normalisation in shards
+    "squared_deviations": Reference(lambda x, mu: torch.einsum("nd,nd->d", x - mu, x - mu)),
+    "standardise": Reference(
+        lambda x, mu, var, gamma, beta, eps=1e-5: (x - mu) / torch.sqrt(var + eps) * gamma + beta,
+        {"var": "positive"},
+        ({"eps": 0.1},),
+    ),
+    # transformers
+    "embedding_with_positions": Reference(lambda C, P, ix: F.embedding(ix, C) + P),
+    "sequence_cross_entropy_weighted": Reference(
+        lambda z, y, weight: _cross_entropy_weighted(z.reshape(-1, z.shape[-1]), y.reshape(-1), weight.reshape(-1)),
+        {"weight": "mask"},
+    ),
     # the network of names
     "names_step": Reference(
         _names_step,

@@ -33,6 +33,8 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "exp": math.exp,
     "floor": math.floor,
     "log": lambda x: math.log(x) if x > 0 else -math.inf,
+    "maximum": max,
+    "minimum": min,
     "relu": lambda x: max(x, 0),
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "sign": lambda x: (x > 0) - (x < 0),

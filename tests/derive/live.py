@@ -4,6 +4,7 @@ import importlib
 import sys
 import tempfile
 from functools import cache, lru_cache
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 
@@ -49,8 +50,16 @@ def _folder() -> Path:
 
 
 def module(op: Op) -> ModuleType:
-    """The generated module of an op."""
-    path = _folder() / f"{op.name}.py"
-    path.write_text(emit.render(derivation(op)))
+    """The generated module of an op, under a name that no other spec of the same name has."""
+    return _imported(Keyed(op))
+
+
+_NUMBERS = count()
+
+
+@cache
+def _imported(key: Keyed) -> ModuleType:
+    name = f"{key.op.name}_{next(_NUMBERS)}"
+    (_folder() / f"{name}.py").write_text(emit.render(derivation(key.op)))
     importlib.invalidate_caches()
-    return importlib.import_module(f"rendered_specs.{op.name}")
+    return importlib.import_module(f"rendered_specs.{name}")

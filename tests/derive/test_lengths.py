@@ -2,6 +2,8 @@
 
 # ruff: noqa: F403, F405, E501
 
+import re
+
 import pytest
 import torch
 from torch import Tensor
@@ -173,6 +175,30 @@ def test_every_place_of_a_fixed_axis_is_stacked_and_nothing_filled_first(spec) -
 @pytest.mark.parametrize("spec", [pixel_shuffle, pooled], ids=lambda s: s.op.name)
 def test_what_is_taken_apart_is_merged_by_views(spec) -> None:
     assert "arange" not in render(derivation(spec.op))
+
+
+@op
+def onto_the_diagonal(f, x: tensor[n], w: tensor[n, m]):
+    f.y[n, m] = delta(n, m) * x[n] + w[n, m]
+    return f.y
+
+
+@op
+def spread_out(f, x: tensor[n], long: length(m)):
+    f.y[m] = sum(x[n] * delta(m, 2 * n + 1), over=n)
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("spec", "args", "error"),
+    [
+        (onto_the_diagonal, (torch.ones(3), torch.ones(3, 2)), "axis m must be as long as n, but m = 2 and n = 3"),
+        (spread_out, (torch.ones(3), 5), "delta(m, 2*n + 1) must fit into axis m, but long = 5 and n = 3"),
+    ],
+)
+def test_a_delta_puts_no_axis_where_it_has_no_place(spec, args, error: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{spec.op.name}, equation y: {error}")):
+        getattr(module(spec.op), spec.op.name)(*args)
 
 
 # --- lengths that clash, as the op runs -------------------------------------------------------------------------------

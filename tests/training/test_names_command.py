@@ -12,8 +12,8 @@ import pytest
 
 from training.data import BUILT_IN, PUBLIC_URL
 from training.errors import InputError
-from training.names.__main__ import run as train_names
 from training.names.loop import Recipe
+from training.names.run import run as train_names
 from training.names.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,9 @@ def run(module: str, *arguments: str, home: Path, **environment: str) -> subproc
 
 
 def test_offline_run_on_the_built_in_list(tmp_path: Path) -> None:
-    done = run("training.names", *QUICK, "--quiet", home=tmp_path)
+    home = tmp_path / "cache"
+    home.mkdir()
+    done = run("training.names", *QUICK, "--quiet", "--out", str(tmp_path / "run"), home=home)
     assert done.returncode == 0, done.stderr
     (note,) = done.stderr.splitlines()
     words = len(BUILT_IN.read_text().split())
@@ -50,7 +52,17 @@ def test_offline_run_on_the_built_in_list(tmp_path: Path) -> None:
         "test loss       #",
     ]
     assert len(samples) == 3
-    assert list(tmp_path.iterdir()) == []
+    assert not (home / "handgrad").exists()
+    kept = {
+        "activations.png",
+        "checkpoint.pt",
+        "dlogits.png",
+        "gradients.png",
+        "loss.png",
+        "metrics.csv",
+        "updates.png",
+    }
+    assert {file.name for file in (tmp_path / "run").iterdir()} == kept
 
 
 def test_the_same_seed_prints_the_same(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +80,7 @@ def test_the_same_seed_prints_the_same(capsys: pytest.CaptureFixture[str]) -> No
 def test_all_options_at_once(tmp_path: Path) -> None:
     options = "--context 4 --embedding 5 --batch 8 --lr 0.2 --lr-final 0.02 --lr-drop 0.25 --eps 1e-4 --seed 3"
     more = "--split-seed 4 --dtype float64 --threads 1 --gradients autograd"
-    arguments = [*QUICK, *options.split(), *more.split()]
+    arguments = [*QUICK, *options.split(), *more.split(), "--no-figures", "--out", str(tmp_path)]
     done = run("training.names", *arguments, home=tmp_path, NAMES_FILE=str(BUILT_IN))
     assert done.returncode == 0, done.stderr
     # 27 * 5 + 20 * 16 + 3 * 16 + 16 * 27 + 27
@@ -125,3 +137,5 @@ def test_compare_prints_both_tables(tmp_path: Path) -> None:
     for row in ("loss", "dC", "dW1", "db1", "dbngain", "dbnbias", "dW2", "db2", "generated", "autograd"):
         assert re.search(rf"\b{row}\b", done.stdout), row
     assert "ratio" in done.stdout
+    assert "peak memory of a step" in done.stdout
+    assert done.stderr == ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training import data
+from training import data, files
 from training.errors import InputError
 
 PUBLIC = b"emma\nolivia\nava\n"
@@ -130,9 +130,9 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     def fail(source: str, target: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(data.os, "replace", fail)
+    monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(KeyboardInterrupt):
-        data.write_atomically(tmp_path / "names.txt", PUBLIC)
+        files.write_atomically(tmp_path / "names.txt", PUBLIC)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,14 +2,18 @@
 
 import math
 import os
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from training.compare import TOLERANCE, Runner, agree, race
+from training.compare.__main__ import TOLERANCE
+from training.compare.measures import Agreement, race
+from training.compare.measures import agree as agree_of
+from training.compare.sides import NamesSide, contest_of_names
 from training.data import BUILT_IN, load_names
-from training.errors import InputError
+from training.errors import NotFinite
 from training.names import loop
 from training.names.examples import Examples, split_examples
 from training.names.loop import BLOCK, GENERATED, Recipe, descend
@@ -23,6 +27,10 @@ def train() -> Examples:
     """Of the file that NAMES_FILE names, else of the built-in list; never of a download."""
     torch.set_num_threads(1)
     return split_examples(load_names(Path(os.environ.get("NAMES_FILE") or BUILT_IN)).words).train
+
+
+def agree(train: Examples, settings: Settings) -> Agreement:
+    return agree_of(contest_of_names(settings, train), settings.recipe.steps)
 
 
 def small(steps: int) -> Settings:
@@ -65,8 +73,8 @@ def test_a_gradient_that_is_not_a_number_is_seen(train: Examples, monkeypatch: p
 
 
 def test_autograd_has_no_part_in_the_loop(train: Examples) -> None:
-    runner = Runner.start(GENERATED, small(2))
-    for _, gradients in runner.trajectory(train, Recipe(2, batch=8)):
+    runner = NamesSide.start(GENERATED, small(2), train)
+    for _, gradients in runner.trajectory(2):
         assert all(gradient.grad_fn is None for gradient in gradients)
     for parameter in runner.network:
         assert not parameter.requires_grad
@@ -74,8 +82,8 @@ def test_autograd_has_no_part_in_the_loop(train: Examples) -> None:
 
 
 def test_gradients_have_the_shapes_of_the_parameters(train: Examples) -> None:
-    runner = Runner.start(GENERATED, small(1))
-    ((_, gradients),) = runner.trajectory(train, Recipe(1, batch=8))
+    runner = NamesSide.start(GENERATED, small(1), train)
+    ((_, gradients),) = runner.trajectory(1)
     assert [gradient.shape for gradient in gradients] == [parameter.shape for parameter in runner.network]
 
 
@@ -104,11 +112,18 @@ def test_the_rate_drops_once() -> None:
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(train: Examples) -> None:
-    with pytest.raises(InputError, match=r"^training: the loss is nan at step \d+; lower --lr$"):
+    with pytest.raises(NotFinite) as caught:
         descended(train, GENERATED, Recipe(steps=20, batch=8, lr=1e300))
+    began = r"the first gradient that is not finite is d\w+, at step (\d+)"
+    found = re.fullmatch(rf"training: the loss is nan at step (\d+); {began}; lower --lr", str(caught.value))
+    assert found, str(caught.value)
+    step, first = map(int, found.groups())
+    assert 0 < first <= step < 20
+    assert len(caught.value.losses) == step
+    assert all(map(math.isfinite, caught.value.losses))
 
 
 def test_both_loops_are_timed_as_often(train: Examples) -> None:
-    speed = race(train, small(10), blocks=2)
+    speed = race(contest_of_names(small(10), train), blocks=2)
     assert len(speed.generated) == len(speed.autograd) == 2
     assert speed.ratio > 0

@@ -48,7 +48,7 @@ def build_examples(words: Sequence[str], context: int) -> Examples:
     return Examples(ix, torch.tensor(letters, dtype=torch.int64))
 
 
-def split_examples(words: Sequence[str], context: int = 3, seed: int = 42) -> Split:
+def split_words(words: Sequence[str], seed: int = 42) -> tuple[list[str], list[str], list[str]]:
     """Shuffle whole names, so that no name is in two parts, then cut at 80% and 90%."""
     shuffled = list(words)
     random.Random(seed).shuffle(shuffled)
@@ -57,4 +57,9 @@ def split_examples(words: Sequence[str], context: int = 3, seed: int = 42) -> Sp
     if not all(parts):
         cause = f"{len(words)} names are too few to split 80/10/10"
         raise InputError("splitting names", cause, "give at least 10")
-    return Split(*(build_examples(part, context) for part in parts))
+    return parts
+
+
+def split_examples(words: Sequence[str], context: int = 3, seed: int = 42) -> Split:
+    """The three parts of `split_words`, as examples."""
+    return Split(*(build_examples(part, context) for part in split_words(words, seed)))

@@ -30,6 +30,10 @@ class Network(NamedTuple):
         """How many numbers are learned."""
         return sum(parameter.numel() for parameter in self)
 
+    def cpu(self) -> "Network":
+        """The same parameters, without a gradient of their own and where the examples are."""
+        return Network(*(parameter.detach().cpu() for parameter in self))
+
 
 @dataclass(frozen=True)
 class Moments:

@@ -1,13 +1,17 @@
 """What a run is asked to do, checked before it starts."""
 
+import hashlib
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from training.data import Names
 from training.errors import InputError
+from training.keeping import Keep
 from training.names.loop import Recipe
 
 
@@ -48,6 +52,7 @@ class Settings:
     threads: int = 1
     gradients: Gradients = Gradients.generated
     quiet: bool = False
+    keep: Keep = field(default_factory=Keep)
 
     def __post_init__(self) -> None:
         recipe = self.recipe
@@ -67,6 +72,21 @@ class Settings:
         within("--split-seed", self.split_seed, 0, 2**62)
         within("--samples", self.samples, 0)
         within("--threads", self.threads, 1)
+        within("--every", self.keep.every, 1)
+
+    def identity(self, names: Names, processes: int = 1) -> dict[str, Any]:
+        """What decides every step: a checkpoint is only good for the same."""
+        recipe = {f"--{name.replace('_', '-')}": value for name, value in vars(self.recipe).items()}
+        own = ("context", "embedding", "hidden", "seed", "split_seed", "dtype", "gradients", "threads")
+        chosen = {f"--{name.replace('_', '-')}": getattr(self, name) for name in own}
+        digest = hashlib.sha256("\n".join(names.words).encode()).hexdigest()
+        given = {"the list of names": digest[:12], "the number of processes": processes}
+        return {**recipe, **{name: plain(value) for name, value in chosen.items()}, **given}
+
+
+def plain(value: Any) -> Any:
+    """A word of an option as plain text: a checkpoint holds nothing else."""
+    return str(value) if isinstance(value, StrEnum) else value
 
 
 def within(option: str, value: float, least: float, most: float = math.inf) -> None:

@@ -1,0 +1,9 @@
+"""Is this gradient right? Ours, or anyone's.
+
+reference   the equations of an op, executed as they are written: autograd of that is what is right
+lengths     lengths for axes that fit together
+cases       one call with everything to hold it against
+battery     the list of adversarial situations
+subjects    whatever gives gradients
+compare     a subject held against a case
+"""

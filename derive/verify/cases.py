@@ -1,0 +1,159 @@
+"""One call of an op with everything to hold it against: inputs, cotangents, and autograd of the executed equations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from derive.equations import Op, Operand
+from derive.terms import PACK_NAME
+from derive.verify.reference import World, execute, flat, unflat
+
+EXACT = 1e-10
+"""What two float64 computations of one gradient may differ by, relative to its largest element."""
+
+_UNITS = 8  # in the last place, of the largest element: what the lower precisions may differ by in any case
+_SMALL = 1e-3  # gradients smaller than this are compared absolutely
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """The arguments of one call: tensors and numbers by the operand's name, a cotangent an output."""
+
+    op: Op
+    leading: tuple[int, ...]  # the lengths that `...` stands for
+    inputs: Mapping[str, Tensor]  # every tensor operand, in order
+    numbers: Mapping[str, float]  # every scalar and length
+    cotangents: tuple[Tensor, ...] = ()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next((t.dtype for t in self.inputs.values() if t.is_floating_point()), torch.float64)
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The length of every axis that an input carries or a number gives, `...` as one."""
+        out: dict[str, int] = {}
+        for operand in self.op.operands:
+            if operand.kind == "length" and operand.ranges_over is not None:
+                out[operand.ranges_over.base] = int(self.numbers[operand.name])
+            if operand.is_tensor:
+                shape = flat(self.op, operand.name, self.inputs[operand.name], self.leading).shape
+                out |= {a.base: n for a, n in zip(operand.axes, shape, strict=True)}
+        return out
+
+    def arguments(self) -> list[Tensor | float]:
+        """Every argument of the forward, in the order of the op's operands."""
+        return [self.inputs[o.name] if o.is_tensor else self.numbers[o.name] for o in self.op.operands]
+
+    def in_dtype(self, dtype: torch.dtype) -> Call:
+        """The same call with real tensors of another dtype. What was one tensor stays one tensor."""
+        made = {id(t): t.to(dtype) if t.is_floating_point() else t for t in (*self.inputs.values(), *self.cotangents)}
+        inputs = {name: made[id(t)] for name, t in self.inputs.items()}
+        return replace(self, inputs=inputs, cotangents=tuple(made[id(t)] for t in self.cotangents))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A call in a named situation, with the outputs and gradients that are right and how far off others may be.
+
+    `outputs` are by the output's name and `gradients` by the operand's, all float64; `allowed` holds an absolute error
+    for each gradient. Where a right value is not finite, nothing is asked of the other.
+    """
+
+    situation: str
+    seed: int
+    call: Call
+    outputs: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor]
+    allowed: Mapping[str, float]
+
+    @property
+    def op(self) -> Op:
+        return self.call.op
+
+    def __str__(self) -> str:
+        shapes = ", ".join(f"{name} {list(t.shape)}" for name, t in self.call.inputs.items())
+        return f"{self.situation}: {shapes}, seed {self.seed}"
+
+
+def executed(call: Call) -> dict[str, Tensor]:
+    """The outputs of the op, by executing its equations in the dtype of the inputs."""
+    return _executed(call, call.inputs)
+
+
+def _executed(call: Call, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    world = execute(call.op, world_of(call, inputs))
+    return {name: unflat(call.op, name, world.tensors[name], call.leading) for name in call.op.outputs}
+
+
+def world_of(call: Call, inputs: Mapping[str, Tensor] | None = None) -> World:
+    """The call's inputs, numbers and lengths, as the reference wants them."""
+    inputs = call.inputs if inputs is None else inputs
+    tensors = {name: flat(call.op, name, t, call.leading) for name, t in inputs.items()}
+    sizes = call.lengths | {PACK_NAME: math.prod(call.leading)}
+    return World(sizes, tensors, {name: float(v) for name, v in call.numbers.items()})
+
+
+def reference(call: Call) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Outputs and gradients of the executed equations by autograd, in the call's own dtype."""
+    leaves = {o.name: call.inputs[o.name].detach().clone().requires_grad_() for o in call.op.differentiable}
+    outputs = _executed(call, {**call.inputs, **leaves})
+    gradients = autograd(list(outputs.values()), leaves, call.cotangents)
+    return {n: t.detach() for n, t in outputs.items()}, gradients
+
+
+def autograd(
+    outputs: Sequence[Tensor], leaves: Mapping[str, Tensor], cotangents: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """Autograd's gradient for each leaf, zeros where none of the outputs depends on it."""
+    flows = [(o, c.to(o.dtype)) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
+    if not flows:
+        return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+    found = torch.autograd.grad(
+        [o for o, _ in flows], list(leaves.values()), [c for _, c in flows], allow_unused=True, retain_graph=True
+    )
+    return {n: torch.zeros_like(leaf) if g is None else g for (n, leaf), g in zip(leaves.items(), found, strict=True)}
+
+
+def case_of(situation: str, seed: int, call: Call) -> Case:
+    """The call with what is right of it, in float64, and what may be missed by."""
+    outputs, gradients = reference(call.in_dtype(torch.float64))
+    return Case(situation, seed, call, outputs, gradients, _allowed(call, gradients))
+
+
+def _allowed(call: Call, gradients: Mapping[str, Tensor]) -> dict[str, float]:
+    """1e-10 in float64; below it twice the error of autograd over the equations and a few units in the last place."""
+    if call.dtype == torch.float64:
+        return {name: EXACT * scale(g) for name, g in gradients.items()}
+    few = _UNITS * torch.finfo(call.dtype).eps
+    _, plain = reference(call)
+    return {n: few * scale(g) + 2 * worst(plain[n], g) for n, g in gradients.items()}
+
+
+def scale(want: Tensor) -> float:
+    """The largest finite element, by which errors are measured; 1 where that is next to nothing."""
+    finite = want[want.isfinite()].abs()
+    largest = float(finite.max()) if finite.numel() else 0.0
+    return largest if largest > _SMALL else 1.0
+
+
+def worst(got: Tensor, want: Tensor) -> float:
+    """The largest difference where `want` is finite; infinite where `got` is not a number there."""
+    off = difference(got, want)
+    return float(off.max()) if off.numel() else 0.0
+
+
+def difference(got: Tensor, want: Tensor) -> Tensor:
+    """Element by element, in float64; 0 where `want` is not finite."""
+    off = (got.detach().double() - want.double()).abs().nan_to_num(nan=math.inf, posinf=math.inf)
+    return torch.where(want.isfinite(), off, 0.0)
+
+
+def shape_of(operand: Operand, lengths: Mapping[str, int], leading: tuple[int, ...]) -> list[int]:
+    """The shape of an operand, `...` taken apart."""
+    return [n for a in operand.axes for n in (leading if a.is_pack else (lengths[a.base],))]

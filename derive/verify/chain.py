@@ -1,0 +1,42 @@
+"""A case as a world in which adjoints and definitions can be evaluated as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from derive.adjoint import Stepwise
+from derive.pipeline import Derivation
+from derive.schedule import Definition
+from derive.terms import tensor_names
+from derive.verify.cases import Call, world_of
+from derive.verify.reference import World, execute, flat
+
+
+def chain_world(derivation: Derivation, call: Call) -> World:
+    """The forward executed in float64, the cotangents by their names, and the lengths of all axes of all adjoints."""
+    steps: Stepwise = derivation.steps
+    call = replace(call.in_dtype(torch.float64), op=steps.op)
+    world = execute(steps.op, world_of(call))
+    given = zip(steps.cotangents, call.cotangents, strict=True)
+    world = world.having({c.target.name: flat(steps.op, c.of, t, call.leading) for c, t in given})
+    sizes: dict[str, int] = {}
+    for of, axes in [(c.of, c.axes) for c in steps.cotangents] + [(a.of, a.axes) for a in steps.adjoints]:
+        sizes |= dict(zip((a.base for a in axes), world.tensors[of].shape, strict=True))
+    return replace(world, sizes={**sizes, **world.sizes})
+
+
+def in_order(target: str, definitions: Mapping[str, Definition]) -> list[str]:
+    """A definition after those it is computed from."""
+    out: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in definitions and name not in out:
+            for read in sorted(tensor_names(definitions[name].value)):
+                visit(read)
+            out.append(name)
+
+    visit(target)
+    return out

@@ -1,0 +1,82 @@
+"""The commands `derive verify` and `derive judge`: run, show, and say whether all is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from derive.equations import Op
+from derive.live import build
+from derive.verify import view
+from derive.verify.battery import BATTERY
+from derive.verify.candidates import function, load
+from derive.verify.curve import check, draw
+from derive.verify.differences import curves
+from derive.verify.formula import Proof, of_formula, parse, prove
+from derive.verify.judge import judge as judged
+from derive.verify.subjects import of_live
+from derive.verify.verify import Verification
+from derive.verify.verify import verify as verified
+
+_WIDE = 120  # columns of a table that is piped
+
+
+def verify(
+    ops: Sequence[Op], save: str, seed: int, *, full: bool, plot: Path | None = None, native: str | None = None
+) -> bool:
+    """Print what verify finds of each op. True where every gradient is right."""
+    other = None if native is None else function(native)
+    if plot is not None:
+        check(plot)
+    out, errors = Console(), Console(stderr=True)
+    if not out.is_terminal:
+        out = Console(width=_WIDE)
+    done: list[Verification] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("", total=len(ops))
+        for op in ops:
+            progress.update(task, description=op.name)
+            done.append(verified(op, save, seed, other))
+            progress.advance(task)
+            if full:
+                out.print(view.table(done[-1]), "", sep="\n")
+                for line in view.complaints(done[-1]):
+                    print(line)
+            else:
+                print(*view.lines(done[-1], len(ops) == 1), sep="\n")
+    print(view.summary(done))
+    if plot is not None:
+        _plot(ops[0], save, seed, plot)
+        print(f"{plot}: written")
+    return all(v.right for v in done)
+
+
+def _plot(op: Op, save: str, seed: int, path: Path) -> None:
+    case = BATTERY[0].make(op, seed)
+    assert case is not None, "what was verified has an ordinary case"
+    given = of_live(build(op, save))(case.call).gradients
+    gradients = {name: g for name, g in given.items() if g is not None}
+    title = f"{op.name}: finite differences against the derived gradient"
+    draw(title, curves(case, gradients, (torch.float64, torch.float32)), path)
+
+
+def judge(op: Op, candidate: str | None, formula: str | None, seed: int) -> bool:
+    """Print the verdict on a candidate or a formula. True where it is right."""
+    proofs: tuple[Proof, ...] | None = None
+    with Console(stderr=True).status(f"deriving {op.name}, and holding the candidate against it"):
+        if formula is None:
+            assert candidate is not None
+            found = judged(op, load(candidate, op), seed)
+        else:
+            claimed = parse(formula, op.derivation)
+            found = judged(op, of_formula(claimed, op.derivation), seed)
+            found = replace(found, claims=tuple(f"d{name}" for name in claimed.gradients))
+            proofs = prove(claimed, op.derivation) if found.right else ()
+    Console(highlight=False, soft_wrap=True).print(view.verdict(found, proofs))
+    return found.right

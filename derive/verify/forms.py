@@ -1,0 +1,184 @@
+"""Forms that a wrong gradient may have: the derived one with a term or factor dropped, a sum over another axis,
+another tensor.
+
+Everything here is a mechanical change of an expression, and knows no op. Each change carries the words that say what
+it did and the class of error that it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sympy import Add, Expr, Integer, Mul, S
+
+from derive.algebra import opened, sigma
+from derive.terms import At, Axis, Scalar, Sigma, Size, Tensor, free_axes, sorted_axes
+
+_TWO = Integer(2)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One changed expression: what was done to it, and which class of error that is."""
+
+    text: str
+    error: str
+    value: Expr
+
+
+Tensors = Mapping[str, tuple[Axis, ...]]
+
+
+def less(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
+    """What is missing, doubled or summed over another axis: the likely errors."""
+    yield from _terms(value)
+    yield from _factors_of_all(value)
+    yield from _axes(value, axes)
+    yield from _factors_of_one(value)
+
+
+def other(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
+    """Another tensor, scale or factor."""
+    yield from _tensors(value, tensors)
+    yield from _scales(value)
+    yield from _extra(value, axes, tensors)
+
+
+def changes(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
+    """Every changed form of a definition over `axes`, likely ones first. `tensors` may stand in for those it reads."""
+    yield from less(value, axes)
+    yield from other(value, axes, tensors)
+
+
+def moved(value: Expr, others: Sequence[tuple[str, tuple[Axis, ...]]]) -> Iterator[tuple[At, str]]:
+    """The terms that are one tensor alone, each with a tensor of the same axes that it may have been added to."""
+    parts = Add.make_args(value)
+    for term in parts:
+        if isinstance(term, At) and len(parts) > 1:
+            for name, dims in others:
+                if name != term.name and dims == term.index:
+                    yield term, name
+
+
+def _terms(value: Expr) -> Iterator[Change]:
+    parts = Add.make_args(value)
+    if len(parts) > 1:
+        for term in parts:
+            yield Change(f"without the term {_signed(term)}", "missing term", value - term)
+        for term in parts:
+            if len(parts) > 2:
+                yield Change(f"with the term {_signed(term)} alone", "overwritten instead of accumulated", term)
+            yield Change(f"with the term {_signed(term)} twice", "term counted twice", value + term)
+            yield Change(f"with the sign of {_signed(term)} reversed", "wrong sign", value - 2 * term)
+
+
+def _factors_of_all(value: Expr) -> Iterator[Change]:
+    parts = Add.make_args(value)
+    common = [f for f in _factors(parts[0]) if all(f in _factors(p) for p in parts[1:])]
+    for factor in common:
+        yield Change(f"without the factor {factor}", _scale_error(factor), Add(*(p / factor for p in parts)))
+    for factor in common:
+        yield Change(f"with the factor {factor} twice", "factor counted twice", Add(*(p * factor for p in parts)))
+
+
+def _factors_of_one(value: Expr) -> Iterator[Change]:
+    parts = Add.make_args(value)
+    if len(parts) > 1:
+        for term in parts:
+            for factor in _factors(term):
+                text = f"without the factor {factor} in {_signed(term)}"
+                yield Change(text, _scale_error(factor), value - term + term / factor)
+    for inner in sorted(value.atoms(Sigma), key=str):
+        body, bound = opened(inner)
+        for factor in _factors(body):
+            if free_axes(body / factor) >= set(bound):
+                less = sigma(body / factor, bound)
+                text = f"without the factor {_plain(factor)} inside {inner}"
+                yield Change(text, _scale_error(factor), value.xreplace({inner: less}))
+        for term in Add.make_args(value):
+            if inner in _factors(term):
+                for axis in bound:
+                    text = f"with a mean over {axis.base} in place of a sum in {_signed(term)}"
+                    yield Change(text, "wrong scale", value - term + term / Size(axis))
+
+
+def _axes(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
+    """A sum over another axis, and what a sum leaves read along another axis."""
+    for inner in sorted(value.atoms(Sigma), key=str):
+        body, bound = opened(inner)
+        for axis in bound:
+            own = Axis(axis.base)
+            if own in axes and len(bound) == 1:
+                text = f"with the one term {own.base}' = {own.base} of {inner}"
+                yield Change(text, "missing term", value.xreplace({inner: body.xreplace({axis: own})}))
+            for other in sorted_axes(free_axes(inner)):
+                if own in axes and own not in free_axes(inner):
+                    summed = other.copied(axis.copy_number)
+                    over = [summed if a == axis else a for a in bound]
+                    swapped = sigma(body.xreplace({axis: own, other: summed}), over)
+                    text = f"with the sum over {other.base} instead of {own.base} in {inner}"
+                    yield Change(text, "wrong axis", value.xreplace({inner: swapped}))
+                    along = inner.xreplace({other: own})
+                    text = f"with {inner} broadcast along {own.base} instead of {other.base}"
+                    yield Change(text, "wrong axis", value.xreplace({inner: along}))
+    for at in sorted(value.atoms(At), key=str):
+        mine = [i for i in at.index if isinstance(i, Axis)]
+        if len(mine) == 1 == len(at.index) and mine[0] in axes:
+            for other in axes:
+                if other not in mine:
+                    text = f"with {at} broadcast along {other.base} instead of {mine[0].base}"
+                    yield Change(text, "wrong axis", value.xreplace({at: At(at.tensor, other)}))
+
+
+def _tensors(value: Expr, tensors: Tensors) -> Iterator[Change]:
+    reads = sorted(value.atoms(At), key=str)
+    for name in dict.fromkeys(at.name for at in reads):
+        mine = [at for at in reads if at.name == name]
+        for other, dims in tensors.items():
+            if other != name and len(dims) == len(mine[0].index) and dims == tensors.get(name):
+                put = {at: At(Tensor(other), *at.index) for at in mine}
+                yield Change(f"with {other} in place of {name}", "wrong saved tensor", value.xreplace(put))
+
+
+def _scales(value: Expr) -> Iterator[Change]:
+    sizes = sorted({Size(a) for s in value.atoms(Sigma) for a in s.over} | value.atoms(Size), key=str)
+    numbers = sorted(value.atoms(Scalar), key=str)
+    for factor in (S.NegativeOne, _TWO, 1 / _TWO):
+        error = "wrong sign" if factor == -1 else "missing scale"
+        yield Change(f"times {factor}", error, factor * value)
+    for factor in (*sizes, *numbers):
+        yield Change(f"times {factor}", "missing scale", value * factor)
+        yield Change(f"divided by {factor}", "missing scale", value / factor)
+    yield Change("times 0", "missing gradient", S.Zero)
+
+
+def _extra(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
+    """A factor too many on one of several terms."""
+    parts = Add.make_args(value)
+    for term in parts if len(parts) > 1 else ():
+        for name, dims in tensors.items():
+            if set(dims) <= set(axes):
+                factor = At(Tensor(name), *dims)
+                yield Change(f"with {factor} times {_signed(term)}", "extra factor", value - term + term * factor)
+
+
+def _factors(term: Expr) -> list[Expr]:
+    """The factors of a product, bare numbers but 1 and -1 among them; of a power, one factor too."""
+    whole = [f for f in Mul.make_args(term) if f not in (S.One, S.NegativeOne)]
+    return whole + [f.base for f in whole if f.is_Pow and f.exp.is_Integer and f.exp > 1]
+
+
+def _scale_error(factor: Expr) -> str:
+    """A factor without axes is a scale."""
+    return "missing factor" if free_axes(factor) else "missing scale"
+
+
+def _signed(term: Expr) -> str:
+    return str(term)
+
+
+def _plain(factor: Expr) -> str:
+    """A factor of an opened sum with its own axes' plain names."""
+    put = {a: Axis(a.base) for a in free_axes(factor)}
+    return str(factor.xreplace(dict(put)))

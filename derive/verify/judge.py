@@ -1,0 +1,280 @@
+"""A backward that someone else wrote, held against the derived one: right, wrong, or right only where.
+
+The battery finds what is wrong, `conditions` where it is right, `shrink` the smallest counterexample, `explain` which
+changed form of the derived gradient it is. What remains is to say which class of error that makes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from derive.equations import Op
+from derive.errors import DeriveError
+from derive.verify.battery import BATTERY, Situation
+from derive.verify.cases import Case
+from derive.verify.compare import MISTAKES, Disagreement, Subject, disagreements
+from derive.verify.conditions import Condition, separating
+from derive.verify.explain import Evidence, Explanation, explain
+from derive.verify.shrink import smallest
+
+_RANKS: tuple[tuple[int, ...], ...] = ((2, 3), (4,), (), (2, 4, 3))
+_VAGUE = ("leading axes", "wrong axis", "unexplained")  # of where it is right, which says little of why
+_ROUNDING = 1e-5  # float64 errors below this are of arithmetic in a lower precision, not of the formula
+
+_MAY_REFUSE = (
+    *("no leading axes", "one leading axis", "two leading axes", "three leading axes", "a leading axis of 1"),
+    *("sizes 1", "first axis 1", "last axis 1", "empty", "other numbers", "ties with a number"),
+    *("bfloat16", "float16", "long sums in bfloat16", "long rows in bfloat16"),
+)
+"""Situations in which raising is no wrong gradient: a candidate may be for some ranks, sizes, numbers and dtypes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What judge says of a candidate.
+
+    `word` is "right", "wrong" or "right only where"; `where` says where. `error` is the class of error. `gradients`
+    are the wrong ones by name, `refused` the situations in which the candidate raised though it need not accept them.
+    """
+
+    op: Op
+    word: str
+    where: str = ""
+    error: str = ""
+    gradients: tuple[str, ...] = ()
+    counterexample: Disagreement | None = None
+    explanations: tuple[Explanation, ...] = ()
+    situations: tuple[str, ...] = ()
+    failed: tuple[Disagreement, ...] = ()
+    refused: tuple[Disagreement, ...] = ()
+    claims: tuple[str, ...] | None = None  # the gradients that a formula is about; None: all of them
+
+    @property
+    def right(self) -> bool:
+        return self.word == "right"
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """One situation with its case and what was wrong of it."""
+
+    situation: Situation
+    case: Case
+    found: tuple[Disagreement, ...]
+
+    @property
+    def raised(self) -> bool:
+        return any(d.kind == "raised" for d in self.found)
+
+    @property
+    def refused(self) -> bool:
+        return self.raised and self.situation.name in _MAY_REFUSE
+
+
+def judge(op: Op, subject: Subject, seed: int = 0) -> Verdict:
+    """Hold a candidate against an op's derived backward.
+
+    Raises DeriveError where the op cannot be derived, or the candidate could not be run in any situation.
+    """
+    trials = _trials(op, subject, seed)
+    _could_run(op, trials)
+    situations = tuple(t.situation.name for t in trials)
+    refused = tuple(d for t in trials if t.refused for d in t.found)
+    judged = [t for t in trials if not t.refused]
+    wrong = [t for t in judged if t.found]
+    if not wrong:
+        return Verdict(op, "right", situations=situations, refused=refused)
+    failed = tuple(d for t in wrong for d in t.found)
+    exact = [t for t in judged if t.case.call.dtype == torch.float64]
+    if any(t.found for t in exact):  # what is wrong in float64 is wrong below it too, and says more
+        judged, wrong = exact, [t for t in exact if t.found]
+    first = _telling(wrong)
+    rounded = _only_rounding(wrong) and judged is exact
+    gradients = tuple(dict.fromkeys(d.tensor for t in wrong for d in t.found if d.tensor))
+    where = None if rounded else _where(judged, gradients)
+    ordinary_holds = not judged[0].found
+    telling = not ordinary_holds or where is None or where.error in _VAGUE
+    telling &= not any(d.kind in ("again", "modified") for d in first.found)
+    evidence = _evidence(first, subject) if telling else []
+    explanations = _explained(op, wrong, gradients, evidence, where is None)
+    holds = ordinary_holds or (not explanations and where is not None and not _everywhere(where))
+    word = "right only where" if where is not None and holds else "wrong"
+    error = _error(wrong, where, explanations)
+    return Verdict(
+        op,
+        word,
+        where.text if where is not None and word != "wrong" else "",
+        error,
+        gradients,
+        smallest(first.found[0], first.situation, subject),
+        explanations,
+        situations,
+        failed,
+        refused,
+    )
+
+
+# --- running the battery ----------------------------------------------------------------------------------
+
+
+def _trials(op: Op, subject: Subject, seed: int) -> list[_Trial]:
+    """The battery at the first number of leading axes at which the candidate is right, else runs, else two."""
+    ranks = _RANKS if any(a.is_pack for o in op.operands for a in o.axes) else _RANKS[:1]
+    firsts = {rank: _tried(replace(BATTERY[0], leading=rank), op, subject, seed) for rank in ranks}
+    some = {rank: t for rank, t in firsts.items() if t is not None}
+    right = [rank for rank, t in some.items() if not t.found and len(rank) in (1, 2)]
+    runs = [rank for rank, t in some.items() if not t.raised]
+    usual = BATTERY[0].leading
+    rank = next(iter([*right, *runs]), usual)
+    out = []
+    for situation in BATTERY:
+        if situation.leading == usual:
+            situation = replace(situation, leading=rank)
+        trial = _tried(situation, op, subject, seed)
+        if trial is not None:
+            out.append(trial)
+    if rank != usual:  # which then is a situation of its own
+        trial = _tried(replace(BATTERY[0], name="two leading axes"), op, subject, seed)
+        if trial is not None:
+            out.append(trial)
+    return out
+
+
+def _tried(situation: Situation, op: Op, subject: Subject, seed: int) -> _Trial | None:
+    case = situation.make(op, seed)
+    return None if case is None else _Trial(situation, case, disagreements(case, subject))
+
+
+def _could_run(op: Op, trials: Sequence[_Trial]) -> None:
+    if trials and not all(t.raised for t in trials):
+        return
+    if not trials:
+        raise DeriveError("found no call to try the candidate with", op=op.name)
+    reason = trials[0].found[0].message
+    raise DeriveError(
+        f"the candidate could not be run in any of {len(trials)} situations: {reason}",
+        op=op.name,
+        fix=f"it is called with d{', d'.join(op.outputs)} and then {', '.join(trials[0].case.call.inputs)}",
+    )
+
+
+def _telling(wrong: Sequence[_Trial]) -> _Trial:
+    """The trial to show: a value or a gradient rather than an exception, in float64 rather than below."""
+    return min(wrong, key=lambda t: (t.raised, t.case.call.dtype != torch.float64))
+
+
+def _where(judged: Sequence[_Trial], gradients: Sequence[str]) -> Condition | None:
+    """What the right cases have in common, or at least which situations are wrong while the ordinary one is right."""
+    wrong = [t for t in judged if t.found]
+    right = [t.case for t in judged if not t.found]
+    where = separating(right, [t.case for t in wrong], _of_inputs(judged[0], gradients))
+    if where is None and not judged[0].found:
+        errors = {_special(t.situation) for t in wrong}
+        names = ", ".join(t.situation.name for t in wrong)
+        return Condition(f"none of these is the case: {names}", errors.pop() if len(errors) == 1 else "unexplained")
+    return where
+
+
+def _of_inputs(trial: _Trial, names: Sequence[str]) -> list[str]:
+    """Those of the names that are gradients, not outputs or tensors that were written to."""
+    return [n for n in names if n.removeprefix("d") in trial.case.gradients]
+
+
+def _special(situation: Situation) -> str:
+    """The class of error of what is wrong in this situation and right in the ordinary one."""
+    if situation.dtype != torch.float64:
+        return "precision"
+    if (situation.inputs, situation.cotangents) != ("contiguous", "contiguous"):
+        return "strides"
+    if situation.change is not BATTERY[0].change:
+        return "singular point"
+    if situation.indices in ("repeated", "last"):
+        return "overwritten instead of accumulated"
+    return "aliasing" if situation.shared else "unexplained"
+
+
+def _everywhere(where: Condition) -> bool:
+    """Whether being right there says nothing: any formula is, where an axis has length 1."""
+    return where.text.endswith("= 1")
+
+
+# --- what kind of error -----------------------------------------------------------------------------------
+
+
+def _evidence(first: _Trial, subject: Subject) -> list[Evidence]:
+    """The candidate's gradients at the first failure and at another seed, in float64."""
+    out = []
+    for seed in (first.case.seed, first.case.seed + 1):
+        case = first.situation.make(first.case.op, seed)
+        if case is None:
+            continue
+        call = replace(
+            case.call,
+            inputs={n: t.clone() for n, t in case.call.inputs.items()},
+            cotangents=tuple(t.clone() for t in case.call.cotangents),
+        )
+        try:
+            given = subject(call).gradients
+        except MISTAKES:
+            continue
+        out.append(Evidence(case, {n: g.detach() for n, g in given.items() if isinstance(g, Tensor)}))
+    return out
+
+
+def _explained(
+    op: Op, wrong: Sequence[_Trial], gradients: Sequence[str], evidence: Sequence[Evidence], deep: bool
+) -> tuple[Explanation, ...]:
+    values = {d.tensor for t in wrong for d in t.found if d.kind == "value" and d.case.call.dtype == torch.float64}
+    if _only_rounding(wrong):
+        return ()
+    names = [o.name for o in op.differentiable if f"d{o.name}" in values]
+    found = [explain(op.derivation, name, evidence, deep) for name in names]
+    return tuple(e for e in found if e is not None)
+
+
+def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Sequence[Explanation]) -> str:
+    """The class of error, from what the experiments showed."""
+    kinds = {d.kind for t in wrong for d in t.found}
+    if "missing" in kinds:
+        return "missing gradient"
+    if "output" in kinds:
+        return "another forward"
+    if "modified" in kinds and kinds <= {"modified", "raised"}:
+        return "inputs modified"
+    if "again" in kinds:
+        return "state kept between calls"
+    if _only_rounding(wrong) or kinds <= {"dtype"}:
+        return "precision"
+    if explanations:
+        return explanations[0].error
+    vague = where is None or _everywhere(where) or where.error in _VAGUE
+    if vague and all(_stretched(d) for t in wrong for d in t.found if d.kind == "shape") and "shape" in kinds:
+        return "wrong axis"
+    if where is not None and not _everywhere(where):
+        return where.error
+    if "shape" in kinds:
+        return "wrong axis"
+    if all(d.got != d.got for t in wrong for d in t.found if d.kind == "value"):
+        return "not a number"
+    if kinds == {"raised"}:
+        return "raises"
+    return "unexplained"
+
+
+def _stretched(d: Disagreement) -> bool:
+    """Whether a gradient has the right number of axes but not their lengths: something was broadcast against it."""
+    ranks = {len(re.findall(r"\d+", shape)) for shape in re.findall(r"\[[^]]*\]", d.message)}
+    return d.kind == "shape" and len(ranks) == 1
+
+
+def _only_rounding(wrong: Sequence[_Trial]) -> bool:
+    """Whether all is well in float64 but for small errors, and off in the lower precisions."""
+    found = [d for t in wrong for d in t.found]
+    return all(
+        d.kind in ("value", "dtype") and (d.case.call.dtype != torch.float64 or d.error < _ROUNDING) for d in found
+    )

@@ -1,0 +1,182 @@
+"""Lengths for the axes of an op's inputs that fit together: merges divide, windows have room, places exist.
+
+A wish is repaired, one axis at a time, until the op's own rules hold: `size(i) == size(t)*size(e)` where `(t, e)` is
+read as `i`, `size(h) - size(k) + 1 >= 1` for a window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sympy import Add, Basic, Expr, Ge, Integer, Mod, S
+from sympy import Eq as Equal
+from sympy.logic.boolalg import BooleanFalse
+
+from derive.equations import Op
+from derive.sizes import size_of
+from derive.terms import At, Axis, Concat, Merge, Part, Prefix, Size
+from derive.verify.reference import named_dims
+from derive.windows import affine
+
+_LONGEST = 48
+_ROUNDS = 24
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What must hold of the lengths of the inputs' axes. Each rule is a relation, or a formula that must be whole."""
+
+    axes: tuple[str, ...]
+    whole: tuple[Expr, ...]
+    relations: tuple[Basic, ...]
+
+
+def fitting(op: Op, wish: Mapping[str, int], least: int = 1) -> dict[str, int] | None:
+    """Lengths near the wish that the op accepts, or None where there are none nearby.
+
+    `least` is the shortest that an axis which follows from others may be: 2 makes several windows of each tensor.
+    """
+    rules = _rules_of(op)
+    sizes = {a: wish[a] for a in rules.axes}
+    for _ in range(_ROUNDS):
+        broken = _broken(rules, sizes, least)
+        if not broken:
+            return sizes
+        better = _repaired(rules, sizes, broken[0], least)
+        if better is None:
+            return None
+        sizes = better
+    return None
+
+
+def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int] | None:
+    """The lengths with one axis 0, and with it those that must be as long; None where another would not fit it."""
+    rules = _rules_of(op)
+    out = {**sizes, axis: 0}
+    for _ in rules.axes:
+        at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
+        broken = [r for r in rules.relations if isinstance(r, Equal) and r.xreplace(at) != S.true]
+        out |= {s.axis.base: 0 for r in broken for s in r.atoms(Size)}
+    at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
+    asked = [r for r in (x.xreplace(at) for x in rules.relations) if isinstance(r, BooleanFalse)]
+    return None if asked else out
+
+
+def free_axes_of(op: Op) -> tuple[str, ...]:
+    """The axes whose lengths the caller chooses, by the inputs or by an argument, in order of appearance."""
+    return _rules_of(op).axes
+
+
+def _repaired(rules: _Rules, sizes: dict[str, int], rule: Expr, least: int) -> dict[str, int] | None:
+    """Change one axis of a broken rule so that fewer are broken: nearest lengths first, the last named axis first."""
+    mine = [a for a in rules.axes if Size(Axis(a)) in rule.atoms(Size)]
+    before = len(_broken(rules, sizes, least))
+    fallback = None
+    for length_change in sorted(range(-_LONGEST, _LONGEST + 1), key=lambda c: (abs(c), c)):
+        for axis in reversed(mine):
+            length = sizes[axis] + length_change
+            if not 1 <= length <= _LONGEST:
+                continue
+            changed = {**sizes, axis: length}
+            broken = _broken(rules, changed, least)
+            if len(broken) < before:
+                return changed
+            if rule not in broken and fallback is None:
+                fallback = changed
+    return fallback
+
+
+def _broken(rules: _Rules, sizes: Mapping[str, int], least: int) -> list[Expr]:
+    at = {Size(Axis(a)): Integer(n) for a, n in sizes.items()}
+    values = [(w, w.xreplace(at)) for w in rules.whole]
+    broken = [w for w, value in values if not value.is_Integer]
+    broken += [w for w, value in values if value.is_Integer and value < least]
+    return broken or [r for r in rules.relations if r.xreplace(at) != S.true]
+
+
+class Keyed:
+    """An op as a key, by identity."""
+
+    def __init__(self, op: Op):
+        self.op = op
+
+    def __hash__(self) -> int:
+        return id(self.op)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keyed) and other.op is self.op
+
+
+def _rules_of(op: Op) -> _Rules:
+    return _rules(Keyed(op))
+
+
+@lru_cache(maxsize=512)
+def _rules(key: Keyed) -> _Rules:
+    op = key.op
+    known: dict[Basic, Basic] = {}
+    axes, whole, relations = [], [], []
+    for rule in op.sizes:
+        if rule.formula is None:
+            axes.append(rule.axis.base)
+            continue
+        formula = rule.formula.xreplace(known)
+        known[Size(rule.axis)] = formula
+        whole.append(formula)
+    for relation in _read_rules(op):
+        inner = relation.xreplace(known)
+        if inner != S.true:
+            relations.append(inner)
+    return _Rules(tuple(axes), tuple(whole), tuple(dict.fromkeys(relations)))
+
+
+def _read_rules(op: Op) -> Iterator[Basic]:
+    """One relation for every index that could miss its dimension, and for every axis declared twice."""
+    for operand in op.operands:
+        for axis, declared in zip(operand.axes, operand.declared, strict=False):
+            if axis != declared:
+                yield Equal(Size(axis), Size(declared), evaluate=False)
+    for r in op.requirements:
+        if r.relation == "==":
+            yield Equal(r.left, r.right, evaluate=False)
+        elif r.relation == ">=":
+            yield Ge(r.left, r.right, evaluate=False)
+        else:
+            yield Equal(Mod(r.left, r.right), 0, evaluate=False)
+    for equation in op.equations:
+        if isinstance(equation.body, Concat):
+            yield Equal(Size(equation.body.along), Add(*(Size(a) for a in equation.over)), evaluate=False)
+        for at in equation.reads:
+            dims = named_dims(op, at.name)
+            for index, dim in zip(at.index, dims, strict=True):
+                yield from _index_rules(index, size_of(dim))
+
+
+def _index_rules(index: Expr, length: Expr) -> Iterator[Basic]:
+    if isinstance(index, Prefix):
+        yield Ge(length, Size(index.args[0]), evaluate=False)
+    elif isinstance(index, Axis | Merge):
+        if size_of(index) != length:
+            yield Equal(size_of(index), length, evaluate=False)
+    elif not index.atoms(At, Part, Merge):
+        form = affine(index)
+        last = form.offset + Add(*(step * (Size(a) - 1) for a, step in form.steps if step > 0))
+        first = form.offset + Add(*(step * (Size(a) - 1) for a, step in form.steps if step < 0))
+        yield Ge(length, last + 1, evaluate=False)
+        if first.is_nonnegative is not True:
+            yield Ge(first, 0, evaluate=False)
+
+
+def containers(op: Op) -> tuple[str, ...]:
+    """The axes that hold windows or merges: longer ones leave more room, where another axis takes room away."""
+    rules = _rules_of(op)
+    out = []
+    for formula in rules.whole:
+        here = {s: Integer(24) for s in formula.atoms(Size)}
+        base = formula.xreplace(here)
+        grown = {s: formula.xreplace({**here, s: Integer(48)}) for s in here}
+        if any(value < base for value in grown.values()):
+            out += [s.axis.base for s, value in grown.items() if value > base]
+    return tuple(a for a in rules.axes if a in out)

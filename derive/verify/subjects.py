@@ -1,0 +1,141 @@
+"""Whatever gives gradients, as a subject: generated functions, someone's backward, a `torch.autograd.Function`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from derive.equations import Op
+from derive.errors import DeriveError
+from derive.live import Live
+from derive.verify.cases import Call
+from derive.verify.compare import Answer, Subject
+
+
+def of_live(live: Live) -> Subject:
+    """The live functions of an op: its forward, and its backward on what that saved."""
+    return of_functions(live.forward, live.backward)
+
+
+def of_functions(forward: Callable[..., Any], backward: Callable[..., Any]) -> Subject:
+    """A generated module's `NAME_forward` and `NAME_backward`."""
+
+    def subject(call: Call) -> Answer:
+        *outputs, saved = forward(*call.arguments())
+        given = dict(zip(call.op.outputs, outputs, strict=True))
+        found = backward(*call.cotangents, *saved)
+        return Answer(_named(call.op, found), {n: o.clone() for n, o in given.items()})
+
+    return subject
+
+
+def of_differentiable(function: Callable[..., Any]) -> Subject:
+    """A differentiable forward, judged by what autograd makes of it."""
+
+    def subject(call: Call) -> Answer:
+        return _by_autograd(function, call)
+
+    return subject
+
+
+def of_function_class(cls: type[torch.autograd.Function], op: Op) -> Subject:
+    """A `torch.autograd.Function` whose `apply` takes the op's inputs in order; its numbers too, where it has room."""
+    parameters = [p for p in list(inspect.signature(cls.forward).parameters.values())]
+    if not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        takes = len(parameters) - ("setup_context" not in vars(cls))
+        tensors = sum(o.is_tensor for o in op.operands)
+        if takes == tensors:
+            return of_differentiable(lambda *args: cls.apply(*(a for a in args if isinstance(a, Tensor))))
+        if takes != len(op.operands):
+            raise DeriveError(
+                f"{cls.__name__}.apply takes {takes} inputs, and the op has {len(op.operands)}",
+                op=op.name,
+                fix=f"let it take {', '.join(o.name for o in op.operands)}",
+            )
+    return of_differentiable(cls.apply)
+
+
+def of_backward(function: Callable[..., Any], op: Op) -> Subject:
+    """Someone's `backward(d_output, *inputs)`: one cotangent an output, then the inputs in the order of the op.
+
+    Numbers are given to a parameter of their name, or in order where there is room for them. What it returns is one
+    gradient a differentiable input, in order; or one an input, with anything for those that take none; or a mapping
+    by name.
+    """
+    numbers = _wanted_numbers(function, op)
+    fixed = [o for o in op.operands if o.kind == "scalar" and o.has_default]
+    ignored = [o for o in fixed if numbers is not None and o.name not in numbers]
+
+    def subject(call: Call) -> Answer:
+        for operand in ignored:
+            if call.numbers[operand.name] != operand.default:
+                raise TypeError(f"takes no {operand.name}")
+        tensors = list(call.inputs.values())
+        if numbers is None:
+            return Answer(_named(op, function(*call.cotangents, *call.arguments())))
+        given = {name: call.numbers[name] for name in numbers}
+        return Answer(_named(op, function(*call.cotangents, *tensors, **given)))
+
+    return subject
+
+
+def _wanted_numbers(function: Callable[..., Any], op: Op) -> tuple[str, ...] | None:
+    """The numbers that are passed by name; None: all operands are passed in order."""
+    names = [o.name for o in op.operands if not o.is_tensor]
+    parameters = inspect.signature(function).parameters
+    kinds = {p.kind for p in parameters.values()}
+    places = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    room = len(places) - len(op.outputs)
+    needed = sum(p.default is p.empty for p in places) - len(op.outputs)
+    tensors = sum(o.is_tensor for o in op.operands)
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return None
+    if room >= len(op.operands) and not set(names) <= set(parameters):
+        return None
+    if needed > tensors + len(set(names) & set(parameters)) or room < tensors:
+        outputs = ", ".join(f"d{o}" for o in op.outputs)
+        raise DeriveError(
+            f"the candidate takes {len(places)} arguments, and the op gives {len(op.outputs) + tensors}",
+            op=op.name,
+            fix=f"write it as backward({outputs}, {', '.join(o.name for o in op.operands if o.is_tensor)})",
+        )
+    return tuple(n for n in names if n in parameters)
+
+
+def _by_autograd(function: Callable[..., Any], call: Call) -> Answer:
+    wanted = [o.name for o in call.op.differentiable]
+    leaves = {n: call.inputs[n].detach().clone().requires_grad_() for n in wanted}
+    if all(t.is_contiguous() for t in call.inputs.values()) is False:  # a clone would be laid out anew
+        leaves = {n: call.inputs[n].detach().requires_grad_() for n in wanted}
+    arguments = [leaves.get(o.name, a) for o, a in zip(call.op.operands, call.arguments(), strict=True)]
+    outputs = function(*arguments)
+    outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+    found = torch.autograd.grad(outputs, list(leaves.values()), call.cotangents, allow_unused=True)
+    return Answer(dict(zip(wanted, found, strict=True)), dict(zip(call.op.outputs, outputs, strict=True)))
+
+
+def _named(op: Op, found: Any) -> Mapping[str, Tensor | None]:
+    """Gradients by operand, from whatever a backward returned. Raises TypeError where their number is wrong."""
+    out = _in_order(op, found)
+    for name, gradient in out.items():
+        if gradient is not None and not isinstance(gradient, Tensor):
+            raise TypeError(f"returned a {type(gradient).__name__} for d{name}, expected a tensor")
+    return out
+
+
+def _in_order(op: Op, found: Any) -> dict[str, Any]:
+    wanted = [o.name for o in op.differentiable]
+    if isinstance(found, Mapping):
+        by_name = {str(k).removeprefix("d") if str(k) not in wanted else str(k): v for k, v in found.items()}
+        return {n: by_name.get(n) for n in wanted}
+    several: Sequence[Any] = list(found) if isinstance(found, tuple | list) else [found]
+    if len(several) == len(wanted):
+        return dict(zip(wanted, several, strict=True))
+    for operands in ([o for o in op.operands if o.is_tensor], list(op.operands)):
+        if len(several) == len(operands):
+            return {o.name: g for o, g in zip(operands, several, strict=True) if o.differentiable}
+    raise TypeError(f"returned {len(several)} gradients, expected {len(wanted)}: {', '.join(f'd{n}' for n in wanted)}")

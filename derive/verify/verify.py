@@ -1,0 +1,189 @@
+"""An op's derived backward, verified: one row a gradient, each held against everything that can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from derive.equations import Op
+from derive.errors import DeriveError
+from derive.live import Live, build
+from derive.verify.battery import BATTERY, cases
+from derive.verify.cases import Call, Case, reference, scale, worst
+from derive.verify.chain import chain_world
+from derive.verify.compare import MISTAKES, Answer, Disagreement, Subject, disagreements
+from derive.verify.differences import ENOUGH, Slope, slope
+from derive.verify.reference import unflat
+from derive.verify.subjects import of_differentiable, of_live
+
+_CLOSE = 1e-10  # relative; two float64 forms of one gradient
+_SMALL_ENOUGH = (
+    "ordinary",
+    "same sizes",
+)  # the smaller of them is where the stepwise form is evaluated, delta by delta
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The largest relative error against float64: of the derived backward, and of what it is compared with."""
+
+    ours: float
+    theirs: float
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One gradient. `exact`, `close` and `maxdiff` are of the ordinary case in float64; errors are relative."""
+
+    gradient: str
+    exact: bool
+    close: bool
+    maxdiff: float
+    autograd: float  # the largest error in float64 over all situations
+    differences: Slope
+    stepwise: float
+    float32: Rounding
+    bfloat16: Rounding
+    wrong: tuple[Disagreement, ...]
+
+    @property
+    def right(self) -> bool:
+        return not self.wrong and self.close and self.differences_agree and self.stepwise_agrees
+
+    @property
+    def differences_agree(self) -> bool:
+        return self.differences.error <= ENOUGH
+
+    @property
+    def stepwise_agrees(self) -> bool:
+        return self.stepwise <= _CLOSE
+
+    @property
+    def line(self) -> str:
+        """The familiar line, less the name: whether bit for bit, whether close, the largest difference."""
+        exact, close = f"{self.exact!s:5}", f"{self.close and not self.wrong!s:5}"
+        return f"| exact: {exact} | approximate: {close} | maxdiff: {self.maxdiff:.3g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """An op's gradients, and what was wrong of no single gradient: an exception, an output, an input written to."""
+
+    op: Op
+    rows: tuple[Row, ...]
+    situations: tuple[str, ...]
+    wrong: tuple[Disagreement, ...]
+    against: str  # what `Rounding.theirs` is
+
+    @property
+    def right(self) -> bool:
+        return not self.wrong and all(row.right for row in self.rows)
+
+
+def verify(op: Op, save: str = "cost", seed: int = 0, native: Callable[..., Any] | None = None) -> Verification:
+    """Hold every gradient of an op against autograd, finite differences, its stepwise form, and lower precisions.
+
+    `native` is another differentiable forward of the same signature, whose rounding errors stand beside ours; without
+    it, those of autograd over the executed equations. Raises DeriveError where the op cannot be derived or run.
+    """
+    live = build(op, save)
+    subject = of_live(live)
+    made = tuple(cases(op, seed))
+    ordinary = next((c for c in made if c.situation == BATTERY[0].name), None)
+    if ordinary is None:
+        raise DeriveError("found no ordinary call", op=op.name, fix="say what its inputs may be, such as .positive")
+    found = [d for case in made for d in disagreements(case, subject)]
+    answer = subject(ordinary.call).gradients
+    gradients = {n: g for n, g in answer.items() if g is not None}
+    small = min((c for c in made if c.situation in _SMALL_ENOUGH), key=_elements)
+    step, closed = stepwise(live, small), subject(small.call).gradients
+    other = _plain if native is None else _native(op, native, ordinary)
+    roundings = {d: rounding(op, subject, other, d, seed) for d in (torch.float32, torch.bfloat16)}
+    worsts = _worst(made, subject, {d.case for d in found if d.kind in ("raised", "shape", "missing")})
+    rows = tuple(
+        Row(
+            f"d{name}",
+            bool(torch.equal(g, ordinary.gradients[name])),
+            worst(g, ordinary.gradients[name]) <= ordinary.allowed[name],
+            worst(g, ordinary.gradients[name]),
+            worsts[name],
+            slope(ordinary, name, g),
+            _relative(closed[name], step[name]),
+            roundings[torch.float32][name],
+            roundings[torch.bfloat16][name],
+            tuple(d for d in found if d.tensor == f"d{name}"),
+        )
+        for name, g in gradients.items()
+    )
+    named = {row.gradient for row in rows}
+    rest = tuple(d for d in found if d.tensor not in named)
+    against = "equations" if native is None else "native"
+    return Verification(op, rows, tuple(c.situation for c in made), rest, against)
+
+
+def stepwise(live: Live, case: Case) -> dict[str, Tensor]:
+    """The gradients by the chain rule's own form, every adjoint evaluated as it is written, in float64."""
+    steps = live.derivation.steps
+    world = chain_world(live.derivation, case.call)
+    for adjoint in steps.adjoints:
+        world = world.having({adjoint.target.name: world.tensor(adjoint.value, adjoint.axes)})
+    targets = {a.of: a.target.name for a in steps.adjoints}
+    names = [o.name for o in steps.op.differentiable]
+    return {n: unflat(steps.op, n, world.tensors[targets[n]], case.call.leading) for n in names}
+
+
+def rounding(op: Op, subject: Subject, other: Subject, dtype: torch.dtype, seed: int) -> dict[str, Rounding]:
+    """The largest relative errors over four ordinary calls in a lower precision, ours and the other's."""
+    out: dict[str, Rounding] = {o.name: Rounding(0.0, 0.0) for o in op.differentiable}
+    ordinary = replace(BATTERY[0], dtype=dtype)
+    for k in range(4):
+        case = ordinary.make(op, seed + k)
+        if case is None:
+            continue
+        mine, theirs = subject(case.call).gradients, other(case.call).gradients
+        for name, want in case.gradients.items():
+            a, b = (_relative(g.get(name), want) for g in (mine, theirs))
+            out[name] = Rounding(max(out[name].ours, a), max(out[name].theirs, b))
+    return out
+
+
+def _native(op: Op, native: Callable[..., Any], ordinary: Case) -> Subject:
+    """Another forward as a subject, once it is seen to compute the same."""
+    subject = of_differentiable(native)
+    try:
+        found = subject(ordinary.call)
+    except MISTAKES as error:
+        names = ", ".join(o.name for o in op.operands)
+        raise DeriveError(f"the native forward fails: {error}", op=op.name, fix=f"let it take {names}") from None
+    for name, value in (found.outputs or {}).items():
+        want = ordinary.outputs[name]
+        if value.shape != want.shape or worst(value, want) > 1e-6 * scale(want):
+            raise DeriveError(f"the native forward computes another {name}", op=op.name, fix="name the same function")
+    return subject
+
+
+def _plain(call: Call) -> Answer:
+    """Autograd over the executed equations, in the call's own dtype."""
+    return Answer(reference(call)[1])
+
+
+def _elements(case: Case) -> int:
+    return sum(t.numel() for t in case.call.inputs.values())
+
+
+def _relative(got: Tensor | None, want: Tensor) -> float:
+    return float("inf") if got is None else worst(got, want) / scale(want)
+
+
+def _worst(made: tuple[Case, ...], subject: Subject, skip: set[Case]) -> dict[str, float]:
+    """The largest relative error of each gradient over the float64 cases."""
+    out: dict[str, float] = {}
+    for case in made:
+        if case.call.dtype == torch.float64 and case not in skip:
+            for name, g in subject(case.call).gradients.items():
+                out[name] = max(out.get(name, 0.0), _relative(g, case.gradients[name]))
+    return out

@@ -1,0 +1,189 @@
+"""What verify and judge print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from derive.verify.compare import Disagreement
+from derive.verify.formula import Proof
+from derive.verify.judge import Verdict
+from derive.verify.verify import Row, Verification
+
+_FEW = 5  # complaints of one op that are printed
+_MANY = 8  # situations that are named
+_SHORT = 12  # elements of a tensor that is printed whole
+
+
+# --- verify -----------------------------------------------------------------------------------------------
+
+
+def lines(found: Verification, alone: bool) -> Iterator[str]:
+    """The familiar lines of an op, and under them whatever is wrong. `alone`: the op's name need not be repeated."""
+    prefix = "" if alone else f"{found.op.name}."
+    for row in found.rows:
+        yield f"{prefix + row.gradient:{16 if alone else 34}} {row.line}"
+    yield from complaints(found)
+
+
+def complaints(found: Verification) -> Iterator[str]:
+    """What is wrong, most telling first."""
+    texts = [str(d) for d in found.wrong]
+    for row in found.rows:
+        texts += [str(d) for d in row.wrong]
+        if not row.differences_agree:
+            texts.append(f"{row.gradient} is {row.differences.error:.2g} from finite differences, relative")
+        if not row.stepwise_agrees:
+            texts.append(f"{row.gradient} is {row.stepwise:.2g} from its stepwise form, relative")
+    for text in texts[:_FEW]:
+        yield f"    wrong: {text}"
+    if len(texts) > _FEW:
+        yield f"    and {len(texts) - _FEW} more"
+
+
+def summary(found: Sequence[Verification]) -> str:
+    """One line for all the ops."""
+    count = sum(len(v.rows) for v in found)
+    counts = sorted({len(v.situations) for v in found})
+    span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    gradients = "1 gradient" if count == 1 else f"{count} gradients"
+    ops = found[0].op.name if len(found) == 1 else f"{len(found)} ops"
+    wrong = [v.op.name for v in found if not v.right]
+    if wrong:
+        return f"{ops}, {gradients}: wrong: {', '.join(wrong)}"
+    return f"{ops}, {gradients}: right in {span} situations"
+
+
+def table(found: Verification) -> Table:
+    """One row a gradient: every column a relative error, but for the step."""
+    out = Table(title=found.op.name, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    out.add_column("gradient")
+    for head in ("autograd\nfloat64", "finite\ndifferences", "at\nstep", "stepwise\nform"):
+        out.add_column(head, justify="right")
+    for dtype in ("float32", "bfloat16"):
+        out.add_column(f"{dtype}\nours", justify="right")
+        out.add_column(f"{dtype}\n{found.against}", justify="right")
+    out.add_column("situations", justify="right")
+    out.add_column("verdict")
+    for row in found.rows:
+        out.add_row(*_cells(row, len(found.situations)), Text("right" if row.right else "WRONG", _style(row.right)))
+    return out
+
+
+def _cells(row: Row, situations: int) -> list[str]:
+    wrong = len({d.case.situation for d in row.wrong})
+    return [
+        row.gradient,
+        _error(row.autograd),
+        _error(row.differences.error),
+        f"{row.differences.step:.0e}",
+        _error(row.stepwise),
+        *(_error(e) for e in (row.float32.ours, row.float32.theirs, row.bfloat16.ours, row.bfloat16.theirs)),
+        f"{situations - wrong}/{situations}",
+    ]
+
+
+def _error(value: float) -> str:
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+def _style(right: bool) -> str:
+    return "green" if right else "bold red"
+
+
+# --- judge ------------------------------------------------------------------------------------------------
+
+
+def verdict(found: Verdict, proofs: Sequence[Proof] | None = None) -> Text:
+    """The verdict first, then why. `proofs` are those of a formula, None for a function."""
+    out = Text()
+    head = found.word if not found.where else f"{found.word} {found.where}"
+    tail = f" ({found.error})" if found.error else ""
+    out.append(f"{found.op.name}: ")
+    out.append(f"{head}{tail}\n", _style(found.right))
+    for line in (*_reasons(found), *_proved(found, proofs), *_counterexample(found), *_counts(found)):
+        out.append(f"  {line}\n")
+    out.rstrip()
+    return out
+
+
+def _reasons(found: Verdict) -> Iterator[str]:
+    explained = {e.gradient for e in found.explanations}
+    for explanation in found.explanations:
+        yield f"{explanation.gradient} {explanation.text}"
+    rest = [g for g in found.gradients if g not in explained]
+    if rest and found.where:
+        yield f"elsewhere {', '.join(rest)} {_are(rest)} wrong"
+    elif rest:
+        yield f"{', '.join(rest)} {_are(rest)} wrong{' too' if explained else ''}"
+    if not explained and found.error == "precision":
+        worst = max((d.error for d in found.failed if d.kind == "value"), default=0.0)
+        yield f"the formula is right, the arithmetic is not: relative errors up to {worst:.1e}"
+    right = [f"d{o.name}" for o in found.op.differentiable if f"d{o.name}" not in found.gradients]
+    if found.gradients and right and found.claims is None:
+        yield f"{', '.join(right)} {_are(right)} right"
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _proved(found: Verdict, proofs: Sequence[Proof] | None) -> Iterator[str]:
+    if proofs is None:
+        return
+    if not found.right:
+        yield "refuted by a counterexample"
+        return
+    for proof in proofs:
+        yield f"proved: {proof}"
+    for name in sorted(set(found.claims or ()) - {p.gradient for p in proofs}):
+        yield f"{name}: agrees numerically; the normal form does not decide it"
+
+
+def _counterexample(found: Verdict) -> Iterator[str]:
+    example = found.counterexample
+    if example is None:
+        return
+    case = example.case
+    dtype = "" if "64" in str(case.call.dtype) else f", {str(case.call.dtype).removeprefix('torch.')}"
+    yield f'smallest counterexample, in the situation "{case.situation}" with seed {case.seed}{dtype}:'
+    cotangents = zip(found.op.outputs, case.call.cotangents, strict=True)
+    for name, t in (*case.call.inputs.items(), *((f"d{o}", t) for o, t in cotangents)):
+        yield f"  {name} {list(t.shape)}{_values(t)}"
+    for operand in found.op.operands:
+        if operand.kind == "scalar":
+            yield f"  {operand.name} = {case.call.numbers[operand.name]:g}"
+    yield f"  {example.message}"
+
+
+def _values(t: Tensor) -> str:
+    if t.numel() > _SHORT:
+        return ""
+    return f" = {_nested(t.tolist())}"
+
+
+def _nested(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_nested, value))}]"
+    return f"{value + 0.0:.4g}" if isinstance(value, float) else str(value)
+
+
+def _counts(found: Verdict) -> Iterator[str]:
+    total = len(found.situations) - len(_names(found.refused))
+    wrong = _names(found.failed)
+    if wrong:
+        more = f" and {len(wrong) - _MANY} more" if len(wrong) > _MANY else ""
+        yield f"wrong in {len(wrong)} of {total} situations: {', '.join(wrong[:_MANY])}{more}"
+    else:
+        yield f"agrees with the derived backward in {total} situations"
+    if found.refused:
+        reason = found.refused[0].message
+        short = reason if len(reason) < 80 else f"{reason[:77]}..."
+        yield f"not held against it, since it raised there: {', '.join(_names(found.refused))} ({short})"
+
+
+def _names(found: Sequence[Disagreement]) -> list[str]:
+    return list(dict.fromkeys(d.case.situation for d in found))

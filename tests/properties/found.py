@@ -1,0 +1,99 @@
+"""Specs on which random ones failed once, shrunk by hand: what each showed, and its text."""
+
+FOUND: dict[str, str] = {
+    "a gradient through windows is added to one whose axes were found in another order": """
+def spec(f, x: tensor[k], w: tensor[n], o: tensor[m]):
+    f.g[k, n] = x[k] * w[n]
+    f.h[n, l, k, m] = f.g[k, 3 * l + m] * f.g[k, n] + o[m]
+    f.p[()] = f.h[0, size(l) - 1, size(k) - 1, 0]
+    return f.p""",
+    "a gradient that is 0 everywhere of an input without axes": """
+def spec(f, x: tensor[n], w: tensor[()]):
+    f.a[()] = x[0]
+    return f.a""",
+    "an output that is a number": """
+def spec(f, x: tensor[..., n]):
+    f.a[()] = 2
+    f.b[n] = delta(n, 0) * 2 + 0.25
+    return f.a, f.b""",
+    "a gradient that is 0 everywhere over `...` alone": """
+def spec(f, x: tensor[n], w: tensor[...]):
+    f.a[()] = x[0]
+    return f.a""",
+    "one place of an axis beside `...`": """
+def spec(f, x: tensor[..., n], ix: index(n)[()]):
+    f.a[..., n] = x[..., n] * tanh(x[..., ix[()]])
+    return f.a""",
+    "a sum over a window from which a factor comes out": """
+def spec(f, x: tensor[n, k], w: tensor[d]):
+    f.a[i, n, k] = mean(x[n, i + d] + x[n, k], over=d)
+    return f.a""",
+    "a merge of axes that the value lacks": """
+def spec(f, x: tensor[..., d]):
+    f.c[(..., d),] = x[..., 0]
+    return f.c""",
+    "a merge of axes of a number": """
+def spec(f, x: tensor[n, d]):
+    f.b[(n, d),] = log(3)
+    f.c[()] = f.b[0] + x[0, 0]
+    return f.c""",
+    "a sum over an axis that its body lacks": """
+def spec(f, x: tensor[t, n], o: tensor[..., d], o2: tensor[t]):
+    f.a[..., t] = relu(x[t, 0]) + sum(o[..., size(d) - 1], over=d)
+    f.b[t] = sum(o2[t], over=n)
+    return f.a, f.b""",
+    "a sum of a number": """
+def spec(f, x: tensor[t]):
+    f.b[()] = sum(2, over=t) * x[0]
+    return f.b""",
+    "an axis as a number under a function": """
+def spec(f, x: tensor[n]):
+    f.a[n] = x[n] * sin(n / 10) + exp(n / size(n))
+    return f.a""",
+    "a choice between two numbers under a function": """
+def spec(f, x: tensor[n], w: tensor[()]):
+    f.a[n] = exp(where(x[n] > 0, 0.1, 0.3)) * w[()]
+    f.b[n] = where(x[n] > 0, 0.1, 0.3) * w[()]
+    f.c[n] = where(x[n] > 0, 1, 0)
+    f.g[()] = mean(f.c[n], over=n)
+    return f.a, f.b, f.c, f.g""",
+    "a function of a number": """
+def spec(f, x: tensor[d], scale: scalar = -1.5):
+    f.a[d] = relu(scale) + sign(scale) + softplus(scale) * x[d]
+    return f.a""",
+    "a place and a gather in one read": """
+def spec(f, x: tensor[d, n], ix: index(n)[k]):
+    f.a[n, d, k] = x[1, ix[k]]
+    return f.a""",
+    "an axis in a window and beside it": """
+def spec(f, x: tensor[m, n], w: tensor[d, n]):
+    f.a[n, d, i] = x[2 * i + n, n] * w[d, n]
+    return f.a""",
+    "a mask shared between an operand with `...` and one without": """
+def spec(f, x: tensor[t, d], w: tensor[..., m, d, t]):
+    f.a[..., m, t] = amin(maximum(x[t, 0], w[..., m, d, t]), over=d)
+    return f.a""",
+    "the difference of two equal elements": """
+def spec(f, x: tensor[n], ix: index(n)[t]):
+    f.a[t, n] = exp(relu(x[ix[t]])) + maximum(x[n], x[n])
+    return f.a""",
+    "sums named for the order of an operand that does not give them their layout": """
+def spec(f, x: tensor[d, n, k], w: tensor[..., d]):
+    f.a[d, n, k] = x[d, n, k] - mean(x[d, n, k], over=n)
+    f.b[..., i, d] = concat(2 * x[d, n, 1], exp(f.a[d, n, 0]), tanh(x[d, n, 0]), along=i)
+    return f.b""",
+    "a merge that broadcasts": """
+def spec(f, x: tensor[..., d, t], w: tensor[..., m], o: tensor[d]):
+    f.b[..., (m, d), t] = x[..., d, t] / (1 + o[d] ** 2)
+    return f.b""",
+    "the last place of a concatenation": """
+def spec(f, x: tensor[t]):
+    f.c[i] = concat(tanh(x[t]), exp(x[t]), along=i)
+    f.g[()] = f.c[size(i) - 1]
+    return f.c, f.g""",
+    "a tensor of merged axes of which one place is read": """
+def spec(f, x: tensor[d, n]):
+    f.a[(n, d),] = x[d, n] + x[d, n] ** 2
+    f.b[d] = f.a[0] / exp(tanh(x[d, 0]))
+    return f.b""",
+}

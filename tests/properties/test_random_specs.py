@@ -1,0 +1,81 @@
+"""Random specs, derived and run, against autograd of their equations as they stand; and those that failed once."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.properties.found import FOUND
+from tests.properties.grammar import Example, Input, example
+from tests.properties.judging import expected_refusal, judge
+
+AXES = {"n": 3, "d": 2, "k": 4, "t": 5, "m": 6}
+LENGTHS = {"i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 10}
+PARTS = 10
+EACH = 50
+
+
+@st.composite
+def examples(draw: st.DrawFn) -> Example:
+    return example(lambda low, high: draw(st.integers(low, high)))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_specs(part: int) -> None:
+    """500 in ten parts, the same on every run; `python -m tests.properties.run` tries others."""
+
+    @settings(
+        max_examples=EACH, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+    @given(examples(), st.just(part))
+    def tried(made: Example, _: int) -> None:
+        assert_right(made)
+
+    tried()
+
+
+def assert_right(made: Example) -> None:
+    verdict = judge(made)
+    refused = verdict.outcome == "refused" and expected_refusal(verdict.detail)
+    assert (
+        verdict.outcome == "right" or refused
+    ), f"{verdict}\nsave={made.save}, {made.layout} cotangents\n{made.source}"
+
+
+@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("pack", [(2,), (), (2, 3)], ids=str)
+def test_found(name: str, pack: tuple[int, ...]) -> None:
+    body = FOUND[name].strip()
+    if "..." not in body and pack != (2,):
+        pytest.skip("no `...` in it")
+    for layout in ("contiguous", "transposed", "expanded"):
+        assert_right(Example(_file(body), "spec", _inputs(body, pack), _lengths(body), "cost", layout, 0, False))
+
+
+def _file(body: str) -> str:
+    return f'from derive import *\n\nn, d, k, t, m, i = axes("n d k t m i")\n\n\n@op\n{body}\n'
+
+
+def _inputs(body: str, pack: tuple[int, ...]) -> tuple[Input, ...]:
+    found = []
+    for name, kind, axes in re.findall(r"(\w+): (tensor|index\(n\))\[([^]]*)\]", body):
+        shape = tuple(n for a in axes.split(", ") if a != "()" for n in (pack if a == "..." else (AXES[a],)))
+        found.append(
+            Input(
+                name,
+                "tensor" if kind == "tensor" else "index",
+                shape,
+                0 if "index" in kind else -1.5,
+                2 if "index" in kind else 1.5,
+            )
+        )
+    numbers = [Input(name, "scalar", number=float(v)) for name, v in re.findall(r"(\w+): scalar = (\S+)\)", body)]
+    return (*found, *numbers)
+
+
+def _lengths(body: str) -> dict[str, int]:
+    """Of the axis that no input carries: a window along k or m, or a concatenation."""
+    return {"i": next((n for text, n in LENGTHS.items() if text in body), 0)}

@@ -1,0 +1,100 @@
+"""Ops that the catalogue does not have, as their users would write them."""
+
+from derive import *
+
+b, c, d, e, g, h, i, j, k, n, o, t, u, v, w = axes("b c d e g h i j k n o t u v w")
+two = axes("two=2")
+
+
+@op
+def hard_swish(f, x: tensor[...]):
+    f.y[...] = x[...] * minimum(maximum(x[...] + 3, 0), 6) / 6
+    return f.y
+
+
+@op
+def gaussian_nll(f, mu: tensor[n], var: tensor[n], t_: constant[n], floor_: scalar = 0.3):
+    f.v[n] = maximum(var[n], floor_)
+    f.loss[()] = mean((log(f.v[n]) + (mu[n] - t_[n]) ** 2 / f.v[n]) / 2, over=n)
+    return f.loss
+
+
+@op
+def smoothed_labels(f, z: tensor[n, c], y: index(c)[n], smoothing: scalar = 0.1):
+    f.q[n, c] = (1 - smoothing) * delta(c, y[n]) + smoothing / size(c)
+    f.loss[()] = sum(f.q[n, c] * softplus(-z[n, c]), over=(n, c)) / size(n)
+    return f.loss
+
+
+@op
+def multi_margin(f, z: tensor[n, c], y: index(c)[n], margin: scalar = 1.0):
+    f.loss[()] = sum(where(ne(c, y[n]), relu(margin - z[n, y[n]] + z[n, c]), 0), over=(n, c)) / size(n) / size(c)
+    return f.loss
+
+
+@op
+def pairwise_rank(f, s: tensor[n, i], t_: constant[n, i]):
+    f.loss[()] = mean(where(t_[n, i] > t_[n, j], softplus(s[n, j] - s[n, i]), 0), over=(n, i, j))
+    return f.loss
+
+
+@op
+def ghost_norm(f, x: tensor[n, c], gamma: tensor[c], beta: tensor[c], groups: length(g), eps: scalar = 1e-5):
+    f.z[g, b, c] = x[(g, b), c]
+    f.mu[g, c] = mean(f.z[g, b, c], over=b)
+    f.var[g, c] = mean((f.z[g, b, c] - f.mu[g, c]) ** 2, over=b)
+    f.zh[g, b, c] = (f.z[g, b, c] - f.mu[g, c]) / sqrt(f.var[g, c] + eps)
+    f.y[(g, b), c] = f.zh[g, b, c] * gamma[c] + beta[c]
+    return f.y
+
+
+@op
+def rotate_halves(f, x: tensor[n, t, d], base: scalar = 10000.0):
+    f.z[n, t, two, h] = x[n, t, (two, h)]
+    f.a[t, h] = t / base ** (h / size(h))
+    f.y[n, t, (two, h)] = concat(
+        f.z[n, t, 0, h] * cos(f.a[t, h]) - f.z[n, t, 1, h] * sin(f.a[t, h]),
+        f.z[n, t, 1, h] * cos(f.a[t, h]) + f.z[n, t, 0, h] * sin(f.a[t, h]),
+        along=two,
+    )
+    return f.y
+
+
+@op
+def total_variation(f, x: tensor[n, h, w]):
+    f.down[()] = mean(abs(x[n, i + 1, w] - x[n, i, w]), over=(n, i, w))
+    f.loss[()] = f.down[()] + mean(abs(x[n, h, j + 1] - x[n, h, j]), over=(n, h, j))
+    return f.loss
+
+
+@op
+def graph_mean(f, x: tensor[v, d], a: tensor[d, o], src: index(v)[e], dst: index(u)[e], degree: constant[u]):
+    f.m[e, o] = sum(x[src[e], d] * a[d, o], over=d)
+    f.y[u, o] = sum(delta(u, dst[e]) * f.m[e, o], over=e) / degree[u]
+    return f.y
+
+
+@op
+def both_ways(f, x: tensor[n, t], a: tensor[t]):
+    f.y[n, t] = x[n, size(t) - 1 - t] * a[t] + x[n, t]
+    return f.y
+
+
+@op
+def outer_sum(f, p: tensor[i, b], q: tensor[j, b], r: tensor[k, b], scale: tensor[b]):
+    f.y[i, j, k] = sum(scale[b] * p[i, b] * q[j, b] * r[k, b], over=b)
+    return f.y
+
+
+@op
+def low_rank_bilinear(f, x: tensor[n, i], z: tensor[n, j], p: tensor[i, k], q: tensor[j, k], a: tensor[k, o]):
+    f.xp[n, k] = sum(x[n, i] * p[i, k], over=i)
+    f.zq[n, k] = sum(z[n, j] * q[j, k], over=j)
+    f.y[n, o] = sum(f.xp[n, k] * f.zq[n, k] * a[k, o], over=k)
+    return f.y
+
+
+@op
+def film(f, x: tensor[n, c, t], g_: tensor[n, c], b_: tensor[n, c]):
+    f.y[n, c, t] = x[n, c, t] + relu((1 + g_[n, c]) * x[n, c, t] + b_[n, c])
+    return f.y

@@ -1,0 +1,139 @@
+"""Ops that nobody here has seen: as right as autograd of a forward written without us, and as short as by hand."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from derive.catalogue import load_file
+from derive.equations import Op
+from tests.derive.live import module
+
+HERE = Path(__file__).parent
+OPS = {op.name: op for op in load_file(HERE / "specs.py")}
+SIZES = {"b": 3, "c": 4, "d": 6, "e": 7, "g": 2, "h": 5, "i": 5, "j": 2, "k": 3, "n": 6, "o": 2, "t": 7, "u": 3, "v": 4}
+
+
+# --- what each should compute, said in plain PyTorch ------------------------------------------------------
+
+
+def gaussian_nll(mu: Tensor, var: Tensor, t: Tensor) -> Tensor:
+    v = torch.maximum(var, torch.full_like(var, 0.3))
+    return ((v.log() + (mu - t) ** 2 / v) / 2).mean()
+
+
+def smoothed_labels(z: Tensor, y: Tensor) -> Tensor:
+    q = 0.9 * F.one_hot(y, z.shape[1]).to(z.dtype) + 0.1 / z.shape[1]
+    return -(q * F.logsigmoid(z)).sum() / len(z)
+
+
+def multi_margin(z: Tensor, y: Tensor) -> Tensor:
+    own = F.one_hot(y, z.shape[1]).bool()
+    return F.relu(1 - z.gather(1, y[:, None]) + z).masked_fill(own, 0).mean()
+
+
+def pairwise_rank(s: Tensor, t: Tensor) -> Tensor:
+    return (F.softplus(s[:, None] - s[:, :, None]) * (t[:, :, None] > t[:, None])).mean()
+
+
+def ghost_norm(x: Tensor, gamma: Tensor, beta: Tensor, groups: int) -> Tensor:
+    z = x.view(groups, -1, x.shape[1])
+    var, mean = torch.var_mean(z, 1, correction=0, keepdim=True)
+    return ((z - mean) / (var + 1e-5).sqrt() * gamma + beta).flatten(0, 1)
+
+
+def rotate_halves(x: Tensor) -> Tensor:
+    h = x.shape[2] // 2
+    t = torch.arange(x.shape[1], dtype=x.dtype)[:, None]
+    a = t / 10000 ** (torch.arange(h, dtype=x.dtype) / h)
+    p, q = x.chunk(2, -1)
+    return torch.cat([p * a.cos() - q * a.sin(), q * a.cos() + p * a.sin()], -1)
+
+
+def graph_mean(x: Tensor, a: Tensor, src: Tensor, dst: Tensor, degree: Tensor) -> Tensor:
+    return torch.zeros(len(degree), a.shape[1], dtype=x.dtype).index_add(0, dst, x[src] @ a) / degree[:, None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A forward in plain PyTorch, and what its generated source must hold and must not."""
+
+    forward: Callable[..., Tensor]
+    holds: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+
+CASES = {
+    "hard_swish": Case(lambda x: x * (x + 3).clamp(0, 6) / 6, (".clamp(0, 6)",)),
+    "gaussian_nll": Case(gaussian_nll, ("var.clamp(min=floor_)",)),
+    "smoothed_labels": Case(smoothed_labels, ("scatter_add_", ".to(z.dtype)")),
+    "multi_margin": Case(multi_margin, ("dloss_inner.sum(1",)),
+    "pairwise_rank": Case(pairwise_rank, (), ("-torch.sigmoid",)),
+    "ghost_norm": Case(ghost_norm, ("- mean_dy)",), (".T",)),
+    "rotate_halves": Case(rotate_halves, (".to(x.dtype) / h",)),
+    "total_variation": Case(
+        lambda x: (x[:, 1:] - x[:, :-1]).abs().mean() + (x[..., 1:] - x[..., :-1]).abs().mean(), ("dx[:, 1:] -=",)
+    ),
+    "graph_mean": Case(graph_mean, ("index_add_(0, dst, m)",), ("torch.arange",)),
+    "both_ways": Case(lambda x, a: x.flip(1) * a + x, ("x.flip(1)",), ("index_put_", "torch.arange")),
+    "outer_sum": Case(lambda p, q, r, s: torch.einsum("ib,jb,kb,b->ijk", p, q, r, s), ("dy_r = ",)),
+    "low_rank_bilinear": Case(lambda x, z, p, q, a: (x @ p) * (z @ q) @ a, ("xp * zq @ a",), ("einsum",)),
+    "film": Case(
+        lambda x, g, b: x + F.relu((1 + g)[..., None] * x + b[..., None]), ("dy_inner.sum(2", "(dy_inner * x).sum(2")
+    ),
+}
+
+
+# --- the tests --------------------------------------------------------------------------------------------
+
+
+def inputs(op: Op, sizes: dict[str, int]) -> list[Any]:
+    """Random values for every argument but the numbers; constants are positive."""
+    out: list[Any] = []
+    for o in op.operands:
+        shape = [s for a in o.axes for s in ((2, 3) if a.is_pack else (a.fixed or sizes.get(a.base, 4),))]
+        if o.kind == "length":
+            out.append(sizes[o.ranges_over.base])  # type: ignore[union-attr]
+        elif o.kind == "index":
+            out.append(torch.randint(sizes[o.ranges_over.base], shape))  # type: ignore[union-attr]
+        elif o.kind != "scalar":
+            value = torch.randn(shape, dtype=torch.float64)
+            out.append(value.requires_grad_() if o.differentiable else value.abs() + 0.5)
+    return out
+
+
+def cotangent(y: Tensor, kind: str) -> Tensor:
+    if kind == "stride 0":
+        return torch.tensor(0.7, dtype=y.dtype).expand(y.shape)
+    random = torch.randn(y.shape[::-1], dtype=y.dtype)
+    return random.permute(*reversed(range(y.dim()))) if y.dim() else random
+
+
+@pytest.mark.parametrize("kind", ["transposed", "stride 0", "size 1"])
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name: str, kind: str) -> None:
+    torch.manual_seed(0)
+    one = {a: 1 for a in "bcekou"} if kind == "size 1" else {}
+    arguments = inputs(OPS[name], SIZES | one)
+    leaves = [a for a in arguments if isinstance(a, Tensor) and a.requires_grad]
+    ours, theirs = getattr(module(OPS[name]), name)(*arguments), CASES[name].forward(*arguments)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-13)
+    dy = cotangent(theirs, kind)
+    expected = torch.autograd.grad(theirs, leaves, dy)
+    for found, want in zip(torch.autograd.grad(ours, leaves, dy), expected, strict=True):
+        torch.testing.assert_close(found, want, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_source(name: str) -> None:
+    made = module(OPS[name])
+    source = "".join(inspect.getsource(getattr(made, f"{name}_{way}")) for way in ("forward", "backward"))
+    code = "\n".join(line.partition("  # ")[0] for line in source.splitlines())
+    assert all(text in code for text in CASES[name].holds), code
+    assert not any(text in code for text in ("shared", *CASES[name].lacks)), code

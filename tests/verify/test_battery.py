@@ -1,0 +1,115 @@
+"""The battery: what its situations promise, that it is the same every time, and that lengths fit the op."""
+
+import pytest
+import torch
+
+from derive.catalogue import catalogue, find, load_file
+from derive.errors import DeriveError
+from derive.notation import axes, log, oo, op, sqrt, tensor, where
+from derive.verify.battery import BATTERY, cases, situation
+from derive.verify.lengths import fitting, free_axes_of
+from derive.verify.reference import all_sizes
+from derive.verify.verify import verify
+
+
+def test_names_are_told_once_and_with_a_reason() -> None:
+    assert len({s.name for s in BATTERY}) == len(BATTERY) and all(s.why for s in BATTERY)
+
+
+def test_cotangents_are_random_and_laid_out_as_promised() -> None:
+    made = {c.situation: c.call.cotangents[0] for c in cases(find("layernorm"))}
+    assert not any(bool((dy == 1).all()) for dy in made.values() if dy.numel())
+    assert made["ordinary"].is_contiguous() and not made["transposed cotangent"].is_contiguous()
+    assert set(made["stride-0 cotangent"].stride()) == {0}
+    assert made["expanded rows"].stride(-1) == 0 and made["expanded rows"].stride(0) != 0
+
+
+def test_situations_hold_what_they_are_named_for() -> None:
+    made = {c.situation: c.call for c in cases(find("embedding"))}
+    assert len(made["repeated indices"].inputs["ix"].unique()) <= 2
+    distinct = made["distinct indices"].inputs["ix"]
+    assert len(distinct.unique()) == distinct.numel()
+    assert made["empty"].inputs["ix"].numel() == 0
+    norm = {c.situation: c.call for c in cases(find("layernorm"))}
+    assert not norm["zero parameters"].inputs["gamma"].any() and norm["zero parameters"].inputs["x"].any()
+    assert not norm["transposed inputs"].inputs["x"].is_contiguous()
+    assert norm["other numbers"].numbers["eps"] > 0.01
+    assert norm["one tensor twice"].inputs["gamma"] is norm["one tensor twice"].inputs["beta"]
+    assert len(set(norm["ordinary"].inputs["x"].shape)) == 3
+
+
+def test_the_same_seed_gives_the_same_cases() -> None:
+    def drawn(seed: int) -> list[torch.Tensor]:
+        return [t for c in cases(find("softmax"), seed) for t in (*c.call.inputs.values(), *c.call.cotangents)]
+
+    assert all(torch.equal(a, b) for a, b in zip(drawn(3), drawn(3), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(drawn(3), drawn(4), strict=True))
+
+
+@pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in catalogue()])
+def test_lengths_fit_every_op(op) -> None:
+    for wish in ([2, 3, 4, 5, 6, 7, 8, 9], [6, 5, 4, 3, 2, 6, 5, 4], [1] * 8):
+        sizes = fitting(op, dict(zip(free_axes_of(op), wish, strict=False)))
+        assert sizes is not None
+        assert all(n >= 1 for n in all_sizes(op, sizes).values())
+
+
+def test_values_are_found_where_the_op_is_finite() -> None:
+    d = axes("d")
+
+    @op
+    def roots(f, x: tensor[d], z: tensor[d]):
+        f.y[d] = sqrt(x[d]) + z[d]
+        return f.y
+
+    @op
+    def nowhere(f, x: tensor[d]):
+        f.y[d] = log(-abs(x[d]) - 1)
+        return f.y
+
+    call = BATTERY[0].make(roots.op).call
+    assert bool((call.inputs["x"] >= 0).all()) and bool((call.inputs["z"] < 0).any())
+    with pytest.raises(DeriveError, match="op nowhere: found no inputs at which the op is finite; declare what"):
+        BATTERY[0].make(nowhere.op)
+
+
+def test_lengths_follow_merges_and_windows(tmp_path) -> None:
+    file = tmp_path / "merged.py"
+    file.write_text(
+        "from derive import *\n"
+        "n, t, e, i, k, u = axes('n t e i k u')\n"
+        "@op\n"
+        "def merged(f, x: tensor[n, t, e], w: tensor[i], v: tensor[k]):\n"
+        "    f.z[n, (t, e)] = x[n, t, e]\n"
+        "    f.y[n] = sum(f.z[n, i] * w[i], over=i)\n"
+        "    f.o[u] = sum(f.y[2 * u + k] * v[k], over=k)\n"
+        "    return f.o\n"
+    )
+    merged = load_file(file)[0]
+    sizes = fitting(merged, {"n": 3, "t": 5, "e": 2, "i": 7, "k": 4}, 2)
+    assert sizes is not None and sizes["i"] == sizes["t"] * sizes["e"] and all_sizes(merged, sizes)["u"] >= 2
+    assert situation("ordinary").make(merged) is not None
+
+
+def test_outputs_that_are_masked_may_be_infinite() -> None:
+    i, j = axes("i j")
+
+    @op
+    def banded(f, s: tensor[i, j]):
+        f.y[i, j] = where(j <= i, s[i, j] ** 2, -oo)
+        return f.y
+
+    case = BATTERY[0].make(banded.op)
+    assert bool(case.outputs["y"].isinf().any()) and bool(case.gradients["s"].isfinite().all())
+    assert verify(banded.op).right
+
+
+def test_an_empty_axis_takes_along_those_that_must_be_as_long() -> None:
+    case = situation("empty").make(find("trace"))
+    assert list(case.call.inputs["x"].shape) == [0, 0]
+
+
+def test_a_situation_asks_nothing_where_it_means_nothing() -> None:
+    assert situation("repeated indices").make(find("tanh")) is None
+    assert situation("no leading axes").make(find("matmul")) is None
+    assert situation("empty").make(find("mean_all")) is None

@@ -1,0 +1,97 @@
+"""`derive verify` and `derive judge`, as a user runs them."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from derive.cli import main
+
+GOOD = "def backward(dy, x):\n    return dy * (1 - x.tanh() ** 2)\n"
+BAD = "def backward(dy, x):\n    return dy * (1 - x.tanh())\n"
+
+
+@pytest.fixture
+def derive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The command in this process: what it printed, and its exit status."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: str) -> SimpleNamespace:
+        monkeypatch.setattr(sys, "argv", ["derive", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return SimpleNamespace(returncode=ended.value.code or 0, stdout=out, stderr=err)
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "bad.py").write_text(BAD)
+    return tmp_path
+
+
+def test_verify_prints_the_familiar_line(derive, tmp_path: Path) -> None:
+    done = derive("verify", "tanh")
+    line, summary = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert line.startswith("dx               | exact: ") and "| approximate: True  | maxdiff: " in line
+    assert summary == "tanh, 1 gradient: right in 25 situations"
+
+
+def test_verify_in_full_names_what_stands_beside_it(derive, tmp_path: Path) -> None:
+    done = derive("verify", "gelu", "--full", "--native", "torch.nn.functional.gelu")
+    assert done.returncode == 0
+    assert "bfloat16   native" in " ".join(done.stdout.split("\n")[1:3]) or "native" in done.stdout
+    assert "25/25  right" in done.stdout
+
+
+def test_verify_takes_ops_from_a_file_and_draws(derive, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from derive import *\nd = axes('d')\n\n"
+        "@op\ndef mine(f, x: tensor[..., d]):\n    f.y[...] = sum(x[..., d] ** 3, over=d)\n    return f.y\n"
+    )
+    done = derive("verify", "--from", "mine.py", "--plot", "u.svg")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-2:] == ["mine, 1 gradient: right in 25 situations", "u.svg: written"]
+    assert "finite differences against the derived gradient" in (tmp_path / "u.svg").read_text()
+
+
+def test_judge_ends_with_0_for_right_and_1_for_wrong(derive, file: Path) -> None:
+    good = derive("judge", "good.py:backward", "--op", "tanh")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout == "tanh: right\n  agrees with the derived backward in 25 situations\n"
+    bad = derive("judge", "bad.py:backward", "--op", "tanh")
+    assert (bad.returncode, bad.stderr) == (1, "")
+    assert bad.stdout.startswith("tanh: wrong (") and "smallest counterexample" in bad.stdout
+
+
+def test_judge_proves_a_formula(derive, tmp_path: Path) -> None:
+    done = derive("judge", "--formula", "dx[...] = dy[...]*(1 - y[...]**2)", "--op", "tanh")
+    assert done.returncode == 0
+    assert "proved: dx: the difference from the derived gradient has the normal form 0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["verify"], "no op to verify; name one, or give --all"),
+        (["verify", "tahn"], "there is no op tahn; did you mean tanh?"),
+        (["verify", "--all", "--plot", "u.png"], "--plot is for one op; name one op"),
+        (["verify", "tanh", "--plot", "u.foo"], "--plot u.foo: no such format; end the name in one of "),
+        (["verify", "tanh", "--native", "torch.nn.functional.tahn"], "there is no function torch.nn.functional.tahn"),
+        (["verify", "tanh", "--native", "torch.sin"], "op tanh: the native forward computes another y"),
+        (["judge", "good.py:backward"], "no op to judge by; name it with --op OP"),
+        (["judge", "--op", "tanh"], "nothing to judge, or two things; give FILE.py:NAME or --formula TEXT"),
+        (["judge", "good.py:backwards", "--op", "tanh"], "good.py has no backwards; did you mean backward?"),
+        (["judge", "good.py:backward", "--op", "layernorm"], "write it as backward(dy, x, gamma, beta)"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_2(derive, file: Path, arguments: list[str], message: str) -> None:
+    done = derive(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1

@@ -1,0 +1,29 @@
+"""Finite differences: the U has its bottom near the step that is chosen for a precision."""
+
+import torch
+
+from derive.catalogue import find
+from derive.verify.battery import BATTERY
+from derive.verify.differences import curves, slope, step_for
+
+
+def test_the_error_is_least_near_the_chosen_step() -> None:
+    case = BATTERY[0].make(find("softmax"))
+    for curve in curves(case, case.gradients, (torch.float64, torch.float32)):
+        assert curve.chosen == step_for(curve.dtype)
+        best = curve.steps[curve.errors.index(min(curve.errors))]
+        assert curve.chosen / 300 < best < 30 * curve.chosen
+        assert min(curve.errors) < 1e-3 * min(curve.errors[0], curve.errors[-1])
+
+
+def test_a_right_gradient_agrees_and_a_slightly_wrong_one_does_not() -> None:
+    case = BATTERY[0].make(find("layernorm"))
+    for name, gradient in case.gradients.items():
+        assert slope(case, name, gradient).error < 1e-8
+        assert slope(case, name, gradient * (1 + 1e-4)).error > 1e-5
+
+
+def test_a_gradient_that_is_0_is_compared_absolutely() -> None:
+    """The bias before a batch normalisation has none but rounding."""
+    case = BATTERY[0].make(find("names_step"))
+    assert slope(case, "b1", case.gradients["b1"]).error < 1e-6

@@ -1,0 +1,67 @@
+"""The executed equations against brute force, an element at a time, and against PyTorch's own ops."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from derive.catalogue import catalogue, find
+from derive.verify.battery import BATTERY, situation
+from derive.verify.cases import case_of, executed, world_of
+from derive.verify.reference import World, execute
+from tests.catalogue.references import REFERENCES
+from tests.derive import evaluate
+from tests.derive.specs import SPECS, Spec
+
+SMALL = 400  # elements of all inputs together, up to which brute force is quick
+
+
+def as_arrays(world: World) -> evaluate.World:
+    tensors = {name: t.double().numpy() if t.is_floating_point() else t.numpy() for name, t in world.tensors.items()}
+    return evaluate.World(world.sizes, tensors, world.numbers)
+
+
+@pytest.mark.parametrize("spec", [pytest.param(s, id=s.name) for s in SPECS])
+def test_every_equation_equals_brute_force(spec: Spec) -> None:
+    start = evaluate.inputs(spec.op, spec.sizes, np.random.default_rng(0), **spec.scalars)
+    slow = evaluate.forward(spec.op, start)
+    tensors = {name: torch.as_tensor(t) for name, t in start.tensors.items()}
+    fast = execute(spec.op, World(spec.sizes, tensors, start.scalars))
+    for equation in spec.op.equations:
+        got, want = fast.tensors[equation.name].numpy(), slow.tensors[equation.name]
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12, err_msg=equation.name)
+
+
+@pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in catalogue()])
+def test_outputs_equal_an_independent_forward(op) -> None:
+    reference, call = REFERENCES[op.name], BATTERY[0].make(op).call
+    inputs = {name: t.abs() if name in reference.domains else t for name, t in call.inputs.items()}
+    call = replace(call, inputs=inputs)
+    want = reference.forward(*call.inputs.values(), **call.numbers)
+    want = want if isinstance(want, tuple) else (want,)
+    for got, right in zip(executed(call).values(), want, strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_equal_an_independent_forwards() -> None:
+    """Repeated places add up, ties share, and a branch that is not taken leaves no trace in the gradient."""
+    for name, where in (("embedding", "repeated indices"), ("amax", "ties"), ("elu", "extreme values")):
+        op = find(name)
+        case = situation(where).make(op)
+        leaves = {o.name: case.call.inputs[o.name].clone().requires_grad_() for o in op.differentiable}
+        out = REFERENCES[name].forward(*{**case.call.inputs, **leaves}.values(), **case.call.numbers)
+        for leaf, got in zip(torch.autograd.grad(out, list(leaves.values()), case.call.cotangents),
+                             case.gradients.values(), strict=True):  # fmt: skip
+            torch.testing.assert_close(got, leaf, rtol=1e-12, atol=1e-12)
+
+
+def test_half_precision_adds_up_in_float32() -> None:
+    """256 ones in bfloat16, and 256 more: a sum in bfloat16 would stay at 256."""
+    op = find("add_bias")
+    case = situation("long sums in bfloat16").make(op)
+    ones = torch.ones(600, 4, dtype=torch.bfloat16)
+    call = type(case.call)(op, (600,), case.call.inputs, {}, (ones,))
+    assert math.isclose(case_of("", 0, call).gradients["b"][0], 600)
+    assert world_of(call).sizes["..."] == 600

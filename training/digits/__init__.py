@@ -1,0 +1,1 @@
+"""A four-layer perceptron that reads handwritten digits."""

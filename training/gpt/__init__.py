@@ -1,0 +1,1 @@
+"""A small decoder-only transformer on names (Radford et al., 2018)."""
