@@ -34,7 +34,7 @@ explain: $(STAMP) ## show how a backward pass was derived (OP=batchnorm)
 	@$(if $(OP),,$(error say which op: make explain OP=batchnorm))$(BIN)/derive explain $(OP)
 
 book: $(STAMP) ## write the formula book into book/: open book/index.html
-	@$(BIN)/derive book --lessons docs/lessons $(foreach file,$(wildcard runs/measured/*.json),--measured $(file)) $(ARGS)
+	@$(BIN)/derive book --lessons docs/lessons $(foreach file,$(wildcard runs/benchmarks.json runs/measured/*.json),--measured $(file)) $(ARGS)
 
 train: $(STAMP) ## train the model of names (ARGS="--help" lists the options)
 	@$(BIN)/python -m training.names $(ARGS)

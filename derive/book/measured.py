@@ -8,7 +8,9 @@ A file is one JSON object, as a run of the checks or of the benchmarks may write
      "errors": {"an op": [{"of": "dx", "dtype": "float64", "relative": 1.1e-16, "against": "autograd"}]},
      "ratios": {"an op": [{"of": "forward + backward", "ratio": 1.9, "against": "autograd", "size": "n=4096, d=1024"}]}}
 
-`errors` and `ratios` may each be left out. A ratio is the other's time over ours: above 1, ours is faster.
+`errors` and `ratios` may each be left out. A ratio is the other's time over ours: above 1, ours is faster. The file
+that `make bench` writes is read as well: an object with `about` and `rows`, each row the seconds of one op at one size
+by way.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from typing import Any
 from derive.errors import DeriveError
 
 FORMAT = "measured/1"
+_OURS = "generated"
+"""How the ways begin that run what was generated; all others are compared with the first of them."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +74,32 @@ def _one(file: Path) -> dict[str, Measured]:
         raise DeriveError(f"cannot read {file}: {error.strerror}", fix="name a file of measurements") from None
     except ValueError:
         raise DeriveError(f"{file} is not JSON", fix="make it again with the command that wrote it") from None
-    if not isinstance(data, dict) or data.get("handgrad") != FORMAT:
+    is_bench = isinstance(data, dict) and {"about", "rows"} <= set(data)
+    if not is_bench and (not isinstance(data, dict) or data.get("handgrad") != FORMAT):
         raise DeriveError(f"{file} holds no measurements", fix=f'a file of them says "handgrad": "{FORMAT}"')
     try:
+        if is_bench:
+            return _bench(data)
         command, machine = str(data["command"]), str(data["machine"])
         errors = {n: tuple(_error(row, command, machine) for row in rows) for n, rows in data.get("errors", {}).items()}
         ratios = {n: tuple(_ratio(row, command, machine) for row in rows) for n, rows in data.get("ratios", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DeriveError(f"{file} holds a measurement without {error}", fix="make it again") from None
     return {n: Measured(errors.get(n, ()), ratios.get(n, ())) for n in dict.fromkeys([*errors, *ratios])}
+
+
+def _bench(data: dict[str, Any]) -> dict[str, Measured]:
+    """What `make bench` measured: what is generated against every other way, at each size."""
+    machine = ", ".join(f"{name} {value}" for name, value in data["about"].items())
+    found: dict[str, list[Measurement]] = {}
+    for row in data["rows"]:
+        seconds = {way: _number(times["median"]) for way, times in row["seconds"].items()}
+        for way, theirs in seconds.items():
+            if not way.startswith(_OURS):
+                value = theirs / seconds[_OURS]
+                new = Measurement("forward + backward", str(row["shapes"]), value, way, "make bench", machine)
+                found.setdefault(str(row["op"]), []).append(new)
+    return {op: Measured(ratios=tuple(rows)) for op, rows in found.items()}
 
 
 def _error(row: dict[str, Any], command: str, machine: str) -> Measurement:

@@ -48,6 +48,19 @@ def test_the_page_shows_the_numbers_or_that_there_are_none(tmp_path: Path) -> No
     assert half.count("Not measured") == 1
 
 
+def test_what_the_benchmarks_write_is_read(tmp_path: Path) -> None:
+    times = {"autograd": {"median": 3.0}, "native op": {"median": 1.0}, "generated": {"median": 2.0}}
+    times["generated compiled"] = {"median": 0.5}
+    row = {"op": "tanh", "size": "small", "shapes": "n = 8", "seconds": times}
+    file = written(tmp_path / "bench.json", {"about": {"PyTorch": "2", "threads": "1"}, "rows": [row]})
+    found = read_measured([file])["tanh"]
+    assert [(m.against, m.value, m.setting) for m in found.ratios] == [
+        ("autograd", 1.5, "n = 8"),
+        ("native op", 0.5, "n = 8"),
+    ]
+    assert found.runs == (("make bench", "PyTorch 2, threads 1"),)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -55,6 +68,7 @@ def test_the_page_shows_the_numbers_or_that_there_are_none(tmp_path: Path) -> No
         ([], 'holds no measurements; a file of them says "handgrad": "measured/1"'),
         (GOOD | {"handgrad": "measured/2"}, 'holds no measurements; a file of them says "handgrad": "measured/1"'),
         ({"handgrad": "measured/1", "command": "c"}, "holds a measurement without 'machine'; make it again"),
+        ({"about": {}, "rows": [{"op": "tanh"}]}, "holds a measurement without 'seconds'; make it again"),
         (GOOD | {"errors": {"tanh": [{"of": "dx"}]}}, "holds a measurement without 'relative'; make it again"),
         (
             GOOD | {"ratios": {"tanh": [{"of": "dx", "ratio": float("nan"), "against": "a"}]}},

@@ -28,6 +28,7 @@ const Evaluate = (() => {
   const FUNCTIONS = {
     add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b, div: (a, b) => a / b, neg: (a) => -a,
     pow: (a, b) => Number.isInteger(b) && b > 0 && b < 5 ? Array(b).fill(a).reduce((x, y) => x * y) : Math.pow(a, b),
+    floordiv: (a, b) => Math.floor(a / b), mod: (a, b) => a - b * Math.floor(a / b), // as Python rounds
     lt: (a, b) => a < b, le: (a, b) => a <= b, gt: (a, b) => a > b, ge: (a, b) => a >= b,
     eq: (a, b) => a === b, ne: (a, b) => a !== b, and: (...a) => a.every(Boolean), or: (...a) => a.some(Boolean),
     not: (a) => !a, where: (c, a, b) => c ? a : b, maximum: Math.max, minimum: Math.min, Max: Math.max, Min: Math.min,
