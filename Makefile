@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup generate table test check explain train bench
+.PHONY: help setup generate table test check explain book train bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +32,9 @@ check: $(STAMP) ## lint, check the types, and check that generated/ is what the 
 
 explain: $(STAMP) ## show how a backward pass was derived (OP=batchnorm)
 	@$(if $(OP),,$(error say which op: make explain OP=batchnorm))$(BIN)/derive explain $(OP)
+
+book: $(STAMP) ## write the formula book into book/: open book/index.html
+	@$(BIN)/derive book --lessons docs/lessons $(foreach file,$(wildcard runs/benchmarks.json runs/measured/*.json),--measured $(file)) $(ARGS)
 
 train: $(STAMP) ## train the model of names (ARGS="--help" lists the options)
 	@$(BIN)/python -m training.names $(ARGS)

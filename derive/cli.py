@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib.metadata import version
@@ -15,6 +15,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from derive.book.lessons import read_lessons
+from derive.book.measured import read_measured
+from derive.book.site import book as book_of
+from derive.book.site import lone_page, write_book
 from derive.catalogue import catalogue, find, load_file
 from derive.emit import render
 from derive.equations import Op
@@ -94,15 +98,7 @@ def generate(
     """Write a package with one module for each op."""
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(wanted[0].name, total=len(wanted))
-
-        def done(op: Op) -> None:
-            following = wanted[wanted.index(op) + 1 :]
-            progress.update(task, advance=1, description=following[0].name if following else op.name)
-
+    with _progress(wanted) as done:
         changed = write_package(
             wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
             whole=not ops, done=done,
@@ -115,12 +111,28 @@ def generate(
     print(f"{out}: {f'{count} written' if changed else 'up to date'}")
 
 
+@contextmanager
+def _progress(ops: list[Op]) -> Iterator[Callable[[Op], None]]:
+    """A bar on the standard error, if that is a terminal; what it gives is called with each op that is done."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(ops[0].name, total=len(ops))
+
+        def done(op: Op) -> None:
+            following = ops[ops.index(op) + 1 :]
+            progress.update(task, advance=1, description=following[0].name if following else op.name)
+
+        yield done
+
+
 @app.command()
 def explain(
     name: Annotated[str, typer.Argument(metavar="OP", help="The op to explain.")],
     file: File = None,
     show: Annotated[Stage | None, typer.Option(help="Show one stage alone.")] = None,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document and nothing else.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print a page for a browser and nothing else.")] = False,
     size: Annotated[
         list[str] | None,
         typer.Option(metavar="AXIS=N", help="A length of an axis, for the bytes kept and the cost; 64 if not given."),
@@ -133,6 +145,9 @@ def explain(
 ) -> None:
     """Show how a backward pass was derived, or what it costs."""
     op = find(name, None if file is None else load_file(file))
+    if html:
+        print(lone_page(op, file, save.value), end="")
+        return
     derivation = derive_op(op, save.value)
     if cost:
         from derive.cost_report import cost_report, cost_tables  # PyTorch takes seconds to import
@@ -148,6 +163,27 @@ def explain(
         print(render(derivation), end="")
     else:
         console.print(explained(derivation, stage, dict(map(_size, size or []))), highlight=False)
+
+
+@app.command()
+def book(
+    file: File = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the site.")] = Path("book"),
+    measured: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Numbers that a run has measured; may be given again.")
+    ] = None,
+    lessons: Annotated[Path | None, typer.Option(metavar="DIR", help="A folder of pages that move.")] = None,
+    save: Saving = Save.cost,
+) -> None:
+    """Write a site with a page for each op: its forward, its gradient, every step between, the code."""
+    known = catalogue() if file is None else load_file(file)
+    numbers = read_measured(measured or [])
+    pages = () if lessons is None else read_lessons(lessons, known)
+    with _progress(known) as done:
+        texts = book_of(known, file, save=save.value, measured=numbers, lessons=pages, done=done)
+    changed = write_book(texts, out)
+    count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
+    print(f"{out / 'index.html'}: {f'{count} written' if changed else 'up to date'}")
 
 
 @app.command("list")

@@ -151,11 +151,11 @@ def definition_latex(definition: Definition, adjoints: Adjoints | None = None) -
 
 def step_latex(step: Step, adjoints: Adjoints | None = None) -> str:
     """`subject = before = after`, on aligned lines."""
-    return _aligned(_step_rows(step, Printer(frozenset({step.subject.name}) if adjoints is None else adjoints)))
+    return aligned(_step_rows(step, Printer(frozenset({step.subject.name}) if adjoints is None else adjoints)))
 
 
 def _step_rows(step: Step, printer: Printer) -> list[str]:
-    return _rows(printer.doprint(step.subject), step.before, printer) + _rows("", step.after, printer)
+    return equation_rows(printer.doprint(step.subject), step.before, printer) + equation_rows("", step.after, printer)
 
 
 def relation_latex(relation: Relation, adjoints: Adjoints = frozenset()) -> str:
@@ -165,15 +165,15 @@ def relation_latex(relation: Relation, adjoints: Adjoints = frozenset()) -> str:
 
 def _equation(left: Expr, right: Expr, adjoints: Adjoints) -> str:
     printer = Printer(adjoints)
-    rows = _rows(printer.doprint(left), right, printer)
-    return rows[0].replace(" &= ", " = ", 1) if len(rows) == 1 else _aligned(rows)
+    rows = equation_rows(printer.doprint(left), right, printer)
+    return rows[0].replace(" &= ", " = ", 1) if len(rows) == 1 else aligned(rows)
 
 
-def _aligned(rows: list[str], environment: str = "aligned") -> str:
+def aligned(rows: list[str], environment: str = "aligned") -> str:
     return "\n".join([rf"\begin{{{environment}}}", " \\\\\n".join(rows), rf"\end{{{environment}}}"])
 
 
-def _rows(left: str, right: Expr, printer: Printer) -> list[str]:
+def equation_rows(left: str, right: Expr, printer: Printer) -> list[str]:
     """`left &= right`, broken between terms (those of a bracketed sum as well) where it is too long."""
     whole = printer.doprint(right)
     room = _LINE - _width(left)
@@ -245,15 +245,15 @@ def document(derivation: Derivation) -> str:
 
 def _block(equations: list[tuple[Expr, Expr]], printer: Printer) -> str:
     """Equations under one another, aligned where they equal; each for itself where one is too wide."""
-    each = [_rows(printer.doprint(left), right, printer) for left, right in equations]
+    each = [equation_rows(printer.doprint(left), right, printer) for left, right in equations]
     if any(_is_wide(rows) for rows in each):
         return "\n".join(map(_display, each))
-    return _aligned([row for rows in each for row in rows], "align*")
+    return aligned([row for rows in each for row in rows], "align*")
 
 
 def _display(rows: list[str]) -> str:
     """One displayed equation, made smaller where one of its lines could not be broken to fit."""
-    body = _aligned(rows)
+    body = aligned(rows)
     if _is_wide(rows):
         body = rf"\resizebox{{\linewidth}}{{!}}{{$\displaystyle {body}$}}"
     return f"\\[\n{body}\n\\]"
@@ -266,7 +266,7 @@ def _is_wide(rows: list[str]) -> bool:
 def _chain_rule(adjoint: Adjoint, printer: Printer) -> str:
     rules = dict.fromkeys(rule for c in adjoint.contributions for rule in c.rules)
     why = f"\n{escaped('; '.join(rules))}" if rules else ""
-    return _display(_rows(printer.doprint(adjoint.left), adjoint.value, printer)) + why
+    return _display(equation_rows(printer.doprint(adjoint.left), adjoint.value, printer)) + why
 
 
 def _collapse(derivation: Derivation, printer: Printer) -> Iterable[str]:
