@@ -129,7 +129,7 @@ def untyped(node: Call, args: list[Value]) -> list[int]:
         if value.boolean and node.fn != "where":
             found += [k] if node.fn not in ("mul", "div") or any(v.scalar for v in args) else []
         elif whole and not value.scalar and node.fn != "where":
-            found += [k] if (alone and number) or node.fn == "pow" or node.fn not in (*_WHOLE, "div") else []
+            found += [k] if (alone and (number or node.fn == "pow")) or node.fn not in (*_WHOLE, "div", "pow") else []
     return found
 
 
