@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from derive.adjoint import Stepwise, stepwise
 from derive.checks import check_inputs
 from derive.collapse.search import Closed, search
-from derive.collapse.vocabulary import name_functions, name_sums
+from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
 from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
 from derive.equations import Op
@@ -82,7 +82,7 @@ _MORE = 1.05
 def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
     """The closed form of the equations as they stand, or of those with their functions named, if that is cheaper."""
     found = []
-    for words in dict.fromkeys((op, name_functions(op))):
+    for words in dict.fromkeys((op, name_functions(without_logarithms(op)))):
         named = name_sums(words)
         steps = stepwise(named)
         found.append((named, steps, search(steps, policy)))

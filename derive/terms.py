@@ -349,9 +349,8 @@ class Where(Expr):
 
     def _eval_derivative(self, s: Any) -> Expr:
         a, b = self.args[1].diff(s), self.args[2].diff(s)
-        if b == 0 and a.atoms(At):  # a product with a mask, so that it takes part in what products have in common
-            return Where(self.args[0], S.One, S.Zero) * a
-        return Where(self.args[0], a, b)
+        number, rest = a.as_coeff_Mul() if b == 0 else (S.One, a)  # a number in front, so that equal choices are alike
+        return number * Where(self.args[0], rest, b)
 
     def _sympystr(self, printer: Any) -> str:
         return f"where({', '.join(printer.doprint(a) for a in self.args)})"

@@ -95,8 +95,10 @@ def _grouped(factors: list[Node]) -> list[Node]:
 
 
 def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) -> Value | None:
-    """`left @ right` for one summed axis and at most one free axis a side; None where that does not fit."""
-    if len(r.right) > 1 or len(r.left) > 1 or len(r.summed) != 1:
+    """`left @ right` for one summed axis and at most one free axis a side, or rows of any number of axes on the left;
+    None where that does not fit.
+    """
+    if len(r.right) > 1 or len(r.summed) != 1 or (len(r.left) > 1 and (r.batch or not r.right)):
         return None
     summed = r.summed[0]
     if set(node_axes(a)) != {*r.batch, *r.left, summed} or set(node_axes(b)) != {*r.batch, *r.right, summed}:
@@ -109,7 +111,7 @@ def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) ->
         return None  # einsum sums over any number of axes
     left = _as(value(a, (*r.batch, *r.left, summed)), (*r.batch, *r.left, summed))
     right = _as(value(b, (*r.batch, summed, *r.right)), (*r.batch, summed, *r.right))
-    if left is None or right is None:
+    if left is None or right is None or (len(r.left) > 1 and left.dims != value(a, left.dims).dims):
         return None
     return Value(f"{left.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", (*r.batch, *r.left, *r.right), PRODUCT)
 

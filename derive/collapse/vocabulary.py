@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Function, Mul, Pow, exp, tanh
+from sympy import Add, Basic, Expr, Function, Mul, Pow, exp, expand_mul, log, tanh
 
 from derive.equations import Equation, Op, signs
 from derive.functions import relu, sigmoid
@@ -43,6 +43,40 @@ def name_functions(op: Op) -> Op:
             body = body.xreplace({inner: named[inner]}).xreplace(named)
         out.append(replace(equation, body=body))
     return replace(op, equations=tuple(out))
+
+
+def without_logarithms(op: Op) -> Op:
+    """The same op with `exp(a - log(s))` as `exp(a) / s`, where another equation has `exp(a)`.
+
+    A softmax written by way of its log-sum-exp, `p = exp(z - l)` with `l = m + log(s)`, is `exp(z - m) / s`.
+    """
+    pointwise = {e.name: e for e in op.equations if e.kind is None and e.is_plain and e.body.atoms(log)}
+    present = {f for e in op.equations for f in e.body.atoms(exp)}
+
+    def unlogged(f: Expr) -> Expr:
+        whole = f.args[0]
+        for _ in pointwise:
+            known = [
+                at for at in whole.atoms(At) if at.name in pointwise and all(isinstance(i, Axis) for i in at.index)
+            ]
+            if not known:
+                break
+            whole = expand_mul(whole.xreplace({at: _at(pointwise[at.name], at) for at in known}))
+        logs = [t for t in Add.make_args(whole) if isinstance(t.as_coeff_Mul()[1], log)]
+        rest = exp(Add(*(t for t in Add.make_args(whole) if t not in logs)))
+        if not logs or rest not in present or not all(t.as_coeff_Mul()[0].is_Integer for t in logs):
+            return f
+        return rest * Mul(*(t.as_coeff_Mul()[1].args[0] ** t.as_coeff_Mul()[0] for t in logs))
+
+    changed = {f: new for f in present if f.atoms(At) and (new := unlogged(f)) != f}
+    return (
+        replace(op, equations=tuple(replace(e, body=e.body.xreplace(changed)) for e in op.equations)) if changed else op
+    )
+
+
+def _at(equation: Equation, read: At) -> Expr:
+    """The body of an equation as a read has it."""
+    return equation.body.xreplace(dict(zip(equation.axes, read.index, strict=True)))
 
 
 def _functions(equation: Equation) -> list[Expr]:

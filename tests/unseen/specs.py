@@ -81,7 +81,7 @@ def both_ways(f, x: tensor[n, t], a: tensor[t]):
 
 
 @op
-def outer_sum(f, p: tensor[i, b], q: tensor[j, b], r: tensor[k, b], scale: tensor[b]):
+def three_way(f, p: tensor[i, b], q: tensor[j, b], r: tensor[k, b], scale: tensor[b]):
     f.y[i, j, k] = sum(scale[b] * p[i, b] * q[j, b] * r[k, b], over=b)
     return f.y
 
@@ -97,4 +97,13 @@ def low_rank_bilinear(f, x: tensor[n, i], z: tensor[n, j], p: tensor[i, k], q: t
 @op
 def film(f, x: tensor[n, c, t], g_: tensor[n, c], b_: tensor[n, c]):
     f.y[n, c, t] = x[n, c, t] + relu((1 + g_[n, c]) * x[n, c, t] + b_[n, c])
+    return f.y
+
+
+@op
+def by_log_sum_exp(f, s: tensor[n, i, j], x: tensor[n, j, d]):
+    f.m[n, i] = amax(s[n, i, j], over=j)
+    f.lse[n, i] = f.m[n, i] + log(sum(exp(s[n, i, j] - f.m[n, i]), over=j))
+    f.p[n, i, j] = exp(s[n, i, j] - f.lse[n, i])
+    f.y[n, i, d] = sum(f.p[n, i, j] * x[n, j, d], over=j)
     return f.y

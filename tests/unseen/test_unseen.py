@@ -82,11 +82,12 @@ CASES = {
     ),
     "graph_mean": Case(graph_mean, ("index_add_(0, dst, m)",), ("torch.arange",)),
     "both_ways": Case(lambda x, a: x.flip(1) * a + x, ("x.flip(1)",), ("index_put_", "torch.arange")),
-    "outer_sum": Case(lambda p, q, r, s: torch.einsum("ib,jb,kb,b->ijk", p, q, r, s), ("dy_r = ",)),
+    "three_way": Case(lambda p, q, r, s: torch.einsum("ib,jb,kb,b->ijk", p, q, r, s), ("dy_r = ",)),
     "low_rank_bilinear": Case(lambda x, z, p, q, a: (x @ p) * (z @ q) @ a, ("xp * zq @ a",), ("einsum",)),
     "film": Case(
         lambda x, g, b: x + F.relu((1 + g)[..., None] * x + b[..., None]), ("dy_inner.sum(2", "(dy_inner * x).sum(2")
     ),
+    "by_log_sum_exp": Case(lambda s, x: s.softmax(-1) @ x, ("ByLogSumExpSaved(p, x)",), ("torch.log",)),
 }
 
 
