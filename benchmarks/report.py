@@ -50,8 +50,8 @@ def _legend(others: list[str]) -> str:
         [
             *lines,
             "Figures under these are times faster than autograd, the median over rounds of the ratio.",
-            "Preallocated: the gradients of `generated out=`, and nothing else; every way of the names step updates its",
-            "parameters in place (JAX is given back the buffers that it donated).",
+            "Preallocated: the gradients of `generated out=`, and nothing else; every way of the names step updates",
+            "its parameters in place (JAX is given back the buffers that it donated).",
         ]
     )
 
