@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup generate table test check explain book train
+.PHONY: help setup generate table test check explain book train bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,12 @@ book: $(STAMP) ## write the formula book into book/: open book/index.html
 
 train: $(STAMP) ## train the model of names (ARGS="--help" lists the options)
 	@$(BIN)/python -m training.names $(ARGS)
+
+# JAX and matplotlib are only for this, so they are installed when it is first asked for.
+bench: $(STAMP) ## measure against autograd, torch.compile, JAX, native ops (OPS="layernorm gelu" QUICK=1 ARGS="--help")
+	@$(BIN)/python -c 'import jax, matplotlib' 2>/dev/null \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python -m benchmarks $(OPS) $(if $(QUICK),--quick) $(ARGS)
 
 # The stamp holds the folder it was made in: a copied or moved .venv would run the code of the old place.
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))

@@ -28,7 +28,7 @@ def perceptron(layers: int) -> Op:
     """Linear and tanh, again and again."""
     widths = [Axis(f"a{k}") for k in range(layers + 1)]
 
-    def body(f: Frame, x, **weights):  # type: ignore[no-untyped-def]
+    def body(f: Frame, x, **weights):
         for k in range(layers):
             i, o = widths[k], widths[k + 1]
             below = x if k == 0 else getattr(f, f"h{k}")
@@ -48,7 +48,7 @@ def norms(layers: int) -> Op:
     """Layer norms with a gain, one on the other, with no matrix product between them."""
     d = Axis("d")
 
-    def body(f: Frame, x, **gains):  # type: ignore[no-untyped-def]
+    def body(f: Frame, x, **gains):
         for k in range(layers):
             below = x if k == 0 else getattr(f, f"h{k}")
             getattr(f, f"mu{k}")[PACK] = mean(below[PACK, d], over=d)
@@ -65,7 +65,7 @@ def norms(layers: int) -> Op:
 def residuals(layers: int) -> Op:
     """`h + tanh(h)`, again and again: pointwise all the way."""
 
-    def body(f: Frame, x):  # type: ignore[no-untyped-def]
+    def body(f: Frame, x):
         for k in range(layers):
             below = x if k == 0 else getattr(f, f"h{k}")
             getattr(f, f"h{k + 1}")[PACK] = below[PACK] + tanh(below[PACK])

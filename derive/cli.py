@@ -50,6 +50,13 @@ class Save(StrEnum):
     output = "output"
 
 
+class Backend(StrEnum):
+    """What the package runs as: PyTorch, or C kernels for the CPU with PyTorch to fall back on."""
+
+    torch = "torch"
+    cpu = "cpu"
+
+
 Stage = StrEnum("Stage", list(STAGES))  # type: ignore[misc]
 
 File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
@@ -78,12 +85,24 @@ def generate(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the package.")] = Path("generated"),
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file would change.")] = False,
     save: Saving = Save.cost,
+    backend: Annotated[
+        Backend, typer.Option(help="What runs: PyTorch, or C compiled when first used, and PyTorch where that cannot.")
+    ] = Backend.torch,
+    step: Annotated[
+        bool, typer.Option("--step", help="With --backend cpu: a whole step of gradient descent for each loss as well.")
+    ] = False,
+    workspace: Annotated[
+        bool, typer.Option("--workspace", help="With OP_backward_out as well, which writes into given tensors.")
+    ] = False,
 ) -> None:
     """Write a package with one module for each op."""
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
     with _progress(wanted) as done:
-        changed = write_package(wanted, out, check, save=save.value, whole=not ops, done=done)
+        changed = write_package(
+            wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
+            whole=not ops, done=done,
+        )  # fmt: skip
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:
         print(*(out / name for name in changed), sep="\n")
@@ -116,16 +135,26 @@ def explain(
     html: Annotated[bool, typer.Option("--html", help="Print a page for a browser and nothing else.")] = False,
     size: Annotated[
         list[str] | None,
-        typer.Option(metavar="AXIS=N", help="A length of an axis, for the bytes kept; 64 if not given."),
+        typer.Option(metavar="AXIS=N", help="A length of an axis, for the bytes kept and the cost; 64 if not given."),
     ] = None,
     save: Saving = Save.cost,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Count and time the generated code line by line, and nothing else.")
+    ] = False,
+    threads: Annotated[int, typer.Option(help="PyTorch's threads, for --cost.", min=1)] = 1,
 ) -> None:
-    """Show how a backward pass was derived."""
+    """Show how a backward pass was derived, or what it costs."""
     op = find(name, None if file is None else load_file(file))
     if html:
         print(lone_page(op, file, save.value), end="")
         return
     derivation = derive_op(op, save.value)
+    if cost:
+        from derive.cost_report import cost_report, cost_tables  # PyTorch takes seconds to import
+
+        for part in cost_tables(cost_report(derivation, dict(map(_size, size or [])), threads)):
+            Console().print(part, highlight=False)
+        return
     stage = None if show is None else str(show.value)
     console = Console()
     if latex or (stage == "latex" and not console.is_terminal):

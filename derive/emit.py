@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sympy import Integer, expand
+from sympy import Expr, Integer, expand
 
 from derive.annotations import RESERVED
+from derive.backends.cpu.step import RATE
+from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.layout import Layouts, layouts
+from derive.backends.outs import into
 from derive.backends.scans import with_scans
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
@@ -44,6 +47,7 @@ class Function:
     lines: tuple[str, ...]
     title: str = ""
     saved: tuple[Field, ...] | None = None
+    decorator: str = "in_float32"
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,41 @@ class Module:
     returned: tuple[str, ...]
     plain_returns: str
     wrapper_doc: str
+    native: Native | None  # kernels beside the torch form
+    step_signature: str  # of a whole training step
 
 
 # --- public -----------------------------------------------------------------------------------------------
 
 
-def render(derivation: Derivation) -> str:
-    """The source of one generated module, formatted."""
-    return _formatted(_environment().get_template("module.py.j2").render(m=_module(derivation)))
+def render(derivation: Derivation, backend: str = "torch", workspace: bool = False) -> str:
+    """The source of one generated module, formatted; with `workspace`, a backward that fills given tensors as well."""
+    return _formatted(
+        _environment().get_template("module.py.j2").render(m=_module(derivation, backend, False, workspace))
+    )
+
+
+def render_files(derivation: Derivation, backend: str, step: bool = False, workspace: bool = False) -> dict[str, str]:
+    """The files of one op by name: its module, and its kernels' C where the backend prints some.
+
+    With `step`, a loss gets a function that is a whole step of gradient descent as well; with `workspace`, a backward
+    that fills given tensors.
+    """
+    module = _module(derivation, backend, step, workspace)
+    template = _environment().get_template
+    texts = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
+    if module.native is not None and module.native.kernels:
+        texts[f"{module.name}.c"] = template("kernels.c.j2").render(m=module)
+    return texts
+
+
+def render_shared(backend: str) -> dict[str, str]:
+    """The files that every package of a backend has beside its modules and its `__init__`."""
+    texts = {"_support.py": render_support()}
+    if backend == "cpu":
+        texts["_native.py"] = _formatted(_environment().get_template("native.py.j2").render())
+        texts["_native.h"] = _environment().get_template("native.h").render()
+    return texts
 
 
 def render_init(derivations: list[Derivation]) -> str:
@@ -120,7 +151,7 @@ def _formatted(source: str) -> str:
 # --- a module's parts -------------------------------------------------------------------------------------
 
 
-def _module(d: Derivation) -> Module:
+def _module(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
     op = d.op
     title = "".join(part.capitalize() for part in op.name.split("_"))
     names = _Names(d)
@@ -132,6 +163,9 @@ def _module(d: Derivation) -> Module:
     extra: tuple[Function, ...] = ()
     if d.stepwise_forward is not None and d.stepwise_backward is not None:
         extra = _stepwise(d, names, title)
+    kernels = pair.native(title, step) if backend == "cpu" else None
+    if workspace:
+        extra += (pair.backward_out([g.name for g in gradients]),)
     used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
@@ -144,13 +178,14 @@ def _module(d: Derivation) -> Module:
             f"derive generate {op.name}"
             if op.source.startswith("derive/ops")
             else f"derive generate --from {op.source}"
-        ),
+        )
+        + (" --workspace" if workspace else ""),
         docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
-        imports=_imports(used, bool(_ranges(op))),
+        imports=_imports(used, bool(_ranges(op)), workspace),
         saved=pair.saved,
         gradients=gradients,
-        forward=pair.forward,
-        backward=pair.backward,
+        forward=pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read),
+        backward=pair.backward if kernels is None else _led(pair.backward, kernels.backward),
         extra=extra,
         parameters=parameters,
         differentiable=tuple(o.name for o in op.differentiable),
@@ -160,7 +195,14 @@ def _module(d: Derivation) -> Module:
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
+        native=kernels,
+        step_signature=_signature(op, f"{RATE}: float"),
     )
+
+
+def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:
+    """The function with more lines, first or after some of its own."""
+    return replace(function, lines=(*function.lines[:at], *lines, *function.lines[at:]))
 
 
 def _read_as(operand: Operand, op: Op) -> list[str]:
@@ -220,7 +262,7 @@ def _ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:
     return tuple(out)
 
 
-def _imports(used: str, ranges: bool) -> tuple[str, ...]:
+def _imports(used: str, ranges: bool, workspace: bool) -> tuple[str, ...]:
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
@@ -230,6 +272,7 @@ def _imports(used: str, ranges: bool) -> tuple[str, ...]:
     used_ratio = ["ratio"] if "ratio(" in used else []
     used_places = ["places"] if "*places(" in used else []
     support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_places, *used_ratio, "typed"]
+    support += ["writes_out"] if workspace else []
     return (*lines, f"from ._support import {', '.join(support)}")
 
 
@@ -300,7 +343,8 @@ class _Pair:
         self.backward_layouts = layouts(backward, frozenset(backward.returns), given, names.slow)
         cotangents = [c.target.name for c in d.steps.cotangents]
         self.sources = {n: self.backward_layouts[n] for n in (*cotangents, *kept)}
-        lines, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
+        printed, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
+        lines = [_commented(line) for line in printed]
         head, unknown = self._size_lines(sizes, self.sources)
         self.saved = self._fields(kept, backward, unknown)
         returned = [names.tensors.get(r, r) for r in backward.returns]
@@ -311,13 +355,46 @@ class _Pair:
             f"The gradient of every real input, from {_listed(cotangents)} and what the forward saved.",
             (*head, *lines, f"return {result}"),
         )  # fmt: skip
+        self.printed, self.head, self.returned = printed, head, tuple(returned)
         self.forward = self._forward(forward, forward_name, title)
+
+    def native(self, title: str, step: bool) -> Native:
+        """The kernels of both functions, in the torch form's shapes and names."""
+        axes = {size: axis for axis, size in self.names.sizes.items()}
+        saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
+        own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
+        shapes = Shapes(
+            self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
+            own, saved, tuple(f.name for f in self.saved), _length_of,
+        )  # fmt: skip
+        return native(self.d, shapes, title, step)
+
+    def backward_out(self, gradients: list[str]) -> Function:
+        """The backward once more, its gradients written into tensors of the caller's."""
+        made = {line.code.partition(" = ")[0] for line in self.printed}
+        targets: dict[str, str] = {}
+        copies = []
+        for gradient, name in zip(gradients, self.returned, strict=True):
+            place = f"out.{gradient}" if len(gradients) > 1 else "out"
+            if name in made and name not in targets:
+                targets[name] = place
+            else:  # a cotangent as it came, or a gradient that is another one's as well
+                copies.append(f"{place}.copy_({name})")
+        tensors = {*self.backward_layouts.dims, *self.names.tensors.values()}
+        vectors = {self.names.tensors.get(n, n) for n, dims in self.backward_layouts.dims.items() if len(dims) == 1}
+        lines = [*(_commented(line) for line in into(self.printed, targets, tensors, vectors)), *copies]
+        return Function(
+            f"{self.backward.name}_out", f"{self.backward.signature}, *, out: {self.backward.returns}",
+            self.backward.returns, "The same, written into the tensors of `out`, which share no memory with the rest.",
+            (*self.head, *lines, "return out"), decorator="writes_out",
+        )  # fmt: skip
 
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
         real = next((o for o in tensors if o.ranges_over is None), tensors[0])
-        lines, sizes, checked = self._print(program, self.forward_layouts, real.name)
+        printed, sizes, checked = self._print(program, self.forward_layouts, real.name)
+        lines = [_commented(line) for line in printed]
         sizes += [f.name for f in self.saved if f.note == "a length"]
         axes = {v: k for k, v in names.sizes.items()}
         wanted = [axes.get(s, s) for s in sizes]
@@ -338,6 +415,7 @@ class _Pair:
             f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip
+        self.lengths_read = 1 + len(head) if any(f.note == "a length" for f in self.saved) else 0
         saved = f"{title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"
@@ -346,11 +424,14 @@ class _Pair:
             (*shape_check, *head, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 
-    def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[str], list[str], set[str]]:
+    def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[Line], list[str], set[str]]:
         names = self.names
-        printer = Printer(program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like)
-        lines = [_commented(line) for line in printer.print()]
-        return lines, list(printer.used_sizes), printer.sizes.checked
+        integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
+        integers |= {e.name for e in self.op.equations if e.target.is_integer}
+        printer = Printer(
+            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, integers
+        )  # fmt: skip
+        return printer.print(), list(printer.used_sizes), printer.sizes.checked
 
     def _fields(self, kept: tuple[str, ...], backward: Program, unknown: list[str]) -> tuple[Field, ...]:
         fields = [Field(self.names.tensors.get(n, n), "Tensor", _shape(self.forward_layouts[n])) for n in kept]
@@ -424,6 +505,11 @@ class _Pair:
         return f"{', '.join(parts)} = {code}.shape"
 
 
+def _length_of(formula: Expr) -> str:
+    """Code of a length where the others stand in a dictionary `s`."""
+    return size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
+
+
 def _place(axis: str, sources: dict[str, Dims]) -> tuple[str, int] | None:
     for name, dims in sources.items():
         for k, d in enumerate(dims):
@@ -447,7 +533,8 @@ def _stepwise(d: Derivation, names: _Names, title: str) -> tuple[Function, ...]:
     return saved, gradients, pair.forward, pair.backward
 
 
-def _signature(op: Op) -> str:
+def _signature(op: Op, *required: str) -> str:
+    """The parameters of an op's functions; `required` ones come before those with defaults."""
     parts = []
     for o in op.operands:
         if not o.is_tensor:
@@ -455,7 +542,8 @@ def _signature(op: Op) -> str:
             parts.append(f"{o.name}: {kind}" + (f" = {o.default!r}" if o.has_default else ""))
         else:
             parts.append(f"{o.name}: Tensor")
-    return ", ".join(parts)
+    first = next((k for k, o in enumerate(op.operands) if o.has_default), len(parts))
+    return ", ".join([*parts[:first], *required, *parts[first:]])
 
 
 def _commented(line: Line) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log
 from sympy.core.relational import Relational
 
-from derive.terms import At, Where
+from derive.terms import At, Axis, Where
 
 
 class _Real(Function):
@@ -144,7 +144,7 @@ class power(Function):
         base, exponent = self.args
         if argindex == 1:
             slope = exponent * power(base, exponent - 1)
-            return Where(Eq(exponent, 0), S.Zero, slope) if exponent.atoms(At) else slope
+            return Where(Eq(exponent, 0), S.Zero, slope) if exponent.atoms(At, Axis) else slope
         return Where(Eq(base, 0), S.Zero, self * log(base))
 
     def _eval_is_real(self) -> bool | None:

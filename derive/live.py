@@ -47,10 +47,10 @@ class Live:
         return latex(self.derivation)
 
 
-def build(op: OpCall | Op, save: str = "cost") -> Live:
+def build(op: OpCall | Op, save: str = "cost", workspace: bool = False) -> Live:
     """The live functions of an op: what `@op` returned, or its data. Needs PyTorch.
 
-    `save` says what the forward keeps, as for `derive generate`. Tracebacks and `inspect.getsource` show the
+    `save` and `workspace` are those of `derive generate`. Tracebacks and `inspect.getsource` show the
     generated lines. Raises DeriveError where the op cannot be derived, TypeError for anything that is no op.
     """
     if not isinstance(op, OpCall | Op):
@@ -58,7 +58,7 @@ def build(op: OpCall | Op, save: str = "cost") -> Live:
     data = op.op if isinstance(op, OpCall) else op
     derivation: Derivation = data.derivation if save == "cost" else derive_op(data, save)
     name = derivation.op.name
-    source = render(derivation)
+    source = render(derivation, workspace=workspace)
     module = _module(f"{name}_{next(_numbers)}", source)
     found = vars(module)
     return Live(found[f"{name}_forward"], found[f"{name}_backward"], found[name], source, derivation)

@@ -104,7 +104,7 @@ def without_copies(program: Program) -> Program:
     names: dict[str, str] = {}
     kept: list[Statement] = []
     for s in program.statements:
-        s = _renamed(s, names)
+        s = renamed(s, names)
         copy = isinstance(s, Assign) and isinstance(s.value, Read) and s.value.index == s.axes
         if copy and isinstance(s.value, Read) and not {s.name, s.value.name} & scattered:
             names[s.name] = s.value.name
@@ -114,7 +114,8 @@ def without_copies(program: Program) -> Program:
     return check(replace(program, statements=tuple(kept), returns=returns))
 
 
-def _renamed(s: Statement, names: dict[str, str]) -> Statement:
+def renamed(s: Statement, names: dict[str, str]) -> Statement:
+    """The statement with what it reads under other names."""
     if not names:
         return s
     if isinstance(s, Scatter):

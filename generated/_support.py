@@ -28,7 +28,27 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         out = function(*args, **{k: _widened(v) for k, v in kwargs.items()})
         return _narrowed(out, dtype)
 
+    # torch.compile keeps what it compiled with the code object, and few versions of each: every function has its own.
+    wide.__code__ = wide.__code__.replace(co_name=f"{function.__name__}_in_float32")
     return wide
+
+
+def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute in float32 where the tensors of `out` are half precision, and give them their values last."""
+
+    @functools.wraps(function)
+    def written(*args: Any, out: Any) -> Any:
+        targets = out if isinstance(out, tuple) else (out,)
+        if not any(t.dtype in HALF for t in targets):
+            return function(*args, out=out)
+        wide = [_widened(t) for t in targets]
+        function(*(_widened(a) for a in args), out=type(out)(*wide) if isinstance(out, tuple) else wide[0])
+        for target, value in zip(targets, wide):
+            target.copy_(value)
+        return out
+
+    written.__code__ = written.__code__.replace(co_name=f"{function.__name__}_in_float32")
+    return written
 
 
 def _widened(value: Any) -> Any:

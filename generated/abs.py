@@ -43,7 +43,7 @@ def abs_forward(x: Tensor) -> tuple[Tensor, AbsSaved]:
 @in_float32
 def abs_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = torch.sign(x) * dy  # dx[...] = sign(x[...]) * dy[...]
+    dx = torch.sign(x).mul_(dy)  # dx[...] = sign(x[...]) * dy[...]
     return dx
 
 

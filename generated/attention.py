@@ -70,7 +70,7 @@ def attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Attentio
     d = q.shape[-1]
     s = q @ k.mT / math.sqrt(d)  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
     m = s.amax(-1, keepdim=True)  # m[..., i] = amax(s[..., i, j], over=j)
-    u = torch.exp(s - m)  # u[..., i, j] = exp(s[..., i, j] - m[..., i])
+    u = s.sub_(m).exp_()  # u[..., i, j] = exp(s[..., i, j] - m[..., i])
     p = u / u.sum(-1, keepdim=True)  # p[..., i, j] = u[..., i, j] / sum(u[..., i, j], over=j)
     o = p @ v  # o[..., i, e] = sum(p[..., i, j] * v[..., j, e], over=j)
     return o, AttentionSaved(p, o, q, k, v)

@@ -67,7 +67,7 @@ def batchnorm_forward(
     x_minus_mu = x - mu  # x_minus_mu[n, d] = x[n, d] - mu[d]
     var = x_minus_mu.square().sum(0) / (n - correction)
     rstd = torch.rsqrt(var + eps)  # rstd[d] = rsqrt(var[d] + eps)
-    xhat = rstd * x_minus_mu  # xhat[n, d] = rstd[d] * x_minus_mu[n, d]
+    xhat = x_minus_mu.mul_(rstd)  # xhat[n, d] = rstd[d] * x_minus_mu[n, d]
     y = torch.addcmul(beta, gamma, xhat)  # y[n, d] = gamma[d] * xhat[n, d] + beta[d]
     return y, BatchnormSaved(rstd, xhat, gamma, correction)
 
@@ -79,9 +79,9 @@ def batchnorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, co
     dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
     dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
     dx = (
-        gamma
-        * rstd
-        * torch.sub(torch.addcmul(dy, dgamma, xhat, value=ratio(-1, n - correction)), dbeta, alpha=ratio(1, n))
+        torch.addcmul(dy, dgamma, xhat, value=ratio(-1, n - correction))
+        .sub_(dbeta, alpha=ratio(1, n))
+        .mul_(gamma * rstd)
     )
     return BatchnormGradients(dx, dgamma, dbeta)
 

@@ -49,7 +49,7 @@ class BceWithLogitsGradients(NamedTuple):
 def bce_with_logits_forward(x: Tensor, t: Tensor) -> tuple[Tensor, BceWithLogitsSaved]:
     """Returns loss and what the backward needs."""
     check_shapes("bce_with_logits", ("x: ...", "t: ..."), x, t)
-    e = torch.addcmul(functional.softplus(-x, threshold=40), x, 1 - t)
+    e = functional.softplus(-x, threshold=40).addcmul_(x, 1 - t)  # e[...] = x[...] * (1 - t[...]) + softplus(-x[...])
     loss = e.mean()  # loss[] = mean(e[...], over=...)
     return loss, BceWithLogitsSaved(x, t)
 
@@ -59,7 +59,7 @@ def bce_with_logits_backward(dloss: Tensor, x: Tensor, t: Tensor) -> BceWithLogi
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = x.shape[:]
     dloss_over_leading = dloss / math.prod(leading)  # dloss_over_leading[] = dloss[] / size(...)
-    dx = dloss_over_leading * (torch.sigmoid(x) - t)  # dx[...] = dloss_over_leading[] * (sigmoid(x[...]) - t[...])
+    dx = torch.sigmoid(x).sub_(t).mul_(dloss_over_leading)
     dt = -dloss_over_leading * x  # dt[...] = -dloss_over_leading[] * x[...]
     return BceWithLogitsGradients(dx, dt)
 

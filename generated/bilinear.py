@@ -55,7 +55,7 @@ class BilinearGradients(NamedTuple):
 def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, BilinearSaved]:
     """Returns y and what the backward needs."""
     check_shapes("bilinear", ("x: ... i", "z: ... j", "w: o i j", "b: o"), x, z, w, b)
-    y = torch.einsum("...i, ...j, oij -> ...o", x, z, w) + b
+    y = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", x, z), w) + b
     return y, BilinearSaved(x, z, w)
 
 
@@ -63,9 +63,9 @@ def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor
 def bilinear_backward(dy: Tensor, x: Tensor, z: Tensor, w: Tensor) -> BilinearGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     o = dy.shape[-1]
-    dx = torch.einsum("...o, ...j, oij -> ...i", dy, z, w)
-    dz = torch.einsum("...o, ...i, oij -> ...j", dy, x, w)
-    dw = torch.einsum("...o, ...i, ...j -> oij", dy, x, z)
+    dx = torch.einsum("...oj, oij -> ...i", torch.einsum("...o, ...j -> ...oj", dy, z), w)
+    dz = torch.einsum("...oi, oij -> ...j", torch.einsum("...o, ...i -> ...oi", dy, x), w)
+    dw = torch.einsum("...oi, ...j -> oij", torch.einsum("...o, ...i -> ...oi", dy, x), z)
     db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
     return BilinearGradients(dx, dz, dw, db)
 

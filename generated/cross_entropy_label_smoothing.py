@@ -59,7 +59,7 @@ def cross_entropy_label_smoothing_forward(
     z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
     exp_z_minus_m = torch.exp(z_minus_m)  # exp_z_minus_m[n, c] = exp(z_minus_m[n, c])
     s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
-    logp = z_minus_m - torch.log(s)  # logp[n, c] = z_minus_m[n, c] - log(s[n])
+    logp = z_minus_m.sub_(torch.log(s))  # logp[n, c] = z_minus_m[n, c] - log(s[n])
     e = torch.sub((smoothing - 1) * logp.gather(1, y.unsqueeze(1)).squeeze(1), logp.mean(1), alpha=smoothing)
     loss = e.mean()  # loss[] = mean(e[n], over=n)
     return loss, CrossEntropyLabelSmoothingSaved(exp_z_minus_m, s, y, smoothing)

@@ -56,7 +56,7 @@ def cross_entropy_probabilities_forward(z: Tensor, t: Tensor) -> tuple[Tensor, C
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
     s = torch.exp(z_minus_m).sum(1, keepdim=True)  # s[n] = sum(exp(z_minus_m[n, c]), over=c)
-    logp = z_minus_m - torch.log(s)  # logp[n, c] = z_minus_m[n, c] - log(s[n])
+    logp = z_minus_m.sub_(torch.log(s))  # logp[n, c] = z_minus_m[n, c] - log(s[n])
     loss = (logp * t).sum() * ratio(-1, n)  # loss[] = sum(logp[n, c] * t[n, c], over=(n, c)) * ((-1) / size(n))
     return loss, CrossEntropyProbabilitiesSaved(logp, t)
 
@@ -67,7 +67,7 @@ def cross_entropy_probabilities_backward(dloss: Tensor, logp: Tensor, t: Tensor)
     n = logp.shape[0]
     sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
     dloss_over_n = dloss / n  # dloss_over_n[] = dloss[] / size(n)
-    dz = dloss_over_n * (sum_t * torch.exp(logp) - t)
+    dz = torch.exp(logp).mul_(sum_t).sub_(t).mul_(dloss_over_n)
     dt = -dloss_over_n * logp  # dt[n, c] = -dloss_over_n[] * logp[n, c]
     return CrossEntropyProbabilitiesGradients(dz, dt)
 

@@ -44,7 +44,7 @@ def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
 @in_float32
 def elu_backward(dy: Tensor, x: Tensor, alpha: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy * torch.where(x > 0, 1, alpha * torch.exp(x))
+    dx = torch.where(x > 0, 1, alpha * torch.exp(x)).mul_(dy)
     return dx
 
 

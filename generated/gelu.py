@@ -39,7 +39,7 @@ def gelu_forward(x: Tensor) -> tuple[Tensor, GeluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu", ("x: ...",), x)
     phi = torch.erf(math.sqrt(2) / 2 * x) / 2 + 0.5  # phi[...] = erf(sqrt(2) / 2 * x[...]) / 2 + 1/2
-    y = phi * x  # y[...] = phi[...] * x[...]
+    y = phi.mul_(x)  # y[...] = phi[...] * x[...]
     return y, GeluSaved(x)
 
 
@@ -47,7 +47,7 @@ def gelu_forward(x: Tensor) -> tuple[Tensor, GeluSaved]:
 def gelu_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     phi = (torch.erf(math.sqrt(2) / 2 * x) + 1) / 2  # phi[...] = (erf(sqrt(2) / 2 * x[...]) + 1) / 2
-    dx = dy * torch.addcmul(phi, torch.exp(-x.square() / 2), x, value=math.sqrt(2) / 2 / math.sqrt(math.pi))
+    dx = phi.addcmul_(torch.exp(x.square() / -2), x, value=math.sqrt(2) / 2 / math.sqrt(math.pi)).mul_(dy)
     return dx
 
 

@@ -81,7 +81,7 @@ def groupnorm_forward(
     z_minus_mu = z - mu  # z_minus_mu[n, g, k, s] = z[n, g, k, s] - mu[n, g]
     var = z_minus_mu.square().mean((2, 3), keepdim=True)  # var[n, g] = mean(z_minus_mu[n, g, k, s]**2, over=(k, s))
     rstd = torch.rsqrt(var + eps)  # rstd[n, g] = rsqrt(var[n, g] + eps)
-    zhat = rstd * z_minus_mu  # zhat[n, g, k, s] = rstd[n, g] * z_minus_mu[n, g, k, s]
+    zhat = z_minus_mu.mul_(rstd)  # zhat[n, g, k, s] = rstd[n, g] * z_minus_mu[n, g, k, s]
     xhat = zhat.flatten(1, 2)  # xhat[n, (g, k), s] = zhat[n, g, k, s]
     y = torch.addcmul(beta[:, None], gamma[:, None], xhat)  # y[n, c, s] = gamma[c] * xhat[n, c, s] + beta[c]
     return y, GroupnormSaved(rstd, zhat, gamma)
@@ -95,7 +95,7 @@ def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) ->
     dxhat = gamma[:, None] * dy  # dxhat[n, c, s] = gamma[c] * dy[n, c, s]
     mean_dxhat_zhat = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
     mean_dxhat = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
-    dz = rstd * (torch.addcmul(dxhat.unflatten(1, (groups, k)), mean_dxhat_zhat, zhat, value=-1) - mean_dxhat)
+    dz = torch.addcmul(dxhat.unflatten(1, (groups, k)), mean_dxhat_zhat, zhat, value=-1).sub_(mean_dxhat).mul_(rstd)
     dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, part(c, 0), part(c, 1), s]
     xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, part(c, 0), part(c, 1), s]
     dgamma = (dy * xhat).sum((0, 2))  # dgamma[c] = sum(dy[n, c, s] * xhat[n, c, s], over=(n, s))

@@ -60,7 +60,7 @@ def kl_div_log_target_backward(dloss: Tensor, exp_logt: Tensor, logt_minus_logp:
     n = exp_logt.shape[0]
     dloss_over_n_exp_logt = dloss / n * exp_logt  # dloss_over_n_exp_logt[n, c] = dloss[] / size(n) * exp_logt[n, c]
     dlogp = -dloss_over_n_exp_logt  # dlogp[n, c] = -dloss_over_n_exp_logt[n, c]
-    dlogt = dloss_over_n_exp_logt * (1 + logt_minus_logp)
+    dlogt = dloss_over_n_exp_logt.mul_(1 + logt_minus_logp)
     return KlDivLogTargetGradients(dlogp, dlogt)
 
 

@@ -58,7 +58,7 @@ def l1_forward(x: Tensor, t: Tensor) -> tuple[Tensor, L1Saved]:
 def l1_backward(dloss: Tensor, error: Tensor) -> L1Gradients:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = error.shape[:]
-    derror = dloss / math.prod(leading) * torch.sign(error)  # derror[...] = dloss[] / size(...) * sign(error[...])
+    derror = torch.sign(error).mul_(dloss / math.prod(leading))  # derror[...] = dloss[] / size(...) * sign(error[...])
     dt = -derror  # dt[...] = -derror[...]
     return L1Gradients(derror, dt)
 

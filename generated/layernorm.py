@@ -65,7 +65,7 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-05
     x_minus_mu = x - mu  # x_minus_mu[..., d] = x[..., d] - mu[...]
     var = x_minus_mu.square().mean(-1, keepdim=True)  # var[...] = mean(x_minus_mu[..., d]**2, over=d)
     rstd = torch.rsqrt(var + eps)  # rstd[...] = rsqrt(var[...] + eps)
-    xhat = rstd * x_minus_mu  # xhat[..., d] = rstd[...] * x_minus_mu[..., d]
+    xhat = x_minus_mu.mul_(rstd)  # xhat[..., d] = rstd[...] * x_minus_mu[..., d]
     y = torch.addcmul(beta, gamma, xhat)  # y[..., d] = gamma[d] * xhat[..., d] + beta[d]
     return y, LayernormSaved(rstd, xhat, gamma)
 
@@ -77,7 +77,7 @@ def layernorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) ->
     dxhat = gamma * dy  # dxhat[..., d] = gamma[d] * dy[..., d]
     mean_dxhat_xhat = (dxhat * xhat).mean(-1, keepdim=True)
     mean_dxhat = dxhat.mean(-1, keepdim=True)  # mean_dxhat[...] = mean(dxhat[..., d], over=d)
-    dx = rstd * (torch.addcmul(dxhat, mean_dxhat_xhat, xhat, value=-1) - mean_dxhat)
+    dx = dxhat.addcmul_(mean_dxhat_xhat, xhat, value=-1).sub_(mean_dxhat).mul_(rstd)
     dgamma = (dy * xhat).sum_to_size(d)  # dgamma[d] = sum(dy[..., d] * xhat[..., d], over=...)
     dbeta = dy.sum_to_size(d)  # dbeta[d] = sum(dy[..., d], over=...)
     return LayernormGradients(dx, dgamma, dbeta)

@@ -44,7 +44,7 @@ def log_softmax_forward(x: Tensor) -> tuple[Tensor, LogSoftmaxSaved]:
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
     x_minus_m = x - m  # x_minus_m[..., d] = x[..., d] - m[...]
     s = torch.exp(x_minus_m).sum(-1, keepdim=True)  # s[...] = sum(exp(x_minus_m[..., d]), over=d)
-    y = x_minus_m - torch.log(s)  # y[..., d] = x_minus_m[..., d] - log(s[...])
+    y = x_minus_m.sub_(torch.log(s))  # y[..., d] = x_minus_m[..., d] - log(s[...])
     return y, LogSoftmaxSaved(y)
 
 

@@ -149,20 +149,20 @@ def names_step_forward(
     embcat = emb.flatten(1, 2)  # embcat[n, (t, e)] = emb[n, t, e]
     hprebn = torch.addmm(b1, embcat, W1)  # hprebn[n, h] = sum(W1[i, h] * embcat[n, i], over=i) + b1[h]
     bnmeani = hprebn.mean(0)  # bnmeani[h] = mean(hprebn[n, h], over=n)
-    bndiff = hprebn - bnmeani  # bndiff[n, h] = hprebn[n, h] - bnmeani[h]
+    bndiff = hprebn.sub_(bnmeani)  # bndiff[n, h] = hprebn[n, h] - bnmeani[h]
     bndiff2 = bndiff.square()  # bndiff2[n, h] = bndiff[n, h]**2
     bnvar = bndiff2.sum(0) / (n - 1)  # bnvar[h] = sum(bndiff2[n, h], over=n) / (size(n) - 1)
     bnvar_inv = torch.rsqrt(bnvar + eps)  # bnvar_inv[h] = rsqrt(bnvar[h] + eps)
-    bnraw = bnvar_inv * bndiff  # bnraw[n, h] = bnvar_inv[h] * bndiff[n, h]
+    bnraw = bndiff.mul_(bnvar_inv)  # bnraw[n, h] = bnvar_inv[h] * bndiff[n, h]
     hpreact = torch.addcmul(bnbias, bngain, bnraw)  # hpreact[n, h] = bngain[h] * bnraw[n, h] + bnbias[h]
-    h = torch.tanh(hpreact)  # h[n, h] = tanh(hpreact[n, h])
+    h = hpreact.tanh_()  # h[n, h] = tanh(hpreact[n, h])
     logits = torch.addmm(b2, h, W2)  # logits[n, c] = sum(W2[h, c] * h[n, h], over=h) + b2[c]
     logit_maxes = logits.amax(1, keepdim=True)  # logit_maxes[n] = amax(logits[n, c], over=c)
-    norm_logits = logits - logit_maxes  # norm_logits[n, c] = logits[n, c] - logit_maxes[n]
-    counts = torch.exp(norm_logits)  # counts[n, c] = exp(norm_logits[n, c])
+    norm_logits = logits.sub_(logit_maxes)  # norm_logits[n, c] = logits[n, c] - logit_maxes[n]
+    counts = norm_logits.exp_()  # counts[n, c] = exp(norm_logits[n, c])
     counts_sum = counts.sum(1, keepdim=True)  # counts_sum[n] = sum(counts[n, c], over=c)
     counts_sum_inv = counts_sum.reciprocal()  # counts_sum_inv[n] = 1 / counts_sum[n]
-    probs = counts_sum_inv * counts  # probs[n, c] = counts_sum_inv[n] * counts[n, c]
+    probs = counts.mul_(counts_sum_inv)  # probs[n, c] = counts_sum_inv[n] * counts[n, c]
     loss = -torch.log(probs.gather(1, y.unsqueeze(1)).squeeze(1)).mean()  # loss[] = -mean(log(probs[n, y[n]]), over=n)
     return loss, NamesStepSaved(embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e)
 
@@ -194,9 +194,9 @@ def names_step_backward(
     dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
     dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
     dhprebn = (
-        bngain
-        * bnvar_inv
-        * torch.sub(torch.addcmul(dhpreact, dbngain, bnraw, value=ratio(-1, n - 1)), dbnbias, alpha=ratio(1, n))
+        dhpreact.addcmul_(dbngain, bnraw, value=ratio(-1, n - 1))
+        .sub_(dbnbias, alpha=ratio(1, n))
+        .mul_(bngain * bnvar_inv)
     )
     dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
     dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(-1, e))

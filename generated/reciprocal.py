@@ -43,7 +43,7 @@ def reciprocal_forward(x: Tensor) -> tuple[Tensor, ReciprocalSaved]:
 @in_float32
 def reciprocal_backward(dy: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = -dy * y.square()  # dx[...] = -dy[...] * y[...]**2
+    dx = y.square().mul_(dy).neg_()  # dx[...] = -dy[...] * y[...]**2
     return dx
 
 

@@ -65,7 +65,7 @@ def rmsnorm_backward(dy: Tensor, rrms: Tensor, xhat: Tensor, gamma: Tensor) -> R
     d = dy.shape[-1]
     dxhat = gamma * dy  # dxhat[..., d] = gamma[d] * dy[..., d]
     mean_dxhat_xhat = (dxhat * xhat).mean(-1, keepdim=True)
-    dx = rrms * torch.addcmul(dxhat, mean_dxhat_xhat, xhat, value=-1)
+    dx = dxhat.addcmul_(mean_dxhat_xhat, xhat, value=-1).mul_(rrms)
     dgamma = (dy * xhat).sum_to_size(d)  # dgamma[d] = sum(dy[..., d] * xhat[..., d], over=...)
     return RmsnormGradients(dx, dgamma)
 

@@ -36,7 +36,7 @@ class SiluSaved(NamedTuple):
 def silu_forward(x: Tensor) -> tuple[Tensor, SiluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("silu", ("x: ...",), x)
-    y = torch.sigmoid(x) * x  # y[...] = sigmoid(x[...]) * x[...]
+    y = torch.sigmoid(x).mul_(x)  # y[...] = sigmoid(x[...]) * x[...]
     return y, SiluSaved(x)
 
 

@@ -52,7 +52,7 @@ def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Softmax
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     u = torch.exp(z - m)  # u[n, c] = exp(z[n, c] - m[n])
     s = u.sum(1, keepdim=True)  # s[n] = sum(u[n, c], over=c)
-    p = u / s  # p[n, c] = u[n, c] / s[n]
+    p = u.div_(s)  # p[n, c] = u[n, c] / s[n]
     loss = -(z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1))).mean()
     return loss, SoftmaxCrossEntropySaved(p, y)
 

@@ -44,7 +44,7 @@ def softplus_forward(x: Tensor) -> tuple[Tensor, SoftplusSaved]:
 @in_float32
 def softplus_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = torch.sigmoid(x) * dy  # dx[...] = sigmoid(x[...]) * dy[...]
+    dx = torch.sigmoid(x).mul_(dy)  # dx[...] = sigmoid(x[...]) * dy[...]
     return dx
 
 

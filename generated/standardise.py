@@ -79,7 +79,7 @@ def standardise_backward(dy: Tensor, rstd: Tensor, x_minus_mu: Tensor, gamma: Te
     sum_dy_x_minus_mu = (dy * x_minus_mu).sum(0)  # sum_dy_x_minus_mu[d] = sum(dy[n, d] * x_minus_mu[n, d], over=n)
     dvar = -gamma / 2 * rstd**3 * sum_dy_x_minus_mu  # dvar[d] = -gamma[d] / 2 * rstd[d]**3 * sum_dy_x_minus_mu[d]
     xhat = rstd * x_minus_mu  # xhat[n, d] = rstd[d] * x_minus_mu[n, d]
-    dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+    dgamma = xhat.mul_(dy).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
     dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
     return StandardiseGradients(dx_minus_mu, dmu, dvar, dgamma, dbeta)
 

@@ -46,7 +46,7 @@ class SwigluGradients(NamedTuple):
 def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("swiglu", ("gate: ...", "up: ..."), gate, up)
-    y = gate * torch.sigmoid(gate) * up  # y[...] = gate[...] * sigmoid(gate[...]) * up[...]
+    y = torch.sigmoid(gate).mul_(gate).mul_(up)  # y[...] = gate[...] * sigmoid(gate[...]) * up[...]
     return y, SwigluSaved(gate, up)
 
 
@@ -56,7 +56,7 @@ def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor) -> SwigluGradients:
     sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
     dy_sigmoid_gate = dy * sigmoid_gate  # dy_sigmoid_gate[...] = dy[...] * sigmoid_gate[...]
     dgate = dy_sigmoid_gate * up * (1 + gate * (1 - sigmoid_gate))
-    dup = dy_sigmoid_gate * gate  # dup[...] = dy_sigmoid_gate[...] * gate[...]
+    dup = dy_sigmoid_gate.mul_(gate)  # dup[...] = dy_sigmoid_gate[...] * gate[...]
     return SwigluGradients(dgate, dup)
 
 

@@ -134,13 +134,41 @@ def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Ca
         return letters[axis]
 
     names = {a for f in factors for a in node_axes(f) if len(a) == 1}
-    parts, codes = [], []
+    operands = []
     for f in factors:
-        axes = node_axes(f)
-        v = value(f, axes)
-        dims = tuple(d for d in v.dims if d is not None)
-        parts.append("".join(letter(d) for d in dims))
-        codes.append(v.code)
-    out = tuple(d for d in order if d is not None and d not in summed and any(d in node_axes(f) for f in factors))
-    spec = f"{', '.join(parts)} -> {''.join(letter(d) for d in out)}"
-    return Value(f'torch.einsum("{spec}", {", ".join(codes)})', out)
+        v = value(f, node_axes(f))
+        operands.append(_Operand(v.code, tuple(d for d in v.dims if d is not None)))
+    out = tuple(d for d in order if d is not None and d not in summed and any(d in o.axes for o in operands))
+    while len(operands) > 2:
+        operands = _two_as_one(operands, out, letter)
+    return Value(_einsum_code(operands, out, letter), out)
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """An operand of einsum: its code and its axes in order."""
+
+    code: str
+    axes: tuple[str, ...]
+
+
+def _two_as_one(operands: list[_Operand], out: tuple[str, ...], letter: Callable[[str], str]) -> list[_Operand]:
+    """The two whose product is smallest contracted, in the place of the first.
+
+    Two at a time, because given more of them `torch.einsum` may plan by their lengths, and a compiled function is then
+    compiled anew for each length.
+    """
+
+    def left(a: _Operand, b: _Operand) -> tuple[str, ...]:
+        others = {d for o in operands if o not in (a, b) for d in o.axes}
+        return tuple(d for d in dict.fromkeys((*a.axes, *b.axes)) if d in others or d in out)
+
+    pairs = [(a, b) for k, a in enumerate(operands) for b in operands[k + 1 :]]
+    a, b = min(pairs, key=lambda p: (len({*p[0].axes, *p[1].axes}), len(left(*p))))
+    made = _Operand(_einsum_code([a, b], left(a, b), letter), left(a, b))
+    return [made if o is a else o for o in operands if o is not b]
+
+
+def _einsum_code(operands: list[_Operand], out: tuple[str, ...], letter: Callable[[str], str]) -> str:
+    spec = f"{', '.join(''.join(map(letter, o.axes)) for o in operands)} -> {''.join(map(letter, out))}"
+    return f'torch.einsum("{spec}", {", ".join(o.code for o in operands)})'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 from derive.backends.values import ATOM, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
@@ -120,16 +121,27 @@ def is_whole(node: Node) -> bool:
     return isinstance(node, AxisValue | SizeOf)
 
 
+_IN_PLACE = {"exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu"}
+
+
 def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
-    """A sum or product in the memory of an operand that is ours and spent; None where neither is."""
-    if node.fn not in ("add", "sub", "mul", "div") or any(a.boolean for a in args):
+    """A function in the memory of an operand that is ours and spent; None where no operand is, or it would read badly.
+
+    `dp.sub_(s).mul_(p)` is what a person writes; `(t / 2).add_(0.5)` is not.
+    """
+    if any(a.boolean for a in args):
+        return None
+    if len(args) == 1:
+        kept = args[0].owned and node.fn in _IN_PLACE and args[0].strength == ATOM
+        return replace(args[0].method(f".{node.fn}_()"), owned=True) if kept else None
+    if node.fn not in ("add", "sub", "mul", "div"):
         return None
     first, second = args
     if not first.owned and second.owned and node.fn in ("add", "mul"):
         first, second = second, first
-    if not first.owned or second.owned or broadcast(args, order) != first.dims:
+    if not first.owned or first.strength < ATOM or second.scalar or broadcast(args, order) != first.dims:
         return None
-    return Value(f"{first.inside(ATOM)}.{node.fn}_({second.code})", first.dims, owned=True)
+    return replace(first.method(f".{node.fn}_({second.code})"), owned=True)
 
 
 def _where(args: list[Value], dims: Dims, like: str) -> Value:

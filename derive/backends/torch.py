@@ -15,12 +15,13 @@ from derive.backends.pools import pooled
 from derive.backends.reads import Sizes, read
 from derive.backends.scans import running
 from derive.backends.scatters import scatter
-from derive.backends.values import Dims, Line, Value, align, is_pack, permute, position, squeeze
+from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, permute, position, squeeze
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import (
     Assign,
     AxisValue,
     Call,
+    Index,
     Join,
     Merged,
     Node,
@@ -34,6 +35,7 @@ from derive.program import (
     SizeOf,
     Window,
     base,
+    children,
     index_axes,
     multiplied,
     node_axes,
@@ -48,6 +50,8 @@ TRIANGLES = {
     "gt": (".triu(1)", ".tril(-1)"),
 }
 """The part of a matrix where its column stands in a relation to its row, and where its row does to its column."""
+
+_CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
 
 _LONGEST_ARGUMENT = 32
 """Characters of an argument beyond which an operator reads better than a call."""
@@ -68,12 +72,18 @@ class Printer:
     tight: Callable[[str, Window], bool]
     fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
+    integers: frozenset[str] = frozenset()  # tensors that hold integers
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
+        written = [{base(a) for i in s.axes for a in index_axes(i)} for s in self.program.statements]
+        self.extents = [*({base(a) for a in axes} for _, axes in self.program.given), *written]
+        self.reals: dict[str, bool] = {}
+        for s in self.program.statements:
+            self.reals[s.name] = self.is_real(s.value)
 
     # --- names ---------------------------------------------------------------------------------------------
 
@@ -119,14 +129,54 @@ class Printer:
         triangle = self.triangle(node, order)
         if triangle is not None:
             return triangle
+        node = self.with_sign_inside(node)
         args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
-        return written_over(node, args, order) or call_code(node, args, order, self.like)
+        over = written_over(node, args, order) if self.fuse and not self.negates_little(node, args) else None
+        return over or self.owned(node, call_code(node, args, order, self.like))
 
     def compared(self, node: Node, order: Dims) -> Value:
         """One side of a comparison, where an axis may stay whole numbers."""
         if isinstance(node, AxisValue):
             return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
         return self.value(node, order)
+
+    def with_sign_inside(self, node: Call) -> Call:
+        """`-(a / 2)` as `a / -2`: one pass over a large tensor less."""
+        inner = node.args[0] if node.fn == "neg" else None
+        if not self.fuse or not isinstance(inner, Call) or inner.fn not in ("mul", "div") or not self.is_large(inner):
+            return node
+        a, b = inner.args
+        if isinstance(b, Num) and self.is_large(a):
+            return Call(inner.fn, (a, Num(-b.value)))
+        return Call("mul", (Num(-a.value), b)) if isinstance(a, Num) and inner.fn == "mul" else node
+
+    def negates_little(self, node: Call, args: list[Value]) -> bool:
+        """Whether a minus sign is best left in front of a product, where it negates a small first factor alone."""
+        if node.fn != "neg" or args[0].strength != PRODUCT:
+            return False
+        first = node.args[0]
+        while isinstance(first, Call) and first.fn in ("mul", "div"):
+            first = first.args[0]
+        return not self.is_large(first)
+
+    def owned(self, node: Node, value: Value) -> Value:
+        """The result of a call, which nothing else holds: it may be written over, where that spares a large tensor."""
+        mine = self.fuse and not value.scalar and not value.boolean and None not in value.dims
+        return replace(value, owned=mine and self.is_large(node) and self.is_real(node))
+
+    def is_large(self, node: Node) -> bool:
+        """Whether no tensor of the program has the node's axes and more; statistics and parameters are small."""
+        axes = {base(a) for a in node_axes(node)}
+        return bool(axes) and not any(axes < others for others in self.extents)
+
+    def is_real(self, node: Node | Index) -> bool:
+        """Whether a node is of the inputs' dtype: neither integers nor truth values."""
+        if isinstance(node, Read):
+            return node.name not in self.integers and self.reals.get(node.name, True)
+        if isinstance(node, Call):
+            values = node.args[1:] if node.fn == "where" else node.args
+            return node.fn not in _CONDITIONS and any(self.is_real(a) for a in values)
+        return isinstance(node, Reduce | Scan | Join) and any(self.is_real(n) for n in children(node))
 
     def triangle(self, node: Call, order: Dims) -> Value | None:
         """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`."""
@@ -179,10 +229,14 @@ class Printer:
         values = [self.value(n, order) for n in (start, *tensors)]
         if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
             return None
+        function = "sub" if len(tensors) == 1 else "addcmul"
+        number = f", alpha={factor}" if len(tensors) == 1 else f", value={factor}" if factor != "1" else ""
+        dims = broadcast(values, order)
+        if values[0].owned and values[0].dims == dims:
+            others = ", ".join(v.code for v in values[1:])
+            return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
         code = ", ".join(v.code for v in values)
-        if len(tensors) == 1:
-            return Value(f"torch.sub({code}, alpha={factor})", broadcast(values, order))
-        return Value(f"torch.addcmul({code}{f', value={factor}' if factor != '1' else ''})", broadcast(values, order))
+        return self.owned(node, Value(f"torch.{function}({code}{number})", dims))
 
     def factor(self, numbers: list[tuple[Node, bool]], negative: bool) -> str:
         """The product of Python numbers, each multiplied or divided by, as code."""
@@ -315,13 +369,9 @@ class Printer:
         return name
 
     def _spent_at(self, k: int) -> frozenset[str]:
-        """Matrix products of ours that this statement reads once and nothing reads afterwards."""
+        """Large tensors of ours that this statement reads once and nothing reads afterwards."""
         here, *later = self.program.statements[k:]
-        made = {
-            s.name
-            for s in self.program.statements[:k]
-            if isinstance(s, Assign) and isinstance(s.value, Reduce) and is_product(s.value)
-        }
+        made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
         once = [n.name for n in walk(here.value) if isinstance(n, Read)]
         again = {n for s in later for n in (*reads(s.value), *(x for i in getattr(s, "slots", ()) for x in reads(i)))}
@@ -333,6 +383,13 @@ class Printer:
         )
         return frozenset(n for n in once if n in made and once.count(n) == 1 and n not in kept)
 
+    def _is_made(self, s: Assign) -> bool:
+        """Whether a statement fills a tensor of its own, of the inputs' dtype, every element in a place of its own."""
+        if isinstance(s.value, Reduce):
+            return is_product(s.value)
+        call = isinstance(s.value, Call) and self.is_large(s.value) and self.is_real(s.value)
+        return call and _is_whole(s)
+
     def assign(self, s: Assign) -> None:
         name = self.names.get(s.name, s.name)
         layout = self.layouts[s.name]
@@ -341,12 +398,9 @@ class Printer:
             value = self.reduction(s.value, order, keepdim=None in layout)
         else:
             value = self.value(s.value, order)
-        fresh = isinstance(s.value, Call | Reduce | Join | Scan) and set(node_axes(s.value)) == {
-            a for i in s.axes for a in index_axes(i)
-        }
+        fresh = (isinstance(s.value, Call | Reduce | Join | Scan) and _is_whole(s)) or value.scalar
         if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
             value = cast(value, self.like)  # numbers, not a condition
-        fresh = fresh or value.scalar
         value = self.finish(value, s, order)
         changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
         if changed and not fresh:
@@ -391,6 +445,11 @@ class Printer:
         if value.dims == order:
             return value
         return self.spread(value, order)
+
+
+def _is_whole(s: Assign) -> bool:
+    """Whether a statement's value has every axis of its tensor, so that none is an expanded view."""
+    return set(node_axes(s.value)) == {a for i in s.axes for a in index_axes(i)}
 
 
 def _split(node: Node) -> tuple[list[tuple[Node, bool]], list[Node]]:

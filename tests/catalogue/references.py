@@ -292,6 +292,9 @@ _PACKS: dict[str, tuple[int, ...]] = {
 }
 _ODD = (3, 5, 7, 9, 11, 13)
 
+LARGER = {"larger": 4, "largest": 11}
+"""The ordinary variant with a longer batch: how much longer."""
+
 
 def variants(op: Op) -> list[str]:
     """The kinds of input that mean something for the op."""
@@ -330,6 +333,10 @@ def sizes_of(op: Op, variant: str) -> Sizes:
     else:
         sizes = dict(zip(plain, _ODD, strict=False)) | {"...": (2, 4)} | dict(reference.odd)
         sizes["..."] = _PACKS.get(variant, sizes["..."])
+    if variant in LARGER:
+        (first, *rest), batch = sizes["..."], _batch(op)
+        more = LARGER[variant]
+        sizes |= {"...": (first + more, *rest)} if "..." in axes else {batch: sizes[batch] + more}
     if variant == "empty":
         sizes |= {"...": (2, 0)} if "..." in axes else {_batch(op): 0}
     return sizes | dict(reference.fit(sizes))

@@ -1,0 +1,107 @@
+"""One row measured: every way checked against autograd, timed by turns, its bytes counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+
+from benchmarks import names
+from benchmarks.clock import Times, by_turns
+from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
+from benchmarks.native import NATIVE
+from benchmarks.rows import Row
+from benchmarks.ways import AUTOGRAD, NativePackage, Way, agree, forms, ways
+from derive.autograd_cost import example_sizes
+from derive.cost_report import least_bytes, multiply_adds
+from derive.emit import render
+from derive.equations import Op
+from derive.pipeline import derive_op
+from derive.rates import measured
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row of the table: seconds a call each way, the floor, and bytes where the allocator is PyTorch's."""
+
+    op: str
+    size: str
+    shapes: str
+    times: Mapping[str, Times]
+    floor: float
+    peak: Mapping[str, int]
+    saved: Mapping[str, int]
+
+    def speedup(self, way: str) -> float | None:
+        """How many times faster than autograd of the primitives."""
+        return self.times[way].over(self.times[AUTOGRAD]) if way in self.times else None
+
+
+def measure(row: Row, seconds: float, compiled: bool, native: NativePackage | None, threads: int) -> Measured:
+    """Measure one row for about so many seconds. Raises ValueError where a way computes something else."""
+    found = ways(row, compiled, native)
+    agree({name: way() for name, way in found.items()})
+    times = by_turns(found, seconds, fewest=5)
+    own = forms(row.op)
+    with torch.no_grad():
+        *_, saved = own.live.forward(*row.args, **row.numbers)
+    leaves = [a.clone().requires_grad_(w) for a, w in zip(row.args, row.wanted, strict=True)]
+    kept = {AUTOGRAD: saved_by_tape(own.primitives, leaves, **row.numbers), "generated": distinct_bytes(saved)}
+    if row.op.name in NATIVE:
+        kept["native op"] = saved_by_tape(NATIVE[row.op.name], leaves, **row.numbers)
+    return Measured(row.op.name, row.size, row.shapes, times, floor(row, threads), _peaks(found), kept)
+
+
+def measure_names(size: str, seconds: float, compiled: bool, native: NativePackage | None) -> Measured:
+    """The training step of the names network at one batch size."""
+    batch = names.BATCHES[size]
+    found = names.step_ways(batch, compiled, native)
+    agree({name: way() for name, way in found.items()})
+    return Measured(names.TITLE, size, f"batch {batch}", by_turns(found, seconds), 0.0, _peaks(found), {})
+
+
+def _peaks(found: Mapping[str, Way]) -> dict[str, int]:
+    return {name: peak_bytes(way) for name, way in found.items() if name != "JAX jit"}
+
+
+def floor(row: Row, threads: int) -> float:
+    """Seconds that the bytes and the multiply-adds of a row take at this machine's rates."""
+    d = row.op.derivation
+    given = {a: prod(n) if isinstance(n, tuple) else n for a, n in row.lengths.items()}
+    sizes = example_sizes(d.named, given)
+    products = multiply_adds(d.forward, sizes) + multiply_adds(d.backward, sizes)
+    return measured(threads).floor(least_bytes(d, sizes), products)
+
+
+def derivation_seconds(op: Op) -> float:
+    """Seconds to derive an op and to print its module."""
+    start = time.perf_counter()
+    render(derive_op(op))
+    return time.perf_counter() - start
+
+
+def as_json(rows: list[Measured], about: Mapping[str, Any], derivation: Mapping[str, float]) -> dict[str, Any]:
+    """Everything measured, as plain data; seconds and bytes."""
+    return {
+        "about": dict(about),
+        "derivation": dict(derivation),
+        "rows": [
+            {
+                "op": r.op,
+                "size": r.size,
+                "shapes": r.shapes,
+                "floor": r.floor,
+                "seconds": {
+                    way: {"median": t.median, "best": t.best, "rounds": len(t.rounds), "speedup": r.speedup(way)}
+                    for way, t in r.times.items()
+                },
+                "peak bytes": dict(r.peak),
+                "saved bytes": dict(r.saved),
+            }
+            for r in rows
+        ],
+    }

@@ -1,0 +1,243 @@
+"""The columns: every way to run one op's forward and backward, as a call without arguments.
+
+Each call gives the outputs and the gradients; `agree` compares them before anything is timed. In every way but JAX's
+the forward and the backward are two calls, as in a training loop; JAX compiles both into one program.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.jax_forms import jax, jitted
+from benchmarks.native import NATIVE
+from benchmarks.rows import Row
+from derive.equations import Op
+from derive.live import Live, build
+
+Result = tuple[tuple[Any, ...], tuple[Any, ...]]
+Way = Callable[[], Result]
+
+AUTOGRAD = "autograd"
+COLUMNS = {
+    AUTOGRAD: "autograd of the primitives: the op's equations, one PyTorch call an operation",
+    "compiled autograd": "torch.compile of these",
+    "native op": "PyTorch's own op",
+    "JAX jit": "the op in JAX, forward and backward in one jitted program",
+    "generated": "the generated forward and backward, eager",
+    "generated out=": "the same, the backward writing into preallocated gradients (derive generate --workspace)",
+    "generated compiled": "torch.compile of the generated forward and backward",
+    "generated native": "the generated CPU kernels",
+}
+
+
+@dataclass(frozen=True)
+class Forms:
+    """What one op is run with."""
+
+    live: Live  # the generated functions
+    primitives: Callable[..., Any]  # the forward's equations as they were written, with no operation fused
+
+    @property
+    def backward_out(self) -> Callable[..., Any]:
+        """The generated backward that writes into given gradients."""
+        found: Callable[..., Any] = self.live.function.__globals__[f"{self.live.derivation.op.name}_backward_out"]
+        return found
+
+
+@cache
+def _forms(key: _Keyed) -> Forms:
+    # An op's stepwise form is printed without fusing two operations into one call.
+    plain = build(replace(key.op, stepwise=True)).function.__globals__
+    forward = plain[f"{key.op.name}_stepwise_forward"].__wrapped__
+
+    def primitives(*args: Any, **numbers: Any) -> Any:
+        outputs = forward(*args, **numbers)[:-1]
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    plain["check_shapes"] = lambda *_: None  # nobody checks shapes by hand
+    return Forms(build(key.op, workspace=True), primitives)
+
+
+@dataclass(frozen=True, eq=False)
+class _Keyed:
+    """An op as a key, by its name: ops hold what cannot be hashed."""
+
+    op: Op
+
+    def __hash__(self) -> int:
+        return hash(self.op.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and self.op == other.op
+
+
+def forms(op: Op) -> Forms:
+    """The generated functions of an op and its primitives, made once."""
+    return _forms(_Keyed(op))
+
+
+def cotangents(row: Row) -> tuple[Tensor, ...]:
+    """A gradient for every output, drawn from a fixed seed."""
+    with torch.no_grad():
+        outputs = _tuple(forms(row.op).primitives(*row.args, **row.numbers))
+    generator = torch.Generator().manual_seed(1)
+    return tuple(torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o.dtype) for o in outputs)
+
+
+def ways(row: Row, compiled: bool = True, native: NativePackage | None = None) -> dict[str, Way]:
+    """The ways that exist for this op, in the order of `COLUMNS`."""
+    own, dys = forms(row.op), cotangents(row)
+    out: dict[str, Way] = {AUTOGRAD: by_autograd(own.primitives, row, dys)}
+    if compiled:
+        out["compiled autograd"] = by_autograd(_compiled(own.primitives), row, dys)
+    if row.op.name in NATIVE:
+        out["native op"] = by_autograd(NATIVE[row.op.name], row, dys)
+    jax_way = by_jax(row, dys)
+    if jax_way is not None:
+        out["JAX jit"] = jax_way
+    out["generated"] = by_pair(own.live.forward, own.live.backward, row, dys)
+    out["generated out="] = by_pair(own.live.forward, preallocated(own, row, dys), row, dys)
+    if compiled:
+        out["generated compiled"] = by_pair(_compiled(own.live.forward), _compiled(own.live.backward), row, dys)
+    pair = None if native is None else native.functions(row.op.name)
+    if pair is not None:
+        out["generated native"] = by_pair(*pair, row, dys)
+    return out
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, fullgraph=True, dynamic=False)
+
+
+def by_autograd(forward: Callable[..., Any], row: Row, dys: tuple[Tensor, ...]) -> Way:
+    """A forward under autograd, then its gradients."""
+    args = [a.clone().requires_grad_(w) for a, w in zip(row.args, row.wanted, strict=True)]
+    leaves = [a for a, w in zip(args, row.wanted, strict=True) if w]
+
+    def run() -> Result:
+        outputs = _tuple(forward(*args, **row.numbers))
+        return outputs, torch.autograd.grad(outputs, leaves, dys)
+
+    return run
+
+
+def by_pair(forward: Callable[..., Any], backward: Callable[..., Any], row: Row, dys: tuple[Tensor, ...]) -> Way:
+    """A generated forward and backward, as a hand-written loop calls them."""
+
+    @torch.no_grad()
+    def run() -> Result:
+        *outputs, saved = forward(*row.args, **row.numbers)
+        return tuple(outputs), _tuple(backward(*dys, *saved))
+
+    return run
+
+
+def preallocated(own: Forms, row: Row, dys: tuple[Tensor, ...]) -> Callable[..., Any]:
+    """The generated backward with gradients that are allocated once, here."""
+    with torch.no_grad():
+        *_, saved = own.live.forward(*row.args, **row.numbers)
+        out = own.live.backward(*dys, *saved)
+    out = type(out)(*map(torch.empty_like, out)) if isinstance(out, tuple) else torch.empty_like(out)
+    return lambda *args: own.backward_out(*args, out=out)
+
+
+def by_jax(row: Row, dys: tuple[Tensor, ...]) -> Way | None:
+    """The op's form in JAX, jitted; None without JAX or without a form."""
+    both = jitted(row.op.name)
+    if both is None:
+        return None
+    arrays = [jax.numpy.asarray(a.numpy()) for a in row.args]
+    wanted = {k: a for k, a in enumerate(arrays) if row.wanted[k]}
+    rest = {k: a for k, a in enumerate(arrays) if not row.wanted[k]}
+    given = tuple(jax.numpy.asarray(d.numpy()) for d in dys)
+    call = jax.jit(lambda w, r, d: both(w, r, d[0] if len(d) == 1 else d, dict(row.numbers)))
+
+    def run() -> Result:
+        outputs, gradients = jax.block_until_ready(call(wanted, rest, given))
+        return _tuple(outputs), tuple(gradients[k] for k in sorted(gradients))
+
+    return run
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple) else (value,)
+
+
+# --- native kernels -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NativePackage:
+    """A package of `derive generate --backend cpu`, and why it is missing where it is."""
+
+    module: Any = None
+    missing: str = ""
+
+    def functions(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+        """The forward and the backward of an op; None where the package has none."""
+        forward, backward = (getattr(self.module, f"{name}_{part}", None) for part in ("forward", "backward"))
+        return None if forward is None or backward is None else (forward, backward)
+
+
+@contextmanager
+def native_package(ops: Iterable[Op], file: Path | None = None) -> Any:
+    """Generate the ops with native kernels into a folder of their own, and import it as long as it is needed."""
+    with TemporaryDirectory(prefix="benchmarks_") as folder:
+        package = "handgrad_native_kernels"
+        source = [] if file is None else ["--from", str(file)]
+        command = [sys.executable, "-m", "derive.cli", "generate", "--backend", "cpu", "--out", f"{folder}/{package}"]
+        done = subprocess.run([*command, *source, *(op.name for op in ops)], capture_output=True, text=True)
+        if done.returncode:
+            yield NativePackage(missing=(done.stderr.strip().splitlines() or ["no message"])[-1])
+            return
+        sys.path.insert(0, folder)
+        try:
+            yield NativePackage(import_module(package))
+        finally:
+            sys.path.remove(folder)
+
+
+# --- agreement ------------------------------------------------------------------------------------------------
+
+
+def agree(found: dict[str, Result], tolerance: float = 2e-3) -> None:
+    """Every way computes what autograd of the primitives does. Raises ValueError naming the way and the tensor."""
+    want = _flat(found[AUTOGRAD])
+    # A gradient that is 0 but for rounding is judged by the others' size.
+    least = 1e-3 * max((float(w.abs().max()) for w in want if w.numel()), default=1.0)
+    for way, result in found.items():
+        got = _flat(result)
+        if len(got) != len(want):
+            raise ValueError(f"{way}: {len(got)} outputs and gradients, expected {len(want)}")
+        for k, (g, w) in enumerate(zip(got, want, strict=True)):
+            off = float((g - w).abs().max()) if g.numel() else 0.0
+            if g.shape != w.shape or not off <= tolerance * max(least, float(w.abs().max())):
+                raise ValueError(f"{way}: output or gradient {k} differs by {off:.1e} from autograd's")
+
+
+def _flat(result: Result) -> list[Tensor]:
+    return [torch.as_tensor(t if isinstance(t, Tensor) else np.array(t)).detach().double() for r in result for t in r]
+
+
+def use_threads(threads: int) -> None:
+    """PyTorch and JAX on so many threads. JAX takes the cores that it may run on when it starts."""
+    torch.set_num_threads(threads)
+    if jax is not None and hasattr(os, "sched_setaffinity"):
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, sorted(cores)[:threads])
+        jax.numpy.zeros(1).block_until_ready()
+        os.sched_setaffinity(0, cores)

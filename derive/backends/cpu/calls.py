@@ -1,0 +1,37 @@
+"""Matrix products in C: one call for every value of the batch axes, through the BLAS that the runtime hands over."""
+
+from __future__ import annotations
+
+from derive.backends.cpu.expressions import Expressions, variable
+from derive.backends.cpu.nests import decode, extent
+from derive.backends.cpu.normal import Normal
+from derive.backends.cpu.products import Matrix, Product
+from derive.backends.cpu.writer import Writer
+
+
+def print_product(p: Product, form: Normal, out: Writer) -> None:
+    text = Expressions(form)
+    out.comment(p.note)
+    alpha = " * ".join(text.value(x).real.inside(6) for x in p.alpha) or "1"
+    a = _side(p.a, p.rows, p.inner, p.batch, text)
+    b = _side(p.b, p.inner, p.columns, p.batch, text)
+    c = _side(p.out, p.rows, p.columns, p.batch, text)
+    call = f"product({a}, {b}, {c}, {extent(p.rows)}, {extent(p.columns)}, {extent(p.inner)}, {alpha});"
+    if not p.batch:
+        out.line(call)
+        return
+    count = extent(p.batch)
+    out.line(f"#pragma omp parallel for num_threads(batch_team(threads, {count})) schedule(static)")
+    with out.loop("at", "0", count):
+        decode(out, p.batch, "at")
+        out.line(call)
+
+
+def _side(m: Matrix, rows: tuple[str, ...], columns: tuple[str, ...], batch: tuple[str, ...], text: Expressions) -> str:
+    """An operand: where it begins, whether it lies transposed, and how far apart its rows are."""
+    steps = [f"{variable(a)} * {extent(m.stride((a,)))}".removesuffix(" * 1") for a in batch if a in m.dims]
+    start = " + ".join([text.name(m.name), *steps])
+    flipped = bool(rows) and m.dims[-1:] == rows[-1:]
+    outer, inner = (columns, rows) if flipped else (rows, columns)
+    lead = extent(m.stride(outer)) if outer else extent(inner)
+    return f"{start}, {'TRANSPOSED' if flipped else 'PLAIN'}, {lead}"

@@ -1,0 +1,141 @@
+"""Loops over columns: a value is an array over a block of neighbouring columns, and vectors run along the block.
+
+A fold over the rows adds whole rows of a block to its array, 64 rows at a time into an array of its own, so that long
+sums stay accurate.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+
+from derive.backends.cpu.expressions import length, variable
+from derive.backends.cpu.nests import START, Nest, extent, fold
+from derive.backends.cpu.normal import Loop
+from derive.backends.cpu.stages import Stage, Sweep
+
+
+@dataclass
+class Columns(Nest):
+    def print(self) -> None:
+        *slow, fast = self.group.outer
+        out, n = self.out, length(fast)
+        blocks = f"columns({n}, threads)"
+        if self.group.totals:
+            blocks = f"columns({n}, 1)"  # totals add alike for any number of threads
+        out.line(f"const int64_t width = {blocks};")
+        count = f"({n} + width - 1) / width"
+        out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
+        with out.loop("block", "0", f"{extent(tuple(slow))} * ({count})" if slow else count):
+            if slow:
+                out.line(f"const int64_t at = block / ({count});")
+                self.decode(tuple(slow), "at")
+            out.line(f"const int64_t from = block{f' % ({count})' if slow else ''} * width;")
+            out.line(f"const int64_t to = at_most(from + width, {n});")
+            for stage in self.plan.stages:
+                self.values(stage)
+                for sweep in stage.sweeps:
+                    self.notes(sweep.loops)
+                    self.sweep(sweep)
+
+    @property
+    def work(self) -> str:
+        return extent(max((s.domain for s in self.group.loops), key=len))
+
+    @property
+    def at_column(self) -> str:
+        return f"[{self.column}]"
+
+    @property
+    def column(self) -> str:
+        return f"{variable(str(self.group.lane))} - from"
+
+    def lane(self, clauses: str = "") -> AbstractContextManager[None]:
+        """The loop over the columns of a block."""
+        return self.out.loop(variable(str(self.group.lane)), "from", "to", f"simd{clauses}")
+
+    def declare(self, s: Loop) -> None:
+        self.out.line(f"{self.type(s.name)} {self.local(s.name)}[COLUMNS];")
+
+    def values(self, stage: Stage) -> None:
+        """What needs no inner axis: for every column of the block."""
+        if not stage.values:
+            return
+        totals = [s for s in stage.values if self.group.is_total(s)]
+        for s in stage.values:
+            if s not in totals and s.kind != "add":
+                self.out.comment(s.note)
+                self.declare(s)
+        clauses = self.accumulators(totals, "_part")
+        with self.lane(clauses):
+            for s in stage.values:
+                if s in totals:
+                    self.reduce(s, f"{self.text.name(s.name)}_part")
+                elif s.kind == "add":
+                    self.out.line(f"{self.stored(s)} += {self.text.real(s.value)};")
+                else:
+                    self.out.line(f"{self.local(s.name)}{self.at_column} = {self.right(s)};")
+                    self.kept(s)
+        for s in totals:
+            self.out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")
+
+    def kept(self, s: Loop) -> None:
+        """The value goes to memory as well where that is wanted."""
+        if self.plan.place[s.name] == "memory":
+            self.out.line(f"{self.stored(s)} = {self.local(s.name)}{self.at_column};")
+            self.here.add(s.name)
+
+    def sweep(self, sweep: Sweep) -> None:
+        if sweep.nested:
+            (s,) = sweep.loops
+            with self.plain(self.order(sweep)):
+                self.folded(self.order(Sweep(sweep.nested, [s])), [s], [s])
+                with self.lane():
+                    total = f"{self.text.name(s.name)}_total[{self.column}]"
+                    self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+            return
+        folds = [s for s in sweep.loops if s.is_fold]
+        self.folded(self.order(sweep), folds, sweep.loops)
+        if folds:
+            for s in folds:
+                self.declare(s)
+            with self.lane():
+                for s in folds:
+                    total = f"{self.text.name(s.name)}_total[{self.column}]"
+                    cast = "(real)" if s.kind == "sum" else ""
+                    self.out.line(f"{self.local(s.name)}{self.at_column} = {cast}{total};")
+                    self.kept(s)
+
+    def folded(self, axes: tuple[str, ...], folds: list[Loop], loops: list[Loop]) -> None:
+        """Loops over the inner axes, the block's columns innermost."""
+        *slow, fast = axes
+        i, n, out = variable(fast), length(fast), self.out
+        for s in folds:
+            out.line(f"{'double' if s.kind == 'sum' else 'real'} {self.text.name(s.name)}_total[COLUMNS];")
+        if folds:
+            with self.lane():
+                for s in folds:
+                    out.line(f"{self.text.name(s.name)}_total[{self.column}] = {START[s.kind]};")
+        with ExitStack() as stack:
+            stack.enter_context(self.plain(tuple(slow)))
+            if not folds:
+                with out.loop(i, "0", n), self.lane():
+                    self.elements(loops)
+                return
+            stack.enter_context(out.block(f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += ROWS)"))
+            out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {n});")
+            for s in folds:
+                out.line(f"real {self.text.name(s.name)}_block[COLUMNS];")
+            with self.lane():
+                for s in folds:
+                    out.line(f"{self.text.name(s.name)}_block[{self.column}] = {START[s.kind]};")
+            with out.loop(i, f"{i}_block", f"{i}_end"), self.lane():
+                self.elements(loops)
+            with self.lane():
+                for s in folds:
+                    name = self.text.name(s.name)
+                    out.line(fold(s.kind, f"{name}_total[{self.column}]", f"{name}_block[{self.column}]"))
+
+    def accumulate(self, s: Loop) -> None:
+        into = f"{self.text.name(s.name)}_block[{self.column}]"
+        self.out.line(fold(s.kind, into, self.text.real(s.value)))

@@ -1,0 +1,250 @@
+"""Expressions in C: values, indices, and the addresses of elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from derive.backends.cpu.normal import Normal, Unsupported
+from derive.program import (
+    AxisValue,
+    Call,
+    Index,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Read,
+    Scal,
+    SizeOf,
+    Window,
+    base,
+    index_axes,
+)
+
+_RESERVED = frozenset(
+    """auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    real threads status scratch chunk chunks at from to block lane R main bool true false asm""".split()  # noqa: SIM905
+)
+_SHARED = frozenset(
+    """at_most at_least team batch_team first_of_chunk blocks columns column_blocks bytes take all_below larger smaller
+    fill add_up largest smallest square cube product blas use_blas malloc free next width fresh""".split()  # noqa: SIM905
+)
+_SUFFIXES = ("_here", "_total", "_block", "_end", "_part", "_parts", "_rows", "_new", "_nan")  # of our own variables
+_BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
+           "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1),
+           "or": ("|", 1)}  # fmt: skip
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_FUNCTIONS = frozenset(
+    """exp log tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan asinh
+    acosh atanh erfc""".split()  # noqa: SIM905
+)
+_ATOM, _UNARY, _COMMA = 9, 7, 0
+
+
+def axis_name(axis: str) -> str:
+    """`row` for `...`, and a number for each prime of a bound copy."""
+    stem, *rest = axis.split("'")
+    stem = "rows" if stem == "..." else stem
+    return "_".join([stem, *(r or "1" for r in rest)])
+
+
+def variable(axis: str) -> str:
+    return f"i_{axis_name(axis)}"
+
+
+def length(axis: str) -> str:
+    return f"n_{axis_name(base(axis))}"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Source text and how strongly it binds; `kind` is "real", "int", "bool", or "number" (known before any loop)."""
+
+    code: str
+    strength: int = _ATOM
+    kind: str = "real"
+
+    def inside(self, strength: int) -> str:
+        return f"({self.code})" if self.strength < strength else self.code
+
+    @property
+    def real(self) -> Text:
+        """The same as a real: numbers are rounded once, as torch rounds Python's."""
+        if self.kind == "number" and not self.code.isdecimal():
+            return Text(f"R({self.code})")
+        return Text(f"(real){self.inside(_UNARY)}", _UNARY) if self.kind in ("int", "bool") else self
+
+
+@dataclass
+class Expressions:
+    """Prints nodes. `element` says how a tensor's element is read where it is no plain memory."""
+
+    normal: Normal
+    element: Callable[[Read], str | None] = lambda read: None
+
+    def name(self, tensor: str) -> str:
+        """A tensor's name in C."""
+        ours = tensor.startswith(("i_", "n_", "real_", "number_")) or tensor.endswith(_SUFFIXES)
+        if ours or tensor in _RESERVED | _SHARED:
+            return f"{tensor}_"
+        return tensor
+
+    # --- values --------------------------------------------------------------------------------------------
+
+    def value(self, node: Node) -> Text:
+        if isinstance(node, Read):
+            return self.read(node)
+        if isinstance(node, Num):
+            return number(node)
+        if isinstance(node, Scal):
+            return Text(self.name(node.name), kind="number")
+        if isinstance(node, SizeOf):
+            return Text(f"(double){length(node.axis)}", _UNARY, "number")
+        if isinstance(node, AxisValue):
+            return Text(variable(node.axis), kind="int")
+        if isinstance(node, Call):
+            return self.call(node)
+        raise Unsupported(f"{type(node).__name__.lower()} inside an expression")
+
+    def real(self, node: Node) -> str:
+        return self.value(node).real.code
+
+    def read(self, node: Read) -> Text:
+        kind = "int" if node.name in self.normal.integers else "bool" if node.name in self.normal.booleans else "real"
+        found = self.element(node)
+        return Text(found if found is not None else f"{self.name(node.name)}[{self.offset(node)}]", kind=kind)
+
+    def call(self, node: Call) -> Text:
+        args = [self.value(a) for a in node.args]
+        known = all(a.kind == "number" for a in args)
+        if node.fn in _BINARY:
+            return _binary(node.fn, args, known)
+        if node.fn == "not":
+            return Text(f"!{args[0].inside(_UNARY)}", _UNARY, "bool")
+        if node.fn == "neg":
+            arg = args[0] if known else args[0].real
+            return Text(f"-{arg.inside(_UNARY)}", _UNARY, "number" if known else "real")
+        if node.fn == "where":
+            a, b = ((x if known else x.real).inside(1) for x in args[1:])
+            return Text(f"{args[0].inside(1)} ? {a} : {b}", _COMMA, "number" if known else "real")
+        if node.fn in ("pi", "e"):
+            return Text(repr(getattr(math, node.fn)), kind="number")
+        if node.fn == "pow":
+            return self.power(node, args, known)
+        if node.fn not in _FUNCTIONS:
+            raise Unsupported(f"the function {node.fn}")
+        if known:
+            return Text(f"number_{node.fn}({args[0].code})", kind="number")
+        return Text(f"real_{node.fn}({args[0].real.code})")
+
+    def power(self, node: Call, args: list[Text], known: bool) -> Text:
+        exponent = node.args[1]
+        if known and isinstance(exponent, Num) and exponent.value == 2 and args[0].strength == _ATOM:
+            return Text(f"{args[0].code} * {args[0].code}", 5, "number")
+        if known:
+            return Text(f"number_pow({args[0].code}, {args[1].code})", kind="number")
+        if isinstance(exponent, Num) and exponent.value in (2, 3):
+            return Text(f"{'square' if exponent.value == 2 else 'cube'}({args[0].real.code})")
+        return Text(f"real_pow({args[0].real.code}, {args[1].real.code})")
+
+    # --- indices -------------------------------------------------------------------------------------------
+
+    def offset(self, read: Read, skip: frozenset[str] = frozenset()) -> str:
+        """The number of an element in memory, the last dimension fastest; `skip` leaves dimensions out."""
+        code, strength = "", _ATOM
+        for dim, index in self._places(read, skip):
+            at = self.index(index)
+            if not code:
+                code, strength = at.code, at.strength
+                continue
+            left = code if strength >= 5 else f"({code})"
+            code, strength = f"{left} * {self.extent(dim)} + {at.inside(4)}", 4
+        return code or "0"
+
+    def _places(self, read: Read, skip: frozenset[str]) -> list[tuple[Index, Index]]:
+        """Dimensions and the places on them, without the axes to skip."""
+        out: list[tuple[Index, Index]] = []
+        for dim, index in zip(self.normal.dims[read.name], read.index, strict=True):
+            if isinstance(index, Merged) and skip & set(index_axes(index)):
+                out += [(a, a) for a in index.axes if a not in skip]
+            elif index not in skip:
+                out.append((dim, index))
+        return out
+
+    def extent(self, dim: Index) -> str:
+        """The length of a dimension."""
+        if isinstance(dim, str):
+            return length(dim)
+        if not isinstance(dim, Merged):
+            raise Unsupported("one place inside a merge")
+        return f"({' * '.join(self.extent(a) for a in dim.axes)})"
+
+    def index(self, i: Index) -> Text:
+        if isinstance(i, str):
+            return Text(variable(i))
+        if isinstance(i, Merged):
+            out = self.index(i.axes[0])
+            for a in i.axes[1:]:
+                out = Text(f"{out.inside(5)} * {self.extent(a)} + {self.index(a).inside(4)}", 4)
+            return out
+        if isinstance(i, PartOf):
+            whole = self.index(i.whole).inside(5)
+            tail = [self.integer(n) for n in i.lengths[i.position + 1 :]]
+            code = f"{whole} / ({' * '.join(tail)})" if tail else whole
+            return Text(code if i.position == 0 else f"({code}) % ({self.integer(i.lengths[i.position])})", 5)
+        if isinstance(i, Window):
+            parts = [variable(a) if s == 1 else f"{s} * {variable(a)}" for a, s in i.steps]
+            if i.offset != Num(Fraction(0)) or not parts:
+                parts.append(self.integer(i.offset))
+            return Text(" + ".join(parts), 4 if len(parts) > 1 or "*" in parts[0] else _ATOM)
+        if not isinstance(i, Read):
+            raise Unsupported("one place inside a merge")
+        return Text(f"{self.name(i.name)}[{self.offset(i)}]")
+
+    def integer(self, node: Node) -> str:
+        """Whole-number arithmetic on lengths."""
+        if isinstance(node, SizeOf):
+            return length(node.axis)
+        if isinstance(node, Num) and Fraction(node.value).denominator == 1:
+            return str(int(node.value))
+        if isinstance(node, Call) and node.fn in ("add", "sub", "mul"):
+            return f"({f' {_BINARY[node.fn][0]} '.join(self.integer(a) for a in node.args)})"
+        if isinstance(node, Call) and node.fn == "neg":
+            return f"(-{self.integer(node.args[0])})"
+        raise Unsupported(f"the offset {node}")
+
+
+def _binary(fn: str, args: list[Text], known: bool) -> Text:
+    sign, strength = _BINARY[fn]
+    compares = fn in _COMPARISONS
+    logic = fn in ("and", "or")
+    if compares:
+        whole = all(a.kind in ("int", "number") for a in args)
+        args = args if whole else [a.real for a in args]
+    elif not logic and not known:
+        args = [a.real for a in args]
+    elif known and fn == "div":
+        args = [Text(f"(double){args[0].inside(_UNARY)}", _UNARY), args[1]]
+    right = strength + 1 if fn in ("sub", "div", "mul") or compares else strength
+    code = f" {sign} ".join([args[0].inside(strength), *(a.inside(right) for a in args[1:])])
+    return Text(code, strength, "bool" if compares or logic else "number" if known else "real")
+
+
+def number(node: Num) -> Text:
+    """A constant: whole numbers as they are, others in double precision."""
+    value = node.value
+    if isinstance(value, float):
+        if math.isinf(value):
+            return Text("-INFINITY" if value < 0 else "INFINITY", _UNARY if value < 0 else _ATOM, "number")
+        return Text(repr(value), _ATOM if value >= 0 else _UNARY, "number")
+    negative = value < 0
+    strength = _UNARY if negative else _ATOM
+    if value.denominator == 1 and abs(value) < 2**24:
+        return Text(str(value.numerator), strength, "number")
+    if Fraction(repr(float(value))) == value:
+        return Text(repr(float(value)), strength, "number")
+    return Text(f"{value.numerator}.0 / {value.denominator}.0", 5, "number")

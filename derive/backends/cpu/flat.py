@@ -1,0 +1,39 @@
+"""One loop over all places at once, cut into blocks that threads share; nothing runs inside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from derive.backends.cpu.expressions import length, variable
+from derive.backends.cpu.nests import extent
+from derive.backends.cpu.normal import Loop
+from derive.backends.cpu.rows import Rows
+
+
+@dataclass
+class Flat(Rows):
+    """The rows' printer with the last outer axis as the one that vectors run along."""
+
+    def print(self) -> None:
+        *slow, fast = self.group.outer
+        out, i, n = self.out, variable(fast), length(fast)
+        loops = [s for stage in self.plan.stages for s in stage.values]
+        self.notes(loops)
+        blocks = f"blocks({n})"
+        count = f"{extent(tuple(slow))} * {blocks}" if slow else blocks
+        out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
+        with out.loop("block", "0", count):
+            if slow:
+                out.line(f"const int64_t at = block / {blocks};")
+                self.decode(tuple(slow), "at")
+            out.line(f"const int64_t from = block{f' % {blocks}' if slow else ''} * BLOCK;")
+            out.line(f"const int64_t to = at_most(from + BLOCK, {n});")
+            totals = list(self.group.totals)
+            clauses = self.accumulators(totals, "_part")
+            with out.loop(i, "from", "to", f"simd{clauses}"):
+                self.elements(loops)
+            for s in totals:
+                out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")
+
+    def accumulate(self, s: Loop) -> None:
+        self.reduce(s, f"{self.text.name(s.name)}_part")

@@ -1,0 +1,176 @@
+"""Which loops share one pass over memory.
+
+A group runs its statements for one value of its *outer* axes after another, in parallel. A statement belongs if it
+needs no other value of the outer axes: it writes at them, or folds over all of them (its result is then complete
+only after the group). What a statement reads of the group must have been written at the same outer axes.
+
+Which axes are outer decides how much fits: over rows, layer statistics and what reads them are one group; over columns,
+batch statistics are. The choice that takes in the most work wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from derive.backends.cpu.normal import Loop, Unsupported
+from derive.backends.cpu.products import Product, Step
+from derive.cost import NOMINAL
+from derive.program import Index, Merged, Read, index_axes
+
+
+@dataclass(frozen=True)
+class Group:
+    """Loops over the same outer axes. `lane` is the outer axis that is last in memory, if vectors run along it."""
+
+    outer: tuple[str, ...]
+    loops: tuple[Loop, ...]
+    lane: str | None
+
+    def is_total(self, loop: Loop) -> bool:
+        """Whether a loop folds over the outer axes."""
+        return bool(self.outer) and set(self.outer) <= set(loop.over)
+
+    @property
+    def totals(self) -> tuple[Loop, ...]:
+        return tuple(s for s in self.loops if self.is_total(s))
+
+    def inner(self, loop: Loop) -> tuple[str, ...]:
+        """The axes that a loop runs over inside the group."""
+        return tuple(a for a in loop.domain if a not in self.outer)
+
+    def __str__(self) -> str:
+        head = f"for {', '.join(self.outer) or 'once'}" + (f" (vectors along {self.lane})" if self.lane else "")
+        return "\n".join([f"{head}:", *(f"  {s}" for s in self.loops)])
+
+
+def grouped(steps: list[Step]) -> list[Group | Product]:
+    """The steps in groups, in an order that respects what reads what."""
+    out: list[Group | Product] = []
+    left = list(steps)
+    while left:
+        first = left[0]
+        if isinstance(first, Product):
+            out.append(first)
+            left.pop(0)
+            continue
+        best = max(_candidates(left), key=_worth, default=None)
+        if best is None:
+            raise Unsupported(f"{first}")
+        out.append(best)
+        taken = {id(s) for s in best.loops}
+        left = [s for s in left if id(s) not in taken]
+    return out
+
+
+def _candidates(steps: list[Step]) -> Iterator[Group]:
+    """Groups that begin with the first loop, for every choice of outer axes under which it can stand."""
+    first = steps[0]
+    assert isinstance(first, Loop)
+    own = [a for a in first.domain if _plain_in(first.slots, a) or a in first.over]
+    sizes = range(len(own) + 1)
+    for outer in (c for n in sizes for c in combinations(own, n)):
+        group = _group(outer, steps)
+        if group is not None:
+            yield group
+
+
+def _group(outer: tuple[str, ...], steps: list[Step]) -> Group | None:
+    """The group of these outer axes that begins with the first step; vectors run as its largest loops lie in memory."""
+    taken = _collected(outer, steps, None)
+    lane = _lane(outer, taken)
+    if lane is not None:
+        taken = _collected(outer, steps, lane)
+    return Group(outer, tuple(taken), lane) if taken else None
+
+
+def _collected(outer: tuple[str, ...], steps: list[Step], lane: str | None) -> list[Loop]:
+    """What belongs to the group, or nothing where the first step does not."""
+    first = steps[0]
+    taken: list[Loop] = []
+    held: set[str] = set()  # written or read by steps that are left behind
+    changed: set[str] = set()  # written by them
+    for step in steps:
+        if isinstance(step, Loop) and _belongs(step, outer, lane, taken) and not _blocked(step, held, changed):
+            taken.append(step)
+            continue
+        if step is first:
+            return []
+        held |= {step.name} | _names(step)
+        changed.add(step.name)
+    return taken
+
+
+def _names(step: Step) -> set[str]:
+    return step.reads if isinstance(step, Product) else {r.name for r in step.reads()}
+
+
+def _blocked(loop: Loop, held: set[str], changed: set[str]) -> bool:
+    return loop.name in held or bool({r.name for r in loop.reads()} & changed)
+
+
+def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[Loop]) -> bool:
+    total = bool(outer) and set(outer) <= set(loop.over)
+    if not total and not all(_plain_in(loop.slots, a) and a not in loop.over for a in outer):
+        return False
+    if loop.is_product and not total and outer != loop.free:
+        return False
+    if total and lane is not None and (loop.free or len(loop.over) > len(outer)):
+        return False
+    if not outer:
+        return not loop.domain or loop.kind == "add"  # additions at places that may all be one: no axis is shared out
+    written = {s.name: s for s in group}
+    totals = {s.name for s in group if set(outer) <= set(s.over)}
+    if any(r.name in totals for r in loop.reads()) or loop.name in totals:
+        return False
+    if loop.kind == "add" and loop.name not in written and any(r.name == loop.name for s in group for r in s.reads()):
+        return False  # it changes what the group reads, perhaps more than once
+    at_same = all(_same_outer(r.index, written[r.name].slots, outer) for r in loop.reads() if r.name in written)
+    return at_same and (loop.name not in written or _same_outer(loop.slots, written[loop.name].slots, outer))
+
+
+def _plain_in(slots: tuple[Index, ...], axis: str) -> bool:
+    """Whether different values of the axis write different places."""
+    places = [i for i in slots if axis in index_axes(i)]
+    return len(places) >= 1 and any(i == axis or (isinstance(i, Merged) and axis in i.axes) for i in places)
+
+
+def _same_outer(index: tuple[Index, ...], slots: tuple[Index, ...], outer: tuple[str, ...]) -> bool:
+    return all(i == s for i, s in zip(index, slots, strict=True) if set(index_axes(s)) & set(outer))
+
+
+def _lane(outer: tuple[str, ...], loops: list[Loop]) -> str | None:
+    """The outer axis along which memory is contiguous, where the largest operands of the largest loops agree on one."""
+    if not outer or not loops:
+        return None
+    size = max(len(s.domain) for s in loops)
+    memories = [m for s in loops if len(s.domain) == size for m in _memories(s) if m]
+    longest = max(map(len, memories), default=0)
+    last = {m[-1] for m in memories if len(m) == longest}
+    return outer[-1] if last == {outer[-1]} else None
+
+
+def _memories(loop: Loop) -> list[tuple[str, ...]]:
+    """The axes of what a loop reads and writes, in the order of memory."""
+    found = [tuple(a for i in loop.slots for a in index_axes(i))] if not loop.is_fold else []
+    for r in loop.reads():
+        if not any(isinstance(i, Read) for i in r.index):
+            found.append(tuple(a for i in r.index for a in index_axes(i)))
+    return found or [loop.domain]
+
+
+def _worth(group: Group) -> tuple[float, ...]:
+    """The more element operations a group takes in the better; then rows rather than columns, then many rows.
+
+    A fold with inner axes of its own shares its loop with nothing, and counts for nothing.
+    """
+    work = sum(float(NOMINAL) ** len(s.domain) for s in group.loops if not _alone(s, group))
+    rows = group.lane is None or not any(group.inner(s) for s in group.loops)
+    inside = any(group.inner(s) for s in group.loops)
+    flat = len({s.domain for s in group.loops}) == 1 and len(group.outer) == 1
+    return (work, rows, flat or inside, -len(group.totals), len(group.outer))
+
+
+def _alone(loop: Loop, group: Group) -> bool:
+    return loop.is_fold and not group.is_total(loop) and bool(set(loop.free) - set(group.outer))

@@ -1,0 +1,197 @@
+"""A program as one C function: its groups and products in order, and the scratch memory between them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from derive.backends.cpu.calls import print_product
+from derive.backends.cpu.columns import Columns
+from derive.backends.cpu.expressions import Expressions, length
+from derive.backends.cpu.flat import Flat
+from derive.backends.cpu.groups import Group, grouped
+from derive.backends.cpu.nests import Nest, extent
+from derive.backends.cpu.normal import Normal, Unsupported, normal
+from derive.backends.cpu.products import Product, with_products
+from derive.backends.cpu.rows import Rows
+from derive.backends.cpu.stages import Plan, planned
+from derive.backends.cpu.writer import LINE_LENGTH, Writer
+from derive.program import Index, PartOf, Program, Read, SizeOf, base, index_axes, walk
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A C function and its parameters, in order: inputs, outputs, indices checked, lengths, numbers."""
+
+    name: str
+    source: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    lengths: tuple[str, ...]  # axes
+    numbers: tuple[str, ...]
+
+
+@dataclass
+class _Scratch:
+    """Memory that the function takes for itself: C type, name and number of elements."""
+
+    lines: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def take(self, kind: str, name: str, count: str) -> None:
+        self.lines.append((kind, name, count))
+
+
+def kernel(name: str, program: Program, integers: frozenset[str]) -> Kernel:
+    """The function of a program. Raises Unsupported where it cannot be printed."""
+    form = normal(program, integers & {n for n, _ in program.given})
+    steps = grouped(with_products(form))
+    plans = [_plan(k, steps, form) for k in range(len(steps))]
+    given = [n for n, _ in program.given]
+    outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
+    out, scratch = Writer(depth=1), _Scratch()
+    for step, plan in zip(steps, plans, strict=True):
+        out.line()
+        if plan is None:
+            assert isinstance(step, Product)
+            if step.name not in outputs:
+                scratch.take("real", step.name, _count(form.dims[step.name], Expressions(form)))
+            print_product(step, form, out)
+        else:
+            _group(plan, form, out, scratch, outputs)
+    text = Expressions(form)
+    inputs = tuple(given)
+    checks = _checks(form, text)
+    counts = [_count(form.dims[n], text) for n in outputs]
+    lengths = _lengths(form, [*out.lines, *checks, *counts, *(n for _, _, n in scratch.lines)])
+    params = _pointers(inputs, outputs, form, text)
+    params += [f"const int64_t {length(a)}" for a in lengths]
+    params += [f"const double {text.name(s)}" for s in program.scalars]
+    sizes = {n: _count(form.dims[n], text) for n in outputs}
+    fresh = [f"fresh({text.name(n)}, {count} * sizeof *{text.name(n)});" for n, count in sizes.items() if form.dims[n]]
+    source = _function(name, [*params, "const int threads"], checks, fresh, scratch, out)
+    return Kernel(name, source, inputs, outputs, lengths, program.scalars)
+
+
+def _reads(step: Group | Product) -> set[str]:
+    if isinstance(step, Product):
+        return step.reads
+    return {r.name for s in step.loops for r in s.reads()}
+
+
+def _plan(k: int, steps: list[Group | Product], form: Normal) -> Plan | None:
+    step = steps[k]
+    if isinstance(step, Product):
+        return None
+    outside = set(form.program.returns) | {n for n, _ in form.program.given}
+    for other in (s for j, s in enumerate(steps) if j != k):
+        outside |= _reads(other) | ({other.name} if isinstance(other, Product) else {s.name for s in other.loops})
+    return planned(step, form, frozenset(outside))
+
+
+def _group(plan: Plan, form: Normal, out: Writer, scratch: _Scratch, outputs: tuple[str, ...]) -> None:
+    group = plan.group
+    nest = _shape(plan)(plan, form, out)
+    for name, place in plan.place.items():
+        c, dims = nest.text.name(name), form.dims[name]
+        kind = "bool" if name in form.booleans else "real"
+        own = name not in outputs and name not in {n for n, _ in form.program.given}
+        if place == "memory" and own and c not in {n for _, n, _ in scratch.lines}:
+            scratch.take(kind, c, _count(dims, nest.text))
+        elif place == "buffer":
+            assert isinstance(nest, Rows)
+            scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({nest.row(name)})")
+    for s in group.totals:
+        c, size = nest.text.name(s.name), extent(s.free)
+        if isinstance(nest, Rows) and not isinstance(nest, Flat):
+            parts = f"chunks({extent(group.outer)})"
+        else:
+            *slow, fast = group.outer
+            blocks = f"blocks({length(fast)})" if isinstance(nest, Flat) else f"column_blocks({length(fast)})"
+            parts = f"{extent(tuple(slow))} * {blocks}" if slow else blocks
+        scratch.take("real", f"{c}_parts", f"{parts} * {size}".removesuffix(" * 1"))
+    with out.block(""):
+        nest.print()
+        for s in group.totals:
+            out.comment(s.note)
+            c = nest.text.name(s.name)
+            parts = next(n for k, m, n in scratch.lines if m == f"{c}_parts")
+            size = extent(s.free)
+            count = parts.removesuffix(f" * {size}")
+            how = {"sum": "add_up", "amax": "largest", "amin": "smallest"}[s.kind]
+            out.line(f"{how}({c}, {c}_parts, {count}, {size});")
+
+
+def _shape(plan: Plan) -> type[Nest]:
+    group = plan.group
+    if group.lane is None:
+        return Rows
+    inside = any(stage.sweeps for stage in plan.stages)
+    return Columns if inside else Flat
+
+
+def _count(dims: tuple[Index, ...], text: Expressions) -> str:
+    return " * ".join(text.extent(d) for d in dims) or "1"
+
+
+# --- the function around it --------------------------------------------------------------------------------
+
+
+def _pointers(inputs: tuple[str, ...], outputs: tuple[str, ...], form: Normal, text: Expressions) -> list[str]:
+    kinds = {n: "int64_t" if n in form.integers else "bool" if n in form.booleans else "real" for n in form.dims}
+    changed = {s.name for s in form.loops}
+    params = [f"{'' if n in changed else 'const '}{kinds[n]} *restrict {text.name(n)}" for n in inputs]
+    return params + [f"{kinds[n]} *restrict {text.name(n)}" for n in outputs]
+
+
+def _lengths(form: Normal, lines: list[str]) -> tuple[str, ...]:
+    """The axes whose length the code mentions."""
+    words = set(re.findall(r"\bn_\w+", "\n".join(lines)))
+    axes = {base(a) for dims in form.dims.values() for i in dims for a in index_axes(i)}
+    axes |= {base(a) for s in form.loops for a in s.domain}
+    axes |= {base(n.axis) for s in form.loops for n in walk(s.value) if isinstance(n, SizeOf)}
+    for s in form.loops:
+        for i in (*s.slots, *(i for r in s.reads() for i in r.index)):
+            axes |= {base(n.axis) for n in walk(i) if isinstance(n, SizeOf)}
+            if isinstance(i, PartOf):
+                axes |= {base(n.axis) for length_ in i.lengths for n in walk(length_) if isinstance(n, SizeOf)}
+    return tuple(sorted(a for a in axes if length(a) in words))
+
+
+def _checks(form: Normal, text: Expressions) -> list[str]:
+    """Every index lies on its axis; nothing is read or written before that is known."""
+    found: dict[str, None] = {}
+    for s in form.loops:
+        for name, index in [(s.name, s.slots), *((r.name, r.index) for r in s.reads())]:
+            for dim, i in zip(form.dims[name], index, strict=True):
+                if isinstance(i, Read):
+                    if i.name not in form.integers:
+                        raise Unsupported(f"an index by {i.name}, which is no integer input")
+                    count = " * ".join(text.extent(d) for d in form.dims[i.name]) or "1"
+                    found[f"if (!all_below({text.name(i.name)}, {count}, {text.extent(dim)})) return BAD_INDEX;"] = None
+    return list(found)
+
+
+def _function(
+    name: str, params: list[str], checks: list[str], fresh: list[str], scratch: _Scratch, body: Writer
+) -> str:
+    head = f"int {name}("
+    rows, row = [], head
+    for k, p in enumerate(params):
+        word = p + (")" if k == len(params) - 1 else ",")
+        if len(row) + 1 + len(word) > LINE_LENGTH - 2:
+            rows.append(row)
+            row = "    " + word
+        else:
+            row = f"{row}{'' if row == head else ' '}{word}"
+    lines = [*rows, f"{row} {{", *(f"    {c}" for c in checks)]
+    if scratch.lines:
+        sizes = " + ".join(f"bytes({n}, sizeof({kind}))" for kind, _, n in scratch.lines)
+        lines += ["    // what stays inside the function", f"    char *const scratch = malloc({sizes});"]
+        lines += ["    if (scratch == NULL) return NO_MEMORY;", "    char *next = scratch;"]
+        for kind, own, n in scratch.lines:
+            lines.append(f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));")
+    lines += [f"    {x}" for x in fresh]
+    lines += body.lines
+    if scratch.lines:
+        lines.append("    free(scratch);")
+    return "\n".join([*lines, "    return 0;", "}"])

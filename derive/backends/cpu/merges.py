@@ -1,0 +1,143 @@
+"""Merged axes taken apart: where a program reads one dimension both as `c` and as `(g, k)`, it loops over g and k.
+
+What the layout in memory makes one dimension, loops may run over by its parts; statements that name the dimension
+differently can then share a loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive.program import (
+    AxisValue,
+    Call,
+    Index,
+    Join,
+    Merged,
+    Node,
+    PartOf,
+    Program,
+    Read,
+    Reduce,
+    Scatter,
+    SizeOf,
+    Statement,
+    Window,
+    base,
+    index_axes,
+    node_axes,
+    walk,
+)
+
+Parts = dict[str, tuple[str, ...]]
+
+
+def split_merged(program: Program) -> Program:
+    """The same program with axes that are read as merges of others replaced by those others."""
+    parts = _known(program)
+    return replace(program, statements=tuple(_split(s, parts) for s in program.statements))
+
+
+def merges(program: Program) -> Parts:
+    """Which axes are merges of which: a dimension read under both names says so, or an axis that is taken apart."""
+    found = _known(program)
+    for s in program.statements:
+        for n in walk(s.value):
+            if isinstance(n, PartOf) and isinstance(n.whole, str):
+                lengths = _lengths(n)
+                if lengths:
+                    found.setdefault(base(n.whole), lengths)
+    return found
+
+
+def _lengths(part: PartOf) -> tuple[str, ...]:
+    """The axes that have the lengths of all parts, or none."""
+    names = tuple(base(x.axis) for x in part.lengths if isinstance(x, SizeOf))
+    return names if len(names) == len(part.lengths) else ()
+
+
+def _known(program: Program) -> Parts:
+    """Which axes are merges of which: a dimension read under both names says so."""
+    dims: dict[str, tuple[Index, ...]] = dict(program.given)
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for s in program.statements:
+        nodes = [*walk(s.value), *(n for i in getattr(s, "slots", ()) for n in walk(i))]
+        for read in (n for n in nodes if isinstance(n, Read)):
+            for dim, index in zip(dims[read.name], read.index, strict=True):
+                for one, other in ((dim, index), (index, dim)):
+                    whole = isinstance(other, Merged) and all(isinstance(a, str) for a in other.axes)
+                    if isinstance(one, str) and whole and "..." not in base(one):
+                        found.setdefault(base(one), set()).add(tuple(base(a) for a in index_axes(other)))
+        dims[s.name] = s.axes
+    return {axis: next(iter(ways)) for axis, ways in found.items() if len(ways) == 1 and axis not in next(iter(ways))}
+
+
+def _split(s: Statement, parts: Parts) -> Statement:
+    own = _of_statement(s, parts)
+    if not own:
+        return s
+
+    def index(i: Index) -> Index:
+        if isinstance(i, str) and i in own:
+            return Merged(own[i])
+        if isinstance(i, Merged):
+            return Merged(tuple(x for a in i.axes for x in _flat(index(a))))
+        if isinstance(i, PartOf):
+            whole = index(i.whole)
+            if isinstance(whole, Merged) and len(whole.axes) == len(i.lengths):
+                return whole.axes[i.position]
+            return replace(i, whole=whole)
+        if isinstance(i, Read):
+            return replace(i, index=tuple(index(k) for k in i.index))
+        return i
+
+    def node(n: Node) -> Node:
+        if isinstance(n, Read):
+            return replace(n, index=tuple(index(i) for i in n.index))
+        if isinstance(n, Call):
+            return replace(n, args=tuple(node(a) for a in n.args))
+        if isinstance(n, Reduce):
+            return replace(n, axes=tuple(x for a in n.axes for x in own.get(a, (a,))), body=node(n.body))
+        if isinstance(n, AxisValue) and n.axis in own:
+            first, *rest = own[n.axis]
+            value: Node = AxisValue(first)
+            for a in rest:
+                value = Call("add", (Call("mul", (value, SizeOf(a))), AxisValue(a)))
+            return value
+        return n
+
+    if isinstance(s, Scatter):
+        return replace(s, slots=tuple(index(i) for i in s.slots), value=node(s.value))
+    return replace(s, axes=tuple(index(i) for i in s.axes), value=node(s.value))
+
+
+def _flat(i: Index) -> tuple[Index, ...]:
+    return i.axes if isinstance(i, Merged) else (i,)
+
+
+def _of_statement(s: Statement, parts: Parts) -> Parts:
+    """The axes of one statement that split, and into what; a part that the statement has already gets a copy."""
+    nodes = [*walk(s.value), *(n for i in (*s.axes, *getattr(s, "slots", ())) for n in walk(i))]
+    tops: list[Index] = [*s.axes, *getattr(s, "slots", ())]
+    axes = {a for i in tops for a in index_axes(i)} | set(_all_axes(s.value))
+    fixed = {a for n in nodes if isinstance(n, Window) for a in index_axes(n)}
+    fixed |= {a for n in nodes if isinstance(n, Join) for a in (n.axis, *n.own)}
+    fixed |= set(s.axes if isinstance(s, Scatter) else ())
+    here = {a: parts[base(a)] for a in axes if base(a) in parts and a not in fixed}
+    for n in nodes:
+        if isinstance(n, PartOf) and isinstance(n.whole, str) and n.whole not in fixed | set(here):
+            lengths = _lengths(n)
+            if lengths:
+                here[n.whole] = lengths
+    taken = axes - set(here)
+    out: Parts = {}
+    for axis in sorted(here):
+        own = tuple(p if p not in taken else f"{p}'{base(axis)}" for p in here[axis])
+        out[axis] = own
+        taken |= set(own)
+    return out
+
+
+def _all_axes(node: Node) -> tuple[str, ...]:
+    bound = tuple(a for n in walk(node) if isinstance(n, Reduce) for a in n.axes)
+    return (*node_axes(node), *bound)

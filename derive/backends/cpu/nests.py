@@ -1,0 +1,197 @@
+"""What every loop nest shares: where elements are read and written, and the statements for one element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from derive.backends.cpu.expressions import Expressions, length, variable
+from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
+from derive.backends.cpu.writer import Writer
+from derive.program import Read, index_axes, walk
+
+START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
+SIGNS = {"sum": "+", "amax": "max", "amin": "min"}
+
+
+@dataclass
+class Nest:
+    """Prints one planned group; rows, columns and flat loops are its three shapes."""
+
+    plan: Plan
+    normal: Normal
+    out: Writer
+    here: set[str] = field(default_factory=set)  # tensors in memory whose element a variable holds as well
+
+    def __post_init__(self) -> None:
+        self.group = self.plan.group
+        self.text = Expressions(self.normal, self.element)
+        self.outer = frozenset(self.group.outer)
+
+    def print(self) -> None:
+        """Write the loops."""
+        raise NotImplementedError
+
+    # --- where things are ----------------------------------------------------------------------------------
+
+    def local(self, name: str) -> str:
+        """The variable that holds an element: the tensor's name, or another where that is the memory's."""
+        return f"{self.text.name(name)}{'' if self.plan.place[name] in ('value', 'element') else '_here'}"
+
+    def element(self, read: Read) -> str | None:
+        """How an element of a tensor of this group is read; None where it is plain memory."""
+        place = self.plan.place.get(read.name)
+        if place is None:
+            return None
+        if place in ("value", "element") or self.is_here(read):
+            return self.local(read.name) + (self.at_column if self.is_value(read.name) else "")
+        if place == "buffer":
+            return f"{self.text.name(read.name)}[{self.text.offset(read, self.outer)}]"
+        return None
+
+    def is_value(self, name: str) -> bool:
+        """Whether a tensor has one element a place of the outer axes."""
+        return set(self.axes(name)) <= self.outer
+
+    def axes(self, name: str) -> tuple[str, ...]:
+        """The axes of a tensor in memory, slowest first."""
+        return tuple(a for i in self.normal.dims[name] for a in index_axes(i))
+
+    def is_here(self, read: Read) -> bool:
+        return read.name in self.here and read.index == self.plan.written[read.name].slots
+
+    @property
+    def at_column(self) -> str:
+        return ""
+
+    def stored(self, loop: Loop) -> str:
+        """Where a loop writes in memory."""
+        read = Read(loop.name, loop.slots)
+        name = self.text.name(loop.name)
+        if self.group.is_total(loop):
+            return f"{name}_part[{self.text.offset(read)}]"
+        skip = self.outer if self.plan.place[loop.name] == "buffer" else frozenset()
+        return f"{name}[{self.text.offset(read, skip)}]"
+
+    def type(self, name: str) -> str:
+        return "bool" if name in self.normal.booleans else "real"
+
+    def right(self, loop: Loop) -> str:
+        value = self.text.value(loop.value)
+        return value.code if loop.name in self.normal.booleans and value.kind == "bool" else value.real.code
+
+    # --- one element ---------------------------------------------------------------------------------------
+
+    def elements(self, loops: list[Loop]) -> None:
+        """The statements of a sweep for one element."""
+        wanted = self._wanted(loops)
+        for s in self.group.loops:
+            if s in loops or s.name in wanted:
+                self._element(s)
+        self.here -= {s.name for s in loops if not self.is_value(s.name)}
+
+    def _wanted(self, loops: list[Loop]) -> set[str]:
+        """What is computed where it is read, of all that these loops read."""
+        found: set[str] = set()
+        pending = [r.name for s in loops for r in s.reads()]
+        while pending:
+            name = pending.pop()
+            if self.plan.place.get(name) == "element" and name not in found:
+                found.add(name)
+                pending += [n.name for n in walk(self.plan.written[name].value) if isinstance(n, Read)]
+        return found
+
+    def _element(self, s: Loop) -> None:
+        if s.is_fold:
+            self.accumulate(s)
+        elif s.kind == "add":
+            self.out.line(f"{self.stored(s)} += {self.text.real(s.value)};")
+        elif self.plan.place[s.name] in ("element", "value"):
+            self.out.line(f"const {self.type(s.name)} {self.text.name(s.name)} = {self.right(s)};")
+        else:
+            self.keep(s)
+
+    def accumulate(self, s: Loop) -> None:
+        """One more element of a fold, in the sweep's accumulator; a total adds to memory of its chunk."""
+        self.out.line(fold(s.kind, self.stored(s), self.text.real(s.value)))
+
+    def reduce(self, s: Loop, into: str) -> None:
+        """One more element of a fold in a form that becomes vectors; what is not a number is noted aside."""
+        name, value = self.text.name(s.name), self.text.real(s.value)
+        if s.kind == "sum":
+            self.out.line(f"{into} += {value};")
+            return
+        self.out.line(f"const real {name}_new = {value};")
+        self.out.line(f"{into} = {name}_new {'>' if s.kind == 'amax' else '<'} {into} ? {name}_new : {into};")
+        self.out.line(f"{name}_nan |= {name}_new != {name}_new;")
+
+    def accumulators(self, folds: list[Loop], suffix: str) -> str:
+        """Declares what a vector loop folds into, and gives the loop's clauses."""
+        clauses = ""
+        for s in folds:
+            name = self.text.name(s.name)
+            self.out.line(f"real {name}{suffix} = {START[s.kind]};")
+            clauses += f" reduction({SIGNS[s.kind]} : {name}{suffix})"
+            if s.kind != "sum":
+                self.out.line(f"int {name}_nan = 0;")
+                clauses += f" reduction(| : {name}_nan)"
+        return clauses
+
+    def accumulated(self, s: Loop, suffix: str) -> str:
+        """What a vector loop has folded."""
+        name = self.text.name(s.name)
+        return f"{name}{suffix}" if s.kind == "sum" else f"{name}_nan ? NAN : {name}{suffix}"
+
+    def keep(self, s: Loop) -> None:
+        """An element that goes to memory; a variable holds it where more is done with it."""
+        later = any(r.name == s.name and r.index == s.slots for x in self.group.loops for r in x.reads())
+        if not later:
+            self.out.line(f"{self.stored(s)} = {self.right(s)};")
+            return
+        self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")
+        self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
+        self.here.add(s.name)
+
+    # --- loops ---------------------------------------------------------------------------------------------
+
+    def notes(self, loops: list[Loop]) -> None:
+        """The equations that a sweep computes."""
+        wanted = self._wanted(loops)
+        for note in dict.fromkeys(s.note for s in self.group.loops if s in loops or s.name in wanted):
+            self.out.comment(note)
+
+    def order(self, sweep: Sweep) -> tuple[str, ...]:
+        return in_memory_order(sweep.axes, sweep.loops)
+
+    @contextmanager
+    def plain(self, axes: tuple[str, ...]) -> Iterator[None]:
+        """Loops over whole axes, the first outermost."""
+        with ExitStack() as stack:
+            for a in axes:
+                stack.enter_context(self.out.loop(variable(a), "0", length(a)))
+            yield
+
+    def decode(self, axes: tuple[str, ...], at: str) -> None:
+        decode(self.out, axes, at)
+
+
+def decode(out: Writer, axes: tuple[str, ...], at: str) -> None:
+    """The places on several axes from one number."""
+    for k, a in enumerate(axes):
+        tail = extent(axes[k + 1 :])
+        whole = at if tail == "1" else f"{at} / ({tail})" if " * " in tail else f"{at} / {tail}"
+        out.line(f"const int64_t {variable(a)} = {f'{whole} % {length(a)}' if k else whole};")
+
+
+def extent(axes: tuple[str, ...]) -> str:
+    """How many places the axes have together."""
+    return " * ".join(length(a) for a in axes) or "1"
+
+
+def fold(kind: str, into: str, value: str) -> str:
+    """One more element of a fold. A maximum takes what is not a number, and keeps it."""
+    if kind == "sum":
+        return f"{into} += {value};"
+    return f"{into} = {'larger' if kind == 'amax' else 'smaller'}({into}, {value});"

@@ -1,0 +1,212 @@
+"""The normal form that loops are printed from: every statement writes one element, or folds into one.
+
+    loop  ::=  name[slots] = value  |  name[slots] += value  |  name[slots] = kind(value, over=axes)
+
+Values are pointwise: a reduction nested in an expression is given a name, a mean is a sum and a division, a
+concatenation is one loop a part, a scatter is a loop of zeros and a loop of additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from derive.backends.cpu.merges import split_merged
+from derive.cost import is_matrix_product
+from derive.program import (
+    Assign,
+    Call,
+    Index,
+    Join,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Program,
+    Read,
+    Reduce,
+    Scatter,
+    SizeOf,
+    Window,
+    index_axes,
+    node_axes,
+    walk,
+)
+
+ZERO = Num(Fraction(0))
+FOLDS = ("sum", "amax", "amin")
+
+
+class Unsupported(Exception):
+    """What this backend has no loop for; the torch form runs instead. The text names the construct."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One statement: `kind` is "set", "add", or a fold over `over`."""
+
+    name: str
+    slots: tuple[Index, ...]
+    value: Node
+    kind: str = "set"
+    over: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The axes that the written place depends on."""
+        return _free(self.slots)
+
+    @property
+    def domain(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.free, *self.over)))
+
+    @property
+    def is_fold(self) -> bool:
+        return self.kind in FOLDS
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a contraction that a matrix product computes."""
+        return self.kind == "sum" and is_matrix_product(Reduce("sum", self.over, self.value))
+
+    def reads(self) -> list[Read]:
+        """Every read, those inside indices included."""
+        found = [n for n in walk(self.value) if isinstance(n, Read)]
+        return found + [n for i in self.slots for n in walk(i) if isinstance(n, Read)]
+
+    def __str__(self) -> str:
+        left = f"{self.name}[{', '.join(map(str, self.slots))}]"
+        if self.is_fold:
+            return f"{left} = {self.kind}({self.value}, over={' '.join(self.over)})"
+        return f"{left} {'+=' if self.kind == 'add' else '='} {self.value}"
+
+
+@dataclass
+class Normal:
+    """A program's loops, and the dimensions of every tensor in memory (each an axis or a merge of axes)."""
+
+    program: Program
+    loops: list[Loop] = field(default_factory=list)
+    dims: dict[str, tuple[Index, ...]] = field(default_factory=dict)
+    booleans: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    integers: frozenset[str] = frozenset()  # inputs whose elements are indices
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing has yet."""
+        name, number = stem, 2
+        while name in self.taken:
+            name, number = f"{stem}_{number}", number + 1
+        self.taken.add(name)
+        return name
+
+    def add(self, loop: Loop) -> None:
+        self.dims.setdefault(loop.name, loop.slots)
+        if loop.kind == "set" and is_boolean(loop.value, self.booleans):
+            self.booleans.add(loop.name)
+        self.loops.append(loop)
+
+
+def normal(program: Program, integers: frozenset[str] = frozenset()) -> Normal:
+    """The loops of a program. Raises Unsupported where a construct has none."""
+    program = split_merged(program)
+    out = Normal(program, integers=integers)
+    out.dims.update(program.given)
+    out.taken.update(out.dims, program.scalars, (s.name for s in program.statements))
+    for s in program.statements:
+        if isinstance(s, Scatter):
+            _scatter(s, out)
+        else:
+            _assign(s, out)
+    return out
+
+
+def _assign(s: Assign, out: Normal) -> None:
+    note = str(s)
+    if isinstance(s.value, Join):
+        out.dims[s.name] = s.axes
+        for slots, value in _parts(s, s.value):
+            out.add(Loop(s.name, slots, _pointwise(value, out, s.name, _free(slots)), note=note))
+        return
+    if isinstance(s.value, Reduce):
+        _fold(s.name, s.axes, s.value, out, note)
+        return
+    out.add(Loop(s.name, s.axes, _pointwise(s.value, out, s.name, _free(s.axes)), note=note))
+
+
+def _fold(name: str, axes: tuple[Index, ...], node: Reduce, out: Normal, note: str) -> None:
+    body = _pointwise(node.body, out, name, (*_free(axes), *node.axes))
+    if node.kind == "mean":
+        total = out.fresh(f"{name}_sum")
+        out.add(Loop(total, axes, body, "sum", node.axes, note))
+        value: Node = Read(total, axes)
+        for a in node.axes:
+            value = Call("div", (value, SizeOf(a)))
+        out.add(Loop(name, axes, value))
+    elif node.kind in FOLDS:
+        out.add(Loop(name, axes, body, node.kind, node.axes, note))
+    else:
+        raise Unsupported(f"the reduction {node.kind}")
+
+
+def _free(slots: tuple[Index, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(a for i in slots for a in index_axes(i)))
+
+
+def _pointwise(node: Node, out: Normal, stem: str, order: tuple[str, ...]) -> Node:
+    """The node with every reduction and concatenation in it under a name of its own, its axes in the given order."""
+    if isinstance(node, Reduce | Join):
+        own = node_axes(node)
+        axes = tuple(a for a in order if a in own)
+        name = out.fresh(f"{stem}_{node.kind if isinstance(node, Reduce) else 'parts'}")
+        _assign(Assign(name, axes, node), out)
+        return Read(name, axes)
+    if isinstance(node, Call):
+        return replace(node, args=tuple(_pointwise(a, out, stem, order) for a in node.args))
+    return node
+
+
+def _parts(s: Assign, join: Join) -> list[tuple[tuple[Index, ...], Node]]:
+    """Where each part of a concatenation is written, and what."""
+    offset: Node = ZERO
+    parts = []
+    for value, own in zip(join.parts, join.own, strict=True):
+        at = Window(((own, 1),) if own else (), offset)  # no axis of its own: one place
+        parts.append((tuple(at if i == join.axis else i for i in s.axes), value))
+        width: Node = SizeOf(own) if own else Num(Fraction(1))
+        offset = width if offset == ZERO else Call("add", (offset, width))
+    return parts
+
+
+def _scatter(s: Scatter, out: Normal) -> None:
+    note = str(s)
+    if s.onto != s.name:
+        start: Node = ZERO if s.onto is None else Read(s.onto, s.axes)
+        out.add(Loop(s.name, s.axes, start, note=f"{s.name}[{', '.join(s.axes)}] = {s.onto or 0}"))
+    out.add(Loop(s.name, s.slots, _pointwise(s.value, out, s.name, _free(s.slots)), "add", note=note))
+
+
+# --- what is known of nodes --------------------------------------------------------------------------------
+
+_BOOLEAN = ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
+
+
+def is_boolean(node: Node, booleans: set[str]) -> bool:
+    if isinstance(node, Read):
+        return node.name in booleans
+    return isinstance(node, Call) and node.fn in _BOOLEAN
+
+
+def rewritten(node: Node | Index, change: Callable[[Node | Index], Node | Index]) -> Node | Index:
+    """The tree with `change` applied to every node and index, children first."""
+    if isinstance(node, Call):
+        node = replace(node, args=tuple(rewritten(a, change) for a in node.args))  # type: ignore[misc]
+    elif isinstance(node, Read):
+        node = replace(node, index=tuple(rewritten(i, change) for i in node.index))  # type: ignore[misc]
+    elif isinstance(node, Merged):
+        node = Merged(tuple(rewritten(a, change) for a in node.axes))  # type: ignore[misc]
+    elif isinstance(node, PartOf):
+        node = replace(node, whole=rewritten(node.whole, change))  # type: ignore[arg-type]
+    return change(node)

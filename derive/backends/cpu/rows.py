@@ -1,0 +1,156 @@
+"""Loops over rows: values are variables, and vectors run along the last inner axis.
+
+Sums are taken in blocks, each added to a total in double precision. Totals over the rows are taken in chunks of rows
+whose number depends on the rows alone, so that any number of threads gives the same result.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from derive.backends.cpu.expressions import length, variable
+from derive.backends.cpu.nests import START, Nest, extent, fold
+from derive.backends.cpu.normal import Loop
+from derive.backends.cpu.stages import Sweep
+
+
+@dataclass
+class Rows(Nest):
+    def print(self) -> None:
+        outer, out = self.group.outer, self.out
+        buffers = [n for n, p in self.plan.place.items() if p == "buffer"]
+        if not outer:
+            self.body()
+            return
+        team = f"num_threads(team(threads, {self.work}))"
+        with ExitStack() as stack:
+            if buffers:
+                out.line(f"#pragma omp parallel {team}")
+                stack.enter_context(out.block(""))
+                for name in buffers:
+                    c = self.text.name(name)
+                    out.line(f"real *const {c} = {c}_rows + omp_get_thread_num() * ({self.row(name)});")
+            pragma = f"#pragma omp {'for' if buffers else f'parallel for {team}'} schedule(static)"
+            if self.group.totals:
+                self.chunked(pragma)
+            else:
+                out.line(pragma)
+                self.rows("0", extent(outer))
+
+    @property
+    def work(self) -> str:
+        """The element operations of the group, roughly."""
+        largest = max((s.domain for s in self.group.loops), key=len)
+        return extent(largest)
+
+    def row(self, name: str) -> str:
+        """How many elements one thread's row of a buffer has."""
+        return extent(tuple(a for a in self.axes(name) if a not in self.outer))
+
+    def rows(self, start: str, stop: str) -> None:
+        outer = self.group.outer
+        if len(outer) == 1:
+            with self.out.loop(variable(outer[0]), start, stop):
+                self.body()
+            return
+        with self.out.loop("at", start, stop):
+            self.decode(outer, "at")
+            self.body()
+
+    def chunked(self, pragma: str) -> None:
+        """Totals: each chunk of rows adds into memory of its own."""
+        out, count = self.out, extent(self.group.outer)
+        out.line(pragma)
+        with out.loop("chunk", "0", f"chunks({count})"):
+            for s in self.group.totals:
+                name, size = self.text.name(s.name), extent(s.free)
+                out.line(f"real *const {name}_part = {name}_parts + chunk * ({size});".replace(" * (1)", ""))
+                out.line(f"fill({name}_part, {START[s.kind]}, {size});")
+            out.line(f"const int64_t from = first_of_chunk(chunk, {count});")
+            out.line(f"const int64_t to = first_of_chunk(chunk + 1, {count});")
+            self.rows("from", "to")
+
+    def body(self) -> None:
+        for stage in self.plan.stages:
+            for s in stage.values:
+                self.value(s)
+            for sweep in stage.sweeps:
+                self.notes(sweep.loops)
+                if sweep.nested:
+                    self.nested(sweep)
+                else:
+                    self.sweep(sweep)
+
+    def value(self, s: Loop) -> None:
+        """A statement that needs no inner axis."""
+        if s.note and not self.group.is_total(s):
+            self.out.comment(s.note)
+        if self.group.is_total(s):
+            self.out.line(fold(s.kind, self.stored(s), self.text.real(s.value)))
+        elif s.kind == "add":
+            self.out.line(f"{self.stored(s)} += {self.text.real(s.value)};")
+        elif self.plan.place[s.name] == "value":
+            self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")
+        else:
+            self.keep(s)
+
+    # --- sweeps --------------------------------------------------------------------------------------------
+
+    def sweep(self, sweep: Sweep) -> None:
+        *slow, fast = self.order(sweep)
+        folds = [s for s in sweep.loops if s.is_fold and not self.group.is_total(s)]
+        self.start(folds)
+        with self.plain(tuple(slow)):
+            self.vectors(fast, folds, sweep)
+        for s in folds:
+            self.finish(s)
+
+    def start(self, folds: list[Loop]) -> None:
+        for s in folds:
+            kind = "double" if s.kind == "sum" else "real"
+            self.out.line(f"{kind} {self.text.name(s.name)}_total = {START[s.kind]};")
+
+    def vectors(self, fast: str, folds: list[Loop], sweep: Sweep) -> None:
+        """The innermost loop, in blocks where it sums."""
+        i, n, out = variable(fast), length(fast), self.out
+        with ExitStack() as stack:
+            start, stop = "0", n
+            if any(s.kind == "sum" for s in folds):
+                head = f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += BLOCK)"
+                stack.enter_context(out.block(head))
+                out.line(f"const int64_t {i}_end = at_most({i}_block + BLOCK, {n});")
+                start, stop = f"{i}_block", f"{i}_end"
+            elif folds:
+                stack.enter_context(out.block(""))
+            clauses = self.accumulators(folds, "_block")
+            with out.loop(i, start, stop, "" if sweep.ordered else f"simd{clauses}"):
+                self.elements(sweep.loops)
+            for s in folds:
+                out.line(fold(s.kind, f"{self.text.name(s.name)}_total", self.accumulated(s, "_block")))
+
+    def accumulate(self, s: Loop) -> None:
+        if self.group.is_total(s):
+            super().accumulate(s)
+        else:
+            self.reduce(s, f"{self.text.name(s.name)}_block")
+
+    def finish(self, s: Loop) -> None:
+        """A fold is complete: its value, in memory too where that is wanted."""
+        total = f"{self.text.name(s.name)}_total"
+        value = f"(real){total}" if s.kind == "sum" else total
+        self.out.line(f"const real {self.local(s.name)} = {value};")
+        if self.plan.place[s.name] != "value":
+            self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
+            self.here.add(s.name)
+
+    def nested(self, sweep: Sweep) -> None:
+        """A fold that has inner axes of its own: one value for each of them."""
+        (s,) = sweep.loops
+        *slow, fast = self.order(Sweep(sweep.nested, [s]))
+        with self.plain(self.order(sweep)):
+            self.start([s])
+            with self.plain(tuple(slow)):
+                self.vectors(fast, [s], Sweep(sweep.nested, [s]))
+            total = f"{self.text.name(s.name)}_total"
+            self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")

@@ -1,0 +1,177 @@
+"""The order of work inside a group: single values and sweeps over the inner axes, in turn.
+
+Stage k computes the values that need one place of the outer axes alone, then sweeps over inner axes. What a sweep
+folds is known from stage k + 1 on. Loops of a stage over the same inner axes share one sweep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from derive.backends.cpu.groups import Group
+from derive.backends.cpu.normal import Loop, Normal
+from derive.program import Call, Index, Merged, Node, Num, Read, Window, index_axes, walk
+
+_HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "softplus", "sin", "cos", "pow"})
+_LONGEST = 12  # operations that are done again rather than kept in memory between sweeps
+
+
+@dataclass
+class Sweep:
+    """Loops over the same inner axes. `nested` is what its one loop folds over for every value of the axes."""
+
+    axes: tuple[str, ...]
+    loops: list[Loop] = field(default_factory=list)
+    nested: tuple[str, ...] = ()
+    ordered: bool = False  # places may repeat: no vectors
+
+
+@dataclass
+class Stage:
+    values: list[Loop] = field(default_factory=list)
+    sweeps: list[Sweep] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A group's stages, and where each tensor that it writes lives.
+
+    `place` is "memory" (an output, or read by other groups), "value" (one a place of the outer axes), "element"
+    (computed where it is read), "buffer" (one row a thread).
+    """
+
+    group: Group
+    stages: tuple[Stage, ...]
+    place: dict[str, str]
+    written: dict[str, Loop]
+
+
+def planned(group: Group, normal: Normal, outside: frozenset[str]) -> Plan:
+    """Stages and places of a group; `outside` names what later steps read or the program returns."""
+    group = replace(group, loops=tuple(x for s in group.loops for x in _row_first(s, group, normal)))
+    work = _Work(group)
+    for loop in group.loops:
+        work.put(loop)
+    written = {s.name: s for s in group.loops}
+    place = {name: _place(name, work, outside) for name in written}
+    for stage in work.stages:
+        stage.sweeps.sort(key=lambda s: s.ordered)
+    return Plan(group, tuple(work.stages), place, written)
+
+
+def _row_first(loop: Loop, group: Group, normal: Normal) -> list[Loop]:
+    """A fold over outer and inner axes as a fold over the inner ones, then over the outer ones."""
+    inner = tuple(a for a in loop.over if a not in group.outer)
+    if not group.is_total(loop) or not inner:
+        return [loop]
+    name = normal.fresh(f"{loop.name}_row")
+    slots = (*group.outer, *loop.free)
+    normal.dims[name] = slots
+    own = replace(loop, name=name, slots=slots, over=inner)
+    return [own, replace(loop, value=Read(name, slots), over=group.outer)]
+
+
+class _Work:
+    def __init__(self, group: Group):
+        self.group = group
+        self.stages: list[Stage] = []
+        self.at: dict[str, int] = {}  # the stage in which a tensor was last written
+        self.sweep: dict[str, Sweep | None] = {}  # where, None: among the values
+        self.readers: dict[str, list[tuple[Sweep | None, Read]]] = {}
+        self.read_at: dict[str, int] = {}
+
+    def put(self, loop: Loop) -> None:
+        free = tuple(a for a in loop.free if a not in self.group.outer)
+        total = self.group.is_total(loop)
+        nested = tuple(loop.over) if loop.is_fold and not total and free else ()
+        axes = free if nested or not loop.is_fold or total else loop.over
+        ordered = loop.kind == "add" and not _injective(loop.slots, axes)
+        k = max([self._after(r, axes, bool(nested)) for r in self._needs(loop)], default=0)
+        if loop.kind == "add":
+            k = max(k, self.read_at.get(loop.name, -1) + 1)
+        sweep = None
+        if axes:
+            sweep = self._sweep(k, axes, nested, ordered)
+            sweep.loops.append(loop)
+        else:
+            self._stage(k).values.append(loop)
+        self.at[loop.name], self.sweep[loop.name] = k, sweep
+        for r in loop.reads():
+            self.readers.setdefault(r.name, []).append((sweep, r))
+            self.read_at[r.name] = max(k, self.read_at.get(r.name, -1))
+
+    def _needs(self, loop: Loop) -> list[Read]:
+        own = [Read(loop.name, loop.slots)] if loop.kind == "add" else []
+        return [r for r in (*loop.reads(), *own) if r.name in self.at]
+
+    def _after(self, r: Read, axes: tuple[str, ...], nested: bool) -> int:
+        """The first stage that may read."""
+        k, sweep = self.at[r.name], self.sweep[r.name]
+        if sweep is None:
+            return k
+        loop = next(s for s in sweep.loops if s.name == r.name)
+        together = set(sweep.axes) == set(axes) and not nested and not sweep.nested and not sweep.ordered
+        return k if together and loop.kind == "set" and r.index == loop.slots else k + 1
+
+    def _stage(self, k: int) -> Stage:
+        while len(self.stages) <= k:
+            self.stages.append(Stage())
+        return self.stages[k]
+
+    def _sweep(self, k: int, axes: tuple[str, ...], nested: tuple[str, ...], ordered: bool) -> Sweep:
+        stage = self._stage(k)
+        for s in stage.sweeps:
+            if set(s.axes) == set(axes) and not (nested or s.nested) and s.ordered == ordered:
+                return s
+        stage.sweeps.append(Sweep(axes, [], nested, ordered))
+        return stage.sweeps[-1]
+
+
+def _injective(slots: tuple[Index, ...], axes: tuple[str, ...]) -> bool:
+    """Whether different values of the last axis write different places."""
+    if not axes:
+        return True
+    return any(i == axes[-1] or (isinstance(i, Merged | Window) and axes[-1] in index_axes(i)) for i in slots)
+
+
+def _place(name: str, work: _Work, outside: frozenset[str]) -> str:
+    loops = [s for s in work.group.loops if s.name == name]
+    loop, group = loops[-1], work.group
+    if name in outside or group.is_total(loop):
+        return "memory"
+    inner = [a for a in loop.free if a not in group.outer]
+    if not inner and len(loops) == 1 and loop.kind != "add":
+        return "value"
+    kept = "memory" if group.lane is not None else "buffer"
+    if len(loops) > 1 or loop.kind != "set":
+        return kept
+    readers = work.readers.get(name, [])
+    sweep = work.sweep[name]
+    if any(r.index != loop.slots or s is None or set(s.axes) != set(inner) or s.nested for s, r in readers):
+        return kept
+    if all(s is sweep for s, _ in readers) or is_cheap(loop.value):
+        return "element"
+    return kept
+
+
+def is_cheap(node: Node) -> bool:
+    """Whether computing the node once more costs less than a trip through memory."""
+    calls = [n for n in walk(node) if isinstance(n, Call)]
+    heavy = [n for n in calls if n.fn in _HEAVY and not (n.fn == "pow" and isinstance(n.args[1], Num))]
+    return not heavy and len(calls) <= _LONGEST and not any(isinstance(i, Read) for r in _reads(node) for i in r.index)
+
+
+def _reads(node: Node) -> list[Read]:
+    return [n for n in walk(node) if isinstance(n, Read)]
+
+
+def in_memory_order(axes: tuple[str, ...], loops: list[Loop]) -> tuple[str, ...]:
+    """The axes as the operand with most of them has them in memory."""
+    best: tuple[str, ...] = ()
+    for loop in loops:
+        own = [tuple(a for i in loop.slots for a in index_axes(i))]
+        own += [tuple(a for i in r.index for a in index_axes(i)) for r in _reads(loop.value)]
+        for m in own:
+            here = tuple(dict.fromkeys(a for a in m if a in axes))
+            best = here if len(here) > len(best) else best
+    return (*best, *(a for a in axes if a not in best))

@@ -1,0 +1,48 @@
+"""Lines of C with their indentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+LINE_LENGTH = 120
+
+
+@dataclass
+class Writer:
+    lines: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    def line(self, text: str = "") -> None:
+        self.lines.append(f"{'    ' * self.depth}{text}" if text else "")
+
+    def comment(self, text: str) -> None:
+        """A comment on lines of its own, if it has something to say."""
+        if not text:
+            return
+        width = LINE_LENGTH - 4 * self.depth - 3
+        words, row = text.split(" "), ""
+        for word in words:
+            if row and len(row) + 1 + len(word) > width:
+                self.line(f"// {row}")
+                row = f"    {word}"
+            else:
+                row = f"{row} {word}" if row else word
+        self.line(f"// {row}")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """`head {` … `}`."""
+        self.line(f"{head} {{".lstrip())
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    @contextmanager
+    def loop(self, variable: str, start: str, stop: str, pragma: str = "") -> Iterator[None]:
+        if pragma:
+            self.line(f"#pragma omp {pragma}")
+        with self.block(f"for (int64_t {variable} = {start}; {variable} < {stop}; {variable}++)"):
+            yield

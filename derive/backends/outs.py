@@ -1,0 +1,117 @@
+"""A printed statement that writes into a tensor of the caller's: `out=` where torch's call has one, a copy where not.
+
+A chain of in-place methods ends in the memory that it starts from, so it is the start that writes into the tensor. What
+the chain starts from may be a tensor of ours with a name; then the statement that fills that one does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from derive.backends.values import Line
+
+_OPERATORS = {ast.Mult: "mul", ast.Add: "add", ast.Sub: "sub", ast.Div: "div", ast.MatMult: "matmul"}
+_FUNCTIONS = {
+    "addcmul", "addmm", "sub", "exp", "log", "erf", "tanh", "sigmoid", "sqrt", "rsqrt", "sign", "sin", "cos", "where",
+    "cat", "stack",
+}  # fmt: skip
+_METHODS = {"sum", "mean", "square", "reciprocal", "tril", "triu"}
+
+
+def into(
+    lines: Sequence[Line], targets: Mapping[str, str], tensors: Collection[str], vectors: Collection[str] = ()
+) -> list[Line]:
+    """The lines of a function with each name of `targets` computed in the tensor that it maps to.
+
+    `tensors` are the names that hold tensors, as the code has them; of these, `vectors` have one dimension, into which
+    `torch.matmul` of PyTorch 2.13 does not write without resizing it. A line that changes a tensor in place stays.
+    """
+    wanted = dict(targets)
+    out = []
+    for line in reversed(lines):
+        name, equals, code = line.code.partition(" = ")
+        target = wanted.pop(name, None) if equals else None
+        if target is None:
+            out.append(line)
+            continue
+        start = _start(ast.parse(code, mode="eval").body)
+        if isinstance(start, ast.Name) and start.id != name and code.startswith(f"{start.id}.") and _is_chain(code):
+            wanted[start.id] = target  # in whose memory this one is computed
+            out.append(line)
+            continue
+        copied = name in vectors and " @ " in code
+        new = f"{target}.copy_({code})" if copied else _written(code, target, tensors)
+        out.append(replace(line, code=f"{name} = {new}"))
+    return out[::-1]
+
+
+def _is_chain(code: str) -> bool:
+    node = ast.parse(code, mode="eval").body
+    return _start(node) is not node
+
+
+def _start(node: ast.expr) -> ast.expr:
+    """What a chain of in-place methods is called on; the node itself where there is none."""
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr.endswith("_")
+        and not node.func.attr.endswith("__")
+    ):
+        node = node.func.value
+    return node
+
+
+def _written(code: str, target: str, tensors: Collection[str]) -> str:
+    """The expression computed in `target`: its start where torch can, else copied there."""
+    tree = ast.parse(code, mode="eval")
+    start = _start(tree.body)
+    new = _with_out(start, target, tensors)
+    if new is None:
+        return f"{target}.copy_({code})"
+    if start is tree.body:
+        return new
+    return code.replace(_source(code, start), new, 1)
+
+
+def _source(code: str, node: ast.expr) -> str:
+    """The node's text in the code, with the parentheses around it."""
+    end = node.end_col_offset or 0
+    text = code[node.col_offset : end]
+    return f"({text})" if code[:1] == "(" and code[end : end + 1] == ")" and node.col_offset == 1 else text
+
+
+def _with_out(node: ast.expr, target: str, tensors: Collection[str]) -> str | None:
+    """One call of torch that writes its result into `target`; None where there is none."""
+    out = f"out={target}"
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = node.left, node.right
+        if not _holds_tensor(left, tensors) and isinstance(node.op, ast.Mult | ast.Add):
+            left, right = right, left
+        if _holds_tensor(left, tensors):
+            return f"torch.{_OPERATORS[type(node.op)]}({ast.unparse(left)}, {ast.unparse(right)}, {out})"
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return f"torch.neg({ast.unparse(node.operand)}, {out})"
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    method, on = node.func.attr, node.func.value
+    arguments = [ast.unparse(a) for a in node.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords]
+    if isinstance(on, ast.Name) and on.id == "torch":
+        takes_numbers = method != "where" or all(_holds_tensor(a, tensors) for a in node.args)
+        return f"torch.{method}({', '.join([*arguments, out])})" if method in _FUNCTIONS and takes_numbers else None
+    if method == "new_zeros":
+        return f"{target}.zero_()"
+    if method == "clone":
+        return f"{target}.copy_({ast.unparse(on)})"
+    if method in _METHODS and (arguments or method not in ("sum", "mean")):
+        return f"torch.{method}({', '.join([ast.unparse(on), *arguments, out])})"
+    return None
+
+
+def _holds_tensor(node: ast.expr, tensors: Collection[str]) -> bool:
+    """Whether an expression is a tensor: it names one outside of what only asks for its lengths."""
+    return any(isinstance(n, ast.Name) and n.id in tensors for n in ast.walk(node)) and ".shape" not in ast.unparse(
+        node
+    )

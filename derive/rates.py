@@ -1,0 +1,73 @@
+"""What this machine does at best, measured: bytes a second of a copy, multiply-adds a second of a matrix product."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+_SMALLEST, _LARGEST = 14, 28  # powers of 2: bytes that a copy reads
+_PRODUCTS = (64, 256, 1024)
+_SECONDS, _SHORTEST = 0.15, 1e-4
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Measured on so many threads: `copies` bytes a second by the bytes read, `products` multiply-adds by the side."""
+
+    threads: int
+    copies: dict[int, float]
+    products: dict[int, float]
+
+    def copy(self, moved: float) -> float:
+        """Bytes a second where so many are read and written altogether: a small working set stays in the cache.
+
+        The best of this size and the larger ones: a smaller copy is slower only for what else the machine did.
+        """
+        return max(rate for size, rate in self.copies.items() if 4 * size > moved or size == max(self.copies))
+
+    def product(self, multiply_adds: float) -> float:
+        """Multiply-adds a second of a product of about that size."""
+        return self.products[min(self.products, key=lambda side: abs(side**3 - multiply_adds))]
+
+    def floor(self, moved: float, multiply_adds: float) -> float:
+        """Seconds that no program beats: the longer of moving the bytes and multiplying."""
+        return max(moved / self.copy(moved), multiply_adds / self.product(multiply_adds) if multiply_adds else 0.0)
+
+
+@cache
+def measured(threads: int) -> Rates:
+    """The rates on so many threads, the best of a few tries at each size; a second or two, once a process."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        copies = {}
+        for size in (2**k for k in range(_SMALLEST, _LARGEST, 2)):
+            source = torch.ones(size // 4)
+            target = torch.empty_like(source)
+            copies[size] = 2 * size / _best(lambda s=source, t=target: t.copy_(s))  # type: ignore[misc]
+        products = {}
+        for side in _PRODUCTS:
+            a, b, out = (torch.ones(side, side) for _ in range(3))
+            products[side] = side**3 / _best(lambda a=a, b=b, o=out: torch.mm(a, b, out=o))  # type: ignore[misc]
+    finally:
+        torch.set_num_threads(before)
+    return Rates(threads, copies, products)
+
+
+def _best(call: Callable[[], object]) -> float:
+    """Seconds a call, the best of as many as fit; short calls are timed several in a row."""
+    call()
+    start = time.perf_counter()
+    call()
+    repeats = 1 + int(_SHORTEST / (time.perf_counter() - start))
+    best, end = float("inf"), time.perf_counter() + _SECONDS
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        best = min(best, (time.perf_counter() - start) / repeats)
+    return best

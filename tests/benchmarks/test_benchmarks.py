@@ -1,0 +1,103 @@
+"""The benchmarks compute what they claim to time; nothing here looks at a duration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+
+pytest.importorskip("matplotlib")
+
+from benchmarks import names
+from benchmarks.__main__ import main
+from benchmarks.clock import Times, by_turns
+from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
+from benchmarks.rows import SIZES, composite, lengths_of, operations, row
+from benchmarks.ways import AUTOGRAD, agree, forms, ways
+from derive import *
+from derive.catalogue import catalogue, find
+
+a, b = axes("a b")
+
+
+@op
+def gap(f, u: tensor[..., a, b], v: tensor[b]):
+    """A distance."""
+    f.y[..., a] = sum(abs(u[..., a, b] - v[b]), over=b)
+    return f.y
+
+
+COMPOSITE = [o for o in catalogue() if composite(o)]
+QUICK = {"layernorm", "batchnorm", "softmax_cross_entropy", "names_step"}
+
+
+@pytest.mark.parametrize(
+    "op", [pytest.param(o, id=o.name, marks=() if o.name in QUICK else pytest.mark.slow) for o in COMPOSITE]
+)
+def test_every_way_agrees_and_no_more_is_saved_than_by_autograd(op) -> None:
+    small = row(op, "small")
+    agree({name: way() for name, way in ways(small, compiled=False).items()})
+    own = forms(op)
+    leaves = [a.clone().requires_grad_(w) for a, w in zip(small.args, small.wanted, strict=True)]
+    *_, saved = own.live.forward(*small.args, **small.numbers)
+    assert distinct_bytes(saved) <= saved_by_tape(own.primitives, leaves, **small.numbers)
+
+
+def test_a_way_that_computes_something_else_is_named() -> None:
+    one, two = (torch.ones(3),), (2 * torch.ones(3),)
+    with pytest.raises(ValueError, match=r"^native op: output or gradient 1 differs by 1\.0e"):
+        agree({AUTOGRAD: (one, one), "native op": (one, two)})
+
+
+def test_every_way_of_the_names_step_takes_the_same_step() -> None:
+    found = names.step_ways(32, compiled=False)
+    for _ in range(3):
+        agree({name: way() for name, way in found.items()})
+
+
+def test_composite_is_more_than_one_operation() -> None:
+    counts = {name: operations(find(name)) for name in ("exp", "matmul", "linear", "embedding", "silu", "softmax")}
+    assert counts == {"exp": 1, "matmul": 1, "linear": 2, "embedding": 1, "silu": 2, "softmax": 5}
+
+
+def test_an_op_that_nobody_described_has_sizes() -> None:
+    assert [lengths_of(gap.op, s) for s in SIZES] == [
+        {"...": (64,), "a": 8, "b": 8}, {"...": (512,), "a": 32, "b": 32}, {"...": (4096,), "a": 64, "b": 64}
+    ]  # fmt: skip
+
+
+def test_ways_are_timed_in_turn_the_same_number_of_times() -> None:
+    order: list[str] = []
+    times = by_turns({k: lambda k=k: order.append(k) for k in "ab"}, seconds=0, fewest=3)
+    assert [len(t.rounds) for t in times.values()] == [3, 3]
+    assert Times((1.0, 2.0, 4.0)).over(Times((2.0, 2.0, 16.0))) == 2.0
+
+
+def test_bytes() -> None:
+    x = torch.zeros(100)
+    assert distinct_bytes([x, x[:50], 3]) == 400
+    assert peak_bytes(lambda: torch.zeros(1000).sum()) >= 4000
+    assert saved_by_tape(torch.exp, [torch.zeros(10, requires_grad=True)]) == 40
+
+
+def test_the_command_writes_a_table_a_file_and_a_chart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["silu"], size=["small"], quick=True, threads=1, out=tmp_path)
+    assert "silu" in capsys.readouterr().out
+    written = json.loads((tmp_path / "benchmarks.json").read_text())
+    (only,) = written["rows"]
+    assert (only["op"], only["size"], only["shapes"]) == ("silu", "small", "64 x 64")
+    assert set(only["seconds"]) >= {AUTOGRAD, "native op", "generated"}
+    assert only["floor"] > 0 and only["saved bytes"]["generated"] == 64 * 64 * 4
+    assert "<svg" in (tmp_path / "benchmarks.svg").read_text()
+
+
+def test_what_does_not_exist_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        main(["silu"], size=["huge"], out=tmp_path)
+    assert capsys.readouterr().err == "benchmarks: there is no size huge; choose from small, medium, large\n"
+    with pytest.raises(typer.Exit):
+        main(["silo"], out=tmp_path)
+    assert "did you mean silu?" in capsys.readouterr().err

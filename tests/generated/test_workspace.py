@@ -1,0 +1,74 @@
+"""`derive generate --workspace`: the backward that writes into given tensors computes what the other one does."""
+
+from __future__ import annotations
+
+
+import pytest
+import torch
+
+from derive.backends.outs import into
+from derive.backends.values import Line
+from derive.catalogue import catalogue
+from derive.equations import Op
+from derive.live import build
+from tests.catalogue.references import REFERENCES, sample
+
+QUICK = {"layernorm", "batchnorm", "softmax_cross_entropy", "names_step", "swiglu", "add", "transpose", "embedding"}
+OPS = [pytest.param(o, id=o.name, marks=() if o.name in QUICK else pytest.mark.slow) for o in catalogue()]
+
+
+def both(op: Op, variant: str, dtype: torch.dtype) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The gradients of the backward, and those that its twin writes over tensors full of something else."""
+    live = build(op, workspace=True)
+    tensors, numbers = sample(op, 0, dtype, variant)
+    *outputs, saved = live.forward(*tensors, **numbers)
+    dys = [torch.randn_like(o) for o in outputs]
+    want = live.backward(*dys, *saved)
+    several = isinstance(want, tuple)
+    out = type(want)(*(torch.full_like(w, 7.0) for w in want)) if several else torch.full_like(want, 7.0)
+    got = live.function.__globals__[f"{op.name}_backward_out"](*dys, *saved, out=out)
+    assert got is out
+    return list(want if several else (want,)), list(out if several else (out,))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_same_numbers_are_written(op: Op) -> None:
+    variants = [v for v in ("odd", "empty", "rank0") if v not in REFERENCES[op.name].without]
+    carries_pack = any(a.is_pack for o in op.operands for a in o.axes)
+    for variant in variants if carries_pack else variants[:1]:
+        for want, got in zip(*both(op, variant, torch.float64), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13, equal_nan=True)
+
+
+def test_half_precision_is_computed_in_float32() -> None:
+    op = next(o for o in catalogue() if o.name == "layernorm")
+    for want, got in zip(*both(op, "odd", torch.bfloat16), strict=True):
+        assert got.dtype == torch.bfloat16 and torch.equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "code, written",
+    [
+        ("a * b", "torch.mul(a, b, out=out)"),
+        ("2 * a", "torch.mul(a, 2, out=out)"),
+        ("1 - a", "out.copy_(1 - a)"),
+        ("-a", "torch.neg(a, out=out)"),
+        ("a.T @ b", "torch.matmul(a.T, b, out=out)"),
+        ("(a * b).sum(0)", "torch.sum(a * b, 0, out=out)"),
+        ("(a * b).sum()", "out.copy_((a * b).sum())"),
+        ("(a - b).mul_(b).add_(1)", "torch.sub(a, b, out=out).mul_(b).add_(1)"),
+        ("torch.addcmul(a, a, b, value=-1).mul_(b)", "torch.addcmul(a, a, b, value=-1, out=out).mul_(b)"),
+        ("a.new_zeros(n, 3).index_add_(0, i, b)", "out.zero_().index_add_(0, i, b)"),
+        ("a.clone()", "out.copy_(a)"),
+        ("a.mT", "out.copy_(a.mT)"),
+    ],
+)
+def test_a_statement_with_out(code: str, written: str) -> None:
+    (line,) = into([Line(f"x = {code}")], {"x": "out"}, {"a", "b", "i"})
+    assert line.code == f"x = {written}"
+
+
+def test_what_a_chain_starts_from_is_written_there() -> None:
+    lines = [Line("t = a * b"), Line("s = t.sum(0)"), Line("x = t.sub_(s).mul_(b)")]
+    got = [line.code for line in into(lines, {"x": "out.x", "s": "out.s"}, {"a", "b"})]
+    assert got == ["t = torch.mul(a, b, out=out.x)", "s = torch.sum(t, 0, out=out.s)", "x = t.sub_(s).mul_(b)"]

@@ -1,0 +1,181 @@
+"""How kernels are compiled, kept, called, and when PyTorch runs in their place."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tests.native.conftest import Package
+
+
+@pytest.fixture(scope="module")
+def native(package: Package) -> ModuleType:
+    return package("layernorm", "batchnorm", "softmax_cross_entropy", "linear", "mean_all")
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_the_same_for_any_number_of_threads(native: ModuleType, threads: Callable[[int], None]) -> None:
+    """Totals are cut up by the rows alone: bit for bit, with one thread or two, again and again."""
+    x, dy = torch.randn(301, 257), torch.randn(301, 257)
+    gamma, beta = torch.randn(257), torch.randn(257)
+    found = []
+    for count in (1, 2, 2):
+        threads(count)
+        for name in ("layernorm", "batchnorm"):
+            y, saved = getattr(native, f"{name}_forward")(x, gamma, beta)
+            found.append((y, *getattr(native, f"{name}_backward")(dy, *saved)))
+    for one, *others in ((found[k], found[k + 2], found[k + 4]) for k in (0, 1)):
+        for other in others:
+            assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_long_sums_stay_accurate(package: Package) -> None:
+    """A sum of many positive numbers loses no more than a few of the last places."""
+    made = package("mean_all", "sum_rows")
+    x = torch.rand(1_000_003)
+    y, _ = made.mean_all_forward(x)
+    assert abs(float(y) - float(x.double().mean())) < 1e-6 * float(y)
+    rows = torch.rand(100_003, 7)
+    y, _ = made.sum_rows_forward(rows)
+    assert (y.double() - rows.double().sum(0)).abs().max() < 1e-6 * y.max()
+
+
+def test_an_index_out_of_range_is_refused_before_anything_is_read(native: ModuleType) -> None:
+    z, y = torch.randn(3, 4), torch.tensor([0, 4, 1])
+    message = "softmax_cross_entropy, equation loss: y holds 4, but axis c has length 4; give values 0 to 3"
+    with pytest.raises(IndexError, match=message):
+        native.softmax_cross_entropy_forward(z, y)
+
+
+def test_shapes_that_disagree_are_refused(native: ModuleType) -> None:
+    with pytest.raises(ValueError, match="layernorm: axis d is 5 in x but 4 in gamma"):
+        native.layernorm_forward(torch.randn(3, 5), torch.randn(4), torch.randn(4))
+
+
+def test_works_in_a_module_and_compiled(native: ModuleType) -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gamma, self.beta = (torch.nn.Parameter(torch.randn(5)) for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return native.layernorm(x * 2, self.gamma, self.beta).sin()
+
+    net = Net()
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    for rows in (6, 9):
+        x = torch.randn(rows, 5, requires_grad=True)
+        (eager,) = torch.autograd.grad(net(x).sum(), x)
+        (traced,) = torch.autograd.grad(compiled(x).sum(), x)
+        torch.testing.assert_close(traced, eager)
+
+
+@pytest.mark.parametrize("name", ["layernorm", "softmax_cross_entropy"])
+def test_operators_pass_opcheck(native: ModuleType, name: str) -> None:
+    args = {
+        "layernorm": (torch.randn(6, 5), torch.randn(5), torch.randn(5), 1e-5),
+        "softmax_cross_entropy": (torch.randn(6, 5), torch.randint(0, 5, (6,))),
+    }[name]
+    real = tuple(a.requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args)
+    torch.library.opcheck(getattr(native, f"{name}_module").FORWARD.op, real)
+
+
+# --- when PyTorch runs ---------------------------------------------------------------------------------------------
+
+
+def test_another_device_runs_as_torch_and_says_so_once(native: ModuleType) -> None:
+    args = [torch.randn(s, device="meta") for s in ((3, 5), (5,), (5,))]
+    with pytest.warns(UserWarning, match="layernorm_forward runs as PyTorch: an input on meta is not on the CPU"):
+        y, _ = native.layernorm_forward(*args)
+    assert y.shape == (3, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        native.layernorm_forward(*args)
+
+
+def test_a_recording_autograd_gets_the_torch_form(native: ModuleType) -> None:
+    """A kernel's output would silently have no gradient."""
+    x, w, b = torch.randn(3, 5, requires_grad=True), torch.randn(5, 2), torch.randn(2)
+    with pytest.warns(UserWarning, match="linear_forward runs as PyTorch: autograd is recording"):
+        y, _ = native.linear_forward(x, w, b)
+    assert y.requires_grad
+
+
+@pytest.mark.parametrize(
+    "command, reason",
+    [
+        ("no-such-compiler", r"no C compiler was found \(no-such-compiler\); install one, or name it in CC"),
+        ("false", r".*false does not compile layernorm.c: status 1"),
+    ],
+)
+def test_without_a_compiler_torch_runs(
+    package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, reason: str
+) -> None:
+    monkeypatch.setenv("CC", command)
+    monkeypatch.setenv("HANDGRAD_CACHE", str(tmp_path))
+    made = package("layernorm")
+    x, gamma, beta = torch.randn(3, 5), torch.randn(5), torch.randn(5)
+    with pytest.warns(UserWarning, match=f"layernorm_forward runs as PyTorch: {reason}"):
+        y, _ = made.layernorm_forward(x, gamma, beta)
+    torch.testing.assert_close(y, F.layer_norm(x, (5,), gamma, beta))
+    assert not list(tmp_path.iterdir()), "nothing half-compiled stays"
+
+
+UNSUPPORTED = '''
+"""A function that C has not."""
+
+from sympy import erfinv
+
+from derive import *
+
+
+@op
+def probit(f, p: tensor[...]):
+    """The quantile of a normal distribution, up to scale."""
+    f.y[...] = erfinv(p[...])
+    return f.y
+'''
+
+
+def test_an_unsupported_construct_runs_as_torch(package: Package) -> None:
+    made = package(specs=UNSUPPORTED)
+    x = torch.rand(4)
+    with pytest.warns(UserWarning, match="probit runs as PyTorch: the CPU backend has no loop for the function erfinv"):
+        y, _ = made.probit_forward(x)
+    torch.testing.assert_close(y, torch.erfinv(x))
+
+
+def test_libraries_are_kept_by_what_they_are_made_of(
+    package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same source compiles once, whatever the package; another element type is another library."""
+    monkeypatch.setenv("HANDGRAD_CACHE", str(tmp_path))
+    x = torch.randn(3, 4)
+    for made in (package("mean_all"), package("mean_all")):
+        made.mean_all_forward(x)
+    first = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
+    assert len(first) == 1
+    made.mean_all_forward(x.double())
+    assert len(list(tmp_path.iterdir())) == 2
+    assert all(p.stat().st_mtime_ns == when for p, when in first.items())
+
+
+def test_a_merge_that_does_not_fit_is_refused(package: Package) -> None:
+    made = package("flatten")
+    runtime = importlib.import_module(f"{made.__name__}._native")
+    kernel = runtime.Kernel("flatten.c", "none", ("y: n t*e", "x: n t e"), ("z: n",), ("n",))
+    assert kernel.sizes([torch.Size((2, 6)), torch.Size((2, 3, 2))], ()) == {"n": 2, "t": 3, "e": 2}
+    assert kernel.sizes([torch.Size((2, 5)), torch.Size((2, 3, 2))], ()) is None

@@ -1,0 +1,67 @@
+"""A whole training step in one kernel, against the same step taken in parts."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive.backends.cpu.step import descent
+from derive.catalogue import find
+from derive.pipeline import derive_op
+from tests.native.conftest import Package
+
+PARAMETERS = 7
+
+
+@pytest.fixture(scope="module")
+def native(package: Package) -> ModuleType:
+    return package("names_step", "mse", "softmax_cross_entropy", step=True)
+
+
+def _arguments(dtype: torch.dtype) -> list[Tensor]:
+    torch.manual_seed(3)
+    shapes = ((27, 4), (12, 9), (9,), (9,), (9,), (9, 27), (27,))
+    parameters = [torch.randn(s, dtype=dtype) for s in shapes]
+    return [*parameters, torch.randint(0, 27, (8, 3)), torch.randint(0, 27, (8,))]
+
+
+def test_a_step_is_the_forward_the_backward_and_the_update(native: ModuleType) -> None:
+    """Three steps: every weight is read before it is updated, in float64 to rounding."""
+    args = _arguments(torch.float64)
+    expected = [a.clone() for a in args]
+    for _ in range(3):
+        loss = native.names_step_sgd(*args, lr=0.1)
+        want, saved = native.names_step_forward(*expected)
+        for parameter, gradient in zip(
+            expected, native.names_step_backward(torch.ones_like(want), *saved), strict=False
+        ):
+            parameter -= 0.1 * gradient
+        torch.testing.assert_close(loss, want, rtol=1e-12, atol=0)
+        for found, wanted in zip(args, expected, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-13)
+
+
+def test_the_torch_form_takes_the_same_step(native: ModuleType) -> None:
+    """Parameters that are not contiguous cannot be written to by a kernel."""
+    x, t = torch.randn(4, 6, dtype=torch.float64).mT, torch.randn(6, 4, dtype=torch.float64)
+    plain, target = x.clone(memory_format=torch.contiguous_format), t.clone()
+    assert torch.equal(native.mse_sgd(x, t, 0.5), native.mse_sgd(plain, target, 0.5))
+    torch.testing.assert_close(x, plain)
+    torch.testing.assert_close(t, target)
+
+
+def test_autograd_notices_that_parameters_changed(native: ModuleType) -> None:
+    x, t = torch.randn(3, requires_grad=True), torch.randn(3)
+    y = x**2
+    native.mse_sgd(x, t, 0.5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_what_has_no_single_number_has_no_step(native: ModuleType, package: Package) -> None:
+    assert descent(derive_op(find("softmax"))) is None
+    assert hasattr(native, "softmax_cross_entropy_sgd")
+    assert not hasattr(package("mse"), "mse_sgd"), "only where it was asked for"
