@@ -37,6 +37,18 @@ PAIRS = """() => {
 }"""
 
 
+MAKE = """() => {
+  const kind = (e) => [e.tagName, e.getAttribute("class"), e.getAttribute("role"), e.parentElement.tagName].join(" ");
+  const all = [...document.body.querySelectorAll("*")].filter((e) => !e.closest("math, code"));
+  return [...new Set(all.map(kind))].sort().join();
+}"""
+"""Which kinds of elements a page has, and in which they stand."""
+
+TWICE = (
+    """() => [...document.querySelectorAll("[id]")].map((e) => e.id).filter((id, k, all) => all.indexOf(id) !== k)"""
+)
+
+
 @contextmanager
 def opened(browser: Browser, path: Path, size: dict[str, int] = DESK, scheme: str = "light") -> Iterator[Page]:
     """A page from its file; leaving it fails if the page complained, or asked for anything but files."""

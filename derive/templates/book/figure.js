@@ -35,7 +35,7 @@ const Figure = (() => {
     if (!Number.isFinite(x)) return Number.isNaN(x) ? "undefined" : x > 0 ? "∞" : "−∞";
     const tiny = x !== 0 && Math.abs(x) < 0.5 * 10 ** -digits;
     const text = tiny ? x.toExponential(1) : x.toFixed(digits);
-    return text.replace("-", "−").replace(/^−(0\.0+)$/, "$1");
+    return text.replaceAll("-", "−").replace(/^−(0\.0+)$/, "$1");
   }
 
   /* A table of numbers: titles of columns, rows that begin with their title. */
