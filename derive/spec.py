@@ -195,7 +195,7 @@ class Recorder:
 
     def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
         self._check_new(name)
-        if isinstance(rhs, Boolean):
+        if isinstance(rhs, Boolean) and not isinstance(rhs, Expr):  # a number's symbol may be either
             raise DeriveError("the right side is a condition", fix="write where(condition, 1, 0)")
         left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
         if not all(isinstance(a, Axis) for a in left):

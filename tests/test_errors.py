@@ -223,10 +223,10 @@ def test_a_file_that_handgrad_did_not_write_is_never_overwritten(name: str, tmp_
 
 
 def test_an_op_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(derivation) -> str:
+    def fail(derivation, *more) -> str:
         raise DeriveError("it cannot be", op=derivation.op.name)
 
-    monkeypatch.setattr("derive.package.render", fail)
+    monkeypatch.setattr("derive.package.render_files", fail)
     assert refusal(tmp_path / "new") == "op tanh: it cannot be"
     assert list(tmp_path.iterdir()) == []
 

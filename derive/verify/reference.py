@@ -52,6 +52,8 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "floor": torch.floor,
     "log": torch.log,
     "power": torch.pow,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
     "relu": torch.relu,
     "sigmoid": torch.sigmoid,
     "sign": torch.sign,

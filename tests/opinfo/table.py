@@ -553,11 +553,21 @@ TABLE: dict[str, Row] = {
 """Every op of the catalogue that PyTorch has an OpInfo for."""
 
 WITHOUT: dict[str, str] = {
+    "embedding_with_positions": "a composition of embedding and addition",
+    "merge_axes": "flatten, whose samples are those of the op flatten",
     "merge_heads": "a composition of transpose and flatten",
     "names_step": "a whole network",
+    "repeat_axis": "expand along one axis",
+    "repeat_number": "expand of a number",
     "rotary": "no op of PyTorch's",
     "rotary_interleaved": "no op of PyTorch's",
+    "sequence_cross_entropy_weighted": "cross entropy, whose samples are those of the op cross_entropy_weighted",
+    "split_axis": "unflatten, whose samples are those of the op split_heads",
     "split_heads": "a composition of unflatten and transpose",
+    "squared_deviations": "a part of var",
+    "standardise": "a part of batch norm",
+    "swap_axes": "transpose, whose samples are those of the op transpose",
     "swiglu": "no op of PyTorch's",
+    "take_elements": "indexing by several tensors",
 }
 """The ops without one."""

@@ -75,8 +75,8 @@ CASES = {
     "smoothed_labels": Case(smoothed_labels, ("scatter_add_", ".to(z.dtype)")),
     "multi_margin": Case(multi_margin, ("dloss_inner.sum(1",)),
     "pairwise_rank": Case(pairwise_rank, (), ("-torch.sigmoid",)),
-    "ghost_norm": Case(ghost_norm, ("- mean_dy)",), (".T",)),
-    "rotate_halves": Case(rotate_halves, (".to(x.dtype) / h",)),
+    "ghost_norm": Case(ghost_norm, (".sub_(mean_dy)",), (".T",)),
+    "rotate_halves": Case(rotate_halves, ("dtype=x.dtype) / h",)),
     "total_variation": Case(
         lambda x: (x[:, 1:] - x[:, :-1]).abs().mean() + (x[..., 1:] - x[..., :-1]).abs().mean(), ("dx[:, 1:] -=",)
     ),
