@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sympy import Add, Basic, Expr, Ge, Integer, Mod, S
+from sympy import Add, Basic, Expr, Ge, Integer, S
 from sympy import Eq as Equal
 from sympy.logic.boolalg import BooleanFalse
 
@@ -141,10 +141,8 @@ def _read_rules(op: Op) -> Iterator[Basic]:
     for r in op.requirements:
         if r.relation == "==":
             yield Equal(r.left, r.right, evaluate=False)
-        elif r.relation == ">=":
+        elif r.relation == ">=":  # what must divide is a formula that must be whole already
             yield Ge(r.left, r.right, evaluate=False)
-        else:
-            yield Equal(Mod(r.left, r.right), 0, evaluate=False)
     for equation in op.equations:
         if isinstance(equation.body, Concat):
             yield Equal(Size(equation.body.along), Add(*(Size(a) for a in equation.over)), evaluate=False)

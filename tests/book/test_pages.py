@@ -100,7 +100,7 @@ def test_an_equation_lights_its_lines_and_a_line_its_equation(browser: Browser, 
         page.focus(".line[data-eq~='forward-rstd']")
         assert page.eval_on_selector_all(".eq.lit", "all => all.map((e) => e.id)") == ["forward-rstd"]
         page.focus("#forward-xhat")
-        assert [text for text in lit(page) if " = " in text] == ["xhat = x_minus_mu.mul_(rstd)"]
+        assert [text.split(" = ")[0] for text in lit(page) if " = " in text] == ["xhat"]
 
 
 def test_folds_open_by_click_by_key_and_all_at_once(browser: Browser, site: Path) -> None:
