@@ -226,3 +226,16 @@ def test_windows_that_do_not_fit(made: object, shapes: list[tuple[int, ...]], er
     name = made.op.name  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match=re.escape(error)):
         getattr(module(made.op), name)(*(torch.zeros(s) for s in shapes))  # type: ignore[attr-defined]
+
+
+@op
+def added_to_later(f, x: tensor[k], w: tensor[n], o: tensor[m]):
+    f.g[k, n] = x[k] * w[n]
+    f.h[n, l, k, m] = f.g[k, 3 * l + m] * f.g[k, n] + o[m]
+    f.p[()] = f.h[0, size(l) - 1, size(k) - 1, 0]
+    return f.p
+
+
+def test_a_gradient_that_is_added_to_has_its_own_order_of_axes() -> None:
+    args = [torch.randn(size, dtype=torch.float64, requires_grad=True) for size in (3, 3, 3)]
+    assert torch.autograd.gradcheck(module(added_to_later.op).added_to_later, args)
