@@ -14,7 +14,7 @@ try:
     import jax.numpy as jnp
     from jax import nn
 except ImportError:  # without the extra, the column is empty
-    jax = None  # type: ignore[assignment]
+    jax = None
 
 
 def _mean_label(logp: Any, y: Any) -> Any:

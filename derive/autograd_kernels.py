@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from derive.cost import Nominal, is_matrix_product, is_tensor, product_factors
+from derive.cost import MATMUL, Nominal, is_matrix_product, is_tensor, product_factors
 from derive.equations import Op
 from derive.forward import forward_program
 from derive.nominal import nominal
@@ -23,7 +23,6 @@ _OPERATIONS = {"mul": 1.0, "sub": 1.0, "neg": 1.0, "exp": 1.0, "log": 1.0, "abs"
 """The elementary operations of a backward kernel, `exp` and its like counted as three or four."""
 
 _OTHER = 2.0
-_MATMUL = 8  # as in `derive.cost`
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def _reduction(node: Reduce, w: _Walk) -> None:
     if is_matrix_product(node):
         for factor in product_factors(node.body):
             if _flows(factor, w.needs):
-                _add(w, node, node_axes(factor), w.nominal.elements(own) / _MATMUL, factor)
+                _add(w, node, node_axes(factor), w.nominal.elements(own) / MATMUL, factor)
                 _node(factor, w)
         return
     if node.kind == "mean":

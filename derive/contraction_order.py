@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from derive.cost import Nominal, is_tensor, product_factors
+from derive.cost import MATMUL, Nominal, is_tensor, product_factors
 from derive.program import (
     Assign,
     AxisValue,
@@ -34,7 +34,6 @@ from derive.share import put
 
 _MOST = 7  # factors of one product whose orders are all tried
 _GAIN = 1.1  # how many times cheaper than the order as written another must be
-_MATMUL = 8.0  # as in `derive.cost`
 
 
 def pairwise(program: Program, nominal: Nominal) -> Program:
@@ -224,4 +223,4 @@ def _pair(one: frozenset[str], other: frozenset[str], out: frozenset[str], nomin
     if out == union or union in (one, other):
         return nominal.elements(union) + nominal.elements(out)
     batched = bool(one & other & out)  # many small products of matrices, which do not run as fast as a large one
-    return nominal.elements(union) / (_MATMUL / 2 if batched else _MATMUL) + nominal.elements(out)
+    return nominal.elements(union) / (MATMUL / 2 if batched else MATMUL) + nominal.elements(out)

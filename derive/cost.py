@@ -15,11 +15,13 @@ from derive.program import Call, Join, Node, Program, Read, Reduce, Scatter, bas
 NOMINAL = 32
 """The length taken for an axis that an input carries, `...` included; the others follow (`nominal.py`)."""
 
+MATMUL = 8.0
+"""Multiply-adds of a matrix product that cost as much as one element of a pass."""
+
 BLOWN_UP = 4.0
 """What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
 
 _NAMED = 0.05  # of an element operation, for every element of a tensor with a name: it is written and read again
-_MATMUL = 8  # multiply-adds of a matrix product that cost as much as one element of a pass
 _HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "softplus": 4.0, "sin": 3.0, "cos": 3.0,
           "pow": 4.0, "rsqrt": 1.5, "sqrt": 1.5}  # fmt: skip
 
@@ -75,7 +77,7 @@ def node_work(node: Node, nominal: Nominal) -> float:
         axes = node_axes(node.body)
         if is_matrix_product(node):
             inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
-            return inside + nominal.elements(axes) / _MATMUL
+            return inside + nominal.elements(axes) / MATMUL
         return node_work(node.body, nominal) + nominal.weighted(axes)
     if isinstance(node, Join):
         return sum((node_work(p, nominal) for p in node.parts), 0.0) + nominal.weighted(node_axes(node))

@@ -9,7 +9,7 @@ from sympy import Add, Expr, Integer, Min, Mul, expand, floor
 from derive.equations import Equation, Operand, SizeRule
 from derive.errors import DeriveError
 from derive.terms import At, Axis, Concat, Merge, Prefix, Size, free_axes, sorted_axes
-from derive.windows import affine, is_window
+from derive.windows import affine, is_window, longest
 
 Dims = dict[str, tuple[Expr, ...]]
 
@@ -152,16 +152,8 @@ def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: dict[Axis, SizeRule]) 
 def window_sizes(i: Expr, length: Expr, rules: dict[Axis, SizeRule]) -> list[tuple[Axis, Expr]]:
     """The one unknown axis of `s*t + d*k + c` is as long as the window allows."""
     form = affine(i)
-    unknown = [(a, c) for a, c in form.steps if a not in rules]
-    if len(unknown) != 1:
-        return []
-    axis, step = unknown[0]
-    if step < 0:
-        span = sum(((Size(a) - 1) * c for a, c in form.steps if a != axis and c < 0), form.offset)
-        return [(axis, (span if step == -1 else floor(span / -step)) + 1)]
-    reach = sum(((Size(a) - 1) * c for a, c in form.steps if a != axis and c > 0), form.offset)
-    span = length - 1 - reach
-    return [(axis, (span if step == 1 else floor(span / step)) + 1)]
+    unknown = [a for a, _ in form.steps if a not in rules]
+    return [(unknown[0], longest(form, unknown[0], length))] if len(unknown) == 1 else []
 
 
 def size_of(index: Expr) -> Expr:

@@ -47,9 +47,10 @@ def affine(index: Expr) -> Affine:
 def longest(form: Affine, axis: Axis, length: Expr) -> Expr:
     """How long an axis of a window may be over a dimension of this length."""
     step = dict(form.steps)[axis]
-    reach = sum(((Size(a) - 1) * c for a, c in form.steps if a != axis), form.offset)
-    span = length - 1 - reach
-    return (span if step == 1 else floor(span / step)) + 1
+    ahead = [(a, c) for a, c in form.steps if a != axis and (c > 0) == (step > 0)]  # what runs the same way
+    reach = sum(((Size(a) - 1) * c for a, c in ahead), form.offset)
+    span = length - 1 - reach if step > 0 else reach
+    return (span if abs(step) == 1 else floor(span / abs(step))) + 1
 
 
 def is_window(index: Expr) -> bool:
