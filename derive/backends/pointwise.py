@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.backends.values import ATOM, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
+from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
 from derive.program import AxisValue, Call, Node, Num, SizeOf
 
 _BINARY = {
@@ -74,6 +74,8 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
     if node.fn in _LOGIC:
         code = f" {_LOGIC[node.fn]} ".join(a.inside(ATOM) for a in args)
         return Value(code, dims, COMPARISON, scalar, boolean=True)
+    if node.fn == "not" and scalar:
+        return Value(f"not {args[0].inside(COMPARISON)}", dims, COMPARISON, scalar, boolean=True)
     if node.fn == "not":
         return Value(f"~{args[0].inside(ATOM)}", dims, UNARY, boolean=True)
     if node.fn == "neg":
@@ -83,7 +85,7 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
     if node.fn == "pow":
         return Value(f"{args[0].inside(POWER + 1)} ** {args[1].inside(POWER)}", dims, POWER, scalar)
     if node.fn == "where":
-        return _where(args, dims, like)
+        return _choice(node, args, dims, like) if args[0].scalar else _where(args, dims, like)
     if node.fn in ("pi", "e"):
         return Value(f"math.{node.fn}", scalar=True)
     if scalar:
@@ -144,6 +146,22 @@ def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
     return replace(first.method(f".{node.fn}_({second.code})"), owned=True)
 
 
+def _choice(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
+    """One of two values by a condition on numbers alone: Python chooses, and only the one chosen is computed.
+
+    Both branches must be tensors of our making: the name that this is given may be written over.
+    """
+    condition, a, b = args
+    text = f"{a.inside(COMPARISON)} if {condition.code} else {b.inside(CHOICE)}"
+    if a.scalar and b.scalar:
+        return Value(text, strength=CHOICE, scalar=True)
+    ours = all(isinstance(branch, Call) for branch in node.args[1:])
+    if ours and all(v.dims == dims and not v.boolean and not v.weak for v in (a, b)):
+        return Value(text, dims, CHOICE)
+    tensor = Value(f"torch.tensor({condition.code}, device={like}.device)", (), boolean=True)
+    return _where([tensor, a, b], dims, like)
+
+
 def _where(args: list[Value], dims: Dims, like: str) -> Value:
     condition, a, b = args
     if (a.code, b.code) == ("1", "0"):
@@ -167,7 +185,7 @@ def _numbers(fn: str, args: list[Value], like: str) -> list[Value]:
 
 def cast(value: Value, like: str) -> Value:
     """A condition or a weak tensor as real numbers of the dtype of `like`; anything else as it is."""
-    return value.method(f".to({like}.dtype)") if value.boolean or value.weak else value
+    return value.method(f".to({like}.dtype)") if (value.boolean and not value.scalar) or value.weak else value
 
 
 def _is_exact(code: str) -> bool:
