@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from derive.catalogue import catalogue
+from derive import notation
+from derive.catalogue import catalogue, load_file
 from derive.cli import app
 from tests.documents import DOCUMENTS, ROOT, console, renewed
 
@@ -62,3 +63,12 @@ def test_the_readme_counts_the_catalogue_and_the_museum() -> None:
     wrong = [p for p in (ROOT / "museum").glob("*_*.py") if p.stem not in ("picotron_37", "unsloth_3314")]
     assert f"the {len(catalogue())} ops" in README
     assert f"{len(wrong)} errors" in README
+
+
+def test_the_notation_names_every_word_and_its_examples_are_one_file_of_specs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8")
+    table = text[text.index("| kind | words |") : text.index("Beside them:")]
+    assert set(re.findall(r"`([a-z0-9_]+)`", table)) == set(notation.__all__)
+    file = tmp_path / "words.py"
+    file.write_text("".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)), encoding="utf-8")
+    assert {op.name for op in load_file(file)} == set(re.findall(r"^@op(?:\(.*\))?\ndef (\w+)", text, re.MULTILINE))
