@@ -65,6 +65,7 @@ INPUTS: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
     ("kl_div", "t"): lambda v: v.softmax(-1),
     ("kl_div_log_target", "logp"): lambda v: v.log_softmax(-1),
     ("kl_div_log_target", "logt"): lambda v: v.log_softmax(-1),
+    ("standardise", "var"): torch.abs,
 }
 """Inputs that are not any real numbers, made from such."""
 

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from sympy import Expr
-
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
+from derive.nominal import lengths_of
 from derive.program import (
     Call,
     Index,
@@ -29,11 +28,9 @@ from derive.program import (
     index_axes,
     node_axes,
 )
-from derive.sizes import size_of
-from derive.terms import PACK_NAME, Axis, Merge, Size
+from derive.terms import PACK_NAME
 
 DEFAULT_SIZE = 64
-WINDOW_SIZE = 3  # of an axis that makes a window over another wider, such as a kernel's
 
 _BYTES = {"real": 4, "integer": 8, "mask": 1}
 _CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
@@ -215,32 +212,13 @@ def total_bytes(saved: Iterable[Saved], sizes: Mapping[str, int]) -> int:
 
 
 def example_sizes(op: Op, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """A length for every axis: the given ones, what merges and windows make of them, 3 for a kernel's, else 64.
+    """A length for every axis: the given ones, what merges and windows make of them, 4 for a kernel's, else 64.
 
     Raises DeriveError for a given axis that the op does not have.
     """
-    given = dict(given or {})
-    sizes = {rule.axis.base: DEFAULT_SIZE for rule in op.sizes}
-    unknown = [name for name in given if name not in sizes]
+    given = given or {}
+    axes = [rule.axis.base for rule in op.sizes]
+    unknown = [name for name in given if name not in axes]
     if unknown:
-        known = ", ".join(sizes)
-        raise DeriveError(f"there is no axis {unknown[0]}", op=op.name, fix=f"its axes are {known}")
-    formulas = {rule.axis.base: rule.formula for rule in op.sizes if rule.formula is not None}
-    for formula in formulas.values():
-        for size in formula.atoms(Size):
-            if _number(formula, sizes | {size.axis.base: 2 * DEFAULT_SIZE}) < _number(formula, sizes):
-                given.setdefault(size.axis.base, WINDOW_SIZE)
-    for equation in op.equations:
-        for at in equation.reads:
-            for i, dim in zip(at.index, op.tensors.get(at.name, ()), strict=False):
-                if isinstance(i, Axis) and isinstance(dim, Merge):
-                    formulas.setdefault(i.base, size_of(dim))
-    sizes |= given
-    for axis, formula in formulas.items():
-        if axis not in given:
-            sizes[axis] = _number(formula, sizes)
-    return sizes
-
-
-def _number(formula: Expr, sizes: Mapping[str, int]) -> int:
-    return int(formula.xreplace({size: sizes[size.axis.base] for size in formula.atoms(Size)}))
+        raise DeriveError(f"there is no axis {unknown[0]}", op=op.name, fix=f"its axes are {', '.join(axes)}")
+    return {name: int(n) for name, n in lengths_of(op, DEFAULT_SIZE, given=given).items()}

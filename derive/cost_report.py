@@ -30,7 +30,6 @@ from derive.terms import PACK_NAME
 
 _REAL, _INTEGER = 4, 8  # bytes of an element: float32 and int64
 _LARGEST = 2**22  # elements: the lengths that nobody gave are chosen so that no tensor is larger
-_FEW = 4  # of what an argument counts: heads, groups
 _ROUNDS, _SECONDS = 5, 0.5
 
 
@@ -142,11 +141,10 @@ def cost_report(d: Derivation, given: Mapping[str, int], threads: int) -> CostRe
 
 def _lengths(d: Derivation, given: Mapping[str, int]) -> dict[str, int]:
     carried = {a.base for o in d.op.operands for a in o.axes if a.fixed is None}
-    counts = {o.ranges_over.base: _FEW for o in d.op.operands if o.kind == "length" and o.ranges_over is not None}
     side = 4096
     while True:
         free = {a: side for a in carried if not _follows(d.op, a)}
-        sizes = example_sizes(d.op, {**free, **counts, **given})
+        sizes = example_sizes(d.op, {**free, **given})
         if side <= 16 or largest(d.forward, Nominal(sizes)) <= _LARGEST:
             return sizes
         side //= 2

@@ -143,8 +143,12 @@ class power(Function):
     def fdiff(self, argindex: int = 1) -> Expr:
         base, exponent = self.args
         if argindex == 1:
-            slope = exponent * power(base, exponent - 1)
-            return Where(Eq(exponent, 0), S.Zero, slope) if exponent.atoms(At, Axis) else slope
+            if exponent.atoms(At, Axis):
+                return Where(Eq(exponent, 0), S.Zero, exponent * power(base, exponent - 1))
+            if base.is_positive:
+                return exponent * power(base, exponent - 1)
+            # one number for all elements: the exponent 0 makes 0 * 0**0 there, not 0 * 0**-1, and costs no pass
+            return exponent * power(base, Where(Eq(exponent, 0), S.Zero, exponent - 1))
         return Where(Eq(base, 0), S.Zero, self * log(base))
 
     def _eval_is_real(self) -> bool | None:

@@ -6,14 +6,14 @@ kernel is short, what an argument counts (groups, heads) is few. Nothing depends
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import prod
 
-from sympy import Expr
+from sympy import Expr, Integer
 
 from derive.cost import NOMINAL, Nominal
-from derive.equations import Op
+from derive.equations import Op, SizeRule
 from derive.terms import Axis, Merge, Size
 from derive.windows import affine, is_gather, is_window
 
@@ -25,7 +25,7 @@ FEW = 4
 def nominal(op: Op) -> Nominal:
     """The lengths of an op's axes, and which axes its operands and outputs carry (a merged one under its parts too)."""
     splits = _splits(op)
-    lengths = _lengths(op, splits)
+    lengths = lengths_of(op)
     carried: list[frozenset[str]] = []
     for operand in op.operands:
         if operand.is_tensor:
@@ -65,30 +65,50 @@ def _variants(axes: Iterable[str], splits: dict[str, tuple[Axis, ...]]) -> list[
     return [frozenset(own), frozenset(apart)]
 
 
-def _lengths(op: Op, splits: dict[str, tuple[Axis, ...]]) -> dict[str, float]:
+def lengths_of(
+    op: Op, usual: float = NOMINAL, few: float = FEW, given: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """A length for every axis, in agreement: the given ones, what follows from them, `few` or the `usual` otherwise."""
+    lengths = dict(given or {})
     rules = {r.axis.base: r for r in op.sizes}
-    lengths: dict[str, float] = {}
+    splits = _splits(op)
     for name, rule in rules.items():
         if rule.given is not None:
-            lengths[name] = FEW
+            lengths.setdefault(name, few)
         elif rule.formula is not None and not rule.formula.atoms(Size):
             lengths[name] = float(rule.formula)
-    for equation in op.equations:  # the axes of a window that an input carries, or an argument gives, are its kernel's
+    for name in _kernels(op, rules):
+        lengths.setdefault(name, few)
+    for name, rule in rules.items():
+        if rule.operand is not None and name not in splits:
+            lengths.setdefault(name, usual)
+    for whole, parts in splits.items():
+        _shared_out(whole, [p.base for p in parts], lengths, usual)
+    for name, rule in rules.items():  # what a window leaves
+        if rule.formula is not None and name not in lengths:
+            lengths[name] = _number(rule.formula, lengths)
+    return lengths
+
+
+def _kernels(op: Op, rules: Mapping[str, SizeRule]) -> Iterator[str]:
+    """The axes of windows that an input carries or an argument gives: a window has at least one that follows."""
+    for equation in op.equations:
         for at in equation.reads:
             for i in at.index:
                 if is_window(i) and not is_gather(i):
                     axes = [a.base for a, _ in affine(i).steps]
                     kernel = [a for a in axes if rules[a].formula is None]
-                    lengths |= {a: FEW for a in kernel if len(kernel) < len(axes)}
-    made = {p.base for parts in splits.values() for p in parts}
-    for name, rule in rules.items():
-        if rule.operand is not None and name not in splits:
-            lengths.setdefault(name, NOMINAL)
-    for whole, parts in splits.items():  # a part that nothing gives is what is left of the usual length
-        free = [p.base for p in parts if p.base not in lengths and p.base in made]
-        known = prod(lengths[p.base] for p in parts if p.base in lengths)
-        for name in free:
-            lengths[name] = max(2.0, NOMINAL / known)
-            known *= lengths[name]
-        lengths[whole] = prod(lengths[p.base] for p in parts)
-    return lengths
+                    yield from kernel if len(kernel) < len(axes) else ()
+
+
+def _shared_out(whole: str, parts: list[str], lengths: dict[str, float], usual: float) -> None:
+    """A part that nothing gives is what is left of the merged length."""
+    known = prod(lengths[p] for p in parts if p in lengths)
+    for name in (p for p in parts if p not in lengths):
+        lengths[name] = max(2.0, lengths.get(whole, usual) // known)
+        known *= lengths[name]
+    lengths[whole] = known
+
+
+def _number(formula: Expr, lengths: Mapping[str, float]) -> float:
+    return float(formula.xreplace({size: Integer(int(lengths[size.axis.base])) for size in formula.atoms(Size)}))

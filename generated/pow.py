@@ -7,10 +7,10 @@ Forward
     y[...] = power(x[...], exponent)
 
 Backward
-    dx[...] = exponent * power(x[...], exponent - 1) * dy[...]
+    dx[...] = exponent * power(x[...], where(exponent == 0, 0, exponent - 1)) * dy[...]
 
 In LaTeX
-    \mathrm{d}x_{\ldots} = \mathrm{exponent}\, \left(x_{\ldots}\right)^{\mathrm{exponent} - 1}\, \mathrm{d}y_{\ldots}
+    \mathrm{d}x_{\ldots} = \mathrm{exponent}\, \left(x_{\ldots}\right)^{\begin{cases}0 & \mathrm{exponent} = 0 \\ \mathrm{exponent} - 1 & \text{otherwise}\end{cases}}\, \mathrm{d}y_{\ldots}
 
 Saved for the backward: x [...], exponent a number; |...| elements. Autograd of the same equations keeps |...|.
 """
@@ -44,7 +44,7 @@ def pow_forward(x: Tensor, exponent: float = 2.0) -> tuple[Tensor, PowSaved]:
 @in_float32
 def pow_backward(dy: Tensor, x: Tensor, exponent: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = exponent * x ** (exponent - 1) * dy  # dx[...] = exponent * x[...]**(exponent - 1) * dy[...]
+    dx = exponent * x ** (0 if exponent == 0 else exponent - 1) * dy
     return dx
 
 

@@ -210,7 +210,7 @@ def test_formulas() -> None:
 def test_a_window_leaves_room_for_itself(tmp_path) -> None:
     (tmp_path / "windowed.py").write_text(WINDOWED)
     (op,) = load_file(tmp_path / "windowed.py")
-    assert example_sizes(op) == {"l": 64, "k": 3, "t": 30}
+    assert example_sizes(op) == {"l": 64, "k": 4, "t": 29}
     assert example_sizes(op, {"l": 11, "k": 2}) == {"l": 11, "k": 2, "t": 5}
 
 

@@ -27,7 +27,7 @@ class SGD:
 
     def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], rate: float) -> None:
         for p, g in zip(parameters, gradients, strict=True):
-            p.add_(g, alpha=-rate)
+            p.sub_(g, alpha=rate)
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -47,7 +47,7 @@ class Momentum:
         self.velocity = self.velocity or zeros_like(parameters)
         for p, g, v in zip(parameters, gradients, self.velocity, strict=True):
             v.mul_(self.momentum).add_(g)
-            p.add_(v, alpha=-rate)
+            p.sub_(v, alpha=rate)
 
     def state(self) -> dict[str, Any]:
         return {"velocity": self.velocity}

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.backends.values import ATOM, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
+from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
 from derive.program import AxisValue, Call, Node, Num, SizeOf
 
 _BINARY = {
@@ -74,6 +74,8 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
     if node.fn in _LOGIC:
         code = f" {_LOGIC[node.fn]} ".join(a.inside(ATOM) for a in args)
         return Value(code, dims, COMPARISON, scalar, boolean=True)
+    if node.fn == "not" and scalar:
+        return Value(f"not {args[0].inside(COMPARISON)}", dims, COMPARISON, scalar, boolean=True)
     if node.fn == "not":
         return Value(f"~{args[0].inside(ATOM)}", dims, UNARY, boolean=True)
     if node.fn == "neg":
@@ -83,7 +85,7 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
     if node.fn == "pow":
         return Value(f"{args[0].inside(POWER + 1)} ** {args[1].inside(POWER)}", dims, POWER, scalar)
     if node.fn == "where":
-        return _where(args, dims, like)
+        return _choice(node, args, dims, like) if args[0].scalar else _where(args, dims, like)
     if node.fn in ("pi", "e"):
         return Value(f"math.{node.fn}", scalar=True)
     if scalar:
@@ -124,13 +126,15 @@ def is_whole(node: Node) -> bool:
 _IN_PLACE = {"exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu"}
 
 
-def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
+def written_over(node: Call, args: list[Value], order: Dims, long: bool = False) -> Value | None:
     """A function in the memory of an operand that is ours and spent; None where no operand is, or it would read badly.
 
-    `dp.sub_(s).mul_(p)` is what a person writes; `(t / 2).add_(0.5)` is not.
+    `dp.sub_(s).mul_(p)` is what a person writes; `(t / 2).add_(0.5)` is not, unless the expression is a long one.
     """
     if any(a.boolean for a in args):
         return None
+    if node.fn == "pow" and args[1].code == "2" and args[0].owned:
+        return replace(args[0].method(".square_()"), owned=True) if long or args[0].strength == ATOM else None
     if len(args) == 1:
         kept = args[0].owned and node.fn in _IN_PLACE and args[0].strength == ATOM
         return replace(args[0].method(f".{node.fn}_()"), owned=True) if kept else None
@@ -139,9 +143,27 @@ def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
     first, second = args
     if not first.owned and second.owned and node.fn in ("add", "mul"):
         first, second = second, first
-    if not first.owned or first.strength < ATOM or second.scalar or broadcast(args, order) != first.dims:
+    if not first.owned or broadcast(args, order) != first.dims:
+        return None
+    if not long and (first.strength < ATOM or second.scalar):
         return None
     return replace(first.method(f".{node.fn}_({second.code})"), owned=True)
+
+
+def _choice(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
+    """One of two values by a condition on numbers alone: Python chooses, and only the one chosen is computed.
+
+    Both branches must be tensors of our making: the name that this is given may be written over.
+    """
+    condition, a, b = args
+    text = f"{a.inside(COMPARISON)} if {condition.code} else {b.inside(CHOICE)}"
+    if a.scalar and b.scalar:
+        return Value(text, strength=CHOICE, scalar=True)
+    ours = all(isinstance(branch, Call) for branch in node.args[1:])
+    if ours and all(v.dims == dims and not v.boolean and not v.weak for v in (a, b)):
+        return Value(text, dims, CHOICE)
+    tensor = Value(f"torch.tensor({condition.code}, device={like}.device)", (), boolean=True)
+    return _where([tensor, a, b], dims, like)
 
 
 def _where(args: list[Value], dims: Dims, like: str) -> Value:
@@ -167,7 +189,7 @@ def _numbers(fn: str, args: list[Value], like: str) -> list[Value]:
 
 def cast(value: Value, like: str) -> Value:
     """A condition or a weak tensor as real numbers of the dtype of `like`; anything else as it is."""
-    return value.method(f".to({like}.dtype)") if value.boolean or value.weak else value
+    return value.method(f".to({like}.dtype)") if (value.boolean and not value.scalar) or value.weak else value
 
 
 def _is_exact(code: str) -> bool:

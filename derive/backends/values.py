@@ -11,7 +11,7 @@ Dims = tuple[Dim, ...]
 
 PACK = "..."
 
-ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON = 6, 5, 4, 3, 2, 1
+ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON, CHOICE = 6, 5, 4, 3, 2, 1, 0
 
 
 @dataclass(frozen=True)

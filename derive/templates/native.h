@@ -123,6 +123,8 @@ INLINE double number_rsqrt(double x) { return 1 / sqrt(x); }
 INLINE double number_sigmoid(double x) { return 1 / (1 + exp(-x)); }
 INLINE double number_relu(double x) { return x < 0 ? 0 : x; }
 INLINE double number_sign(double x) { return (x > 0) - (x < 0); }
+INLINE double number_maximum(double x, double y) { return y > x || y != y ? y : x; }
+INLINE double number_minimum(double x, double y) { return y < x || y != y ? y : x; }
 INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 
 INLINE real square(real x) { return x * x; }

@@ -35,7 +35,7 @@ from derive.errors import DeriveError
 from derive.terms import PACK_NAME
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, shape_of, world_of
-from derive.verify.lengths import Keyed, containers, emptied, fitting, free_axes_of
+from derive.verify.lengths import containers, emptied, fitting, free_axes_of
 from derive.verify.reference import execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
@@ -77,7 +77,7 @@ class Situation:
         """
         if not self.applies(op):
             return None
-        domains: Mapping[str, str] = _domains(Keyed(op))
+        domains: Mapping[str, str] = _domains(op)
         for attempt in range(_ATTEMPTS):
             generator = Generator().manual_seed(crc32(f"{op.name} {self.name} {seed} {attempt}".encode()))
             if 2 * attempt >= _ATTEMPTS:  # other numbers may ask for other values: x**1.5 for x above 0
@@ -86,7 +86,7 @@ class Situation:
             if call is None:
                 return None
             outputs = _outputs(call)
-            if outputs is not None and (_is_bounded(outputs) or not _bounded(Keyed(op))):
+            if outputs is not None and (_is_bounded(outputs) or not _bounded(op)):
                 return case_of(self.name, seed, self._with_cotangents(call, outputs, generator))
         return None
 
@@ -206,12 +206,11 @@ def _alike(op: Op) -> list[str]:
 
 
 @lru_cache(maxsize=512)
-def _domains(key: Keyed) -> dict[str, str]:
+def _domains(op: Op) -> dict[str, str]:
     """What the values of each input must be for the op to be finite: what the spec says, then what trying shows.
 
     An op whose outputs hold infinities whatever its inputs are, such as masked scores, need only be a number.
     """
-    op = key.op
     given = {o.name: _declared(op, o) for o in op.operands if o.is_tensor}
     open_ones = [o.name for o in op.operands if o.kind in ("tensor", "constant") and given[o.name] == "any"]
     attempts = [{}, *({n: d} for d in ("not below 0", "0 to 1") for n in open_ones)]
@@ -228,9 +227,9 @@ def _domains(key: Keyed) -> dict[str, str]:
 
 
 @lru_cache(maxsize=512)
-def _bounded(key: Keyed) -> bool:
+def _bounded(op: Op) -> bool:
     """Whether there are inputs of its domain at which the op has no infinite output."""
-    return _is_finite(key.op, _domains(key), True)
+    return _is_finite(op, _domains(op), True)
 
 
 def _declared(op: Op, operand: Operand) -> str:

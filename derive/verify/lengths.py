@@ -96,26 +96,8 @@ def _broken(rules: _Rules, sizes: Mapping[str, int], least: int) -> list[Expr]:
     return broken or [r for r in rules.relations if r.xreplace(at) != S.true]
 
 
-class Keyed:
-    """An op as a key, by identity."""
-
-    def __init__(self, op: Op):
-        self.op = op
-
-    def __hash__(self) -> int:
-        return id(self.op)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Keyed) and other.op is self.op
-
-
-def _rules_of(op: Op) -> _Rules:
-    return _rules(Keyed(op))
-
-
 @lru_cache(maxsize=512)
-def _rules(key: Keyed) -> _Rules:
-    op = key.op
+def _rules_of(op: Op) -> _Rules:
     known: dict[Basic, Basic] = {}
     axes, whole, relations = [], [], []
     for rule in op.sizes:

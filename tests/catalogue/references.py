@@ -348,10 +348,13 @@ def _axes(operand: Operand) -> tuple[Axis, ...]:
 
 
 def _batch(op: Op) -> str:
-    """The axis that may be empty: the first one of the inputs that is no length of a table of parameters."""
+    """The axis that may be empty: the first one of the inputs that is no length of a table of parameters.
+
+    Where no input has one, it is the first axis that an argument gives.
+    """
     ranged = {o.ranges_over.base for o in op.operands if o.ranges_over is not None}
     first = next((o for o in op.operands if o.kind == "index"), op.operands[0])
-    return next(a.base for a in _axes(first) if a.base not in ranged)
+    return next((a.base for a in _axes(first) if a.base not in ranged), next(iter(ranged), ""))
 
 
 def sample(op: Op, seed: int, dtype: torch.dtype, variant: str) -> tuple[tuple[Tensor, ...], dict[str, float]]:

@@ -10,31 +10,6 @@ from types import ModuleType
 
 from derive import emit
 from derive.equations import Op
-from derive.pipeline import Derivation, derive_op
-
-
-@cache
-def derived(op_key: "Keyed") -> Derivation:
-    return derive_op(op_key.op)
-
-
-class Keyed:
-    """An op as a dictionary key: by identity, since ops hold what cannot be hashed."""
-
-    def __init__(self, op: Op):
-        self.op = op
-
-    def __hash__(self) -> int:
-        return id(self.op)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Keyed) and other.op is self.op
-
-
-def derivation(op: Op) -> Derivation:
-    """The derivation of an op, made once in a test run."""
-    return derived(Keyed(op))
-
 
 _TEMPORARY = tempfile.TemporaryDirectory(prefix="specs_")  # removed when the tests end
 
@@ -49,17 +24,13 @@ def _folder() -> Path:
     return package
 
 
-def module(op: Op) -> ModuleType:
-    """The generated module of an op, under a name that no other spec of the same name has."""
-    return _imported(Keyed(op))
-
-
 _NUMBERS = count()
 
 
 @cache
-def _imported(key: Keyed) -> ModuleType:
-    name = f"{key.op.name}_{next(_NUMBERS)}"
-    (_folder() / f"{name}.py").write_text(emit.render(derivation(key.op)))
+def module(op: Op) -> ModuleType:
+    """The generated module of an op, under a name that no other spec of the same name has."""
+    name = f"{op.name}_{next(_NUMBERS)}"
+    (_folder() / f"{name}.py").write_text(emit.render(op.derivation))
     importlib.invalidate_caches()
     return importlib.import_module(f"rendered_specs.{name}")

@@ -11,7 +11,7 @@ import torch
 from derive import emit
 from derive.notation import axes, index, mean, op, scalar, sum, tensor
 from derive.pipeline import derive_op
-from tests.derive.live import derivation, module
+from tests.derive.live import module
 from tests.derive.specs import Spec, each_spec
 
 n, d, c = axes("n d c")
@@ -104,7 +104,7 @@ def test_key_lines(made: object, golden: str) -> None:
 
 @each_spec()
 def test_rendering_is_formatted_and_valid(spec: Spec) -> None:
-    source = emit.render(derivation(spec.op))
+    source = emit.render(spec.op.derivation)
     ast.parse(source)
     assert black.format_str(source, mode=black.Mode(line_length=emit.LINE_LENGTH)) == source
     assert source.endswith("\n") and not source.endswith("\n\n")
@@ -142,7 +142,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
 @each_spec("standardise", "gather_batched", "window_stride_dilation_offset")
 def test_a_module_does_no_algebra_and_no_autograd_of_its_own(spec: Spec) -> None:
     """What is generated imports torch and its support module, and nothing of ours."""
-    tree = ast.parse(emit.render(derivation(spec.op)))
+    tree = ast.parse(emit.render(spec.op.derivation))
     imported = {
         name.name if isinstance(node, ast.Import) else node.module
         for node in ast.walk(tree)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from derive import *
 from derive.emit import render
-from tests.derive.live import derivation, module
+from tests.derive.live import module
 
 n, m, d, t, u, e, h, i, j, k, c, v = axes("n m d t u e h i j k c v")
 p = axes("p=2")
@@ -168,13 +168,13 @@ def test_equals_autograd(spec, reference, args) -> None:
 
 @pytest.mark.parametrize("spec", [gated, times], ids=lambda s: s.op.name)
 def test_every_place_of_a_fixed_axis_is_stacked_and_nothing_filled_first(spec) -> None:
-    code = render(derivation(spec.op))
+    code = render(spec.op.derivation)
     assert "torch.stack([" in code.replace("\n        [", "[") and "new_zeros" not in code
 
 
 @pytest.mark.parametrize("spec", [pixel_shuffle, pooled], ids=lambda s: s.op.name)
 def test_what_is_taken_apart_is_merged_by_views(spec) -> None:
-    assert "arange" not in render(derivation(spec.op))
+    assert "arange" not in render(spec.op.derivation)
 
 
 @op

@@ -14,7 +14,7 @@ from derive.notation import axes, exp, index, mean, op, scalar, size, sum, tenso
 from derive.terms import Axis, Merge
 from tests.derive import specs
 from tests.derive.evaluate import World, backward, forward, inputs, with_cotangents
-from tests.derive.live import derivation, module
+from tests.derive.live import module
 from tests.derive.specs import Spec, each_spec
 
 n, m, d, k, t, e, c, i, j, v = axes("n m d k t e c i j v")
@@ -47,7 +47,7 @@ def as_tuple(value: object) -> tuple:
 def compare(op_: Op, sizes: dict[str, int], pack: tuple[int, ...] = (), seed: int = 0, strides: str = "plain") -> None:
     """The generated functions on random operands against the loops."""
     sizes = {**sizes, "...": math.prod(pack)}
-    steps, live = derivation(op_).steps, module(op_)
+    steps, live = op_.derivation.steps, module(op_)
     rng = np.random.default_rng(seed)
     start = inputs(op_, sizes, rng)
     world, cotangents = with_cotangents(steps, forward(steps.op, start), rng)

@@ -113,3 +113,17 @@ def test_a_situation_asks_nothing_where_it_means_nothing() -> None:
     assert situation("repeated indices").make(find("tanh")) is None
     assert situation("no leading axes").make(find("matmul")) is None
     assert situation("empty").make(find("mean_all")) is None
+
+
+n = axes("n")
+
+
+@op
+def out_of_reach(f, x: tensor[n]):
+    """More than float16 holds."""
+    f.y[n] = 1e7 * (x[n] ** 2 + 1)
+    return f.y
+
+
+def test_what_a_dtype_cannot_hold_is_no_mistake_in_it() -> None:
+    assert verify(out_of_reach.op).right

@@ -54,7 +54,7 @@ def generated_step(network: Network, ix: Tensor, y: Tensor, rate: float, eps: fl
     loss, saved = names_step_forward(*network, ix, y, eps)
     gradients = names_step_backward(torch.ones_like(loss), *saved)
     for parameter, gradient in zip(network, gradients, strict=True):
-        parameter.add_(gradient, alpha=-rate)
+        parameter.sub_(gradient, alpha=rate)
     return loss, gradients
 
 

@@ -38,7 +38,7 @@ def shared_method(group: Group) -> Method:
     def step(network: Network, ix: Tensor, y: Tensor, rate: float, eps: float) -> tuple[Tensor, Sequence[Tensor]]:
         loss, *gradients = shared_gradients(group, network, ix, y, eps)
         for parameter, gradient in zip(network, gradients, strict=True):
-            parameter.add_(gradient, alpha=-rate)
+            parameter.sub_(gradient, alpha=rate)
         return loss, gradients
 
     return Method("generated", step, tape=False)

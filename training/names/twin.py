@@ -31,7 +31,7 @@ def autograd_step(network: Network, ix: Tensor, y: Tensor, rate: float, eps: flo
     gradients = [parameter.grad for parameter in network if parameter.grad is not None]
     with torch.no_grad():
         for parameter, gradient in zip(network, gradients, strict=True):
-            parameter.add_(gradient, alpha=-rate)
+            parameter.sub_(gradient, alpha=rate)
     return loss, gradients
 
 

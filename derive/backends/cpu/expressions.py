@@ -42,6 +42,7 @@ _FUNCTIONS = frozenset(
     """exp log tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan asinh
     acosh atanh erfc""".split()  # noqa: SIM905
 )
+_EXTREMA = {"maximum": "larger", "minimum": "smaller"}
 _ATOM, _UNARY, _COMMA = 9, 7, 0
 
 
@@ -135,6 +136,10 @@ class Expressions:
             return Text(repr(getattr(math, node.fn)), kind="number")
         if node.fn == "pow":
             return self.power(node, args, known)
+        if node.fn in _EXTREMA:
+            if known:
+                return Text(f"number_{node.fn}({', '.join(a.code for a in args)})", kind="number")
+            return Text(f"{_EXTREMA[node.fn]}({', '.join(a.real.code for a in args)})")
         if node.fn not in _FUNCTIONS:
             raise Unsupported(f"the function {node.fn}")
         if known:

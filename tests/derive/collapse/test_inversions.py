@@ -12,7 +12,6 @@ from derive.terms import At, Size, Tensor
 from tests.derive import specs
 from tests.derive.comparison import points
 from tests.derive.evaluate import defined, forward, inputs, with_cotangents
-from tests.derive.live import derivation
 from tests.derive.specs import Spec, each_spec
 
 n, d = axes("n d")
@@ -84,7 +83,7 @@ def test_cannot_vanish(expr: Expr, expected: bool) -> None:
 @each_spec()
 def test_every_inversion_holds(spec: Spec) -> None:
     """Evaluated on random forwards, each is an identity, those with a condition where it is met everywhere."""
-    steps = derivation(spec.op).steps
+    steps = spec.op.derivation.steps
     for world in points(spec, steps, 2):
         for inversion in inversions(steps.op):
             if inversion.nonzero is not None and not world.tensor(inversion.nonzero, inversion.axes).all():
@@ -96,7 +95,7 @@ def test_every_inversion_holds(spec: Spec) -> None:
 
 def test_a_conditional_inversion_is_not_used() -> None:
     """`xhat = (y - beta)/gamma` would spare a saved tensor, and stop a gamma of 0 from ever training."""
-    made = derivation(specs.standardise.op)
+    made = specs.standardise.op.derivation
     conditional = [i for i in made.closed.inversions if i.nonzero is not None]
     assert [(i.of, i.through, str(i.nonzero)) for i in conditional] == [("xhat", "y", "gamma[d]")]
     assert not {"y"} & {name for choice in made.closed.choices for name in choice.eliminate}
@@ -110,7 +109,7 @@ def test_a_gradient_exists_where_the_condition_fails() -> None:
     """At gamma = 0 every gradient of the closed form is finite, and that of gamma is not zero."""
     rng = np.random.default_rng(5)
     spec = next(s for s in specs.SPECS if s.name == "standardise")
-    made = derivation(spec.op)
+    made = spec.op.derivation
     start = inputs(spec.op, spec.sizes, rng).having(gamma=np.zeros(2))
     world, _ = with_cotangents(made.steps, forward(made.named, start), rng)
     done = defined(made.steps, made.closed.definitions, world)

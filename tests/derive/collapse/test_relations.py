@@ -13,7 +13,6 @@ from derive.notation import axes, mean, op, size, sum, tensor
 from derive.terms import At, Sigma, Size, Tensor, free_axes
 from tests.derive import specs
 from tests.derive.comparison import points
-from tests.derive.live import derivation
 from tests.derive.specs import Spec, each_spec
 
 n, d, c = axes("n d c")
@@ -47,7 +46,7 @@ def test_found(made: object, pattern: str, value: str, because: set[str]) -> Non
 @each_spec()
 def test_every_relation_holds(spec: Spec) -> None:
     """Evaluated on random forwards, each is an identity."""
-    steps = derivation(spec.op).steps
+    steps = spec.op.derivation.steps
     known = relations(steps.op, inversions(steps.op))
     for world in points(spec, steps, 2):
         for relation in known:

@@ -17,7 +17,6 @@ from derive.terms import Size, free_axes
 from tests.derive import specs
 from tests.derive.comparison import assert_closed_equals_stepwise, points
 from tests.derive.evaluate import backward, defined, forward, inputs
-from tests.derive.live import derivation
 from tests.derive.specs import SPECS, Spec, each_spec
 
 n, d = axes("n d")
@@ -25,19 +24,19 @@ n, d = axes("n d")
 
 @each_spec()
 def test_closed_equals_stepwise(spec: Spec) -> None:
-    assert_closed_equals_stepwise(spec, derivation(spec.op))
+    assert_closed_equals_stepwise(spec, spec.op.derivation)
 
 
 @each_spec("standardise", "normalised_weights", "label_loss", "weighted_average", "matrix_product", "linear_pair")
 def test_closed_equals_stepwise_where_sizes_coincide(spec: Spec) -> None:
     same = replace(spec, sizes=dict.fromkeys(spec.sizes, 3))
-    assert_closed_equals_stepwise(same, derivation(spec.op), count=6)
+    assert_closed_equals_stepwise(same, spec.op.derivation, count=6)
 
 
 @each_spec()
 def test_every_step_keeps_the_value(spec: Spec) -> None:
     """`before` and `after` of each step, evaluated where every adjoint has its stepwise value."""
-    made = derivation(spec.op)
+    made = spec.op.derivation
     for world in points(spec, made.steps, 2):
         full = backward(made.steps, world)
         for step in made.closed.steps:
@@ -50,7 +49,7 @@ def test_every_step_keeps_the_value(spec: Spec) -> None:
 @each_spec("standardise", "normalised_weights", "linear_pair", "product_of_its_own_sum", "output_read_again")
 def test_every_choice_gives_the_same_gradients(spec: Spec) -> None:
     """Whatever is eliminated and whatever is named: one choice at a time, then all at once."""
-    made = derivation(spec.op)
+    made = spec.op.derivation
     steps = made.steps
     valid = tuple(i for i in made.closed.inversions if i.nonzero is None)
     laws = Laws(
@@ -134,7 +133,7 @@ SABOTAGE = [
 @pytest.mark.parametrize(("sabotage", "name"), SABOTAGE)
 def test_a_sabotaged_law_is_caught(sabotage: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_named(name)
-    sound = derivation(spec.op).steps  # the stepwise form from before the sabotage
+    sound = spec.op.derivation.steps  # the stepwise form from before the sabotage
     algebra.normal.cache_clear()
     try:
         sabotage(monkeypatch)  # type: ignore[operator]
@@ -151,14 +150,14 @@ def test_a_sabotaged_law_is_caught(sabotage: object, name: str, monkeypatch: pyt
 
 def test_no_division_by_what_the_chain_rule_does_not_divide_by() -> None:
     for spec in SPECS:
-        made = derivation(spec.op)
+        made = spec.op.derivation
         assert not search.outside_domain(list(made.closed.definitions), search.divisors(made.steps)), spec.name
 
 
 def test_no_difference_of_large_numbers_where_the_chain_rule_has_none() -> None:
     """With `y = 2*a + 3*b`, `sum(g*b)` must not become `(sum(g*y) - 2*sum(g*a))/3`: a may dwarf b."""
     spec = spec_named("linear_pair")
-    made = derivation(spec.op)
+    made = spec.op.derivation
     start = inputs(spec.op, spec.sizes, np.random.default_rng(0)).having(
         a=np.array([3e8, -2e8, 7e8]), b=np.array([1.1, 0.7, 0.3])
     )
@@ -183,7 +182,7 @@ def test_two_equations_over_the_same_two_tensors_terminate() -> None:
 
 
 def test_standardisation_closes_over_two_sums() -> None:
-    made = derivation(specs.standardise.op)
+    made = specs.standardise.op.derivation
     dx = next(x for x in made.closed.definitions if x.name == "dx")
     sums = {str(s) for s in dx.value.atoms(algebra.Sigma)}
     assert sums == {"sum(dy[n', d], over=n')", "sum(dy[n', d]*xhat[n', d], over=n')"}
@@ -191,7 +190,7 @@ def test_standardisation_closes_over_two_sums() -> None:
 
 
 def test_the_subtracted_maximum_receives_nothing() -> None:
-    made = derivation(specs.normalised_weights.op)
+    made = specs.normalised_weights.op.derivation
     (dz,) = made.closed.definitions
     assert str(dz.value) == "dp[n, c]*p[n, c] - p[n, c]*sum(dp[n, c']*p[n, c'], over=c')"
     assert made.kept == ("p",)
@@ -199,5 +198,5 @@ def test_the_subtracted_maximum_receives_nothing() -> None:
 
 def test_steps_have_reasons() -> None:
     for spec in SPECS:
-        for step in derivation(spec.op).closed.steps:
+        for step in spec.op.derivation.closed.steps:
             assert step.law and step.reason and step.before != step.after
