@@ -15,6 +15,7 @@ from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.inversions import Inversion
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, use_supports
+from derive.collapse.wholes import Wholes, use_wholes
 from derive.schedule import Definition
 from derive.terms import At, Axis, Delta, Sigma, free_axes, tensor_names
 
@@ -74,6 +75,7 @@ class Laws:
     inversions: tuple[Inversion, ...]
     relations: Relations
     supports: dict[str, tuple[Support, ...]]
+    wholes: Wholes
     always: frozenset[str]
     gradients: frozenset[str]
     memo: Memo = field(default_factory=dict, compare=False)
@@ -124,6 +126,8 @@ def _closed(
             value = record("eliminate", value, substitute(value, put), by)
         changed, used = use_relations(normal(value), laws.relations)
         value = record("relation", value, changed, "; ".join(str(r) for r in used))
+        changed, shares = use_wholes(value, laws.wholes)
+        value = record("whole", value, changed, "; ".join(shares))
         if laws.supports:
             parts = [use_supports(term, laws.supports) for term in Add.make_args(value)]
             why = dict.fromkeys(str(fact) for _, facts in parts for fact in facts)

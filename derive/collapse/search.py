@@ -16,6 +16,7 @@ from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
+from derive.collapse.wholes import wholes
 from derive.nominal import nominal
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.schedule import Definition
@@ -53,7 +54,8 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     identities = relations(steps.op, known)
     stretches, cuts = segments(steps, forced(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)
-    laws = Laws(valid, by_names(identities), supports(steps.op), forced(steps) | frozenset(cuts), gradients)
+    always = forced(steps) | frozenset(cuts)
+    laws = Laws(valid, by_names(identities), supports(steps.op), wholes(steps.op), always, gradients)
     allowed = divisors(steps) | (_conditions(known) if policy.conditional else set())
     best = _solved(steps, stretches, cuts, laws, allowed, policy)
     everything = [d for c in best for d in c.definitions]
