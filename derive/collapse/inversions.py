@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Expr, Mul, Pow, expand_mul
+from sympy import Add, Expr, Mul, Pow, S, expand_mul
 
 from derive.equations import Equation, Op, is_positive
 from derive.terms import At, Axis, Size, free_axes, tensor_names
@@ -41,6 +41,28 @@ def inversions(op: Op) -> tuple[Inversion, ...]:
         if equation.kind is None and equation.is_plain:
             found += [i for read in equation.reads if (i := invert(equation, read)) is not None]
     return tuple(found)
+
+
+def subtracted(inversion: Inversion, op: Op) -> Expr:
+    """What `a = (t - B)/A` subtracts that may be larger than `a`, so that the difference has lost digits: B, mostly.
+
+    A mean or an extreme of `a` lies within it and takes nothing away.
+    """
+    equation = op.equation(inversion.through)
+    assert equation is not None
+    rest = expand_mul(inversion.value).xreplace({equation.left: S.Zero})
+    return Add(*(t for t in Add.make_args(rest) if not (isinstance(t, At) and _is_within(t.name, inversion.of, op))))
+
+
+def _is_within(name: str, of: str, op: Op) -> bool:
+    equation = op.equation(name)
+    return (
+        equation is not None
+        and equation.kind in ("mean", "amax", "amin")
+        and equation.scale == 1
+        and isinstance(equation.body, At)
+        and equation.body.name == of
+    )
 
 
 def definitions_of(op: Op, carriers: tuple[frozenset[str], ...]) -> tuple[Inversion, ...]:
