@@ -13,7 +13,7 @@ from derive.book.drawing import Drawing, drawing
 from derive.book.formulas import display, inline
 from derive.book.listing import BACKWARD, FORWARD, Listing, highlighted, key, listings
 from derive.book.measured import Measured
-from derive.collapse import chain, complements, inversions, reassociate, relations, supports
+from derive.collapse import chain, complements, inversions, reassociate, relations, supports, wholes
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
 from derive.emit import render
@@ -39,6 +39,7 @@ _LAWS = {
     "chain": chain,
     "eliminate": inversions,
     "relation": relations,
+    "whole": wholes,
     "support": supports,
     "reassociate": reassociate,
     "complement": complements,
