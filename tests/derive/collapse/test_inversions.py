@@ -79,8 +79,8 @@ def test_what_is_subtracted_must_vanish() -> None:
     """`y - b` has lost the digits of a small `a`, `(z - 100)/3` those of `tanh(x)`; a mean is within its elements."""
     known = {i.through: i for i in inversions(far_from_zero.op)}
     assert str(subtracted(known["y"], far_from_zero.op)) == "-b[d]"
-    assert not {"y", "z"} & set(derivation(far_from_zero.op).kept)
-    named = derivation(specs.standardise.op).steps.op
+    assert not {"y", "z"} & set(far_from_zero.op.derivation.kept)
+    named = specs.standardise.op.derivation.steps.op
     assert [subtracted(i, named) for i in inversions(named) if i.through == "x_minus_mu" and i.of == "x"] == [0]
 
 
