@@ -49,7 +49,7 @@ def gelu_tanh_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     x_squared = x.square()  # x_squared[...] = x[...]**2
     t_inner = x * (0.044715 * x_squared + 1)  # t_inner[...] = x[...] * (8943/200000 * x_squared[...] + 1)
-    t = torch.tanh(math.sqrt(2) / math.sqrt(math.pi) * t_inner)  # t[...] = tanh(sqrt(2) / sqrt(pi()) * t_inner[...])
+    t = (math.sqrt(2) / math.sqrt(math.pi) * t_inner).tanh_()  # t[...] = tanh(sqrt(2) / sqrt(pi()) * t_inner[...])
     dx = (
         (t / 2)
         .add_(0.5)

@@ -136,7 +136,7 @@ def written_over(node: Call, args: list[Value], order: Dims, long: bool = False)
     if node.fn == "pow" and args[1].code == "2" and args[0].owned:
         return replace(args[0].method(".square_()"), owned=True) if long or args[0].strength == ATOM else None
     if len(args) == 1:
-        kept = args[0].owned and node.fn in _IN_PLACE and args[0].strength == ATOM
+        kept = args[0].owned and node.fn in _IN_PLACE and (node.fn != "neg" or args[0].strength == ATOM)
         return replace(args[0].method(f".{node.fn}_()"), owned=True) if kept else None
     if node.fn not in ("add", "sub", "mul", "div"):
         return None
