@@ -8,7 +8,7 @@ from sympy import Basic, Expr, Mul, S
 
 from derive.equations import Equation, signs
 from derive.errors import DeriveError
-from derive.terms import At, Axis, Concat, Merge, Reduce, Tensor, free_axes, sorted_axes
+from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Tensor, free_axes, sorted_axes
 
 
 def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
@@ -46,8 +46,8 @@ def _free(base: str, taken: set[str]) -> str:
 
 
 def order_axes(axes: set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Axes in the order they stand on the left, the others after them by name."""
-    ordered = [a for a in like if a in axes]
+    """Axes in the order they stand on the left, the others after them by name; `...` in front where it is another."""
+    ordered = ([PACK] if PACK in axes and PACK not in like else []) + [a for a in like if a in axes]
     return tuple(ordered + sorted_axes(axes - set(ordered)))
 
 

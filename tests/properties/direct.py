@@ -21,6 +21,10 @@ from torch import Tensor
 _frames: ContextVar[tuple[Frame, ...]] = ContextVar("_frames", default=())
 
 
+class Unfit(Exception):
+    """The lengths that were given do not fit the equations, which an op must refuse."""
+
+
 # --- values over named axes ---------------------------------------------------------------------------------
 
 
@@ -212,6 +216,10 @@ def ne(a: Any, b: Any) -> Value:
 
 
 def delta(a: Any, b: Any) -> Value:
+    """Axes of unlike lengths are refused: a sum puts one in place of the other. `where(eq(a, b), 1, 0)` takes any."""
+    sizes = _frame().sizes
+    if isinstance(a, Axis) and isinstance(b, Axis) and sizes[a.name] != sizes[b.name]:
+        raise Unfit(f"delta({a.name}, {b.name}) of lengths {sizes[a.name]} and {sizes[b.name]}")
     return where(eq(a, b), 1, 0)
 
 
@@ -291,7 +299,8 @@ class Handle:
         assert len(index) == data.dim(), f"{self.name} has {data.dim()} dimensions and is given {len(index)} indices"
         for i, n in zip(index, data.shape, strict=True):
             inside = i.data.numel() == 0 or (i.data.min() >= 0 and i.data.max() < n)
-            assert inside, f"{self.name} is read outside its length {n}"
+            if not inside:
+                raise Unfit(f"{self.name} is read outside its length {n}")
         over = _union(index)
         where = tuple(i.over(over) for i in index)
         whole = data[where] if where else data
