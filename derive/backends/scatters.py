@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
+from derive.backends.pointwise import cast
 from derive.backends.reads import along, index_tensor, is_turned, pack_first, span, subscript, unturned, whole_index
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
@@ -207,7 +208,7 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     elif not loops and _nothing_there(printer, s):
         sign = "="
     elif not loops and not turned and isinstance(s.value, Call) and s.value.fn == "neg":
-        whole, sign = printer.value(s.value.args[0], inner).code, "-="
+        whole, sign = cast(printer.value(s.value.args[0], inner), printer.like).code, "-="
     pieces = [":" if not is_pack(a) else "..." for a in s.axes]
     for k, i in enumerate(s.slots):
         if isinstance(i, Window):

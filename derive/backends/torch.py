@@ -440,8 +440,9 @@ class Printer:
         return value
 
     def full(self, node: Node, order: Dims) -> Value:
-        """The value with every axis of `order` present."""
+        """The value with every axis of `order` present, in the dtype of the inputs."""
         value = self.value(node, order)
+        value = cast(value, self.like) if value.boolean else value
         if value.dims == order:
             return value
         return self.spread(value, order)

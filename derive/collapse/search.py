@@ -13,7 +13,7 @@ from derive.collapse.chain import Choice, Laws, Step, close, forced
 from derive.collapse.complements import complements
 from derive.collapse.inversions import Inversion, definitions_of, inversions
 from derive.collapse.reassociate import matrix_products, reassociated
-from derive.collapse.relations import Relation, by_names, relations
+from derive.collapse.relations import Relation, Relations, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
 from derive.nominal import nominal
@@ -132,6 +132,9 @@ def _search_part(
         return seen[choice]
 
     best = evaluate(Choice())
+    within = _undivided(laws.relations, allowed)
+    if best is None and within != laws.relations:  # what is positive may still underflow to 0
+        return _search_part(steps, part, replace(laws, relations=within, memo={}), allowed, policy)
     assert best is not None, "the chain rule's own form divides by what it does not divide by"
     mentioned = {name for a in part for name in a.reads}
     near = _reachable(mentioned, laws.inversions)
@@ -143,6 +146,11 @@ def _search_part(
     names = [a.of for a in part if a.of not in laws.always and a.of not in laws.gradients]
     best = _improve(best, names, lambda c, n: Choice(c.eliminate, c.named ^ {n}), evaluate)
     return _improve(best, through, _toggle_elimination(near), evaluate)
+
+
+def _undivided(known: Relations, allowed: set[str]) -> Relations:
+    """The identities that divide by nothing but what may be divided by."""
+    return {names: tuple(r for r in some if not _divided_by(r.value) - allowed) for names, some in known.items()}
 
 
 def _reassociate(
