@@ -124,6 +124,9 @@ def _search_part(
 
     def evaluate(choice: Choice) -> _Candidate | None:
         if choice not in seen:
+            if in_a_circle(choice, laws.inversions):
+                seen[choice] = None
+                return None
             definitions, history = close(part, choice, laws)
             outside = outside_domain(definitions, allowed)
             returns = tuple(d.name for d in definitions)
@@ -146,6 +149,17 @@ def _search_part(
     names = [a.of for a in part if a.of not in laws.always and a.of not in laws.gradients]
     best = _improve(best, names, lambda c, n: Choice(c.eliminate, c.named ^ {n}), evaluate)
     return _improve(best, through, _toggle_elimination(near), evaluate)
+
+
+def in_a_circle(choice: Choice, known: tuple[Inversion, ...]) -> bool:
+    """Whether what one elimination puts in is, by way of others, what it takes out: none of these would be gone."""
+    leads = {i.of: tensor_names(i.value) for i in known if i.through in choice.eliminate}
+    while leads:
+        last = [name for name, into in leads.items() if not into & set(leads)]
+        if not last:
+            return True
+        leads = {name: into for name, into in leads.items() if name not in last}
+    return False
 
 
 def _undivided(known: Relations, allowed: set[str]) -> Relations:
