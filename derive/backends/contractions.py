@@ -52,9 +52,9 @@ def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value
     factors = _grouped(product_factors(node.body))
 
     def value(n: Node, wanted: Dims) -> Value:
-        v = squeeze(printed(n, wanted))
-        known = v.boolean or not any(isinstance(x, Read) for x in walk(n))  # of no tensor's dtype
-        return v.method(f".to({like}.dtype)") if known else v
+        v = printed(n, wanted)
+        ours = v.boolean or v.weak or not any(isinstance(x, Read) for x in walk(n))  # of no tensor's dtype
+        return squeeze(v).method(f".to({like}.dtype)") if ours else squeeze(v)
 
     both = matrix_and_vector(node)
     if both is not None:
