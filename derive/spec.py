@@ -204,7 +204,8 @@ class Recorder:
             raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
         for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
             dims = self.tensors[at.name][1] if at.name in self.tensors else None
-            check_read(at, dims, list(self.tensors), self.ranges, name)
+            declared = self.operands[at.name].declared if at.name in self.operands else ()
+            check_read(at, dims, list(self.tensors), self.ranges, name, declared)
         check_functions(rhs, name)
         plain = rhs
         rhs, indices = guarded(plain, self.equations, set(self.tensors) | {name})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from derive.backends.values import ATOM, Dim, Dims, Value, align, is_pack, permute, position, squeeze
+from derive.backends.values import ATOM, PACK, Dim, Dims, Value, align, is_pack, permute, position, squeeze
 from derive.program import Arithmetic, Call, Index, Merged, Node, Num, PartOf, Place, Read, SizeOf, Window, base, index_axes
 
 
@@ -106,12 +106,17 @@ def _length(i: Index, sizes: Sizes) -> str:
 
 def _at(slots: list[Index], k: int) -> int:
     """A slot's dimension in code, counted from the end behind `...`."""
-    return k - len(slots) if any(isinstance(i, str) and is_pack(i) for i in slots[:k]) else k
+    return k - len(slots) if any(_packs(i) for i in slots[:k]) else k
+
+
+def _packs(i: Index) -> bool:
+    """Whether an index stands for any number of dimensions: `...`, or what of a merge is `...`."""
+    return is_pack(i) if isinstance(i, str) else isinstance(i, PartOf) and i.lengths[i.position] == SizeOf(PACK)
 
 
 def _packed(code: Value, slots: list[Index]) -> Value:
     """Placeholder dimensions, with `...` where the slot is one."""
-    dims = tuple(i if isinstance(i, str) and is_pack(i) else f"?{k}" for k, i in enumerate(slots))
+    dims = tuple(PACK if _packs(i) else f"?{k}" for k, i in enumerate(slots))
     return Value(code.code, dims)
 
 
@@ -199,6 +204,9 @@ def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Calla
 def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
     order = pack_first(a for i in node.index for a in index_axes(i))
+    if any(isinstance(i, PartOf) and _packs(i) for i in node.index[:1]):  # the leading dimensions as one
+        rest = f", *{stored.code}.shape[{1 - len(node.index)}:]" if len(node.index) > 1 else ""
+        stored = stored.method(f".reshape({sizes.number(SizeOf(PACK))}{rest})")
     items = [index_tensor(i, order, sizes, value) for i in node.index]
     return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", order)
 

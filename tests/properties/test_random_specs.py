@@ -13,7 +13,7 @@ from tests.properties.grammar import Example, Input, example
 from tests.properties.judging import expected_refusal, judge
 
 AXES = {"n": 3, "d": 2, "k": 4, "t": 5, "m": 6}
-LENGTHS = {"i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 10}
+LENGTHS = {"i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 10, "3 * i": 1, "(i, k)": 1, "i + 1]": 2}
 PARTS = 10
 EACH = 50
 
@@ -55,7 +55,7 @@ def test_found(name: str, pack: tuple[int, ...]) -> None:
 
 
 def _file(body: str) -> str:
-    return f'from derive import *\n\nn, d, k, t, m, i = axes("n d k t m i")\n\n\n@op\n{body}\n'
+    return f'from derive import *\n\nn, d, k, t, m, i, j = axes("n d k t m i j")\n\n\n@op\n{body}\n'
 
 
 def _inputs(body: str, pack: tuple[int, ...]) -> tuple[Input, ...]:
@@ -76,5 +76,5 @@ def _inputs(body: str, pack: tuple[int, ...]) -> tuple[Input, ...]:
 
 
 def _lengths(body: str) -> dict[str, int]:
-    """Of the axis that no input carries: a window along k or m, or a concatenation."""
-    return {"i": next((n for text, n in LENGTHS.items() if text in body), 0)}
+    """Of the axes that no input carries: a window along k or m, or concatenations."""
+    return {"i": next((n for text, n in LENGTHS.items() if text in body), 0), "j": 15}
