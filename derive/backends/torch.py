@@ -131,8 +131,18 @@ class Printer:
             return triangle
         node = self.with_sign_inside(node)
         args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
+        if self.leaves_integers(node):
+            args = [v.method(f".to({self.like}.dtype)") if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
         over = written_over(node, args, order) if self.fuse and not self.negates_little(node, args) else None
         return over or self.owned(node, call_code(node, args, order, self.like))
+
+    def leaves_integers(self, node: Call) -> bool:
+        """Whether a function of counts and integer tensors has no whole values: torch would give it its default dtype."""
+        if node.fn in _CONDITIONS or node.fn in ("where", "floordiv", "mod") or self.is_real(node):
+            return False
+        fractions = any(isinstance(a, Num) and float(a.value) % 1 != 0 for a in node.args)
+        whole = node.fn in ("add", "sub", "mul", "neg", "absolute", "sign", "maximum", "minimum") and not fractions
+        return not whole and any(is_read(a) for a in node.args)
 
     def compared(self, node: Node, order: Dims) -> Value:
         """One side of a comparison, where an axis may stay whole numbers."""
@@ -446,6 +456,11 @@ class Printer:
         if value.dims == order:
             return value
         return self.spread(value, order)
+
+
+def is_read(node: Node) -> bool:
+    """Whether tensors stand in a node."""
+    return any(isinstance(n, Read) for n in walk(node))
 
 
 def _is_whole(s: Assign) -> bool:

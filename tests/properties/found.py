@@ -149,9 +149,9 @@ def spec(f, x: tensor[k, d], w: tensor[k, n, d]):
     f.c[d, n, i] = f.a[i + d, 0] + (w[0, n, d] - f.a[0, d])
     return f.c""",
     "a window along an axis of a merge": """
-def spec(f, x: tensor[..., m, k], w: tensor[k]):
-    f.a[..., n, d, i] = x[..., (n, d), i + d] * w[i + d]
-    f.b[..., n, d, i] = x[..., (n, d), 0] * w[i + d]
+def spec(f, x: tensor[..., m, k], w: tensor[n, d, k]):
+    f.a[..., n, d, i] = x[..., (n, d), i + d] * w[n, d, i + d]
+    f.b[..., n, d, i] = x[..., (n, d), 0] * w[0, 1, i + d]
     return f.a, f.b""",
     "one place of a merge with `...`": """
 def spec(f, x: tensor[..., k, d], w: tensor[n, k]):
@@ -159,8 +159,8 @@ def spec(f, x: tensor[..., k, d], w: tensor[n, k]):
     f.q[..., n, d] = where(x[..., 0, d] > 0, f.p[(..., d), n, 1], x[..., 1, 0])
     return f.q""",
     "ties where no view reads what is reduced": """
-def spec(f, x: tensor[m, k, n]):
-    f.c[n, i] = amax(x[(n, d), i + d, n] + n, over=d)
+def spec(f, x: tensor[m, k, n], w: tensor[d]):
+    f.c[n, i] = amax(x[(n, d), i + d, n] * w[d], over=d)
     return f.c""",
     "a merge with an axis of length 1 that is told from its whole": """
 def spec(f, x: tensor[k], w: tensor[k]):
@@ -170,4 +170,9 @@ def spec(f, x: tensor[k], w: tensor[k]):
 def spec(f, x: tensor[..., n], ix: index(n)[()]):
     f.b[..., n] = where(eq(n, ix[()]), 3, x[..., 0]) * x[..., 0]
     return f.b""",
+    "a count of ties on its own": """
+def spec(f, x: tensor[n, n], w: tensor[d]):
+    f.b[d] = amax(where(n > d, x[n, n] * x[n, 0], where(eq(d, n), x[n, n], x[0, n])), over=n)
+    f.g[()] = x[0, 0] ** 2 * (f.b[0] - f.b[1]) + w[0]
+    return f.g""",
 }
