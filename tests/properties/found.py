@@ -175,4 +175,12 @@ def spec(f, x: tensor[n, n], w: tensor[d]):
     f.b[d] = amax(where(n > d, x[n, n] * x[n, 0], where(eq(d, n), x[n, n], x[0, n])), over=n)
     f.g[()] = x[0, 0] ** 2 * (f.b[0] - f.b[1]) + w[0]
     return f.g""",
+    "a function that a later equation has as well": """
+def spec(f, x: tensor[d]):
+    f.a[d] = where(x[0] >= 0.5, x[size(d) - 1] * x[d], exp(x[d]))
+    f.b[d] = exp(x[d])
+    f.c[d] = f.b[d] / sum(f.b[d], over=d)
+    f.g[d] = exp(tanh(f.a[d]))
+    f.h[d] = f.g[d] / sum(f.g[d], over=d)
+    return f.h""",
 }
