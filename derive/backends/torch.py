@@ -383,6 +383,9 @@ class Printer:
         here, *later = self.program.statements[k:]
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
+        summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce)]
+        over_pack = [r for r in summed if any(is_pack(a) for a in r.axes)]  # where it stands for no axis, the very tensor
+        viewed |= {r.body.name for r in over_pack if isinstance(r.body, Read)}
         once = [n.name for n in walk(here.value) if isinstance(n, Read)]
         again = {n for s in later for n in (*reads(s.value), *(x for i in getattr(s, "slots", ()) for x in reads(i)))}
         kept = (

@@ -183,4 +183,11 @@ def spec(f, x: tensor[d]):
     f.g[d] = exp(tanh(f.a[d]))
     f.h[d] = f.g[d] / sum(f.g[d], over=d)
     return f.h""",
+    "a sum over `...` where it stands for nothing": """
+def spec(f, x: tensor[..., k]):
+    f.a[..., k] = delta(k, 0) * x[..., k] - x[..., k]
+    f.b[k] = sin(sum(f.a[..., k], over=...))
+    f.g[..., k] = exp(f.a[..., k])
+    f.h[..., k] = f.g[..., k] / sum(f.g[..., k], over=k)
+    return f.b, f.g, f.h""",
 }
