@@ -247,7 +247,7 @@ def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:
     value = (equation.left - rest) / factor
     if hasattr(core, "slope_at_value"):
         slope = core.fdiff()
-        put = {} if slope.is_number else {slope: core.slope_at_value(value)}  # a number may stand anywhere, in an index too
+        put = {} if slope.is_number else {slope: core.slope_at_value(value)}  # a 1 may be a place
         return local.xreplace({**put, core: value})
     if isinstance(core, Pow) and not core.is_Function:
         return _power_from_output(core, value, local) if powers else local

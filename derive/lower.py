@@ -16,7 +16,21 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
 from derive.functions import power
-from derive.program import Arithmetic, AxisValue, Call, Index, Merged, Node, Num, PartOf, Place, Read, Scal, SizeOf, Window
+from derive.program import (
+    Arithmetic,
+    AxisValue,
+    Call,
+    Index,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Place,
+    Read,
+    Scal,
+    SizeOf,
+    Window,
+)
 from derive.terms import At, Axis, Delta, Merge, Part, Prefix, Scalar, Sigma, Size, Slot, Where, free_axes
 from derive.terms import Reduce as SpecReduce
 from derive.windows import affine

@@ -90,9 +90,7 @@ def _split_off(
     return rhs.xreplace({reduce: At(tensor, *axes)})
 
 
-def conditions_split(
-    target: Tensor, left: tuple[Axis, ...], rhs: Expr, taken: set[str]
-) -> tuple[Expr, list[Equation]]:
+def conditions_split(target: Tensor, left: tuple[Axis, ...], rhs: Expr, taken: set[str]) -> tuple[Expr, list[Equation]]:
     """The right side with the reductions inside conditions read by name, and their equations."""
     out: list[Equation] = []
     taken = set(taken) | {target.name}

@@ -138,7 +138,7 @@ def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Ca
     names = {a for f in factors for a in node_axes(f) if len(a) == 1}
     operands = []
     for f in factors:
-        v = value(f, node_axes(f))
+        v = value(f, tuple(sorted(node_axes(f), key=lambda a: not is_pack(a))))  # whatever rank `...` has
         operands.append(_Operand(v.code, tuple(d for d in v.dims if d is not None)))
     out = tuple(d for d in order if d is not None and d not in summed and any(d in o.axes for o in operands))
     while len(operands) > 2:

@@ -67,8 +67,9 @@ def window_dims(out: Layouts, read: Read) -> Dims | None:
     """The dimensions of a read through windows, whose taps come last; None for any other."""
     if not all(isinstance(i, str) or (isinstance(i, Window) and len(i.steps) in (1, 2)) for i in read.index):
         return None
-    ordered = [[i] if isinstance(i, str) else sorted((a for a, _ in i.steps), key=out.slow) for i in read.index]  # type: ignore[union-attr]
-    dims = tuple(axes[k] for k in range(2) for axes in ordered if len(axes) > k)
+    windows = [i for i in read.index if isinstance(i, str | Window)]
+    ordered = [[i] if isinstance(i, str) else sorted((a for a, _ in i.steps), key=out.slow) for i in windows]
+    dims: Dims = tuple(axes[k] for k in range(2) for axes in ordered if len(axes) > k)
     return dims if len(set(dims)) == len(dims) else None
 
 

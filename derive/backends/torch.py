@@ -132,12 +132,13 @@ class Printer:
         node = self.with_sign_inside(node)
         args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
         if self.leaves_integers(node):
-            args = [v.method(f".to({self.like}.dtype)") if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
+            real = f".to({self.like}.dtype)"
+            args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
         over = written_over(node, args, order) if self.fuse and not self.negates_little(node, args) else None
         return over or self.owned(node, call_code(node, args, order, self.like))
 
     def leaves_integers(self, node: Call) -> bool:
-        """Whether a function of counts and integer tensors has no whole values: torch would give it its default dtype."""
+        """Whether a function of counts has no whole values: torch would give it its default dtype."""
         if node.fn in _CONDITIONS or node.fn in ("where", "floordiv", "mod") or self.is_real(node):
             return False
         fractions = any(isinstance(a, Num) and float(a.value) % 1 != 0 for a in node.args)
@@ -384,7 +385,7 @@ class Printer:
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
         summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce)]
-        over_pack = [r for r in summed if any(is_pack(a) for a in r.axes)]  # where it stands for no axis, the very tensor
+        over_pack = [r for r in summed if any(is_pack(a) for a in r.axes)]  # with no axis there, the very tensor
         viewed |= {r.body.name for r in over_pack if isinstance(r.body, Read)}
         once = [n.name for n in walk(here.value) if isinstance(n, Read)]
         again = {n for s in later for n in (*reads(s.value), *(x for i in getattr(s, "slots", ()) for x in reads(i)))}

@@ -216,7 +216,7 @@ def ne(a: Any, b: Any) -> Value:
 
 
 def alike(a: Any, b: Any) -> Value:
-    """`delta` as an op takes it: a sum puts one of its axes in place of the other, so lengths that differ are refused."""
+    """`delta` as an op takes it: a sum puts one axis in place of the other, so lengths that differ are refused."""
     sizes = _frame().sizes
     if isinstance(a, Axis) and isinstance(b, Axis) and sizes[a.name] != sizes[b.name]:
         raise Unfit(f"delta({a.name}, {b.name}) of lengths {sizes[a.name]} and {sizes[b.name]}")

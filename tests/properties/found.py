@@ -190,4 +190,9 @@ def spec(f, x: tensor[..., k]):
     f.g[..., k] = exp(f.a[..., k])
     f.h[..., k] = f.g[..., k] / sum(f.g[..., k], over=k)
     return f.b, f.g, f.h""",
+    "a contraction of what has `...` last": """
+def spec(f, x: tensor[..., d], w: tensor[k], o: tensor[n]):
+    f.b[n, d, i] = w[i + d] * o[n] * mean(where(eq(d, i), w[0] * w[i + d], log(x[..., d] ** 2 + 1)), over=...)
+    f.c[d] = sum(f.b[n, d, i], over=(n, i))
+    return f.c""",
 }
