@@ -246,7 +246,9 @@ def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:
         return local
     value = equation.left / factor
     if hasattr(core, "slope_at_value"):
-        return local.xreplace({core.fdiff(): core.slope_at_value(value), core: value})
+        slope = core.fdiff()
+        put = {} if slope.is_number else {slope: core.slope_at_value(value)}  # a 1 may be a place
+        return local.xreplace({**put, core: value})
     if isinstance(core, Pow) and not core.is_Function:
         return _power_from_output(core, value, local) if powers else local
     return local.xreplace({core: value})

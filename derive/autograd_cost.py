@@ -16,6 +16,7 @@ from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import lengths_of
 from derive.program import (
+    Arithmetic,
     Call,
     Index,
     Merged,
@@ -178,6 +179,9 @@ def _reads(index: Index) -> Iterator[Read]:
             yield from _reads(part)
     elif isinstance(index, PartOf):
         yield from _reads(index.whole)
+    elif isinstance(index, Arithmetic):
+        for part, _ in index.steps:
+            yield from _reads(part)
 
 
 def _operand_or_equation(op: Op, name: str) -> Saved:

@@ -150,8 +150,15 @@ def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str) ->
         )
 
 
-def check_read(at: At, dims: tuple[Expr, ...] | None, known: list[str], ranges: dict[str, Axis], equation: str) -> None:
-    """A read names a defined tensor and gives one index a dimension."""
+def check_read(
+    at: At,
+    dims: tuple[Expr, ...] | None,
+    known: list[str],
+    ranges: dict[str, Axis],
+    equation: str,
+    declared: tuple[Expr, ...] = (),
+) -> None:
+    """A read names a defined tensor and gives one index a dimension; `declared` are an input's axes as written."""
     if at.name == equation and dims is None:
         raise DeriveError(
             f"{at.name} is read by its own equation",
@@ -172,7 +179,7 @@ def check_read(at: At, dims: tuple[Expr, ...] | None, known: list[str], ranges: 
             example = ", ".join([*map(str, at.index[: len(dims) - 1]), f"{merged}{',' if len(dims) == 1 else ''}"])
             fix += f"; axes merged into one stand in brackets of their own: {at.name}[{example}]"
         raise DeriveError(f"{at.name} has axes [{axes}] but is read as {at}", equation=equation, fix=fix)
-    for i, dim in zip(at.index, dims, strict=True):
+    for i, dim, named in zip(at.index, dims, declared or dims, strict=True):
         if (i == PACK) != (dim == PACK) and PACK in (i, dim):
             raise DeriveError(
                 f"`...` of {at.name} is read as {at}", equation=equation, fix="write `...` where the tensor has `...`"
@@ -180,4 +187,4 @@ def check_read(at: At, dims: tuple[Expr, ...] | None, known: list[str], ranges: 
         if is_window(i) and not affine(i).offset.is_integer:
             raise DeriveError(f"index {i} is no whole number", equation=equation, fix="index by axes and whole numbers")
         for inner in i.atoms(At):
-            check_index(inner, dim, ranges, equation)
+            check_index(inner, named, ranges, equation)

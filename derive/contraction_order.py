@@ -13,6 +13,7 @@ from itertools import combinations
 
 from derive.cost import MATMUL, Nominal, is_tensor, product_factors
 from derive.program import (
+    Arithmetic,
     Assign,
     AxisValue,
     Call,
@@ -162,7 +163,8 @@ def _groups(tensors: list[Node]) -> list[list[Node]]:
 def _plain(factor: Node) -> bool:
     """Whether a factor may be multiplied early: windows and masks over axes have ways of their own to be printed."""
     return not any(
-        isinstance(n, AxisValue | Join) or (isinstance(n, Read) and any(isinstance(i, Window) for i in n.index))
+        isinstance(n, AxisValue | Join)
+        or (isinstance(n, Read) and any(isinstance(i, Window | Arithmetic) for i in n.index))
         for n in walk(factor)
     )
 

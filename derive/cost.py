@@ -10,7 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from derive.program import Call, Join, Node, Program, Read, Reduce, Scatter, base, index_axes, node_axes, walk
+from derive.program import (
+    Arithmetic,
+    Call,
+    Join,
+    Node,
+    Program,
+    Read,
+    Reduce,
+    Scatter,
+    base,
+    index_axes,
+    node_axes,
+    walk,
+)
 
 NOMINAL = 32
 """The length taken for an axis that an input carries, `...` included; the others follow (`nominal.py`)."""
@@ -81,7 +94,7 @@ def node_work(node: Node, nominal: Nominal) -> float:
         return node_work(node.body, nominal) + nominal.weighted(axes)
     if isinstance(node, Join):
         return sum((node_work(p, nominal) for p in node.parts), 0.0) + nominal.weighted(node_axes(node))
-    if isinstance(node, Read) and any(isinstance(i, Read) for i in node.index):
+    if isinstance(node, Read) and any(isinstance(i, Read | Arithmetic) for i in node.index):
         return nominal.weighted(node_axes(node))
     return 0.0
 

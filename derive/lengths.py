@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor
+from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
 
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
@@ -131,7 +131,7 @@ def _holds(r: Requirement, rules: Rules) -> bool:
     """Whether it holds for all lengths. Raises DeriveError where the lengths are fixed and it does not."""
     left, right = closed(r.left, rules), closed(r.right, rules)
     if r.relation == "%":
-        sure, known = right == 1, left.is_Integer and right.is_Integer and left % right == 0
+        sure, known = fraction(left / right)[1] == 1, left.is_Integer and right.is_Integer and left % right == 0
     else:
         slack = expand(left - right)
         sure = slack == 0 or (

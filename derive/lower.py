@@ -16,7 +16,21 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
 from derive.functions import power
-from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Place, Read, Scal, SizeOf, Window
+from derive.program import (
+    Arithmetic,
+    AxisValue,
+    Call,
+    Index,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Place,
+    Read,
+    Scal,
+    SizeOf,
+    Window,
+)
 from derive.terms import At, Axis, Delta, Merge, Part, Prefix, Scalar, Sigma, Size, Slot, Where, free_axes
 from derive.terms import Reduce as SpecReduce
 from derive.windows import affine
@@ -40,8 +54,21 @@ def index(i: Expr) -> Index:
         return PartOf(index(i.whole), i.position, tuple(node(length) for length in i.lengths))
     if isinstance(i, At):
         return Read(i.name, tuple(index(k) for k in i.index))
-    form = affine(i)
+    inner = {Axis(f"{_INNER}{k}"): p for k, p in enumerate(_outermost(i))}
+    form = affine(i.xreplace({p: a for a, p in inner.items()}))
+    if inner:
+        return Arithmetic(tuple((index(inner.get(a, a)), step) for a, step in form.steps), node(form.offset))
     return Window(tuple((a.name, step) for a, step in form.steps), node(form.offset))
+
+
+_INNER = "#"  # no axis of a spec has such a name
+
+
+def _outermost(i: Basic) -> list[Basic]:
+    """The parts and merges that stand in axis arithmetic, each once."""
+    if isinstance(i, Part | Merge):
+        return [i]
+    return list(dict.fromkeys(p for a in i.args for p in _outermost(a)))
 
 
 def weight(expr: Basic) -> int:
@@ -87,6 +114,10 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         )
     if isinstance(expr, Prefix):
         return node(expr.args[0], hoist)
+    if isinstance(expr, Merge):
+        return reduce(_slower, expr.args[1:], node(expr.args[0], hoist))
+    if isinstance(expr, Slot):
+        return node(expr.index, hoist)
     if isinstance(expr, Part):
         tail = expr.lengths[expr.position + 1 :]
         counted = Call("floordiv", (node(expr.whole, hoist), product(list(tail), hoist))) if tail else None
@@ -101,6 +132,15 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
     if isinstance(expr, Function):
         return Call(type(expr).__name__, tuple(node(a, hoist) for a in expr.args))
     raise AssertionError(f"no program form for {type(expr).__name__}: {expr}")
+
+
+def _slower(count: Node, inner: Expr) -> Node:
+    """What a merge counts up to one of its indices, the next one's length at a time."""
+    if isinstance(inner, Part):
+        length = inner.lengths[inner.position]
+    else:
+        length = inner.length if isinstance(inner, Slot) else Size(inner)
+    return Call("add", (Call("mul", (count, node(length))), node(inner)))
 
 
 def _number(value: Number) -> Node:

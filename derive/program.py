@@ -4,6 +4,7 @@
     node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
                 | scan(to, over, relation, node)
     index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
+                | step*index + … + offset
 
 A backend that prints loops can start from here as well as one that prints whole-tensor calls. `check` holds after
 every pass: names are defined before use, indices match dimensions, no axis is free on the right alone.
@@ -92,6 +93,18 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Arithmetic:
+    """Axis arithmetic over indices that are no axes of their own: a window along one axis out of a merged one."""
+
+    steps: tuple[tuple[Index, int], ...]
+    offset: Node
+
+    def __str__(self) -> str:
+        parts = [str(i) if s == 1 else f"{s}*{i}" for i, s in self.steps]
+        return " + ".join([*parts, *([] if self.offset == Num(Fraction(0)) else [str(self.offset)])])
+
+
+@dataclass(frozen=True)
 class Read:
     name: str
     index: tuple[Index, ...]
@@ -171,7 +184,7 @@ class Scan:
 
 
 Node = Join | Scan | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
-Index = str | Merged | Place | PartOf | Read | Window
+Index = str | Merged | Place | PartOf | Read | Window | Arithmetic
 
 
 @dataclass(frozen=True)
@@ -247,6 +260,8 @@ def children(node: Node | Index) -> tuple[Node | Index, ...]:
         return (node.whole, *node.lengths)
     if isinstance(node, Window):
         return (node.offset,)
+    if isinstance(node, Arithmetic):
+        return (*(i for i, _ in node.steps), node.offset)
     return ()
 
 
@@ -282,6 +297,8 @@ def index_axes(index: Index | Node) -> tuple[str, ...]:
         return index_axes(index.whole)
     if isinstance(index, Window):
         return tuple(a for a, _ in index.steps)
+    if isinstance(index, Arithmetic):
+        return tuple(dict.fromkeys(a for i, _ in index.steps for a in index_axes(i)))
     return node_axes(index)
 
 

@@ -78,11 +78,12 @@ class _Builder:
             self.ensure(at.name)
 
     def emit(self, d: Definition) -> None:
-        if isinstance(d.value, Sigma | SpecReduce) and not _has_delta(d.value):
+        placed = [t for t in Add.make_args(d.value) if _has_delta(t) and _slots(d, t)[0] != d.axes]
+        if isinstance(d.value, Sigma | SpecReduce) and not placed:
             self.statements.append(self.assign(d, self.reduction(d.value, set(d.axes))))
             return
-        spread = _grouped([t for t in Add.make_args(d.value) if _has_delta(t)])
-        plain = Add(*(t for t in Add.make_args(d.value) if not _has_delta(t)))
+        spread = _grouped(placed)
+        plain = Add(*(t for t in Add.make_args(d.value) if t not in placed))
         places = _every_place(d, spread) if plain == 0 else None
         if places is not None:
             self.statements.append(self.assign(d, self.stacked(d, *places)))
@@ -164,16 +165,22 @@ class _Builder:
 
     def scatters(self, d: Definition, terms: list[Expr]) -> list[Scatter]:
         """Terms with deltas as additions at the positions that the deltas name; terms at the same positions as one."""
-        groups: dict[tuple[Expr, ...], Expr] = {}
+        groups: dict[tuple[Expr, ...], dict[frozenset[Axis], Expr]] = {}
         for term in terms:
             slots, body = _slots(d, term)
-            groups[slots] = groups.get(slots, S.Zero) + body
-        return [self.scatter(d, slots, body) for slots, body in groups.items()]
+            summed = frozenset(free_axes(body) - _spread(slots))
+            parts = groups.setdefault(slots, {})
+            parts[summed] = parts.get(summed, S.Zero) + body
+        return [self.scatter(d, slots, parts) for slots, parts in groups.items()]
 
-    def scatter(self, d: Definition, slots: tuple[Expr, ...], body: Expr) -> Scatter:
-        spread = {a for i in slots for a in free_axes(i)}
-        summed = sorted_axes(free_axes(body) - spread)
-        value = self.reduction(sigma(body, summed), spread) if summed else factored(body, self.hoister(d))
+    def scatter(self, d: Definition, slots: tuple[Expr, ...], parts: dict[frozenset[Axis], Expr]) -> Scatter:
+        """`parts` holds values by the axes that they are summed over, each over its own."""
+        value: Node
+        if any(parts):
+            total = Add(*(sigma(body, summed) for summed, body in parts.items()))
+            value = self.reduction(total, _spread(slots))
+        else:
+            value = factored(parts[frozenset()], self.hoister(d))
         return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value)
 
 
@@ -187,12 +194,19 @@ def _slots(d: Definition, term: Expr) -> tuple[tuple[Expr, ...], Expr]:
         body, _ = opened_by_name(body, set(d.axes))
         body = body * outer
     slots: dict[Axis, Expr] = {}
-    for f in Mul.make_args(body):
-        if isinstance(f, Delta) and (found := _slot(f, d.axes, slots)) is not None:
-            axis, other = found
-            slots[axis] = other
-            body = Mul(*(g for g in Mul.make_args(body) if g != f)).xreplace({axis: other})
-    return tuple(slots.get(a, a) for a in d.axes), body
+    while True:
+        deltas = [(f, _slot(f, d.axes, slots)) for f in Mul.make_args(body) if isinstance(f, Delta)]
+        used = next(((f, *found) for f, found in deltas if found is not None), None)
+        if used is None:
+            return tuple(slots.get(a, a) for a in d.axes), body
+        delta, axis, other = used
+        slots = {a: i.xreplace({axis: other}) for a, i in slots.items()} | {axis: other}
+        body = Mul(*(g for g in Mul.make_args(body) if g != delta)).xreplace({axis: other})
+
+
+def _spread(slots: tuple[Expr, ...]) -> set[Axis]:
+    """The axes over which values stand at these places."""
+    return {a for i in slots for a in free_axes(i)}
 
 
 def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
@@ -208,9 +222,10 @@ def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
 
 def _slot(delta: Delta, axes: tuple[Axis, ...], slots: dict[Axis, Expr]) -> tuple[Axis, Expr] | None:
     for one, other in (delta.args, delta.args[::-1]):
-        if one in axes and one not in slots and not (other in axes and axes.index(other) > axes.index(one)):
+        later = other in axes and axes.index(other) > axes.index(one) if one in axes else False
+        if one in axes and one not in slots and one not in free_axes(other) and not later:
             return one, other
-    return None  # a comparison of two values, which masks
+    return None  # a comparison of two values, which masks, such as `delta(ix[n, d], d)`
 
 
 def _has_delta(expr: Expr) -> bool:

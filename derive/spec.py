@@ -24,7 +24,7 @@ from derive.inline import inline_call
 from derive.lengths import requirements
 from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
 from derive.sizes import read_prefixes, size_of, size_rules
-from derive.splitting import scaled_reduction, split, taken_apart
+from derive.splitting import conditions_split, scaled_reduction, split, taken_apart
 from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor, Where, free_axes
 
 # --- expressions as we want them ---------------------------------------------------------------------------
@@ -204,9 +204,15 @@ class Recorder:
             raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
         for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
             dims = self.tensors[at.name][1] if at.name in self.tensors else None
-            check_read(at, dims, list(self.tensors), self.ranges, name)
+            declared = self.operands[at.name].declared if at.name in self.operands else ()
+            check_read(at, dims, list(self.tensors), self.ranges, name, declared)
         check_functions(rhs, name)
-        rhs, indices = guarded(rhs, self.equations, set(self.tensors) | {name})
+        plain = rhs
+        rhs, indices = guarded(plain, self.equations, set(self.tensors) | {name})
+        if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
+            plain, sums = conditions_split(Tensor(name), left, plain, set(self.tensors))
+            self._add(sums)
+            rhs, indices = guarded(plain, self.equations, set(self.tensors) | {name})
         self._add(indices)
         if not isinstance(rhs, At) or left != key:  # what only takes apart is such an equation itself
             rhs, apart = taken_apart(rhs, self.equations, set(self.tensors) | {name})

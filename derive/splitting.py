@@ -8,7 +8,7 @@ from sympy import Basic, Expr, Mul, S
 
 from derive.equations import Equation, signs
 from derive.errors import DeriveError
-from derive.terms import At, Axis, Concat, Merge, Reduce, Tensor, free_axes, sorted_axes
+from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Tensor, Where, free_axes, sorted_axes
 
 
 def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
@@ -46,8 +46,8 @@ def _free(base: str, taken: set[str]) -> str:
 
 
 def order_axes(axes: set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Axes in the order they stand on the left, the others after them by name."""
-    ordered = [a for a in like if a in axes]
+    """Axes in the order they stand on the left, the others after them by name; `...` in front where it is another."""
+    ordered = ([PACK] if PACK in axes and PACK not in like else []) + [a for a in like if a in axes]
     return tuple(ordered + sorted_axes(axes - set(ordered)))
 
 
@@ -68,13 +68,7 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
         inner = [r for r in _nested(rhs) if top is None or r != top[1]]
         if not inner:
             break
-        reduce = inner[0]
-        name = split_name(target.name, reduce, taken)
-        taken.add(name)
-        axes = order_axes(free_axes(reduce.body) - set(reduce.over), left)
-        tensor = Tensor(name, **signs(reduce))
-        out.append(Equation(tensor, axes, reduce.body, reduce.kind, reduce.over, given=False))
-        rhs = rhs.xreplace({reduce: At(tensor, *axes)})
+        rhs = _split_off(target, left, rhs, inner[0], taken, out)
     top = scaled_reduction(rhs) if plain else None
     if top is not None:
         scale, reduce = top
@@ -82,6 +76,27 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     else:
         out.append(Equation(target, index, rhs))
     return out
+
+
+def _split_off(
+    target: Tensor, left: tuple[Axis, ...], rhs: Expr, reduce: Reduce, taken: set[str], out: list[Equation]
+) -> Expr:
+    """The right side with one reduction read by name; its equation is added to `out`."""
+    name = split_name(target.name, reduce, taken)
+    taken.add(name)
+    axes = order_axes(free_axes(reduce.body) - set(reduce.over), left)
+    tensor = Tensor(name, **signs(reduce))
+    out.append(Equation(tensor, axes, reduce.body, reduce.kind, reduce.over, given=False))
+    return rhs.xreplace({reduce: At(tensor, *axes)})
+
+
+def conditions_split(target: Tensor, left: tuple[Axis, ...], rhs: Expr, taken: set[str]) -> tuple[Expr, list[Equation]]:
+    """The right side with the reductions inside conditions read by name, and their equations."""
+    out: list[Equation] = []
+    taken = set(taken) | {target.name}
+    while inner := [r for w in sorted(rhs.atoms(Where), key=lambda w: w.sort_key()) for r in _nested(w.condition)]:
+        rhs = _split_off(target, left, rhs, inner[0], taken, out)
+    return rhs, out
 
 
 def taken_apart(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, list[Equation]]:

@@ -215,7 +215,7 @@ class Prefix(Expr):
     is_nonnegative = True
 
     def __new__(cls, axis: Any) -> Prefix:
-        return Expr.__new__(cls, axis)
+        return axis if isinstance(axis, Prefix) else Expr.__new__(cls, axis)
 
     def _sympystr(self, printer: Any) -> str:
         return str(printer.doprint(self.args[0]))

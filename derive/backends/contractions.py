@@ -52,9 +52,9 @@ def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value
     factors = _grouped(product_factors(node.body))
 
     def value(n: Node, wanted: Dims) -> Value:
-        v = squeeze(printed(n, wanted))
-        known = v.boolean or not any(isinstance(x, Read) for x in walk(n))  # of no tensor's dtype
-        return v.method(f".to({like}.dtype)") if known else v
+        v = printed(n, wanted)
+        ours = v.boolean or v.weak or not any(isinstance(x, Read) for x in walk(n))  # of no tensor's dtype
+        return squeeze(v).method(f".to({like}.dtype)") if ours else squeeze(v)
 
     both = matrix_and_vector(node)
     if both is not None:
@@ -138,7 +138,7 @@ def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Ca
     names = {a for f in factors for a in node_axes(f) if len(a) == 1}
     operands = []
     for f in factors:
-        v = value(f, node_axes(f))
+        v = value(f, tuple(sorted(node_axes(f), key=lambda a: not is_pack(a))))  # whatever rank `...` has
         operands.append(_Operand(v.code, tuple(d for d in v.dims if d is not None)))
     out = tuple(d for d in order if d is not None and d not in summed and any(d in o.axes for o in operands))
     while len(operands) > 2:

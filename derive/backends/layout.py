@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from derive.backends.contractions import matrix_and_vector
 from derive.backends.convolutions import is_convolution
 from derive.backends.pools import is_pool
-from derive.backends.values import Dims
+from derive.backends.values import Dims, is_pack
 from derive.cost import is_matrix_product
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, node_axes, walk
 
@@ -67,13 +67,17 @@ def window_dims(out: Layouts, read: Read) -> Dims | None:
     """The dimensions of a read through windows, whose taps come last; None for any other."""
     if not all(isinstance(i, str) or (isinstance(i, Window) and len(i.steps) in (1, 2)) for i in read.index):
         return None
-    ordered = [[i] if isinstance(i, str) else sorted((a for a, _ in i.steps), key=out.slow) for i in read.index]  # type: ignore[union-attr]
-    dims = tuple(axes[k] for k in range(2) for axes in ordered if len(axes) > k)
+    windows = [i for i in read.index if isinstance(i, str | Window)]
+    ordered = [[i] if isinstance(i, str) else sorted((a for a, _ in i.steps), key=out.slow) for i in windows]
+    dims: Dims = tuple(axes[k] for k in range(2) for axes in ordered if len(axes) > k)
     return dims if len(set(dims)) == len(dims) else None
 
 
 def body_order(node: Reduce, out: Layouts) -> Dims:
-    """The axes of a reduction's body, in the order of the operand that has most of them."""
+    """The axes of a reduction's body, in the order of the operand that has most of them.
+
+    `...` stands in front, unless that operand has all the axes: what lacks it broadcasts whatever its rank.
+    """
     axes = node_axes(node.body)
     best: Dims = ()
     for n in walk(node.body):
@@ -82,7 +86,8 @@ def body_order(node: Reduce, out: Layouts) -> Dims:
             real = tuple(d for d in dims if d is not None)
             if len(real) > len(best) and set(real) <= set(axes):
                 best = real
-    return (*best, *(a for a in axes if a not in best))
+    order = (*best, *(a for a in axes if a not in best))
+    return order if order == best else tuple(sorted(order, key=lambda a: not is_pack(a)))
 
 
 def _kept(node: Reduce, axes: Dims, out: Layouts) -> Dims:

@@ -6,8 +6,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from derive.backends.values import ATOM, Dim, Dims, Value, align, is_pack, permute, position, squeeze
-from derive.program import Call, Index, Merged, Node, Num, PartOf, Place, Read, SizeOf, Window, base, index_axes
+from derive.backends.values import ATOM, PACK, Dim, Dims, Value, align, is_pack, permute, position, squeeze
+from derive.program import (
+    Arithmetic,
+    Call,
+    Index,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Place,
+    Read,
+    SizeOf,
+    Window,
+    base,
+    index_axes,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,8 @@ def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], 
     if all(k is str for k in kinds) and len(set(node.index)) == len(node.index):
         return Value(stored.code, _renamed(stored.dims, node.index))
     stored = squeeze(stored)
+    if any(isinstance(i, Arithmetic) for i in node.index):
+        return indexed(stored, node, sizes, value)
     if any(isinstance(i, Merged | PartOf) for i in node.index):
         return _reshaped(stored, node, sizes, value)
     if all(k is str for k in kinds):
@@ -104,12 +120,17 @@ def _length(i: Index, sizes: Sizes) -> str:
 
 def _at(slots: list[Index], k: int) -> int:
     """A slot's dimension in code, counted from the end behind `...`."""
-    return k - len(slots) if any(isinstance(i, str) and is_pack(i) for i in slots[:k]) else k
+    return k - len(slots) if any(_packs(i) for i in slots[:k]) else k
+
+
+def _packs(i: Index) -> bool:
+    """Whether an index stands for any number of dimensions: `...`, or what of a merge is `...`."""
+    return is_pack(i) if isinstance(i, str) else isinstance(i, PartOf) and i.lengths[i.position] == SizeOf(PACK)
 
 
 def _packed(code: Value, slots: list[Index]) -> Value:
     """Placeholder dimensions, with `...` where the slot is one."""
-    dims = tuple(i if isinstance(i, str) and is_pack(i) else f"?{k}" for k, i in enumerate(slots))
+    dims = tuple(PACK if _packs(i) else f"?{k}" for k, i in enumerate(slots))
     return Value(code.code, dims)
 
 
@@ -117,7 +138,7 @@ def _diagonal(stored: Value, node: Read) -> Value:
     """One axis in two places: the diagonal, which torch puts last."""
     names = list(node.index)
     for axis in dict.fromkeys(names):
-        if names.count(axis) == 2:
+        while names.count(axis) > 1:
             first = names.index(axis)
             second = names.index(axis, first + 1)
             rest = [n for k, n in enumerate(names) if k not in (first, second)]
@@ -132,7 +153,7 @@ def _diagonal(stored: Value, node: Read) -> Value:
 def _gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     gathers = [k for k, i in enumerate(node.index) if isinstance(i, Read)]
     plain = [i for i in node.index if isinstance(i, str)]
-    if len(gathers) == 1 and len(plain) == len(node.index) - 1:
+    if len(gathers) == 1 and len(plain) == len(node.index) - 1 and len(set(plain)) == len(plain):
         slot = gathers[0]
         inner = node.index[slot]
         axes = index_axes(inner)
@@ -197,6 +218,9 @@ def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Calla
 def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
     order = pack_first(a for i in node.index for a in index_axes(i))
+    if any(isinstance(i, PartOf) and _packs(i) for i in node.index[:1]):  # the leading dimensions as one
+        rest = f", *{stored.code}.shape[{1 - len(node.index)}:]" if len(node.index) > 1 else ""
+        stored = stored.method(f".reshape({sizes.number(SizeOf(PACK))}{rest})")
     items = [index_tensor(i, order, sizes, value) for i in node.index]
     return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", order)
 
@@ -221,6 +245,11 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
             parts.append(ramp if step == 1 else f"{step} * {ramp}")
         offset = sizes.number(i.offset)
         return " + ".join([*parts, *([] if offset == "0" and parts else [offset])])
+    if isinstance(i, Arithmetic):
+        steps = [(index_tensor(inner, order, sizes, value), step) for inner, step in i.steps]
+        summands = [f"({code})" if step == 1 else f"{step} * ({code})" for code, step in steps]
+        offset = sizes.number(i.offset)
+        return " + ".join([*summands, *([] if offset == "0" else [offset])])
     if isinstance(i, Merged):
         code = ""
         for a in i.axes:

@@ -7,10 +7,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
+from derive.backends.pointwise import cast
 from derive.backends.reads import along, index_tensor, is_turned, pack_first, span, subscript, unturned, whole_index
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (
+    Arithmetic,
     Assign,
     AxisValue,
     Call,
@@ -206,7 +208,7 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     elif not loops and _nothing_there(printer, s):
         sign = "="
     elif not loops and not turned and isinstance(s.value, Call) and s.value.fn == "neg":
-        whole, sign = printer.value(s.value.args[0], inner).code, "-="
+        whole, sign = cast(printer.value(s.value.args[0], inner), printer.like).code, "-="
     pieces = [":" if not is_pack(a) else "..." for a in s.axes]
     for k, i in enumerate(s.slots):
         if isinstance(i, Window):
@@ -219,9 +221,9 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
         _start(printer, s, name, target)
     indent = ""
     for fast in loop_axes:
-        printer.lines.append(Line(f"{indent}for at_{fast} in range({printer.size(fast)}):"))
+        printer.lines.append(Line(f"{indent}for {_turn(fast)} in range({printer.size(fast)}):"))
         indent += "    "
-    at = f"[..., {', '.join(f'at_{a}' for a in own)}]" if own else ""
+    at = f"[..., {', '.join(map(_turn, own))}]" if own else ""
     printer.lines.append(Line(f"{indent}{name}{place} {sign} {whole}{at}", str(s)))
     return True
 
@@ -229,7 +231,7 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
 def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
     """A pointwise value at one place in the window, with what is the same at every place computed before the loops."""
     if any(isinstance(n, Reduce | Join | Scan) for n in walk(s.value)) or any(
-        isinstance(i, Merged | PartOf | Read) and set(index_axes(i)) & taps
+        isinstance(i, Merged | PartOf | Read | Arithmetic) and set(index_axes(i)) & taps
         for n in walk(s.value)
         if isinstance(n, Read)
         for i in n.index
@@ -243,7 +245,7 @@ def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inne
             return Call(node.fn, tuple(at(a) for a in node.args))
         if isinstance(node, Read):
             return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
-        return Scal(f"at_{node.axis}") if isinstance(node, AxisValue) else node
+        return Scal(_turn(node.axis)) if isinstance(node, AxisValue) else node
 
     def kept(node: Call) -> Node:
         own = printer.unused(f"{name}_share")
@@ -256,16 +258,21 @@ def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inne
     return at(s.value)
 
 
+def _turn(axis: str) -> str:
+    """The name of a loop's place along an axis, a bound one (`d'`) too."""
+    return f"at_{axis}".replace("'", "_")
+
+
 def _at_tap(i: Index, taps: frozenset[str]) -> Index:
     """An index with each axis that is looped over as the number it has in that turn."""
     if isinstance(i, str) and i in taps:
-        return Window((), Scal(f"at_{i}"))
+        return Window((), Scal(_turn(i)))
     if not isinstance(i, Window):
         return i
     offset: Node = i.offset
     for axis, step in i.steps:
         if axis in taps:
-            turn: Node = Scal(f"at_{axis}")
+            turn: Node = Scal(_turn(axis))
             turn = turn if step == 1 else Call("mul", (Num(Fraction(step)), turn))
             offset = turn if offset == Num(Fraction(0)) else Call("add", (offset, turn))
     return Window(tuple(st for st in i.steps if st[0] not in taps), offset)
@@ -293,7 +300,7 @@ def _slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int] | N
         return span(window, dim, printer.sizes)
     axis, dilation = fast
     ((slow, step),) = [st for st in window.steps if st[0] != axis]
-    start = f"at_{axis}" if dilation == 1 else f"{dilation} * at_{axis}"
+    start = _turn(axis) if dilation == 1 else f"{dilation} * {_turn(axis)}"
     offset = printer.number(window.offset)
     start = start if offset == "0" else f"{offset} + {start}"
     length = printer.size(slow)

@@ -135,8 +135,19 @@ class Printer:
         if self.long:
             node = led(node, self.is_large, self.spent)
         args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
+        if self.leaves_integers(node):
+            real = f".to({self.like}.dtype)"
+            args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
         over = written_over(node, args, order, self.long) if self.fuse and not self.negates_little(node, args) else None
         return over or self.owned(node, call_code(node, args, order, self.like))
+
+    def leaves_integers(self, node: Call) -> bool:
+        """Whether a function of counts has no whole values: torch would give it its default dtype."""
+        if node.fn in _CONDITIONS or node.fn in ("where", "floordiv", "mod") or self.is_real(node):
+            return False
+        fractions = any(isinstance(a, Num) and float(a.value) % 1 != 0 for a in node.args)
+        whole = node.fn in ("add", "sub", "mul", "neg", "absolute", "sign", "maximum", "minimum") and not fractions
+        return not whole and any(is_read(a) for a in node.args)
 
     def compared(self, node: Node, order: Dims) -> Value:
         """One side of a comparison, where an axis may stay whole numbers."""
@@ -378,6 +389,9 @@ class Printer:
         here, *later = self.program.statements[k:]
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
+        summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce)]
+        over_pack = [r for r in summed if any(is_pack(a) for a in r.axes)]  # with no axis there, the very tensor
+        viewed |= {r.body.name for r in over_pack if isinstance(r.body, Read)}
         once = [n.name for n in walk(here.value) if isinstance(n, Read)]
         again = {n for s in later for n in (*reads(s.value), *(x for i in getattr(s, "slots", ()) for x in reads(i)))}
         kept = (
@@ -445,11 +459,17 @@ class Printer:
         return value
 
     def full(self, node: Node, order: Dims) -> Value:
-        """The value with every axis of `order` present."""
+        """The value with every axis of `order` present, in the dtype of the inputs."""
         value = self.value(node, order)
+        value = cast(value, self.like) if value.boolean else value
         if value.dims == order:
             return value
         return self.spread(value, order)
+
+
+def is_read(node: Node) -> bool:
+    """Whether tensors stand in a node."""
+    return any(isinstance(n, Read) for n in walk(node))
 
 
 def _is_whole(s: Assign) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from derive.pipeline import Derivation
 from derive.program import (
+    Arithmetic,
     AxisValue,
     Call,
     Index,
@@ -93,6 +94,8 @@ def _index(index: Index | Node) -> Any:
         return ["place", _index(index.index), _node(index.length)]
     if isinstance(index, PartOf):
         return ["part", _index(index.whole), index.position, [_node(n) for n in index.lengths]]
+    if isinstance(index, Arithmetic):
+        return ["arithmetic", [[_index(i), step] for i, step in index.steps], _node(index.offset)]
     if isinstance(index, Window):
         return ["window", [list(step) for step in index.steps], _node(index.offset)]
     return _node(index)

@@ -13,7 +13,7 @@ from derive.collapse.chain import Choice, Laws, Step, close, forced
 from derive.collapse.complements import complements
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.reassociate import matrix_products, reassociated
-from derive.collapse.relations import Relation, by_names, relations
+from derive.collapse.relations import Relation, Relations, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
@@ -132,6 +132,9 @@ def _search_part(
 
     def evaluate(choice: Choice) -> _Candidate | None:
         if choice not in seen:
+            if in_a_circle(choice, laws.inversions):
+                seen[choice] = None
+                return None
             definitions, history = close(part, choice, laws)
             outside = outside_domain(definitions, allowed)
             returns = tuple(d.name for d in definitions)
@@ -140,6 +143,9 @@ def _search_part(
         return seen[choice]
 
     best = evaluate(Choice())
+    within = _undivided(laws.relations, allowed)
+    if best is None and within != laws.relations:  # what is positive may still underflow to 0
+        return _search_part(steps, part, replace(laws, relations=within, memo={}), allowed, policy)
     assert best is not None, "the chain rule's own form divides by what it does not divide by"
     mentioned = {name for a in part for name in a.reads}
     near = _reachable(mentioned, laws.inversions)
@@ -151,6 +157,22 @@ def _search_part(
     names = [a.of for a in part if a.of not in laws.always and a.of not in laws.gradients]
     best = _improve(best, names, lambda c, n: Choice(c.eliminate, c.named ^ {n}), evaluate)
     return _improve(best, through, _toggle_elimination(near), evaluate)
+
+
+def in_a_circle(choice: Choice, known: tuple[Inversion, ...]) -> bool:
+    """Whether what one elimination puts in is, by way of others, what it takes out: none of these would be gone."""
+    leads = {i.of: tensor_names(i.value) for i in known if i.through in choice.eliminate}
+    while leads:
+        last = [name for name, into in leads.items() if not into & set(leads)]
+        if not last:
+            return True
+        leads = {name: into for name, into in leads.items() if name not in last}
+    return False
+
+
+def _undivided(known: Relations, allowed: set[str]) -> Relations:
+    """The identities that divide by nothing but what may be divided by."""
+    return {names: tuple(r for r in some if not _divided_by(r.value) - allowed) for names, some in known.items()}
 
 
 def _reassociate(

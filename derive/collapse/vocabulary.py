@@ -42,7 +42,19 @@ def name_functions(op: Op) -> Op:
                 out.append(Equation(target, axes, inner, given=False))
             body = body.xreplace({inner: named[inner]}).xreplace(named)
         out.append(replace(equation, body=body))
-    return replace(op, equations=tuple(out))
+    return replace(op, equations=_in_order(out))
+
+
+def _in_order(equations: list[Equation]) -> tuple[Equation, ...]:
+    """The equations, each after those it reads: a function may be named in an equation that was written later."""
+    out: list[Equation] = []
+    left = list(equations)
+    while left:
+        waiting = {e.name for e in left}
+        ready = next(e for e in left if not {at.name for at in e.reads} & waiting)
+        out.append(ready)
+        left.remove(ready)
+    return tuple(out)
 
 
 def without_logarithms(op: Op) -> Op:

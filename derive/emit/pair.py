@@ -177,7 +177,8 @@ class Pair:
         if missing:
             pending[:0] = [*missing, axis]
             return
-        for r in [r for r in checks if r.relation == "%" and r.left / r.right == rule.formula]:
+        ready = [r for r in checks if {s.axis.base for s in lengths_of(r)} <= known]
+        for r in [r for r in ready if r.relation == "%" and r.left / r.right == rule.formula]:
             lines.append(length_check(self.op.name, r, self.names.sizes))
             checks.remove(r)
         lines.append(f"{self.names.sizes[axis]} = {size_code(rule.formula, self.names.sizes)}")

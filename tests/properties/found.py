@@ -90,4 +90,109 @@ def spec(f, x: tensor[d, n]):
     f.a[(n, d),] = x[d, n] + x[d, n] ** 2
     f.b[d] = f.a[0] / exp(tanh(x[d, 0]))
     return f.b""",
+    "gradients at one place of a window, of which one is summed over more axes": """
+def spec(f, x: tensor[k], w: tensor[d, n]):
+    f.b[i, d] = x[i + d] ** 2 * w[d, 0]
+    f.c[i, d, n] = x[i + d] + f.b[i, d] + w[d, n]
+    return f.c""",
+    "an index that has the axis it is compared with": """
+def spec(f, x: tensor[d, n], w: tensor[n], ix: index(n)[d, n]):
+    f.a[d, n] = delta(n, ix[d, n]) * x[d, n] * sqrt(exp(w[n]))
+    return f.a""",
+    "an axis as a number, at its last place": """
+def spec(f, x: tensor[n], w: tensor[d]):
+    f.a[n, d] = softplus(w[d] * n)
+    f.c[()] = f.a[size(n) - 1, 0] * x[0]
+    return f.c""",
+    "a slope of 1 beside place 1": """
+def spec(f, x: tensor[n, d]):
+    f.a[()] = relu(softplus(x[1, 0]))
+    return f.a""",
+    "a gather in a branch whose condition is a reduction": """
+def spec(f, x: tensor[n, d], ix: index(n)[()]):
+    f.a[()] = where(mean(x[n, 1], over=n) > 0, x[ix[()], 0], tanh(x[0, 0]) * sum(x[n, 0], over=n))
+    return f.a""",
+    "an identity that divides by an exponential": """
+def spec(f, x: tensor[n]):
+    f.a[()] = amax(x[n], over=n)
+    f.b[n] = exp(x[n] - f.a[()])
+    f.c[n] = f.b[n] / sum(f.b[n], over=n)
+    f.g[()] = sum(x[3 * i] * f.b[0], over=i) + f.b[0] + f.a[()]
+    f.h[()] = mean(where(ne(n, 0), x[1], abs(f.c[n])), over=n)
+    return f.g, f.h""",
+    "a concatenation of a concatenation": """
+def spec(f, x: tensor[t]):
+    f.b[i] = concat(tanh(x[t]), exp(x[t]), along=i)
+    f.c[j] = concat(f.b[i], 2 * x[t], along=j)
+    return f.c""",
+    "a reduction over `...` of one that lacks an axis before it": """
+def spec(f, x: tensor[..., n]):
+    f.a[n] = mean(amax(x[..., i + 1] + x[..., n], over=i), over=...)
+    return f.a""",
+    "a reduction over `...` of a product with what lacks it": """
+def spec(f, x: tensor[..., n], w: tensor[()]):
+    f.a[n] = abs(erf(w[()]) / (sum(x[..., n], over=...) ** 2 + 1))
+    f.c[n] = mean(f.a[n] * x[..., 0], over=...)
+    return f.c""",
+    "one axis in three places": """
+def spec(f, x: tensor[..., n, n, n], w: tensor[m, m, d]):
+    f.a[..., n] = x[..., n, n, n] ** 2
+    f.b[n, d] = w[(n, d), (n, d), d]
+    return f.a, f.b""",
+    "a gather on a diagonal": """
+def spec(f, x: tensor[n, n, n], ix: index(n)[n]):
+    f.a[n] = x[n, ix[n], n] ** 2
+    return f.a""",
+    "a loop over the taps of a bound axis": """
+def spec(f, x: tensor[k, d], w: tensor[k, n, d]):
+    f.a[k, d] = x[k, d] - mean(x[k, d], over=d)
+    f.c[d, n, i] = f.a[i + d, 0] + (w[0, n, d] - f.a[0, d])
+    return f.c""",
+    "a window along an axis of a merge": """
+def spec(f, x: tensor[..., m, k], w: tensor[n, d, k]):
+    f.a[..., n, d, i] = x[..., (n, d), i + d] * w[n, d, i + d]
+    f.b[..., n, d, i] = x[..., (n, d), 0] * w[0, 1, i + d]
+    return f.a, f.b""",
+    "one place of a merge with `...`": """
+def spec(f, x: tensor[..., k, d], w: tensor[n, k]):
+    f.p[(..., d), n, k] = x[..., 0, d] * w[n, k]
+    f.q[..., n, d] = where(x[..., 0, d] > 0, f.p[(..., d), n, 1], x[..., 1, 0])
+    return f.q""",
+    "ties where no view reads what is reduced": """
+def spec(f, x: tensor[m, k, n], w: tensor[d]):
+    f.c[n, i] = amax(x[(n, d), i + d, n] * w[d], over=d)
+    return f.c""",
+    "a merge with an axis of length 1 that is told from its whole": """
+def spec(f, x: tensor[k], w: tensor[k]):
+    f.b[(k, i),] = tanh(w[k] * x[(i, k),])
+    return f.b""",
+    "a product with a choice between numbers": """
+def spec(f, x: tensor[..., n], ix: index(n)[()]):
+    f.b[..., n] = where(eq(n, ix[()]), 3, x[..., 0]) * x[..., 0]
+    return f.b""",
+    "a count of ties on its own": """
+def spec(f, x: tensor[n, n], w: tensor[d]):
+    f.b[d] = amax(where(n > d, x[n, n] * x[n, 0], where(eq(d, n), x[n, n], x[0, n])), over=n)
+    f.g[()] = x[0, 0] ** 2 * (f.b[0] - f.b[1]) + w[0]
+    return f.g""",
+    "a function that a later equation has as well": """
+def spec(f, x: tensor[d]):
+    f.a[d] = where(x[0] >= 0.5, x[size(d) - 1] * x[d], exp(x[d]))
+    f.b[d] = exp(x[d])
+    f.c[d] = f.b[d] / sum(f.b[d], over=d)
+    f.g[d] = exp(tanh(f.a[d]))
+    f.h[d] = f.g[d] / sum(f.g[d], over=d)
+    return f.h""",
+    "a sum over `...` where it stands for nothing": """
+def spec(f, x: tensor[..., k]):
+    f.a[..., k] = delta(k, 0) * x[..., k] - x[..., k]
+    f.b[k] = sin(sum(f.a[..., k], over=...))
+    f.g[..., k] = exp(f.a[..., k])
+    f.h[..., k] = f.g[..., k] / sum(f.g[..., k], over=k)
+    return f.b, f.g, f.h""",
+    "a contraction of what has `...` last": """
+def spec(f, x: tensor[..., d], w: tensor[k], o: tensor[n]):
+    f.b[n, d, i] = w[i + d] * o[n] * mean(where(eq(d, i), w[0] * w[i + d], log(x[..., d] ** 2 + 1)), over=...)
+    f.c[d] = sum(f.b[n, d, i], over=(n, i))
+    return f.c""",
 }

@@ -292,26 +292,26 @@ class Writer:
         if a.low >= 0.1:
             return a
         if a.high > 3 or self.chance(60):
-            return Term(f"({a.text} ** 2 + 1)", 1, a.large**2 + 1)
+            return Term(f"(({a.text}) ** 2 + 1)", 1, a.large**2 + 1)
         return Term(f"exp({a.text})", math.exp(max(a.low, -20)), math.exp(a.high))
 
     def of_power(self, scope: Sequence[str], depth: int) -> Term:
         a = self._expression(scope, depth)
         which = self.draw(0, 9)
         if which < 4:
-            return Term(f"{a.text} ** 2", 0 if a.low <= 0 <= a.high else min(a.low**2, a.high**2), a.large**2)
+            return Term(f"({a.text}) ** 2", 0 if a.low <= 0 <= a.high else min(a.low**2, a.high**2), a.large**2)
         if which < 6:
-            return Term(f"{a.text} ** 3", a.low**3, a.high**3)
+            return Term(f"({a.text}) ** 3", a.low**3, a.high**3)
         a = self.positive(a)
         if which < 9:
             text, exponent = self.pick(
-                [("rsqrt({})", -0.5), ("{} ** -1.5", -1.5), ("{} ** 1.5", 1.5), ("{} ** -1", -1.0)]
+                [("rsqrt({})", -0.5), ("({}) ** -1.5", -1.5), ("({}) ** 1.5", 1.5), ("({}) ** -1", -1.0)]
             )
             ends = sorted((a.low**exponent, a.high**exponent))
             return Term(text.format(a.text), ends[0], ends[1])
         b = self._expression(scope, 0)
         ends = sorted(x**y for x in (a.low, a.high) for y in (b.low, b.high))
-        return Term(f"{a.text} ** {b.text}", ends[0], ends[-1])
+        return Term(f"({a.text}) ** ({b.text})", ends[0], ends[-1])
 
     def of_quotient(self, scope: Sequence[str], depth: int) -> Term:
         a, b = self._expression(scope, depth), self.positive(self._expression(scope, depth))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,17 @@ EXACT = 1e-10  # float64, relative to the largest element of what is expected
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an example: "right", "refused" with the error's line, or "wrong" with what differs."""
+    """What became of an example: "right", "refused" with the error's line, or "wrong" with what differs.
+
+    "rightly refused" are lengths that fit no equation, drawn by the grammar and refused by name as the op runs.
+    """
 
     outcome: str
     detail: str = ""
+
+
+class Refused(Exception):
+    """The op refused lengths that do not fit its equations, by name."""
 
 
 def judge(example: Example) -> Verdict:
@@ -31,7 +39,10 @@ def judge(example: Example) -> Verdict:
         live = built(example)
     except DeriveError as error:
         return Verdict("refused", str(error))
-    wrong = differences(example, live)
+    try:
+        wrong = differences(example, live)
+    except Refused as refusal:
+        return Verdict("rightly refused", str(refusal))
     return Verdict("wrong", "; ".join(wrong)) if wrong else Verdict("right")
 
 
@@ -48,16 +59,20 @@ def differences(example: Example, live: Live) -> list[str]:
     tensors, numbers = values(example)
     wanted = direct.load(example.source, example.lengths)[example.name]
     leaves = [t.clone().requires_grad_(i.kind == "tensor") for i, t in tensors]
-    expected = wanted.run(*leaves, **numbers)
+    given = [t.clone() for _, t in tensors]
+    arguments = [numbers.get(i.name, None) if i.kind in ("scalar", "length") else None for i in example.inputs]
+    waiting = iter(given)
+    call = [next(waiting) if a is None else a for a in arguments]
+    try:
+        expected = wanted.run(*leaves, **numbers)
+    except direct.Unfit:
+        _run_unfit(example, live, call)
+        expected = direct.load(example.source, example.lengths, strict=False)[example.name].run(*leaves, **numbers)
     wrong_domain = [k for k, e in enumerate(expected) if not bool(e.isfinite().all())]
     assert not wrong_domain, f"the grammar let output {wrong_domain[0]} leave its domain"
     cotangents = [cotangent(e, example, k) for k, e in enumerate(expected)]
     real = [leaf for leaf in leaves if leaf.requires_grad]
     gradients = _autograd(expected, real, cotangents)
-    given = [t.clone() for _, t in tensors]
-    arguments = [numbers.get(i.name, None) if i.kind in ("scalar", "length") else None for i in example.inputs]
-    waiting = iter(given)
-    call = [next(waiting) if a is None else a for a in arguments]
     *outputs, saved = live.forward(*call)
     found = live.backward(*cotangents, *saved)
     found = (found,) if isinstance(found, Tensor) else tuple(found)
@@ -69,6 +84,16 @@ def differences(example: Example, live: Live) -> list[str]:
     return wrong or [
         f"gradient of {n} differs the second time" for n in _unrepeated(live, cotangents, saved, found, names)
     ]
+
+
+def _run_unfit(example: Example, live: Live, call: list[Any]) -> None:
+    """Run the op on lengths that the equations do not allow. Raises Refused where it says so by name."""
+    try:
+        live.forward(*call)
+    except ValueError as error:
+        if re.match(rf"{example.name}, equation \w+: .*axis", str(error)):
+            raise Refused(str(error)) from None
+        raise
 
 
 def _unrepeated(

@@ -52,8 +52,8 @@ def outcome(number: int, made: Example) -> Outcome:
             verdict = judge(made)
     except TooSlow:
         return Outcome(number, "too slow")
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, SyntaxError, TypeError,
-            ValueError) as error:  # fmt: skip
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, SyntaxError,
+            TypeError, ValueError) as error:  # fmt: skip
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = re.sub(r"[^A-Za-z]+", " ", str(error))[:50].strip()
         where = f"{place.filename.rpartition('/')[2]}:{place.name}" if "<" not in place.filename else "generated code"
@@ -62,6 +62,8 @@ def outcome(number: int, made: Example) -> Outcome:
 
 
 def _kind(verdict: Verdict) -> str:
+    if verdict.outcome == "rightly refused":
+        return "rightly refused: lengths that do not fit"
     if verdict.outcome != "refused":
         return verdict.outcome
     cause = re.sub(r"\[[^]]*\]|\b\w\d?\b|\d", "_", verdict.detail.partition(": ")[2].partition(";")[0])

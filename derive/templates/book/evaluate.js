@@ -126,6 +126,7 @@ const Evaluate = (() => {
           return Math.floor(this.index(i[1], at) / below) % lengths[i[2]];
         }
         case "window": return i[1].reduce((sum, [axis, step]) => sum + step * at[axis], this.node(i[2], at));
+        case "arithmetic": return i[1].reduce((sum, [x, step]) => sum + step * this.index(x, at), this.node(i[2], at));
         default: return this.node(i, at);
       }
     }
@@ -134,6 +135,7 @@ const Evaluate = (() => {
       if (typeof i === "string") return this.sizes[base(i)];
       if (i[0] === "merged") return i[1].reduce((n, x) => n * this.length(x), 1);
       if (i[0] === "place") return this.node(i[2], {});
+      if (i[0] === "part") return this.node(i[3][i[2]], {});
       throw new Error("an index without a length");
     }
 
@@ -142,6 +144,7 @@ const Evaluate = (() => {
       if (i[0] === "merged") return i[1].flatMap((x) => this.axesOf(x));
       if (i[0] === "place" || i[0] === "part") return this.axesOf(i[1]);
       if (i[0] === "window") return i[1].map(([axis]) => axis);
+      if (i[0] === "arithmetic") return i[1].flatMap(([x]) => this.axesOf(x));
       if (i[0] === "read") return i[2].flatMap((x) => this.axesOf(x));
       return [];
     }

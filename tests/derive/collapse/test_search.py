@@ -202,3 +202,22 @@ def test_steps_have_reasons() -> None:
     for spec in SPECS:
         for step in spec.op.derivation.closed.steps:
             assert step.law and step.reason and step.before != step.after
+
+
+n = axes("n")
+
+
+@op
+def ratio(f, x: tensor[n]):
+    f.a[n] = x[n] - x[0]
+    f.u[n] = f.a[n] + x[0]
+    f.b[n] = f.u[n] / (f.a[n] ** 2 + 1)
+    return f.b
+
+
+def test_eliminations_that_lead_back_to_one_another_are_no_form() -> None:
+    """`a` by way of `u`, and `u` by way of `b`, which divides by what `a` is in."""
+    known = tuple(i for i in inversions.inversions(ratio.op) if (i.of, i.through) in {("a", "u"), ("u", "b")})
+    assert len(known) == 2
+    assert search.in_a_circle(Choice(frozenset({"u", "b"})), known)
+    assert not search.in_a_circle(Choice(frozenset({"u"})), known)
