@@ -10,16 +10,17 @@ from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
 from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
+from derive.distributing import distributed
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import nominal
-from derive.partial_sums import partial_sums
 from derive.products import common_products
 from derive.program import Program
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.schedule import Definition
 from derive.share import share, without_copies
+from derive.shared_sums import shared_sums
 from derive.terms import tensor_names
 
 
@@ -70,7 +71,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
-    backward = pairwise(partial_sums(without_copies(closed.kept.program)), nominal(named))
+    lengths = nominal(named)
+    backward = pairwise(distributed(shared_sums(without_copies(closed.kept.program), lengths), lengths), lengths)
     backward = without_copies(share(common_products(backward)))
     return Derivation(op, named, steps, closed, forward, backward, long_forward, long_backward)
 
