@@ -99,9 +99,10 @@ def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) ->
     sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
     mean_dxhat = (gamma.unflatten(0, (groups, k)) * sum_dy.unflatten(1, (groups, k))).mean(2) / s
     dz = (
-        rstd * gamma.unflatten(0, (groups, k))[:, :, None] * dy.unflatten(1, (groups, k))
-        - rstd * mean_dxhat_zhat[:, :, None, None] * zhat
-    ).addcmul_(rstd, mean_dxhat[:, :, None, None], value=-1)
+        (rstd * gamma.unflatten(0, (groups, k))[:, :, None] * dy.unflatten(1, (groups, k)))
+        .addcmul_(rstd * mean_dxhat_zhat[:, :, None, None], zhat, value=-1)
+        .addcmul_(rstd, mean_dxhat[:, :, None, None], value=-1)
+    )
     dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, part(c, 0), part(c, 1), s]
     dgamma = sum_dy_xhat.sum(0)  # dgamma[c] = sum(sum_dy_xhat[n, c], over=n)
     dbeta = sum_dy.sum(0)  # dbeta[c] = sum(sum_dy[n, c], over=n)
