@@ -72,7 +72,7 @@ class Printer:
     tight: Callable[[str, Window], bool]
     fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
-    integers: frozenset[str] = frozenset()  # tensors that hold integers
+    integers: frozenset[str] = frozenset()  # tensors that hold integers or truth values
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
