@@ -237,14 +237,14 @@ def local_derivative(equation: Equation, read: At, powers_from_output: bool = Tr
 def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:
     """The local derivative in terms of the equation's own output, where that is simply what the derivative holds.
 
-    `tanh(x)` is the output `y`, so `1 - tanh(x)**2` is `1 - y**2`. The same for `a*F(x) + b` with numbers `a`, `b`,
-    and for powers: where `y = (v + eps)**(-1/2)`, `(v + eps)**(-3/2)` is `y**3`.
+    `tanh(x)` is the output `y`, so `1 - tanh(x)**2` is `1 - y**2`. The same for `a*F(x)` with a number `a`, and for
+    powers: where `y = (v + eps)**(-1/2)`, `(v + eps)**(-3/2)` is `y**3`. Not for `a*F(x) + b`: a small `F(x)` is lost
+    in a large `b`.
     """
-    rest, term = equation.body.as_independent(*equation.body.atoms(At), as_Add=True)
-    factor, core = term.as_independent(*term.atoms(At), as_Add=False)
-    if not isinstance(core, Function | Pow) or rest.atoms(Axis) or factor.atoms(Axis) or isinstance(core, Where):
+    factor, core = equation.body.as_independent(*equation.body.atoms(At), as_Add=False)
+    if not isinstance(core, Function | Pow) or factor.atoms(Axis) or isinstance(core, Where):
         return local
-    value = (equation.left - rest) / factor
+    value = equation.left / factor
     if hasattr(core, "slope_at_value"):
         return local.xreplace({core.fdiff(): core.slope_at_value(value), core: value})
     if isinstance(core, Pow) and not core.is_Function:

@@ -246,6 +246,9 @@ def verify_ops(
         str | None,
         typer.Option(metavar="NAME", help="A forward to round beside: torch.nn.functional.NAME or FILE.py:NAME."),
     ] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers there, for derive book --measured.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Where all random numbers start from.")] = 0,
     save: Saving = Save.cost,
 ) -> None:
@@ -259,9 +262,10 @@ def verify_ops(
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops and not everything else known
     if (plot or native) and len(wanted) > 1:
         raise DeriveError(f"{'--plot' if plot else '--native'} is for one op", fix="name one op")
-    from derive.verify import command  # needs PyTorch, which the other commands start without
+    from derive.verify import command, record  # these need PyTorch, which the other commands start without
 
-    if not command.verify(wanted, save.value, seed, full=full, plot=plot, native=native):
+    named = record.command_line(ops or (), file, everything, native, seed=seed, save=save.value)
+    if not command.verify(wanted, save.value, seed, full=full, plot=plot, native=native, json=json, said=named):
         raise typer.Exit(1)
 
 

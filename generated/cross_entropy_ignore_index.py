@@ -58,7 +58,7 @@ def cross_entropy_ignore_index_forward(
     """Returns loss and what the backward needs."""
     check_shapes("cross_entropy_ignore_index", ("z: n c>0", "y: n"), z, y)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
-    exp_z_minus_m = torch.exp(z - m)  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
+    exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
     count = ne_y_ignore_index.sum()  # count[] = sum(where(ne_y_ignore_index[n], 1, 0), over=n)

@@ -54,7 +54,7 @@ def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tupl
     """Returns loss and what the backward needs."""
     check_shapes("cross_entropy_weighted", ("z: n c>0", "y: n", "weight: n"), z, y, weight)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
-    exp_z_minus_m = torch.exp(z - m)  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
+    exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[n], over=n)
     loss = (

@@ -37,14 +37,14 @@ class EluSaved(NamedTuple):
 def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("elu", ("x: ...",), x)
-    y = torch.where(x > 0, x, alpha * (torch.exp(x) - 1))
+    y = torch.where(x > 0, x, torch.exp(x).sub_(1).mul_(alpha))
     return y, EluSaved(x, alpha)
 
 
 @in_float32
 def elu_backward(dy: Tensor, x: Tensor, alpha: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = torch.where(x > 0, 1, alpha * torch.exp(x)).mul_(dy)
+    dx = torch.where(x > 0, 1, torch.exp(x).mul_(alpha)).mul_(dy)
     return dx
 
 

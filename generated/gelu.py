@@ -38,7 +38,7 @@ class GeluSaved(NamedTuple):
 def gelu_forward(x: Tensor) -> tuple[Tensor, GeluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu", ("x: ...",), x)
-    phi = torch.erf(math.sqrt(2) / 2 * x) / 2 + 0.5  # phi[...] = erf(sqrt(2) / 2 * x[...]) / 2 + 1/2
+    phi = (math.sqrt(2) / 2 * x).erf_().div_(2).add_(0.5)  # phi[...] = erf(sqrt(2) / 2 * x[...]) / 2 + 1/2
     y = phi.mul_(x)  # y[...] = phi[...] * x[...]
     return y, GeluSaved(x)
 
@@ -46,8 +46,8 @@ def gelu_forward(x: Tensor) -> tuple[Tensor, GeluSaved]:
 @in_float32
 def gelu_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    phi = (torch.erf(math.sqrt(2) / 2 * x) + 1) / 2  # phi[...] = (erf(sqrt(2) / 2 * x[...]) + 1) / 2
-    dx = phi.addcmul_(torch.exp(x.square() / -2), x, value=math.sqrt(2) / 2 / math.sqrt(math.pi)).mul_(dy)
+    phi = (math.sqrt(2) / 2 * x).erf_().add_(1).div_(2)  # phi[...] = (erf(sqrt(2) / 2 * x[...]) + 1) / 2
+    dx = phi.addcmul_(x.square().div_(-2).exp_(), x, value=math.sqrt(2) / 2 / math.sqrt(math.pi)).mul_(dy)
     return dx
 
 

@@ -39,8 +39,8 @@ class GeluTanhSaved(NamedTuple):
 def gelu_tanh_forward(x: Tensor) -> tuple[Tensor, GeluTanhSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu_tanh", ("x: ...",), x)
-    t = torch.tanh(math.sqrt(2) / math.sqrt(math.pi) * (0.044715 * x**3 + x))
-    y = x / 2 * (t + 1)  # y[...] = x[...] / 2 * (t[...] + 1)
+    t = (x**3).mul_(0.044715).add_(x).mul_(math.sqrt(2) / math.sqrt(math.pi)).tanh_()
+    y = t.add_(1).mul_(x).div_(2)  # y[...] = x[...] / 2 * (t[...] + 1)
     return y, GeluTanhSaved(x)
 
 
@@ -49,8 +49,15 @@ def gelu_tanh_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     x_squared = x.square()  # x_squared[...] = x[...]**2
     t_inner = x * (0.044715 * x_squared + 1)  # t_inner[...] = x[...] * (8943/200000 * x_squared[...] + 1)
-    t = torch.tanh(math.sqrt(2) / math.sqrt(math.pi) * t_inner)  # t[...] = tanh(sqrt(2) / sqrt(pi()) * t_inner[...])
-    dx = dy * (t / 2 + 0.5 + math.sqrt(2) / 2 / math.sqrt(math.pi) * x * (1 - t.square()) * (1 + 0.134145 * x_squared))
+    t = (math.sqrt(2) / math.sqrt(math.pi) * t_inner).tanh_()  # t[...] = tanh(sqrt(2) / sqrt(pi()) * t_inner[...])
+    dx = (
+        (t / 2)
+        .add_(0.5)
+        .add_(
+            (1 - t.square()).mul_(x).mul_(x_squared.mul_(0.134145).add_(1)).mul_(math.sqrt(2) / 2 / math.sqrt(math.pi))
+        )
+        .mul_(dy)
+    )
     return dx
 
 

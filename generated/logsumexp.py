@@ -44,7 +44,7 @@ def logsumexp_forward(x: Tensor) -> tuple[Tensor, LogsumexpSaved]:
     """Returns y and what the backward needs."""
     check_shapes("logsumexp", ("x: ... d>0",), x)
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
-    exp_x_minus_m = torch.exp(x - m)  # exp_x_minus_m[..., d] = exp(x[..., d] - m[...])
+    exp_x_minus_m = (x - m).exp_()  # exp_x_minus_m[..., d] = exp(x[..., d] - m[...])
     s = exp_x_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_x_minus_m[..., d], over=d)
     y = torch.log(s.squeeze(-1)) + m.squeeze(-1)  # y[...] = log(s[...]) + m[...]
     return y, LogsumexpSaved(exp_x_minus_m, s)

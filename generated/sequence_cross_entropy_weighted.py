@@ -56,7 +56,7 @@ def sequence_cross_entropy_weighted_forward(
     """Returns loss and what the backward needs."""
     check_shapes("sequence_cross_entropy_weighted", ("z: ... c>0", "y: ...", "weight: ..."), z, y, weight)
     m = z.amax(-1, keepdim=True)  # m[...] = amax(z[..., c], over=c)
-    exp_z_minus_m = torch.exp(z - m)  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
+    exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
     s = exp_z_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[...], over=...)
     loss = (

@@ -44,7 +44,7 @@ def silu_forward(x: Tensor) -> tuple[Tensor, SiluSaved]:
 def silu_backward(dy: Tensor, x: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
-    dx = sigmoid_x * dy * (1 + x * (1 - sigmoid_x))
+    dx = (1 - sigmoid_x).mul_(x).add_(1).mul_(sigmoid_x).mul_(dy)
     return dx
 
 

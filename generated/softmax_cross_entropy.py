@@ -50,7 +50,7 @@ def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Softmax
     """Returns loss and what the backward needs."""
     check_shapes("softmax_cross_entropy", ("z: n c>0", "y: n"), z, y)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
-    u = torch.exp(z - m)  # u[n, c] = exp(z[n, c] - m[n])
+    u = (z - m).exp_()  # u[n, c] = exp(z[n, c] - m[n])
     s = u.sum(1, keepdim=True)  # s[n] = sum(u[n, c], over=c)
     p = u.div_(s)  # p[n, c] = u[n, c] / s[n]
     loss = -(z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1))).mean()

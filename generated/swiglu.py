@@ -55,7 +55,7 @@ def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor) -> SwigluGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
     dy_sigmoid_gate = dy * sigmoid_gate  # dy_sigmoid_gate[...] = dy[...] * sigmoid_gate[...]
-    dgate = dy_sigmoid_gate * up * (1 + gate * (1 - sigmoid_gate))
+    dgate = (1 - sigmoid_gate).mul_(gate).add_(1).mul_(dy_sigmoid_gate).mul_(up)
     dup = dy_sigmoid_gate.mul_(gate)  # dup[...] = dy_sigmoid_gate[...] * gate[...]
     return SwigluGradients(dgate, dup)
 

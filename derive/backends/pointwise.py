@@ -126,22 +126,26 @@ def is_whole(node: Node) -> bool:
 _IN_PLACE = {"exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu"}
 
 
-def written_over(node: Call, args: list[Value], order: Dims) -> Value | None:
+def written_over(node: Call, args: list[Value], order: Dims, long: bool = False) -> Value | None:
     """A function in the memory of an operand that is ours and spent; None where no operand is, or it would read badly.
 
-    `dp.sub_(s).mul_(p)` is what a person writes; `(t / 2).add_(0.5)` is not.
+    `dp.sub_(s).mul_(p)` is what a person writes; `(t / 2).add_(0.5)` is not, unless the expression is a long one.
     """
     if any(a.boolean for a in args):
         return None
+    if node.fn == "pow" and args[1].code == "2" and args[0].owned:
+        return replace(args[0].method(".square_()"), owned=True) if long or args[0].strength == ATOM else None
     if len(args) == 1:
-        kept = args[0].owned and node.fn in _IN_PLACE and args[0].strength == ATOM
+        kept = args[0].owned and node.fn in _IN_PLACE and (node.fn != "neg" or args[0].strength == ATOM)
         return replace(args[0].method(f".{node.fn}_()"), owned=True) if kept else None
     if node.fn not in ("add", "sub", "mul", "div"):
         return None
     first, second = args
     if not first.owned and second.owned and node.fn in ("add", "mul"):
         first, second = second, first
-    if not first.owned or first.strength < ATOM or second.scalar or broadcast(args, order) != first.dims:
+    if not first.owned or broadcast(args, order) != first.dims:
+        return None
+    if not long and (first.strength < ATOM or second.scalar):
         return None
     return replace(first.method(f".{node.fn}_({second.code})"), owned=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from derive.backends.chains import is_long, led
 from derive.backends.contractions import contraction, matrix_and_vector
 from derive.backends.convolutions import convolved, is_convolution
 from derive.backends.layout import Layouts, body_order, is_product
@@ -76,6 +77,7 @@ class Printer:
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
+    long: bool = False  # whether the expression being printed makes several large tensors
 
     def __post_init__(self) -> None:
         self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
@@ -130,8 +132,10 @@ class Printer:
         if triangle is not None:
             return triangle
         node = self.with_sign_inside(node)
+        if self.long:
+            node = led(node, self.is_large, self.spent)
         args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
-        over = written_over(node, args, order) if self.fuse and not self.negates_little(node, args) else None
+        over = written_over(node, args, order, self.long) if self.fuse and not self.negates_little(node, args) else None
         return over or self.owned(node, call_code(node, args, order, self.like))
 
     def compared(self, node: Node, order: Dims) -> Value:
@@ -348,6 +352,7 @@ class Printer:
     def print(self) -> list[Line]:
         for k, statement in enumerate(self.program.statements):
             self.spent = self._spent_at(k) if self.fuse else frozenset()
+            self.long = self.fuse and is_long(statement.value, self.is_large, self.spent)
             if isinstance(statement, Scatter):
                 scatter(self, statement)
             else:

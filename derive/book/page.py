@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,7 +13,7 @@ from derive.book.drawing import Drawing, drawing
 from derive.book.formulas import display, inline
 from derive.book.listing import BACKWARD, FORWARD, Listing, highlighted, key, listings
 from derive.book.measured import Measured
-from derive.collapse import chain, complements, inversions, reassociate, relations, supports
+from derive.collapse import chain, complements, inversions, reassociate, relations, supports, wholes
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
 from derive.emit import render
@@ -38,6 +39,7 @@ _LAWS = {
     "chain": chain,
     "eliminate": inversions,
     "relation": relations,
+    "whole": wholes,
     "support": supports,
     "reassociate": reassociate,
     "complement": complements,
@@ -98,6 +100,14 @@ class Saving:
 
 
 @dataclass(frozen=True)
+class Run:
+    """A command that makes numbers, and the one that puts them into the book."""
+
+    make: str
+    show: str
+
+
+@dataclass(frozen=True)
 class OpPage:
     """Everything on the page of an op, in its order."""
 
@@ -121,6 +131,8 @@ class OpPage:
     example: str
     counted: Comparison
     measured: Measured
+    verify: Run
+    bench: Run
     spec: str
     module: str
 
@@ -130,9 +142,13 @@ class OpPage:
         return self.closed[0]
 
 
-def op_page(d: Derivation, family: str, spec: str = "", measured: Measured | None = None) -> OpPage:
-    """The page of an op. `spec` is the source of its spec, `measured` what runs have found."""
+def op_page(
+    d: Derivation, family: str, spec: str = "", measured: Measured | None = None, file: str | None = None
+) -> OpPage:
+    """The page of an op. `spec` is the source of its spec, `measured` what runs have found, `file` where the spec
+    is from, unless it is the catalogue's."""
     op, names = d.op, adjoint_names(d.steps)
+    verify, bench = _runs(file)
     saving, example = _saving(d)
     return OpPage(
         name=op.name,
@@ -158,6 +174,8 @@ def op_page(d: Derivation, family: str, spec: str = "", measured: Measured | Non
         example=example,
         counted=compare(d),
         measured=measured or Measured(),
+        verify=verify,
+        bench=bench,
         spec=highlighted(spec) if spec else "",
         module=highlighted(render(d)),
     )
@@ -241,6 +259,17 @@ def _saving(d: Derivation) -> tuple[tuple[Saving, ...], str]:
         rows.append(Saving(who, names, elements_formula(saved), size, size / most))
     example = ", ".join(f"{'|…|' if a == '...' else a} = {n}" for a, n in lengths.items())
     return tuple(rows), example
+
+
+def _runs(file: str | None) -> tuple[Run, Run]:
+    """How errors and how times are measured."""
+    if file is None:
+        verify = Run("derive verify --all --json runs/measured/verify.json", "make book")
+        return verify, Run("make bench", "make book")
+    source = shlex.quote(file)
+    show = f"derive book --from {source} --measured"
+    verify = Run(f"derive verify --from {source} --json verify.json", f"{show} verify.json")
+    return verify, Run(f"python -m benchmarks --from {source}", f"{show} runs/benchmarks.json")
 
 
 def name_math(name: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from derive.book.files import put
 from derive.book.lessons import Lesson, lesson_html
 from derive.book.measured import Measured
 from derive.book.page import OpPage, op_page
@@ -50,7 +50,7 @@ def book(
     for family in found:
         pages = []
         for op in family.ops:
-            page = _page(op, family, save, (measured or {}).get(op.name))
+            page = _page(op, family, save, (measured or {}).get(op.name), file)
             texts[f"ops/{op.name}.html"] = op_html(page, _place(order, op.name, title))
             pages.append(page)
             if done is not None:
@@ -67,12 +67,13 @@ def book(
 def lone_page(op: Op, file: Path | None = None, save: str = "cost", measured: Measured | None = None) -> str:
     """The page of one op as one file, with its styles and scripts inside."""
     family = families([op], file)[0]
-    return op_html(_page(op, family, save, measured), Place("", TITLE, alone=True))
+    return op_html(_page(op, family, save, measured, file), Place("", TITLE, alone=True))
 
 
-def _page(op: Op, family: Family, save: str, measured: Measured | None) -> OpPage:
+def _page(op: Op, family: Family, save: str, measured: Measured | None, file: Path | None) -> OpPage:
     derivation: Derivation = op.derivation if save == "cost" else derive_op(op, save)
-    return op_page(derivation, family.title, family.specs.get(op.name, ""), measured)
+    name = None if file is None else op.source
+    return op_page(derivation, family.title, family.specs.get(op.name, ""), measured, name)
 
 
 def _place(order: list[str], name: str, title: str) -> Place:
@@ -97,7 +98,7 @@ def write_book(texts: Mapping[str, str], out: Path) -> tuple[str, ...]:
         stale = [n for n, t in old.items() if n not in texts and GENERATOR in t]
         changed = [n for n, t in texts.items() if old.get(n) != t]
         for name in changed:
-            _put(out / name, texts[name])
+            put(out / name, texts[name])
         for name in stale:
             (out / name).unlink()
     except OSError as error:
@@ -110,11 +111,3 @@ def _pages(out: Path, texts: Mapping[str, str]) -> list[Path]:
     """The files in the folder that may be ours: those that the book has, and every page where it puts pages."""
     found = {out / name for name in texts} | {p for sub in ("ops", "lessons") for p in (out / sub).glob("*.html")}
     return sorted(p for p in found if p.is_file())
-
-
-def _put(path: Path, text: str) -> None:
-    """Write beside the file first, so that a reader meets the old one or the new one, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    temporary.write_bytes(text.encode("utf-8"))
-    os.replace(temporary, path)

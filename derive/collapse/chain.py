@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Mul, S
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.inversions import Inversion
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, use_supports
+from derive.collapse.wholes import Wholes, use_wholes
 from derive.schedule import Definition
-from derive.terms import At, Axis, Delta, Sigma, free_axes, tensor_names
+from derive.terms import At, Axis, Delta, Scalar, Sigma, free_axes, tensor_names
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,10 @@ class Laws:
     inversions: tuple[Inversion, ...]
     relations: Relations
     supports: dict[str, tuple[Support, ...]]
+    wholes: Wholes
     always: frozenset[str]
     gradients: frozenset[str]
+    subtracted: dict[Inversion, Expr] = field(default_factory=dict)  # what an elimination must not leave behind
     memo: Memo = field(default_factory=dict, compare=False)
 
 
@@ -103,33 +106,57 @@ def _closed(
     eliminated: dict[str, Inversion],
     laws: Laws,
 ) -> tuple[Expr, tuple[Step, ...]]:
-    raw = adjoint.value
-    names = sorted(n for n in tensor_names(raw) if n in inlined)
+    """The value of an adjoint with others in place, without eliminations that leave a difference of larger values."""
+    names = sorted(n for n in tensor_names(adjoint.value) if n in inlined)
     key = (adjoint.of, tuple((n, inlined[n]) for n in names), tuple(sorted(eliminated.items(), key=lambda i: i[0])))
     if key not in laws.memo:
-        steps: list[Step] = []
-
-        def record(law: str, before: Expr, after: Expr, reason: str) -> Expr:
-            if before != after:
-                steps.append(Step(law, adjoint.left, before, after, reason))
-            return after
-
-        value = record("chain", raw, substitute(raw, {n: inlined[n] for n in names}), f"put in {', '.join(names)}")
-        for _ in range(len(eliminated) + 1):
-            present = sorted(tensor_names(value) & set(eliminated))
-            if not present:
+        start = substitute(adjoint.value, {n: inlined[n] for n in names})
+        left: set[str] = set()
+        while True:
+            value, steps = _collapsed(adjoint, start, {n: i for n, i in eliminated.items() if n not in left}, laws)
+            new = _atoms(value) - _atoms(start)
+            lost = {n for n, i in eliminated.items() if _atoms(laws.subtracted.get(i, S.Zero)) & new} - left
+            if not lost:
                 break
-            by = "; ".join(f"{eliminated[n].left} = {eliminated[n].value}" for n in present)
-            put = {n: (eliminated[n].axes, eliminated[n].value) for n in present}
-            value = record("eliminate", value, substitute(value, put), by)
-        changed, used = use_relations(normal(value), laws.relations)
-        value = record("relation", value, changed, "; ".join(str(r) for r in used))
-        if laws.supports:
-            parts = [use_supports(term, laws.supports) for term in Add.make_args(value)]
-            why = dict.fromkeys(str(fact) for _, facts in parts for fact in facts)
-            value = record("support", value, Add(*(p for p, _ in parts)), "; ".join(why))
-        laws.memo[key] = value, tuple(steps)
+            left |= lost
+        if start != adjoint.value:
+            steps = (Step("chain", adjoint.left, adjoint.value, start, f"put in {', '.join(names)}"), *steps)
+        laws.memo[key] = value, steps
     return laws.memo[key]
+
+
+def _collapsed(
+    adjoint: Adjoint, value: Expr, eliminated: dict[str, Inversion], laws: Laws
+) -> tuple[Expr, tuple[Step, ...]]:
+    """A value after eliminations and all that is known of sums, shares and masks."""
+    steps: list[Step] = []
+
+    def record(law: str, before: Expr, after: Expr, reason: str) -> Expr:
+        if before != after:
+            steps.append(Step(law, adjoint.left, before, after, reason))
+        return after
+
+    for _ in range(len(eliminated) + 1):
+        present = sorted(tensor_names(value) & set(eliminated))
+        if not present:
+            break
+        by = "; ".join(f"{eliminated[n].left} = {eliminated[n].value}" for n in present)
+        put = {n: (eliminated[n].axes, eliminated[n].value) for n in present}
+        value = record("eliminate", value, substitute(value, put), by)
+    changed, used = use_relations(normal(value), laws.relations)
+    value = record("relation", value, changed, "; ".join(str(r) for r in used))
+    changed, shares = use_wholes(value, laws.wholes)
+    value = record("whole", value, changed, "; ".join(shares))
+    if laws.supports:
+        parts = [use_supports(term, laws.supports) for term in Add.make_args(value)]
+        why = dict.fromkeys(str(fact) for _, facts in parts for fact in facts)
+        value = record("support", value, Add(*(p for p, _ in parts)), "; ".join(why))
+    return value, tuple(steps)
+
+
+def _atoms(value: Expr) -> set[str]:
+    """The tensors and numbers that a value reads."""
+    return tensor_names(value) | {s.name for s in value.atoms(Scalar)}
 
 
 def _is_alias(value: Expr) -> bool:

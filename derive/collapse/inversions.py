@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Expr, Mul, Pow, expand_mul
+from sympy import Add, Expr, Mul, Pow, S, expand_mul
 
 from derive.equations import Equation, Op, is_positive
 from derive.terms import At, Axis, Size, free_axes, tensor_names
@@ -43,14 +43,44 @@ def inversions(op: Op) -> tuple[Inversion, ...]:
     return tuple(found)
 
 
+def subtracted(inversion: Inversion, op: Op) -> Expr:
+    """What `a = (t - B)/A` subtracts that may be larger than `a`, so that the difference has lost digits: B, mostly.
+
+    A mean or an extreme of `a` lies within it and takes nothing away.
+    """
+    equation = op.equation(inversion.through)
+    assert equation is not None
+    rest = expand_mul(inversion.value).xreplace({equation.left: S.Zero})
+    return Add(*(t for t in Add.make_args(rest) if not (isinstance(t, At) and _is_within(t.name, inversion.of, op))))
+
+
+def _is_within(name: str, of: str, op: Op) -> bool:
+    equation = op.equation(name)
+    return (
+        equation is not None
+        and equation.kind in ("mean", "amax", "amin")
+        and equation.scale == 1
+        and isinstance(equation.body, At)
+        and equation.body.name == of
+    )
+
+
 def definitions_of(op: Op, carriers: tuple[frozenset[str], ...]) -> tuple[Inversion, ...]:
-    """Sums that we named ourselves and that are larger than any operand or output: each may be put back in place."""
+    """Sums that we named ourselves and that are larger than any operand or output: each may be put back in place.
+
+    A difference may not. `sum_j w[i,j] * (x[i] - x[j])` is a sum of small numbers where the points lie near one another
+    or far from 0; as `x[i] * sum_j w[i,j] - sum_j w[i,j] * x[j]` it would be the difference of two large ones.
+    """
     found = []
     for e in op.equations:
         axes = frozenset(a.base for a in e.axes)
-        if not e.given and e.kind is None and isinstance(e.body, Add) and not any(axes <= c for c in carriers):
+        if not e.given and e.kind is None and _is_sum(e.body) and not any(axes <= c for c in carriers):
             found.append(Inversion(e.name, e.axes, e.body, e.name))
     return tuple(found)
+
+
+def _is_sum(body: Expr) -> bool:
+    return isinstance(body, Add) and not any(t.could_extract_minus_sign() for t in body.args)
 
 
 def invert(equation: Equation, read: At) -> Inversion | None:
@@ -67,7 +97,7 @@ def invert(equation: Equation, read: At) -> Inversion | None:
     rest = expand_mul(body - slope * read)
     if slope == 0 or slope.has(read) or rest.has(read) or read.name in tensor_names(slope) | tensor_names(rest):
         return None
-    if any(free_axes(at) == free_axes(read) for at in rest.atoms(At)):
+    if any(free_axes(term) == free_axes(read) for term in Add.make_args(rest)):
         return None  # a sum of tensors of one size: as a difference, a small one could drown in a large one
     nonzero = None if cannot_vanish(slope) else slope
     return Inversion(read.name, tuple(read.index), (equation.left - rest) / slope, equation.name, nonzero)

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sympy import Add, Mul
+from sympy import Add, Expr, Mul
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, close, forced
 from derive.collapse.complements import complements
-from derive.collapse.inversions import Inversion, definitions_of, inversions
+from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
+from derive.collapse.wholes import wholes
 from derive.nominal import nominal
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.schedule import Definition
-from derive.terms import At, Sigma, tensor_names
+from derive.terms import At, Scalar, Sigma, tensor_names
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ class _Candidate:
 def search(steps: Stepwise, policy: Policy) -> Closed:
     """The cheapest closed form that local changes reach from the one that keeps everything as the chain rule has it."""
     known = inversions(steps.op)
-    valid = tuple(i for i in known if i.nonzero is None or policy.conditional)
+    lossy = {} if policy.conditional else {i: subtracted(i, steps.op) for i in known if i.nonzero is None}
+    valid = known if policy.conditional else tuple(i for i in lossy if not _is_number(lossy[i]))
     valid += definitions_of(steps.op, nominal(steps.op).carriers)
     identities = relations(steps.op, known)
     stretches, cuts = segments(steps, forced(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)
-    laws = Laws(valid, by_names(identities), supports(steps.op), forced(steps) | frozenset(cuts), gradients)
+    always = forced(steps) | frozenset(cuts)
+    laws = Laws(valid, by_names(identities), supports(steps.op), wholes(steps.op), always, gradients, lossy)
     allowed = divisors(steps) | (_conditions(known) if policy.conditional else set())
     best = _solved(steps, stretches, cuts, laws, allowed, policy)
     everything = [d for c in best for d in c.definitions]
@@ -66,6 +69,11 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     history = tuple(s for c in best for s in c.steps)
     choices = tuple(c.choice for c in best)
     return Closed(choices, definitions, kept, history, known, identities, _used(best, known))
+
+
+def _is_number(lost: Expr) -> bool:
+    """Whether a term of what is subtracted reads nothing, so that nothing could make it vanish again."""
+    return any(t != 0 and not t.atoms(At, Scalar) for t in Add.make_args(lost))
 
 
 def _conditions(known: tuple[Inversion, ...]) -> set[str]:

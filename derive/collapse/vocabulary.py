@@ -85,9 +85,8 @@ def _functions(equation: Equation) -> list[Expr]:
         return []
     body = equation.body
     own = None
-    if equation.kind is None:  # `a*F(x) + b` knows its derivative by its own value
-        own = body.as_independent(*body.atoms(At), as_Add=True)[1]
-        own = own.as_independent(*own.atoms(At), as_Add=False)[1]
+    if equation.kind is None:  # `a*F(x)` knows its derivative by its own value
+        own = body.as_independent(*body.atoms(At), as_Add=False)[1]
     found = [
         f
         for f in body.atoms(*_OWN_DERIVATIVE)

@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from derive.book.measured import check_target, write_measured
 from derive.equations import Op
 from derive.live import build
 from derive.verify import view
@@ -19,6 +20,7 @@ from derive.verify.curve import check, draw
 from derive.verify.differences import curves
 from derive.verify.formula import Proof, of_formula, parse, prove
 from derive.verify.judge import judge as judged
+from derive.verify.record import record
 from derive.verify.subjects import of_live
 from derive.verify.verify import Verification
 from derive.verify.verify import verify as verified
@@ -27,10 +29,23 @@ _WIDE = 120  # columns of a table that is piped
 
 
 def verify(
-    ops: Sequence[Op], save: str, seed: int, *, full: bool, plot: Path | None = None, native: str | None = None
+    ops: Sequence[Op],
+    save: str,
+    seed: int,
+    *,
+    full: bool,
+    plot: Path | None = None,
+    native: str | None = None,
+    json: Path | None = None,
+    said: str = "derive verify",
 ) -> bool:
-    """Print what verify finds of each op. True where every gradient is right."""
+    """Print what verify finds of each op, and write its numbers to the file `json`. True where every gradient is right.
+
+    `said` is the command that the file names. What would stop it from being written is found before anything runs.
+    """
     other = None if native is None else function(native)
+    if json is not None:
+        check_target(json)
     if plot is not None:
         check(plot)
     out, errors = Console(), Console(stderr=True)
@@ -51,6 +66,9 @@ def verify(
             else:
                 print(*view.lines(done[-1], len(ops) == 1), sep="\n")
     print(view.summary(done))
+    if json is not None:
+        write_measured(record(done, said), json)
+        print(f"{json}: written")
     if plot is not None:
         _plot(ops[0], save, seed, plot)
         print(f"{plot}: written")

@@ -29,7 +29,7 @@ def lines(found: Verification, alone: bool) -> Iterator[str]:
     yield from complaints(found)
 
 
-def complaints(found: Verification) -> Iterator[str]:
+def complaint_texts(found: Verification) -> list[str]:
     """What is wrong, most telling first."""
     texts = [str(d) for d in found.wrong]
     for row in found.rows:
@@ -38,6 +38,12 @@ def complaints(found: Verification) -> Iterator[str]:
             texts.append(f"{row.gradient} is {row.differences.error:.2g} from finite differences, relative")
         if not row.stepwise_agrees:
             texts.append(f"{row.gradient} is {row.stepwise:.2g} from its stepwise form, relative")
+    return texts
+
+
+def complaints(found: Verification) -> Iterator[str]:
+    """The first of what is wrong, a line each."""
+    texts = complaint_texts(found)
     for text in texts[:_FEW]:
         yield f"    wrong: {text}"
     if len(texts) > _FEW:

@@ -161,6 +161,8 @@ def _of_call(node: ast.Call, function: ast.Attribute) -> list[Change]:
         out.append(("swapped operands", ast.Call(function, [test, b, a], node.keywords)))
     if name in _ACCUMULATING and not of_torch:
         out.append(("= for accumulate", ast.Call(ast.Attribute(function.value, _ACCUMULATING[name]), node.args, [])))
+    if not of_torch:
+        out += _in_place(node, function)
     if name == "index_put_":
         out.append(("= for accumulate", ast.Call(function, node.args, [])))
     if name == "square" and not of_torch:
@@ -168,6 +170,21 @@ def _of_call(node: ast.Call, function: ast.Attribute) -> list[Change]:
     if name in _REDUCTIONS and not of_torch:
         out += _of_reduction(node, function)
     return out
+
+
+def _in_place(node: ast.Call, function: ast.Attribute) -> list[Change]:
+    """The mistakes of operators, where they are written as methods: `(1 - y).mul_(x)`."""
+    name, value = function.attr, function.value
+    if name in ("mul_", "div_"):
+        return [("dropped factor", value)]
+    if name in ("add_", "sub_"):
+        other = ast.Attribute(value, "sub_" if name == "add_" else "add_")
+        return [("sign", ast.Call(other, node.args, node.keywords)), ("dropped term", value)]
+    if name == "addcmul_":
+        plus = ast.Attribute(value, "add")
+        short = [("dropped factor", ast.Call(plus, [factor], [])) for factor in node.args]
+        return [("dropped term", value), *short]
+    return [("sign", value)] if name == "neg_" else []
 
 
 def _of_reduction(node: ast.Call, function: ast.Attribute) -> list[Change]:

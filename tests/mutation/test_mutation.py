@@ -42,3 +42,12 @@ def test_every_kind_of_mistake_is_made() -> None:
 def test_no_mutant_is_the_original_and_no_two_are_alike() -> None:
     made = [m.source for m in mutants(MODULE, "f", [("a", "b")])]
     assert len(set(made)) == len(made) and all("def f_backward" in m for m in made)
+
+
+def test_operators_written_as_methods_are_mistaken_too() -> None:
+    source = "def f_backward(dy, y):\n    dx = (1 - y).mul_(dy).add_(y)\n    return dx\n"
+    found = {(m.kind, m.after) for m in mutants(source, "f", [])}
+    assert {
+        ("dropped factor", "dx = (1 - y).add_(y)"), ("dropped term", "dx = (1 - y).mul_(dy)"),
+        ("sign", "dx = (1 - y).mul_(dy).sub_(y)"), ("sign", "dx = (1 + y).mul_(dy).add_(y)"),
+    } <= found  # fmt: skip

@@ -107,3 +107,51 @@ def by_log_sum_exp(f, s: tensor[n, i, j], x: tensor[n, j, d]):
     f.p[n, i, j] = exp(s[n, i, j] - f.lse[n, i])
     f.y[n, i, d] = sum(f.p[n, i, j] * x[n, j, d], over=j)
     return f.y
+
+
+# --- gradients that are small beside what they are made of (test_float32.py) --------------------------------
+
+
+@op
+def coulomb(f, x: tensor[n, d], q: tensor[n], eps: scalar = 0.01):
+    f.r2[i, j] = sum((x[i, d] - x[j, d]) ** 2, over=d) + eps
+    f.energy[()] = sum(q[i] * q[j] / sqrt(f.r2[i, j]), over=(i, j)) / 2
+    return f.energy
+
+
+@op
+def radial_basis(f, x: tensor[i, d], z: tensor[j, d], a: tensor[j], gamma: scalar = 0.3):
+    f.k[i, j] = exp(-gamma * sum((x[i, d] - z[j, d]) ** 2, over=d))
+    f.y[i] = sum(f.k[i, j] * a[j], over=j)
+    return f.y
+
+
+@op
+def mixture_nll(f, x: tensor[n, d], mu: tensor[k, d], log_var: tensor[k, d], weight: tensor[k]):
+    f.s[n, k] = weight[k] - sum((x[n, d] - mu[k, d]) ** 2 * exp(-log_var[k, d]) + log_var[k, d], over=d) / 2
+    f.m[n] = amax(f.s[n, k], over=k)
+    f.loss[()] = -mean(f.m[n] + log(sum(exp(f.s[n, k] - f.m[n]), over=k)), over=n)
+    return f.loss
+
+
+@op
+def residual_encoding(f, x: tensor[n, d], mu: tensor[k, d], a: tensor[n, k]):
+    f.y[k, d] = sum(a[n, k] * (x[n, d] - mu[k, d]), over=n)
+    return f.y
+
+
+@op
+def selective_step(f, s: tensor[b, d, n], x: tensor[b, d], dt: tensor[b, d], a: tensor[d, n], p: tensor[b, n]):
+    f.step[b, d] = softplus(dt[b, d])
+    f.decay[b, d, n] = exp(-softplus(a[d, n]) * f.step[b, d])
+    f.new[b, d, n] = f.decay[b, d, n] * s[b, d, n] + f.step[b, d] * p[b, n] * x[b, d]
+    f.y[b, d] = mean(f.new[b, d, n], over=n)
+    return f.y, f.new
+
+
+@op
+def shares_with_sink(f, s: tensor[i, j], sink: tensor[i]):
+    f.m[i] = maximum(amax(s[i, j], over=j), sink[i])
+    f.u[i, j] = exp(s[i, j] - f.m[i])
+    f.p[i, j] = f.u[i, j] / (sum(f.u[i, j], over=j) + exp(sink[i] - f.m[i]))
+    return f.p

@@ -1,12 +1,19 @@
 """`derive verify` and `derive judge`, as a user runs them."""
 
+import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from derive.catalogue import find
 from derive.cli import main
+from derive.verify.battery import cases
+from derive.verify.compare import Answer, disagreements
+from derive.verify.record import record
+from derive.verify.verify import verify
 
 GOOD = "def backward(dy, x):\n    return dy * (1 - x.tanh() ** 2)\n"
 BAD = "def backward(dy, x):\n    return dy * (1 - x.tanh())\n"
@@ -59,6 +66,41 @@ def test_verify_takes_ops_from_a_file_and_draws(derive, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-2:] == ["mine, 1 gradient: right in 25 situations", "u.svg: written"]
     assert "finite differences against the derived gradient" in (tmp_path / "u.svg").read_text()
+
+
+def test_verify_writes_its_numbers_as_data(derive, tmp_path: Path) -> None:
+    done = derive("verify", "tanh", "--seed", "3", "--json", "out.json")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "out.json: written")
+    text = (tmp_path / "out.json").read_text()
+    data = json.loads(text)
+    assert (data["handgrad"], data["command"]) == ("measured/1", "derive verify tanh --seed 3")
+    assert data["verified"] == {"tanh": {"situations": 25, "wrong in": 0, "wrong": []}}
+    assert [(e["of"], e["dtype"], e.get("they")) for e in data["errors"]["tanh"]] == [
+        *[("dx", "float64", None)] * 3,
+        ("dx", "float32", "autograd"),
+        ("dx", "bfloat16", "autograd"),
+    ]
+    assert all(0 <= e["relative"] < 1e-10 for e in data["errors"]["tanh"] if e["dtype"] == "float64")
+    derive("verify", "tanh", "--seed", "3", "--json", "out.json")
+    assert (tmp_path / "out.json").read_text() == text
+    (tmp_path / "out.json").write_text("mine")
+    refused = derive("verify", "tanh", "--json", "out.json")
+    assert (refused.returncode, refused.stdout) == (2, "")  # before anything was run
+    assert "out.json holds something else than measurements" in refused.stderr
+    assert (tmp_path / "out.json").read_text() == "mine"
+
+
+def test_what_is_wrong_is_in_the_data_and_what_is_not_finite_is_not(tmp_path: Path) -> None:
+    found = verify(find("tanh"))
+    (row,) = found.rows
+    missing = tuple(d for case in cases(found.op) for d in disagreements(case, lambda call: Answer({"x": None})))
+    data = record([replace(found, rows=(replace(row, autograd=float("inf"), wrong=missing),))], "command")
+    assert data["verified"]["tanh"]["wrong in"] > 0
+    assert len(data["verified"]["tanh"]["wrong"]) == len(missing)
+    assert [e["against"] for e in data["errors"]["tanh"] if e["dtype"] == "float64"] == [
+        "finite differences",
+        "the stepwise form",
+    ]
 
 
 def test_judge_ends_with_0_for_right_and_1_for_wrong(derive, file: Path) -> None:

@@ -19,6 +19,7 @@ from training.keeping import METRICS, Keep, Keeper
 from training.metrics import Metrics
 from training.monitor import GRADIENTS, UPDATES, Moments, Monitor, Scale, beside_spread
 from training.names.settings import within
+from training.options import Every, Figures, Out, Resume, Tensorboard, Threads
 from training.plots import save_figures
 from training.session import COLUMNS, Step, drive
 from training.tape.perceptron import ByTape
@@ -205,12 +206,12 @@ def main(
     clip: Annotated[float, Option(help="Largest global norm of the gradients.")] = Recipe.clip,
     gradients: Annotated[Gradients, Option(help="Backwards by hand, or found by the tape.")] = Settings.gradients,
     seed: Annotated[int, Option(help="Of the split, the parameters and the order.")] = Settings.seed,
-    out: Annotated[Path, Option(help="Folder for the checkpoint, the metrics and the figures.")] = Path("runs/digits"),
-    every: Annotated[int, Option(help="Steps between two checkpoints.")] = 500,
-    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint in --out, bit for bit.")] = False,
-    tensorboard: Annotated[bool, Option("--tensorboard", help="Write for TensorBoard too, if installed.")] = False,
-    figures: Annotated[bool, Option(help="Draw figures at the end.")] = True,
-    threads: Annotated[int, Option(help="PyTorch's threads.")] = Settings.threads,
+    out: Out = Path("runs/digits"),
+    every: Every = 500,
+    resume: Resume = False,
+    tensorboard: Tensorboard = False,
+    figures: Figures = True,
+    threads: Threads = Settings.threads,
     quiet: Annotated[bool, Option("--quiet", help="Only the accuracies.")] = False,
 ) -> None:
     """Train a four-layer perceptron on handwritten digits without loss.backward()."""

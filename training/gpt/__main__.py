@@ -17,6 +17,7 @@ from training.gpt.network import initialise
 from training.keeping import METRICS, Keep, Keeper
 from training.names.examples import ALPHABET, split_words
 from training.names.settings import within
+from training.options import Every, Figures, NamesFile, Out, Resume, Tensorboard, Threads
 from training.plots import save_figures
 from training.session import COLUMNS, Step, drive
 
@@ -139,10 +140,7 @@ def run(settings: Settings) -> None:
 
 
 def main(
-    names: Annotated[
-        Path | None,
-        Option(help="One name a line, a-z.", show_default="NAMES_FILE, else a download, else a built-in list"),
-    ] = None,
+    names: NamesFile = None,
     width: Annotated[int, Option(help="Features of a position.")] = Settings.width,
     heads: Annotated[int, Option(help="Heads of the attention.")] = Settings.heads,
     blocks: Annotated[int, Option(help="Blocks of attention and MLP.")] = Settings.blocks,
@@ -156,12 +154,12 @@ def main(
     seed: Annotated[int, Option(help="Of the parameters, the batches and the samples.")] = Settings.seed,
     samples: Annotated[int, Option(help="Names to make up at the end.")] = Settings.samples,
     evaluate: Annotated[int, Option(help="Steps between two looks at the validation loss.")] = Settings.evaluate,
-    out: Annotated[Path, Option(help="Folder for the checkpoint, the metrics and the figures.")] = Path("runs/gpt"),
-    every: Annotated[int, Option(help="Steps between two checkpoints.")] = 500,
-    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint in --out.")] = False,
-    tensorboard: Annotated[bool, Option("--tensorboard", help="Write for TensorBoard too, if installed.")] = False,
-    figures: Annotated[bool, Option(help="Draw figures at the end.")] = True,
-    threads: Annotated[int, Option(help="PyTorch's threads.")] = Settings.threads,
+    out: Out = Path("runs/gpt"),
+    every: Every = 500,
+    resume: Resume = False,
+    tensorboard: Tensorboard = False,
+    figures: Figures = True,
+    threads: Threads = Settings.threads,
     quiet: Annotated[bool, Option("--quiet", help="Only the losses and the samples.")] = False,
 ) -> None:
     """Train a small decoder on names without loss.backward(), then let it invent names.

@@ -14,15 +14,13 @@ from training.keeping import Keep
 from training.names.loop import Recipe
 from training.names.run import run
 from training.names.settings import Dtype, Gradients, Settings
+from training.options import Every, Figures, NamesFile, Out, Resume, Tensorboard, Threads
 
 DEFAULTS = Settings()
 
 
 def main(
-    names: Annotated[
-        Path | None,
-        Option(help="One name a line, a-z.", show_default="NAMES_FILE, else a download, else a built-in list"),
-    ] = None,
+    names: NamesFile = None,
     context: Annotated[int, Option(help="Letters the network sees.")] = DEFAULTS.context,
     embedding: Annotated[int, Option(help="Numbers that stand for a letter.")] = DEFAULTS.embedding,
     hidden: Annotated[int, Option(help="Hidden units.")] = DEFAULTS.hidden,
@@ -36,15 +34,15 @@ def main(
     split_seed: Annotated[int, Option(help="Of the 80/10/10 split.")] = DEFAULTS.split_seed,
     samples: Annotated[int, Option(help="Names to make up at the end.")] = DEFAULTS.samples,
     dtype: Annotated[Dtype, Option(help="Precision.")] = DEFAULTS.dtype,
-    threads: Annotated[int, Option(help="PyTorch's threads; small batches want 1.")] = DEFAULTS.threads,
+    threads: Threads = DEFAULTS.threads,
     gradients: Annotated[
         Gradients, Option(help="Derived by machine, or by autograd in the plain-PyTorch twin.")
     ] = DEFAULTS.gradients,
-    out: Annotated[Path, Option(help="Folder for the checkpoint, the metrics and the figures.")] = Path("runs/names"),
-    every: Annotated[int, Option(help="Steps between two checkpoints.")] = DEFAULTS.keep.every,
-    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint in --out, bit for bit.")] = False,
-    tensorboard: Annotated[bool, Option("--tensorboard", help="Write for TensorBoard too, if installed.")] = False,
-    figures: Annotated[bool, Option(help="Draw figures at the end.")] = True,
+    out: Out = Path("runs/names"),
+    every: Every = DEFAULTS.keep.every,
+    resume: Resume = False,
+    tensorboard: Tensorboard = False,
+    figures: Figures = True,
     quiet: Annotated[bool, Option("--quiet", help="Only the losses and the samples.")] = False,
 ) -> None:
     """Train the two-layer names network without loss.backward(), then let it invent names.

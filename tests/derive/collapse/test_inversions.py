@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from sympy import Expr, Integer, Rational
 
-from derive.collapse.inversions import cannot_vanish, inversions
+from derive.collapse.inversions import cannot_vanish, definitions_of, inversions, subtracted
 from derive.collapse.vocabulary import name_sums
-from derive.notation import axes, exp, op, rsqrt, scalar, size, sum, tensor
+from derive.nominal import nominal
+from derive.notation import axes, exp, op, rsqrt, scalar, size, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.terms import At, Size, Tensor
 from tests.derive import specs
@@ -14,7 +15,7 @@ from tests.derive.comparison import points
 from tests.derive.evaluate import defined, forward, inputs, with_cotangents
 from tests.derive.specs import Spec, each_spec
 
-n, d = axes("n d")
+n, m, d = axes("n m d")
 
 
 @op
@@ -52,6 +53,42 @@ def test_solved(through: str, of: str, value: str | None, nonzero: str | None) -
     found = [i for i in inversions(affine.op) if (i.through, i.of) == (through, of)]
     assert [str(i.value) for i in found] == ([] if value is None else [value])
     assert [i.nonzero if i.nonzero is None else str(i.nonzero) for i in found] == ([] if value is None else [nonzero])
+
+
+@op
+def outer_sums(f, x: tensor[n, d], a: tensor[n], b: tensor[d], z: tensor[m, d]):
+    f.product[n, d] = x[n, d] + a[n] * b[d]
+    f.difference[n, m] = sum((x[n, d] - z[m, d]) ** 2, over=d)
+    f.total[n, m] = sum((x[n, d] + z[m, d]) ** 2, over=d)
+    return f.product, f.difference, f.total
+
+
+def test_a_product_that_is_as_large_is_not_subtracted() -> None:
+    assert not [i for i in inversions(outer_sums.op) if i.through == "product"]
+
+
+@op
+def far_from_zero(f, x: tensor[n, d], b: tensor[d]):
+    f.a[n, d] = exp(x[n, d])
+    f.y[n, d] = f.a[n, d] + b[d]
+    f.z[n, d] = 100 + 3 * tanh(x[n, d])
+    return f.y, f.z
+
+
+def test_what_is_subtracted_must_vanish() -> None:
+    """`y - b` has lost the digits of a small `a`, `(z - 100)/3` those of `tanh(x)`; a mean is within its elements."""
+    known = {i.through: i for i in inversions(far_from_zero.op)}
+    assert str(subtracted(known["y"], far_from_zero.op)) == "-b[d]"
+    assert not {"y", "z"} & set(far_from_zero.op.derivation.kept)
+    named = specs.standardise.op.derivation.steps.op
+    assert [subtracted(i, named) for i in inversions(named) if i.through == "x_minus_mu" and i.of == "x"] == [0]
+
+
+def test_a_difference_is_not_taken_apart() -> None:
+    named = name_sums(outer_sums.op)
+    assert [str(i) for i in definitions_of(named, nominal(named).carriers)] == [
+        "x_plus_z[n, m, d] = x[n, d] + z[m, d]   by x_plus_z"
+    ]
 
 
 def test_a_condition_is_told() -> None:

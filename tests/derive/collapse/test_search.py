@@ -11,6 +11,7 @@ from derive.collapse import inversions, relations, search
 from derive.collapse.chain import Choice, Laws, close, forced
 from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
+from derive.collapse.wholes import wholes
 from derive.notation import axes, op, sum, tensor
 from derive.pipeline import derive_op
 from derive.terms import Size, free_axes
@@ -56,6 +57,7 @@ def test_every_choice_gives_the_same_gradients(spec: Spec) -> None:
         inversions=valid,
         relations=by_names(made.closed.relations),
         supports=supports(steps.op),
+        wholes=wholes(steps.op),
         always=forced(steps),
         gradients=frozenset(o.name for o in spec.op.differentiable),
     )

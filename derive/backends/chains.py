@@ -1,0 +1,84 @@
+"""Long pointwise expressions in little memory: which factor of a product leads, so that the others go into its memory.
+
+`s * dy * (1 + x * (1 - s))` makes five tensors; `(1 - s).mul_(x).add_(1).mul_(s).mul_(dy)` makes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from derive.cost import is_matrix_product
+from derive.program import Call, Node, Num, Read, Reduce, children, walk
+
+_LONG = 4
+"""An expression that makes fewer large tensors is written with operators; one less where it may write over one."""
+
+_NO_TENSOR = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"})
+
+Factor = tuple[Node, bool]
+"""A factor of a product; True: it divides."""
+
+
+def is_long(value: Node, is_large: Callable[[Node], bool], spent: frozenset[str]) -> bool:
+    """Whether a statement's expression makes several large tensors on its way."""
+    made = sum(n.fn not in (*_NO_TENSOR, "neg") and is_large(n) for n in _pointwise(value))
+    reuses = any(isinstance(n, Read) and n.name in spent for n in walk(value))
+    return made >= _LONG - reuses
+
+
+def _pointwise(node: Node) -> Iterator[Call]:
+    """The calls of an expression, without those inside products of matrices."""
+    if isinstance(node, Reduce) and is_matrix_product(node):
+        return
+    if isinstance(node, Call):
+        yield node
+    for child in children(node):
+        yield from _pointwise(child)  # type: ignore[arg-type]
+
+
+def led(node: Call, is_large: Callable[[Node], bool], spent: frozenset[str]) -> Call:
+    """The same product, in front a factor that may be written over, then the large factors, then the rest as one."""
+    if node.fn not in ("mul", "div") or not is_large(node):
+        return node
+    factors = _factors(node)
+    large = [n for n, divides in factors if not divides and is_large(n)]
+    leaders = [n for n in large if _may_lead(n, spent)]
+    if len(factors) < 2 or not leaders or any(divides and is_large(n) for n, divides in factors):
+        return node
+    lead = leaders[0]
+    large.remove(lead)
+    out: Node = lead
+    for other in large:
+        out = Call("mul", (out, other))
+    small = [(n, divides) for n, divides in factors if not is_large(n)]
+    if len(small) == 1:
+        ((factor, divides),) = small
+        out = Call("div" if divides else "mul", (out, factor))
+    elif small:
+        out = Call("mul", (out, _product(small)))
+    assert isinstance(out, Call)
+    return out
+
+
+def _may_lead(n: Node, spent: frozenset[str]) -> bool:
+    return n.name in spent if isinstance(n, Read) else isinstance(n, Call) and n.fn not in (*_NO_TENSOR, "where")
+
+
+def _factors(node: Node) -> list[Factor]:
+    if isinstance(node, Call) and node.fn == "mul":
+        return _factors(node.args[0]) + _factors(node.args[1])
+    if isinstance(node, Call) and node.fn == "div":
+        return _factors(node.args[0]) + [(n, not divides) for n, divides in _factors(node.args[1])]
+    return [(node, False)]
+
+
+def _product(factors: list[Factor]) -> Node:
+    out: Node | None = None
+    for n, divides in sorted(factors, key=lambda f: f[1]):  # divisors last
+        if out is None:
+            out = n if not divides else Call("div", (Num(Fraction(1)), n))
+        else:
+            out = Call("div" if divides else "mul", (out, n))
+    assert out is not None
+    return out

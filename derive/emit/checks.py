@@ -1,0 +1,69 @@
+"""What a forward checks of its tensors: the pattern of each shape, the range of each index."""
+
+from __future__ import annotations
+
+from derive.backends.values import Dims
+from derive.equations import Op, Operand
+from derive.terms import At, Axis
+
+
+def shape(dims: Dims) -> str:
+    """The dimensions of a tensor, for a comment."""
+    return f"[{', '.join('1' if d is None else d for d in dims)}]" if dims else "a number"
+
+
+def read_as(operand: Operand, op: Op) -> list[str]:
+    """The axes an operand is declared with, and those that equations read it by under other names: all must agree."""
+    own = zip(operand.declared or operand.axes, operand.axes, strict=True)
+    texts = [" ".join(_in_pattern(shown, _is_source(operand, a, op)) for shown, a in own)]
+    for equation in op.equations:
+        for at in equation.reads:
+            plain = all(isinstance(i, Axis) for i in at.index) and at.index != (operand.declared or operand.axes)
+            if at.name == operand.name and plain:
+                texts.append(" ".join(_in_pattern(i) for i in at.index if isinstance(i, Axis)))
+    return list(dict.fromkeys(texts))
+
+
+def _in_pattern(axis: Axis, filled: bool = False) -> str:
+    if axis.fixed is not None:
+        return f"{axis.name}={axis.fixed}"
+    return f"{axis.name}>0" if filled else axis.name
+
+
+def _is_source(operand: Operand, axis: Axis, op: Op) -> bool:
+    """Whether a maximum runs over this axis, whose length is read here: it needs a place to be at."""
+    rule = next(r for r in op.sizes if r.axis == axis)
+    extrema = {a for e in op.equations if e.kind in ("amax", "amin") for a in e.over}
+    return axis in extrema and not axis.is_pack and rule.operand == operand.name
+
+
+def indices(op: Op) -> set[str]:
+    """The integer tensors that are read by as they are given, where no condition guards them."""
+    return {at.name for e in op.equations for read in e.reads for i in read.index for at in i.atoms(At)}
+
+
+def guards(op: Op, name: str) -> list[str]:
+    """The integer tensors that hold an input's values where a condition lets them be read."""
+    return [e.name for e in op.equations if e.target.is_integer and any(at.name == name for at in e.reads)]
+
+
+def first_reader(op: Op, name: str) -> str:
+    """The equation that first reads an input, for the message of an index out of range."""
+    if name not in indices(op) and guards(op, name):
+        name = guards(op, name)[0]
+    at = next((k for k, e in enumerate(op.equations) if any(at.name == name for at in e.reads)), 0)
+    return next((e.name for e in op.equations[at:] if e.given), op.outputs[0])
+
+
+def ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:
+    """For each integer input: its name, its values' axis, where its length is read, who reads it, and if guarded."""
+    out = []
+    for o in op.operands:
+        guarded = o.name not in indices(op)
+        if o.ranges_over is not None and (not guarded or guards(op, o.name)):
+            rule = next(r for r in op.sizes if r.axis == o.ranges_over)
+            if rule.operand is not None:
+                dims = next(x for x in op.operands if x.name == rule.operand).axes
+                at = rule.position - len(dims) if any(a.is_pack for a in dims[: rule.position]) else rule.position
+                out.append((o.name, o.ranges_over.base, rule.operand, at, first_reader(op, o.name), guarded))
+    return tuple(out)

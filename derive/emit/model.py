@@ -1,0 +1,51 @@
+"""What a template is filled with: a module, its functions, their fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from derive.backends.cpu.wrapper import Native
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    signature: str
+    returns: str
+    doc: str
+    lines: tuple[str, ...]
+    title: str = ""
+    saved: tuple[Field, ...] | None = None
+    decorator: str = "in_float32"
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    title: str
+    source: str
+    command: str
+    docstring: str
+    imports: tuple[str, ...]
+    saved: tuple[Field, ...]
+    gradients: tuple[Field, ...]
+    forward: Function
+    backward: Function
+    extra: tuple[Function, ...]
+    parameters: tuple[str, ...]
+    differentiable: tuple[str, ...]
+    ranges: tuple[tuple[str, str, str, int, str, bool], ...]
+    outputs: tuple[str, ...]
+    cotangents: tuple[str, ...]
+    returned: tuple[str, ...]
+    plain_returns: str
+    wrapper_doc: str
+    native: Native | None  # kernels beside the torch form
+    step_signature: str  # of a whole training step

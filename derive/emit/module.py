@@ -1,0 +1,96 @@
+"""A derivation as a module: its functions, what is checked of shapes and indices, what it imports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive.backends.cpu.step import RATE
+from derive.emit.checks import ranges, shape
+from derive.emit.model import Field, Function, Module
+from derive.emit.names import Names
+from derive.emit.pair import Pair, signature
+from derive.header import docstring, summary
+from derive.pipeline import Derivation
+
+
+def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
+    op = d.op
+    title = "".join(part.capitalize() for part in op.name.split("_"))
+    names = Names(d)
+    pair = Pair(d, names, d.forward, d.backward, d.kept, title, f"{op.name}_forward", f"{op.name}_backward")
+    targets = {a.of: a.target.name for a in d.steps.adjoints}
+    gradients = tuple(
+        Field(targets[o.name], "Tensor", shape(tuple(a.name for a in o.axes))) for o in op.differentiable
+    )
+    extra: tuple[Function, ...] = ()
+    if d.stepwise_forward is not None and d.stepwise_backward is not None:
+        extra = _stepwise(d, names, title)
+    kernels = pair.native(title, step) if backend == "cpu" else None
+    if workspace:
+        extra += (pair.backward_out([g.name for g in gradients]),)
+    used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
+    parameters = tuple(o.name for o in op.operands)
+    gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
+    tensors = ", ".join("Tensor" for _ in op.outputs)
+    return Module(
+        name=op.name,
+        title=title,
+        source=op.source,
+        command=(
+            f"derive generate {op.name}"
+            if op.source.startswith("derive/ops")
+            else f"derive generate --from {op.source}"
+        )
+        + (" --workspace" if workspace else ""),
+        docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
+        imports=_imports(used, bool(ranges(op)), workspace),
+        saved=pair.saved,
+        gradients=gradients,
+        forward=pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read),
+        backward=pair.backward if kernels is None else _led(pair.backward, kernels.backward),
+        extra=extra,
+        parameters=parameters,
+        differentiable=tuple(o.name for o in op.differentiable),
+        ranges=ranges(op),
+        outputs=tuple(op.outputs),
+        cotangents=tuple(c.target.name for c in d.steps.cotangents),
+        returned=tuple(gradient_of.get(p, "None") for p in parameters),
+        plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
+        wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
+        native=kernels,
+        step_signature=signature(op, f"{RATE}: float"),
+    )
+
+
+def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:
+    """The function with more lines, first or after some of its own."""
+    return replace(function, lines=(*function.lines[:at], *lines, *function.lines[at:]))
+
+
+def _imports(used: str, ranges: bool, workspace: bool) -> tuple[str, ...]:
+    lines = ["import math"] if "math." in used else []
+    lines += ["from typing import NamedTuple", "", "import torch"]
+    lines += ["from torch.nn import functional"] if "functional." in used else []
+    lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
+    shared = [name for name in ("check_index", "check_length") if f"{name}(" in used]
+    explained = ["explains_index"] if ranges else []
+    used_ratio = ["ratio"] if "ratio(" in used else []
+    used_places = ["places"] if "*places(" in used else []
+    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_places, *used_ratio, "typed"]
+    support += ["writes_out"] if workspace else []
+    return (*lines, f"from ._support import {', '.join(support)}")
+
+
+def _stepwise(d: Derivation, names: Names, title: str) -> tuple[Function, ...]:
+    """The uncollapsed backward beside the closed one, with a saved tuple of its own."""
+    assert d.stepwise_forward is not None and d.stepwise_backward is not None
+    kept = tuple(n for n, _ in d.stepwise_backward.given if n not in {c.target.name for c in d.steps.cotangents})
+    long = f"{title}Stepwise"
+    pair = Pair(
+        d, names, d.stepwise_forward, d.stepwise_backward, kept, long,
+        f"{d.op.name}_stepwise_forward", f"{d.op.name}_stepwise_backward", fuse=False,
+    )  # fmt: skip
+    saved = Function("", "", "", "What the stepwise backward needs.", (), f"{long}Saved", pair.saved)
+    fields = tuple(Field(g, "Tensor", shape(pair.backward_layouts[g])) for g in d.stepwise_backward.returns)
+    gradients = Function("", "", "", "The gradient of every tensor of the forward.", (), f"{long}Gradients", fields)
+    return saved, gradients, pair.forward, pair.backward

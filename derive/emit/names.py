@@ -1,0 +1,61 @@
+"""Python names for axes' sizes and tensors, decided once for a whole module."""
+
+from __future__ import annotations
+
+import keyword
+
+from sympy import Integer, expand
+
+from derive.annotations import RESERVED
+from derive.pipeline import Derivation
+from derive.program import Num, Window, base
+from derive.sizes import taps
+from derive.terms import Axis, Size
+from derive.windows import Affine, longest
+
+
+class Names:
+    """Python names for axes' sizes, scalars and tensors, decided once for the whole module."""
+
+    def __init__(self, d: Derivation):
+        op = d.named
+        programs = [p for p in (d.forward, d.backward, d.stepwise_forward, d.stepwise_backward) if p is not None]
+        tensors = {n for p in programs for n in (*[g for g, _ in p.given], *[s.name for s in p.statements])}
+        tensors |= {o.name for o in op.operands}
+        self.tensors = {t: f"{t}_" for t in tensors if keyword.iskeyword(t) or t in RESERVED}
+        self.sizes: dict[str, str] = {}
+        for rule in op.sizes:
+            axis = rule.axis.base
+            name = "leading" if axis == "..." else axis
+            if rule.axis.fixed is not None:
+                self.sizes[axis] = str(rule.axis.fixed)
+                continue
+            if rule.given is not None:
+                self.sizes[axis] = rule.given
+                continue
+            while name in tensors or name in RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
+                name = f"{name}_size"
+            self.sizes[axis] = name
+        self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)
+        self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None or r.axis.fixed is not None)
+        self.rules = {r.axis.base: r for r in op.sizes}
+        self.taps = taps(op.equations)
+
+    def slow(self, axis: str) -> int:
+        """What tells the place of a window from its tap: a length that follows from others is that of the places."""
+        rule = self.rules[base(axis)]
+        return 0 if rule.formula is not None else 3 if rule.given is not None else 2 if base(axis) in self.taps else 1
+
+    def same_length(self, one: str, other: str) -> bool:
+        """Whether two axes are known to be equally long."""
+        a, b = base(one), base(other)
+        formulas = [(self.rules[x].formula, y) for x, y in ((a, b), (b, a))]
+        return not Axis(a).is_pack and (a == b or any(f == Size(Axis(y)) for f, y in formulas))
+
+    def tight(self, dim: str, window: Window) -> bool:
+        """Whether an axis of the window is exactly as long as the dimension allows."""
+        if not isinstance(window.offset, Num) or any(Axis(d).is_pack for d in (dim, *(a for a, _ in window.steps))):
+            return False
+        form = Affine(tuple((Axis(base(a)), step) for a, step in window.steps), Integer(int(window.offset.value)))
+        rules = [(self.rules.get(a.base), longest(form, a, Size(Axis(base(dim))))) for a, _ in form.steps]
+        return any(r is not None and r.formula is not None and expand(r.formula - most) == 0 for r, most in rules)

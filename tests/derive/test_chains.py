@@ -1,0 +1,41 @@
+"""Long pointwise expressions go through the memory of their first factor; short ones are written with operators."""
+
+from derive.notation import axes, exp, op, sigmoid, tensor
+from tests.derive.test_torch_backend import code_of, compare
+
+n, d = axes("n d")
+
+
+@op
+def long_product(f, x: tensor[n, d], w: tensor[d]):
+    f.s[n, d] = sigmoid(x[n, d])
+    f.y[n, d] = w[d] * f.s[n, d] * x[n, d] * (1 + x[n, d] * (1 - f.s[n, d])) / 3
+    return f.y
+
+
+@op
+def short_product(f, x: tensor[n, d], w: tensor[d]):
+    f.y[n, d] = w[d] * x[n, d] * (1 - x[n, d])
+    return f.y
+
+
+@op
+def read_after_it_was_led(f, x: tensor[n, d]):
+    f.u[n, d] = exp(x[n, d])
+    f.y[n, d] = f.u[n, d] * (f.u[n, d] + 1) * (x[n, d] + 2) * x[n, d]
+    f.z[n, d] = f.u[n, d] * x[n, d]
+    return f.y, f.z
+
+
+def test_the_first_factor_that_is_fresh_takes_the_others() -> None:
+    assert "y = (1 - s).mul_(x).add_(1).mul_(s).mul_(x).mul_(w / 3)" in code_of(long_product.op)
+
+
+def test_a_short_product_keeps_its_operators() -> None:
+    assert "_(" not in code_of(short_product.op).partition("y = ")[2].partition("\n")[0]
+
+
+def test_values_that_are_read_again_survive() -> None:
+    for spec in (long_product, short_product, read_after_it_was_led):
+        compare(spec.op, {"n": 3, "d": 4})
+        compare(spec.op, {"n": 3, "d": 4}, strides="turned")
