@@ -33,9 +33,9 @@ from derive.terms import PACK_NAME
 
 DEFAULT_SIZE = 64
 
-_BYTES = {"real": 4, "integer": 8, "mask": 1}
-_CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
-_KEEP_NOTHING = {"add", "sub", "neg", "sign", *_CONDITIONS}
+BYTES = {"real": 4, "integer": 8, "mask": 1}
+CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
+_KEEP_NOTHING = {"add", "sub", "neg", "sign", *CONDITIONS}
 _KEEP_OUTPUT = {"exp", "tanh", "sqrt", "rsqrt", "sigmoid", "relu"}
 
 
@@ -48,7 +48,7 @@ class Saved:
     element: str = "real"  # or "integer", "mask"
 
     def bytes(self, sizes: Mapping[str, int]) -> int:
-        return _BYTES[self.element] * prod(sizes[base(a)] for a in self.axes)
+        return BYTES[self.element] * prod(sizes[base(a)] for a in self.axes)
 
 
 def saved_by_forward(op: Op, names: Iterable[str]) -> tuple[Saved, ...]:
@@ -89,7 +89,7 @@ class _Counter:
             self.tensors[name] = self.tensors[value.name]  # a view shows another tensor's memory
         else:
             axes = tuple(a for i in statement.axes for a in index_axes(i))
-            condition = isinstance(value, Call) and value.fn in _CONDITIONS
+            condition = isinstance(value, Call) and value.fn in CONDITIONS
             self.tensors[name] = Saved(name, axes, "mask" if condition else "real")
         self.labels.setdefault(value, name)
         if self.grad(value):

@@ -34,7 +34,9 @@ MATMUL = 8.0
 BLOWN_UP = 4.0
 """What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
 
-_NAMED = 0.05  # of an element operation, for every element of a tensor with a name: it is written and read again
+NAMED = 0.05
+"""Of an element operation, for every element of a tensor with a name: it is written and read again."""
+
 _HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "softplus": 4.0, "sin": 3.0, "cos": 3.0,
           "pow": 4.0, "rsqrt": 1.5, "sqrt": 1.5}  # fmt: skip
 
@@ -133,4 +135,4 @@ def work(program: Program, nominal: Nominal) -> float:
 
 def naming(program: Program, nominal: Nominal) -> float:
     """What it costs that tensors have names; of two forms with the same work it prefers the one with fewer."""
-    return sum(_NAMED * nominal.weighted({a for i in s.axes for a in index_axes(i)}) for s in program.statements)
+    return sum(NAMED * nominal.weighted({a for i in s.axes for a in index_axes(i)}) for s in program.statements)

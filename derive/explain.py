@@ -138,7 +138,7 @@ def _saving(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]
         table.add_column(title, overflow="fold")
     table.add_column("bytes", justify="right", no_wrap=True)
     for who, saved in (
-        ("closed form", saved_by_forward(d.named, d.kept)),
+        ("closed form", d.saved),
         ("stepwise", saved_by_forward(d.named, stepwise_program(d.steps)[1])),
         ("autograd", saved_by_autograd(d.named)),
     ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from derive.autograd_cost import elements_formula, saved_by_autograd, saved_by_forward
+from derive.autograd_cost import elements_formula, saved_by_autograd
 from derive.equations import Op
 from derive.pipeline import Derivation
 from derive.reading import factored
@@ -56,7 +56,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _saved(d: Derivation, saved: Iterable[str]) -> str:
-    ours, theirs = saved_by_forward(d.named, d.kept), saved_by_autograd(d.named)
+    ours, theirs = d.saved, saved_by_autograd(d.named)
     what = ", ".join(saved) or "nothing"
     return (
         f"Saved for the backward: {what}; {elements_formula(ours)} elements. "

@@ -5,21 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.adjoint import Stepwise, stepwise
+from derive.autograd_cost import Saved, saved_by_forward
 from derive.checks import check_inputs
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
+from derive.conditions import with_conditions
 from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
+from derive.distributing import distributed
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import nominal
-from derive.partial_sums import partial_sums
 from derive.products import common_products
-from derive.program import Program
+from derive.program import Assign, Program
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.schedule import Definition
 from derive.share import share, without_copies
+from derive.shared_sums import shared_sums
 from derive.terms import tensor_names
 
 
@@ -35,11 +38,18 @@ class Derivation:
     backward: Program
     stepwise_forward: Program | None  # where the op asks for its stepwise form as well
     stepwise_backward: Program | None
+    conditions: tuple[Assign, ...] = ()  # what the forward hands on of tensors that the backward only compares
 
     @property
     def kept(self) -> tuple[str, ...]:
         """The tensors that the forward hands to the backward."""
-        return self.closed.kept.names
+        return self.forward.returns[len(self.op.outputs) :]
+
+    @property
+    def saved(self) -> tuple[Saved, ...]:
+        """The same, each with its axes and the kind of its elements."""
+        masks = {c.name: Saved(c.name, tuple(map(str, c.axes)), "mask") for c in self.conditions}
+        return tuple(masks.get(n) or saved_by_forward(self.named, (n,))[0] for n in self.kept)
 
     def _repr_latex_(self) -> str:
         from derive.live import latex  # for notebooks; it stands above this module
@@ -70,9 +80,19 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
-    backward = pairwise(partial_sums(without_copies(closed.kept.program)), nominal(named))
+    lengths = nominal(named)
+    backward = pairwise(distributed(shared_sums(without_copies(closed.kept.program), lengths), lengths), lengths)
     backward = without_copies(share(common_products(backward)))
-    return Derivation(op, named, steps, closed, forward, backward, long_forward, long_backward)
+    real = [n for n in closed.kept.names if not _is_integer(named, n)] if policy.name in ("cost", "least") else []
+    handed = with_conditions(forward, backward, len(op.outputs), real, lengths)
+    return Derivation(
+        op, named, steps, closed, handed.forward, handed.backward, long_forward, long_backward, handed.conditions
+    )
+
+
+def _is_integer(op: Op, name: str) -> bool:
+    indices = {o.name for o in op.operands if o.kind == "index"}
+    return name in indices or any(e.name == name and e.target.is_integer for e in op.equations)
 
 
 _MORE = 1.05
@@ -130,15 +150,16 @@ def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
         if policy.conditional and not set(closed.kept.names) & set(op.outputs):
             continue
         where = [f"{i.nonzero} != 0" for i in closed.conditions]
+        chosen = closed.kept.names == derivation.closed.kept.names
         out.setdefault(
             closed.kept.names,
             Alternative(
                 words[name],
-                closed.kept.names,
+                derivation.kept if chosen else closed.kept.names,
                 work(closed.kept.program, nominal(op)) / NOMINAL**2,
                 sum(nominal(op).elements(dims(op, n)) for n in closed.kept.names),
                 " and ".join(where) or None,
-                closed.kept.names == derivation.kept,
+                chosen,
             ),
         )
     return tuple(sorted(out.values(), key=lambda a: not a.chosen))

@@ -2,7 +2,8 @@
 
 Nothing is measured. Statements are those of a program, views left out. Passes are element operations, weighted as in
 `derive.cost`, over the elements of the forward's largest tensor. The largest temporary is the largest tensor that a
-statement names and that is no gradient of an input. Saved are all elements kept from the forward.
+statement names and that is no gradient of an input, nor what one is a view of. Saved are all elements kept from the
+forward.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import nominal
 from derive.pipeline import Derivation, stepwise_program
-from derive.program import Program, Read, index_axes, walk
+from derive.program import Program, Read, index_axes, reads, walk
 
 Axes = tuple[str, ...]
 
@@ -89,7 +90,7 @@ def compare(d: Derivation, hand: Iterable[Op] = ()) -> Comparison:
     lengths = nominal(d.named).unweighted
     unit = largest(d.forward, lengths)
     long, long_kept = stepwise_program(d.steps)
-    closed = _counted("closed form", d, d.backward, saved_by_forward(d.named, d.kept), lengths, unit)
+    closed = _counted("closed form", d, d.backward, d.saved, lengths, unit)
     stepwise = _counted("stepwise", d, long, saved_by_forward(d.named, long_kept), lengths, unit)
     kernels = kernels_of_autograd(d.named)
     autograd = Form(
@@ -108,6 +109,7 @@ def _counted(
     title: str, d: Derivation, program: Program, saved: tuple[Saved, ...], lengths: Nominal, unit: float
 ) -> Form:
     gradients = {*_gradients(d), *program.returns}  # a gradient may be returned under an equal tensor's name
+    gradients |= {n for s in program.statements if s.name in gradients and _is_view(s.value) for n in reads(s.value)}
     made = [s for s in program.statements if not _is_view(s.value)]
     statements = len(made)
     own = (tuple(a for i in s.axes for a in index_axes(i)) for s in made if s.name not in gradients)
@@ -164,7 +166,8 @@ How it is counted, for all alike; nothing is measured:
   four, a reduction one, a multiply-add of a matrix product an eighth of an element. Axes that inputs carry, `...` too,
   are taken as 32 long, kernels and groups as 4, the others as long as these make them. For autograd: the operations
   of PyTorch's formula for that kernel.
-- **largest temporary**: the axes of the largest tensor that a statement names and that is no gradient of an input.
+- **largest temporary**: the axes of the largest tensor that a statement names and that is no gradient of an input,
+  nor what one is a view of.
 - **saved**: elements kept from the forward, inputs and outputs included; `|...|` is the number of leading positions.
 
 A fused kernel is written out as whole tensors, with what it computes again, so this compares the algebra and not the

@@ -47,7 +47,7 @@ def share(program: Program) -> Program:
         known = [d for n in nodes for s in statements if (d := _definition(s, n)) is not None]
         named = next((d for d in known if d.name not in added_to), None)
         if named is None:
-            named = Assign(_name(node, taken), _axes(node), node)
+            named = Assign(name_of(node, taken), axes_of(node), node)
             taken.add(named.name)
         rest = []
         for s in statements[first:]:
@@ -136,7 +136,7 @@ def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
     return n
 
 
-def _axes(node: Node) -> tuple[str, ...]:
+def axes_of(node: Node) -> tuple[str, ...]:
     """The node's axes in the order of the operand that has most of them."""
     axes = node_axes(node)
     best: tuple[str, ...] = ()
@@ -201,7 +201,8 @@ def put(node: Node, old: Node, new: Node) -> Node:
     return node
 
 
-def _name(node: Node, taken: set[str]) -> str:
+def name_of(node: Node, taken: set[str]) -> str:
+    """What a node would be called, and no name that is taken."""
     stems = (_words(node), _words(_without_numbers(node)), _tensors(node))
     stem = next((s for s in stems if len(s) <= _LONGEST_NAME and s.isidentifier()), "shared")
     name, number = stem, 2

@@ -92,14 +92,20 @@ def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) ->
     """The gradient of every real input, from dy and what the forward saved."""
     groups = rstd.shape[1]
     k = zhat.shape[2]
-    dxhat = gamma[:, None] * dy  # dxhat[n, c, s] = gamma[c] * dy[n, c, s]
-    mean_dxhat_zhat = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
-    mean_dxhat = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
-    dz = torch.addcmul(dxhat.unflatten(1, (groups, k)), mean_dxhat_zhat, zhat, value=-1).sub_(mean_dxhat).mul_(rstd)
-    dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, part(c, 0), part(c, 1), s]
+    s = dy.shape[2]
     xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, part(c, 0), part(c, 1), s]
-    dgamma = (dy * xhat).sum((0, 2))  # dgamma[c] = sum(dy[n, c, s] * xhat[n, c, s], over=(n, s))
-    dbeta = dy.sum((0, 2))  # dbeta[c] = sum(dy[n, c, s], over=(n, s))
+    sum_dy_xhat = (dy * xhat).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat[n, c, s], over=s)
+    mean_dxhat_zhat = (gamma.unflatten(0, (groups, k)) * sum_dy_xhat.unflatten(1, (groups, k))).mean(2) / s
+    sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
+    mean_dxhat = (gamma.unflatten(0, (groups, k)) * sum_dy.unflatten(1, (groups, k))).mean(2) / s
+    dz = (
+        (rstd * gamma.unflatten(0, (groups, k))[:, :, None] * dy.unflatten(1, (groups, k)))
+        .addcmul_(rstd * mean_dxhat_zhat[:, :, None, None], zhat, value=-1)
+        .addcmul_(rstd, mean_dxhat[:, :, None, None], value=-1)
+    )
+    dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, part(c, 0), part(c, 1), s]
+    dgamma = sum_dy_xhat.sum(0)  # dgamma[c] = sum(sum_dy_xhat[n, c], over=n)
+    dbeta = sum_dy.sum(0)  # dbeta[c] = sum(sum_dy[n, c], over=n)
     return GroupnormGradients(dx, dgamma, dbeta)
 
 

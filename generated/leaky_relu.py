@@ -12,7 +12,8 @@ Backward
 In LaTeX
     \mathrm{d}x_{\ldots} = \mathrm{d}y_{\ldots}\, \left(\begin{cases}1 & x_{\ldots} > 0 \\ \mathrm{slope} & \text{otherwise}\end{cases}\right)
 
-Saved for the backward: x [...], slope a number; |...| elements. Autograd of the same equations keeps |...|.
+Saved for the backward: x_above_zero [...] of bool, slope a number; |...| elements. Autograd of the same equations
+keeps |...|.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class LeakyReluSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    x: Tensor  # [...]
+    x_above_zero: Tensor  # [...] of bool
     slope: float  # a number
 
 
@@ -37,14 +38,15 @@ class LeakyReluSaved(NamedTuple):
 def leaky_relu_forward(x: Tensor, slope: float = 0.01) -> tuple[Tensor, LeakyReluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("leaky_relu", ("x: ...",), x)
-    y = torch.where(x > 0, x, slope * x)  # y[...] = where(x[...] > 0, x[...], slope * x[...])
-    return y, LeakyReluSaved(x, slope)
+    x_above_zero = x > 0  # x_above_zero[...] = x[...] > 0
+    y = torch.where(x_above_zero, x, slope * x)  # y[...] = where(x_above_zero[...], x[...], slope * x[...])
+    return y, LeakyReluSaved(x_above_zero, slope)
 
 
 @in_float32
-def leaky_relu_backward(dy: Tensor, x: Tensor, slope: float) -> Tensor:
+def leaky_relu_backward(dy: Tensor, x_above_zero: Tensor, slope: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = torch.where(x > 0, dy, slope * dy)  # dx[...] = where(x[...] > 0, dy[...], slope * dy[...])
+    dx = torch.where(x_above_zero, dy, slope * dy)  # dx[...] = where(x_above_zero[...], dy[...], slope * dy[...])
     return dx
 
 

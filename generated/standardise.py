@@ -73,14 +73,14 @@ def standardise_forward(
 @in_float32
 def standardise_backward(dy: Tensor, rstd: Tensor, x_minus_mu: Tensor, gamma: Tensor) -> StandardiseGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx_minus_mu = gamma * rstd * dy  # dx_minus_mu[n, d] = gamma[d] * rstd[d] * dy[n, d]
-    sum_dx_minus_mu = dx_minus_mu.sum(0)  # sum_dx_minus_mu[d] = sum(dx_minus_mu[n, d], over=n)
+    gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
+    dx_minus_mu = gamma_rstd * dy  # dx_minus_mu[n, d] = gamma_rstd[d] * dy[n, d]
+    dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+    sum_dx_minus_mu = gamma_rstd * dbeta  # sum_dx_minus_mu[d] = gamma_rstd[d] * dbeta[d]
     dmu = -sum_dx_minus_mu  # dmu[d] = -sum_dx_minus_mu[d]
     sum_dy_x_minus_mu = (dy * x_minus_mu).sum(0)  # sum_dy_x_minus_mu[d] = sum(dy[n, d] * x_minus_mu[n, d], over=n)
     dvar = -gamma / 2 * rstd**3 * sum_dy_x_minus_mu  # dvar[d] = -gamma[d] / 2 * rstd[d]**3 * sum_dy_x_minus_mu[d]
-    xhat = rstd * x_minus_mu  # xhat[n, d] = rstd[d] * x_minus_mu[n, d]
-    dgamma = xhat.mul_(dy).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-    dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+    dgamma = rstd * sum_dy_x_minus_mu  # dgamma[d] = rstd[d] * sum_dy_x_minus_mu[d]
     return StandardiseGradients(dx_minus_mu, dmu, dvar, dgamma, dbeta)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from derive.backends.contractions import matrix_and_vector
@@ -40,9 +40,10 @@ def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], sl
             continue
         if isinstance(s.value, Reduce) and not is_product(s.value):
             out.orders[s.name] = axes
-            out.dims[s.name] = axes if s.name in strict else _kept(s.value, axes, out)
+            out.dims[s.name] = axes if s.name in strict or _read_alone(s, program) else _kept(s.value, axes, out)
         else:
-            order = axes if s.name in strict or any(isinstance(i, Merged) for i in s.axes) else _adopted(s, axes, out)
+            fixed = s.name in strict or any(isinstance(i, Merged) for i in s.axes) or _read_alone(s, program)
+            order = axes if fixed else _adopted(s, axes, out)
             out.orders[s.name] = order
             out.dims[s.name] = order
         if any(isinstance(i, Merged) for i in s.axes):
@@ -98,6 +99,27 @@ def _kept(node: Reduce, axes: Dims, out: Layouts) -> Dims:
     if not trailing or pack_summed or rest != axes:  # reads take the dimensions in the order of the axes
         return axes
     return tuple(None if d in node.axes else d for d in full)
+
+
+def _read_alone(s: Assign, program: Program) -> bool:
+    """Whether a statistic broadcasts nowhere over the axes that it was summed over, and those alone."""
+    if s.name in program.returns:  # others read it as well
+        return False
+    summed = {a for n in _outside_sums(s.value) if isinstance(n, Reduce) for a in n.axes}
+    uses = [use for reader in program.statements for use in _uses(s.name, reader.value, False)]
+    return bool(summed and uses) and not any(
+        extra == len(summed) or (passed_on and not extra) for extra, passed_on in uses
+    )
+
+
+def _uses(name: str, node: Node, in_sum: bool) -> Iterator[tuple[int, bool]]:
+    """For each read of a tensor: how many more axes it broadcasts over, and whether that is outside of sums."""
+    inside = [n for n in _outside_sums(node) if isinstance(n, Reduce)]
+    for n in _outside_sums(node):
+        if isinstance(n, Read) and n.name == name:
+            yield len(set(node_axes(node)) - set(node_axes(n))), not in_sum
+    for reduce in inside:
+        yield from _uses(name, reduce.body, True)
 
 
 def _adopted(s: Assign, axes: Dims, out: Layouts) -> Dims:

@@ -54,7 +54,7 @@ TRIANGLES = {
 
 _CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
 
-_LONGEST_ARGUMENT = 32
+_LONGEST_ARGUMENT = 40
 """Characters of an argument beyond which an operator reads better than a call."""
 
 
@@ -73,7 +73,7 @@ class Printer:
     tight: Callable[[str, Window], bool]
     fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
-    integers: frozenset[str] = frozenset()  # tensors that hold integers
+    integers: frozenset[str] = frozenset()  # tensors that hold integers or truth values
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
@@ -236,6 +236,7 @@ class Printer:
         if node.fn == "add" and len(_split(product)[1]) != 2:
             start, product = product, start
         numbers, tensors = _split(product)
+        tensors = self.small_as_one(tensors)
         if any(_is_matmul(n) for n in (start, *tensors)) or len(tensors) > 2 or not all(is_plus(n) for n in tensors):
             return None
         if len(tensors) == 1 and (node.fn == "add" or not numbers):
@@ -252,6 +253,14 @@ class Printer:
             return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
         code = ", ".join(v.code for v in values)
         return self.owned(node, Value(f"torch.{function}({code}{number})", dims))
+
+    def small_as_one(self, tensors: list[Node]) -> list[Node]:
+        """Three factors or more, as one that is large and the product of the others, which is small."""
+        small = [n for n in tensors if not self.is_large(n)]
+        product = multiplied(small) if len(small) > 1 else None
+        if len(tensors) != len(small) + 1 or product is None or self.is_large(product):
+            return tensors
+        return [product, *(n for n in tensors if n not in small)]
 
     def factor(self, numbers: list[tuple[Node, bool]], negative: bool) -> str:
         """The product of Python numbers, each multiplied or divided by, as code."""

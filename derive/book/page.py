@@ -247,7 +247,7 @@ def _saving(d: Derivation) -> tuple[tuple[Saving, ...], str]:
     """What each way keeps, and the example of lengths that its bytes are counted at."""
     lengths = example_sizes(d.op)
     kept = {
-        "closed form": saved_by_forward(d.named, d.kept),
+        "closed form": d.saved,
         "stepwise": saved_by_forward(d.named, stepwise_program(d.steps)[1]),
         "autograd": saved_by_autograd(d.named),
     }

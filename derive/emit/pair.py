@@ -123,13 +123,16 @@ class Pair:
         names = self.names
         integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
         integers |= {e.name for e in self.op.equations if e.target.is_integer}
+        integers |= {c.name for c in self.d.conditions}
         printer = Printer(
             program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, integers
         )  # fmt: skip
         return printer.print(), list(printer.used_sizes), printer.sizes.checked
 
     def _fields(self, kept: tuple[str, ...], backward: Program, unknown: list[str]) -> tuple[Field, ...]:
-        fields = [Field(self.names.tensors.get(n, n), "Tensor", shape(self.forward_layouts[n])) for n in kept]
+        conditions = {c.name for c in self.d.conditions}
+        notes = {n: shape(self.forward_layouts[n]) + (" of bool" if n in conditions else "") for n in kept}
+        fields = [Field(self.names.tensors.get(n, n), "Tensor", note) for n, note in notes.items()]
         fields += [Field(s, "float", "a number") for s in backward.scalars]
         return tuple(fields + [Field(self.names.sizes[a], "int", "a length") for a in unknown])
 

@@ -41,9 +41,10 @@ class _Scratch:
         self.lines.append((kind, name, count))
 
 
-def kernel(name: str, program: Program, integers: frozenset[str]) -> Kernel:
+def kernel(name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset()) -> Kernel:
     """The function of a program. Raises Unsupported where it cannot be printed."""
-    form = normal(program, integers & {n for n, _ in program.given})
+    tensors = {n for n, _ in program.given}
+    form = normal(program, integers & tensors, conditions & tensors)
     steps = grouped(with_products(form))
     plans = [_plan(k, steps, form) for k in range(len(steps))]
     given = [n for n, _ in program.given]

@@ -109,10 +109,12 @@ class Normal:
         self.loops.append(loop)
 
 
-def normal(program: Program, integers: frozenset[str] = frozenset()) -> Normal:
+def normal(
+    program: Program, integers: frozenset[str] = frozenset(), conditions: frozenset[str] = frozenset()
+) -> Normal:
     """The loops of a program. Raises Unsupported where a construct has none."""
     program = split_merged(program)
-    out = Normal(program, integers=integers)
+    out = Normal(program, booleans=set(conditions), integers=integers)
     out.dims.update(program.given)
     out.taken.update(out.dims, program.scalars, (s.name for s in program.statements))
     for s in program.statements:

@@ -47,11 +47,12 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
     """The kernels of an op and the lines around them; with `step`, a training step's where the op is a loss."""
     op = d.op
     integers = frozenset(o.name for o in op.operands if o.kind == "index")
+    conditions = frozenset(c.name for c in d.conditions)
     try:
-        forward = kernel(f"{op.name}_forward", d.forward, integers)
-        backward = kernel(f"{op.name}_backward", d.backward, integers)
+        forward = kernel(f"{op.name}_forward", d.forward, integers, conditions)
+        backward = kernel(f"{op.name}_backward", d.backward, integers, conditions)
         program = descent(d) if step else None
-        whole = None if program is None else kernel(program.name, program, integers)
+        whole = None if program is None else kernel(program.name, program, integers, conditions)
         return _around(d, shapes, title, integers, forward, backward, whole)
     except Unsupported as error:
         said = f'torch_only("{op.name}", "the CPU backend has no loop for {error}")'
@@ -119,6 +120,9 @@ def _definition(
         parts.append(f"numbers={_tuple(k.numbers)}")
     if set(k.inputs) & integers:
         parts.append(f"indices={_tuple(n for n in k.inputs if n in integers)}")
+    conditions = {c.name for c in d.conditions}
+    if conditions & {*k.inputs, *k.outputs}:
+        parts.append(f"booleans={_tuple(n for n in (*k.inputs, *k.outputs) if n in conditions)}")
     if name == "STEP":
         parts.append(f"changed={_tuple(o.name for o in op.differentiable)}")
     if derived:

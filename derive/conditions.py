@@ -1,0 +1,116 @@
+"""What is kept only to be compared is kept as the comparison: a byte an element, where the forward makes it anyway.
+
+`y = where(x > 0, x, slope * x)` hands on `x > 0` under a name, and not `x`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from derive.autograd_cost import BYTES, CONDITIONS
+from derive.cost import Nominal
+from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter, check, children, reads, walk
+from derive.share import axes_of, name_of, put, renamed
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A forward, which returns its outputs and what it hands on, its backward, and the conditions among that."""
+
+    forward: Program
+    backward: Program
+    outputs: int  # how many of what the forward returns
+    conditions: tuple[Assign, ...] = ()
+
+
+def with_conditions(
+    forward: Program, backward: Program, outputs: int, real: Collection[str], nominal: Nominal
+) -> Handed:
+    """The two, with conditions handed on in place of those `real` tensors that the backward only compares."""
+    out = Handed(forward, backward, outputs)
+    for name in (n for n in forward.returns[outputs:] if n in real and n not in forward.returns[:outputs]):
+        asked = _only_asked(name, out.backward)
+        made = {n for s in out.forward.statements for n in walk(s.value)}
+        if not asked or not all(_is_plain(c) and c in made for c in asked):
+            continue
+        axes = next(axes for given, axes in backward.given if given == name)
+        if BYTES["mask"] * sum(nominal.elements(axes_of(c)) for c in asked) < BYTES["real"] * nominal.elements(axes):
+            for condition in asked:
+                out = _handed(condition, name, out)
+    return replace(out, forward=check(out.forward), backward=check(out.backward))
+
+
+def _only_asked(name: str, program: Program) -> list[Call]:
+    """The comparisons of a tensor in a program; none where it is read for anything else."""
+    found = dict[Call, None]()
+    for s in program.statements:
+        slots = s.slots if isinstance(s, Scatter) else ()
+        tops = list(_comparisons(s.value))
+        inside = sum(1 for c in tops for n in walk(c) if isinstance(n, Read) and n.name == name)
+        if inside != sum(1 for n in walk(s.value) if isinstance(n, Read) and n.name == name):
+            return []
+        if any(name in reads(i) for i in slots) or (isinstance(s, Scatter) and s.onto == name):
+            return []
+        found.update((c, None) for c in tops if name in reads(c))
+    return [] if name in program.returns else list(found)
+
+
+def _comparisons(node: Node) -> Iterator[Call]:
+    """The outermost conditions of a node."""
+    if isinstance(node, Call) and node.fn in CONDITIONS:
+        yield node
+        return
+    for child in children(node):
+        if not isinstance(child, str):
+            yield from _comparisons(child)  # type: ignore[arg-type]
+
+
+def _is_plain(condition: Call) -> bool:
+    """Whether a condition is of whole tensors and numbers, so that its axes are those of what it reads."""
+    return all(isinstance(n, Call | Num | Scal | str) or _is_whole(n) for n in walk(condition))
+
+
+def _is_whole(n: object) -> bool:
+    return isinstance(n, Read) and all(isinstance(i, str) for i in n.index)
+
+
+def _handed(condition: Call, name: str, known: Handed) -> Handed:
+    """The condition as a statement of the forward, before it is first asked, and as what the backward is given."""
+    forward, backward = known.forward, known.backward
+    own, theirs = (_statement_of(condition, p) for p in (forward, backward))
+    if own is not None and own.name in {s.name for s in backward.statements if s != theirs}:
+        return known  # the backward calls something else by that name
+    taken = {*_names(forward), *_names(backward)}
+    made = own or theirs or Assign(name_of(condition, taken), axes_of(condition), condition)
+    if own is None and theirs is not None and theirs.name in _names(forward):
+        made = replace(theirs, name=name_of(condition, taken))
+    read = Read(made.name, made.axes)
+    first = next(k for k, s in enumerate(forward.statements) if condition in walk(s.value))
+    asking = [s if s == own else replace(s, value=put(s.value, condition, read)) for s in forward.statements]
+    statements = tuple(asking) if own else (*asking[:first], made, *asking[first:])
+    names = {theirs.name: made.name} if theirs is not None and theirs.axes == made.axes else {}
+    rest = [renamed(s, names) for s in backward.statements if s != theirs or not names]
+    after = tuple(replace(s, value=put(s.value, condition, read)) for s in rest)
+    wanted = {n for s in after for n in (*reads(s.value), *(r for i in getattr(s, "slots", ()) for r in reads(i)))}
+    gone = {n for n in dict(backward.given) if n in reads(condition) and n not in wanted}
+    outputs, kept = forward.returns[: known.outputs], forward.returns[known.outputs :]
+    handed = [m for n in kept for m in ([made.name] if n == name else []) + ([] if n in gone else [n])]
+    axes = tuple(str(a) for a in made.axes)
+    given = [(n, a) for n, a in backward.given if n not in gone and n != made.name]
+    numbers = tuple(n for n in backward.scalars if any(m == Scal(n) for s in after for m in walk(s.value)))
+    return replace(
+        known,
+        forward=replace(forward, statements=statements, returns=(*outputs, *dict.fromkeys(handed))),
+        backward=replace(backward, given=(*given, (made.name, axes)), scalars=numbers, statements=after),
+        conditions=(*known.conditions, *([] if made in known.conditions else [made])),
+    )
+
+
+def _statement_of(condition: Call, program: Program) -> Assign | None:
+    """The statement that gives a condition a name already."""
+    return next((s for s in program.statements if isinstance(s, Assign) and s.value == condition), None)
+
+
+def _names(program: Program) -> set[str]:
+    return {*program.scalars, *dict(program.given), *(s.name for s in program.statements)}

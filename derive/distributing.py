@@ -1,0 +1,114 @@
+"""A small factor goes into a sum of products, where every product has a small factor for it to meet.
+
+`r[n] * (a[c] * u[n, c, s] - b[n] * v[n, c, s])` multiplies by `r` at every place once more than
+`(r[n] * a[c]) * u[n, c, s] - (r[n] * b[n]) * v[n, c, s]`. A product that such a sum alone reads is written there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from derive.cost import Nominal, is_tensor, naming, node_work, product_factors, work
+from derive.opened_sums import is_product, renamed
+from derive.program import (
+    Assign,
+    Call,
+    Join,
+    Node,
+    Num,
+    Program,
+    Read,
+    Reduce,
+    Scatter,
+    check,
+    multiplied,
+    node_axes,
+    walk,
+)
+from derive.share import put
+
+
+def distributed(program: Program, nominal: Nominal) -> Program:
+    """The same program, with small factors inside the sums that they multiply where that is less work."""
+    best = _everywhere(program, nominal)
+    for s in program.statements:
+        if isinstance(s, Assign) and is_product(s) and (apart := _written_where_read(s, best)) is not None:
+            changed = _everywhere(apart, nominal)
+            if changed != apart and _cost(changed, nominal) < _cost(best, nominal):
+                best = changed
+    return check(best)
+
+
+def _cost(program: Program, nominal: Nominal) -> float:
+    return work(program, nominal) + naming(program, nominal)
+
+
+def _everywhere(program: Program, nominal: Nominal) -> Program:
+    return replace(program, statements=tuple(replace(s, value=_within(s.value, nominal)) for s in program.statements))
+
+
+def _written_where_read(made: Assign, program: Program) -> Program | None:
+    """The program without a product that is read once, and not to be summed: it is written there."""
+    uses = [(s, n) for s in program.statements for n in walk(s.value) if isinstance(n, Read) and n.name == made.name]
+    if (
+        len(uses) != 1
+        or made.name in program.returns
+        or any(s.name == made.name for s in program.statements if s != made)
+    ):
+        return None
+    ((reader, read),) = uses
+    if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)) or isinstance(reader, Scatter):
+        return None
+    names = {str(a): i for a, i in zip(made.axes, read.index, strict=True)}
+    value = put(reader.value, read, renamed(made.value, names))
+    statements = (replace(s, value=value) if s == reader else s for s in program.statements if s != made)
+    return replace(program, statements=tuple(statements))
+
+
+def _within(node: Node, nominal: Nominal) -> Node:
+    """The node, with every product in it distributed where that is less work."""
+    if isinstance(node, Reduce):
+        return replace(node, body=_within(node.body, nominal))
+    if isinstance(node, Join):
+        return replace(node, parts=tuple(_within(p, nominal) for p in node.parts))
+    if not isinstance(node, Call):
+        return node
+    node = replace(node, args=tuple(_within(a, nominal) for a in node.args))
+    factors = product_factors(node)
+    sums = [f for f in factors if isinstance(f, Call) and f.fn in ("add", "sub")]
+    if node.fn != "mul" or len(sums) != 1:
+        return node
+    others = [f for f in factors if f is not sums[0]]
+    small = all(set(node_axes(f)) < set(node_axes(node)) for f in others)
+    if not small or not any(is_tensor(f) for f in others):
+        return node
+    spread = _spread(sums[0], others)
+    return spread if node_work(spread, nominal) < node_work(node, nominal) else node
+
+
+def _spread(term: Node, factors: list[Node]) -> Node:
+    """The terms of a sum, each times all factors, from small to large."""
+    if isinstance(term, Call) and term.fn in ("add", "sub", "neg"):
+        return replace(term, args=tuple(_spread(a, factors) for a in term.args))
+    if isinstance(term, Call) and term.fn == "div":
+        return replace(term, args=(_spread(term.args[0], factors), term.args[1]))
+    number, powers = Fraction(1), dict[Node, int]()
+    for f in (*factors, *product_factors(term)):
+        if isinstance(f, Num) and isinstance(f.value, Fraction):
+            number *= f.value
+        else:
+            root, exponent = _power(f)
+            powers[root] = powers.get(root, 0) + exponent
+    numbers: list[Node] = [] if number == 1 else [Num(number)]
+    raised = [f if e == 1 else Call("pow", (f, Num(Fraction(e)))) for f, e in powers.items()]
+    return multiplied([*numbers, *sorted(raised, key=lambda f: len(node_axes(f)))])
+
+
+def _power(factor: Node) -> tuple[Node, int]:
+    """A factor as a whole power above 0 of something."""
+    if isinstance(factor, Call) and factor.fn == "pow":
+        root, exponent = factor.args
+        if isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value):
+            return root, int(exponent.value)
+    return factor, 1

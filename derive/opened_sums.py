@@ -1,0 +1,204 @@
+"""Sums, opened for comparison: their factors in the elements of what they are views of, and what two have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from derive.cost import is_tensor, product_factors
+from derive.program import (
+    Assign,
+    Call,
+    Index,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Read,
+    Reduce,
+    Scal,
+    SizeOf,
+    children,
+    index_axes,
+    node_axes,
+    walk,
+)
+from derive.share import put
+
+Known = Mapping[str, Assign]
+"""Statements by the names of what they define."""
+
+Renaming = Mapping[str, Index]
+"""Axes of one sum, as indices of another."""
+
+_PLAIN = Read | Call | Num | Scal | SizeOf | Merged | PartOf | str
+
+
+def is_view(s: Assign) -> bool:
+    """Whether a statement only shows the elements of another tensor, at places that its axes alone decide."""
+    return isinstance(s.value, Read) and all(isinstance(i, str | PartOf | Merged) and plain(i) for i in s.value.index)
+
+
+def is_product(s: Assign) -> bool:
+    """Whether a statement multiplies tensors, place by place."""
+    pointwise = isinstance(s.value, Call) and s.value.fn == "mul" and plain(s.value)
+    return pointwise and all(isinstance(a, str) for a in s.axes)
+
+
+def plain(n: Node | Index) -> bool:
+    """Whether the axes of a node may have other names: none is bound in it, and none stands in a window."""
+    return all(isinstance(m, _PLAIN) for m in walk(n))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A sum, its factors as they are written, and the same in the elements of what they are views of."""
+
+    node: Reduce
+    written: tuple[Node, ...]
+    factors: tuple[Node, ...]
+    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()  # the axes that views take apart, with names for their parts
+
+    def apart(self, axes: Collection[str]) -> set[str]:
+        """The axes, those that views take apart as their parts."""
+        split = dict(self.parts)
+        return {p for a in axes for p in split.get(a, (a,))}
+
+    def index(self, axis: str, names: Renaming, other: Opened) -> Index | None:
+        """An axis as it is written, as an index of another sum; None where that would take one of its axes apart."""
+        own = [i for part in dict(self.parts).get(axis, (axis,)) for i in index_axes(names[part])]
+        out: list[Index] = []
+        wholes = {p: (a, parts) for a, parts in other.parts for p in parts}
+        while own:
+            whole, parts = wholes.get(own[0], (own[0], (own[0],)))
+            if tuple(own[: len(parts)]) != parts:
+                return None
+            out, own = [*out, whole], own[len(parts) :]
+        return out[0] if len(out) == 1 else Merged(tuple(out))
+
+
+def opened(node: Reduce, views: Known, products: Known) -> Opened:
+    """The sum with products written out and views seen through, the axes that these take apart as their parts."""
+    written = tuple(f for factor in product_factors(node.body) for f in _multiplied_out(factor, products))
+    factors = tuple(_seen_through(f, views) for f in written)
+    if not all(map(plain, factors)):
+        return Opened(node, written, written)
+    split: dict[str, tuple[str, ...]] = {}
+    for part in (n for f in factors for n in walk(f)):
+        if isinstance(part, PartOf) and isinstance(part.whole, str):
+            split[part.whole] = tuple(f"{part.whole}.{k}" for k in range(len(part.lengths)))
+    apart = {a: Merged(own) for a, own in split.items()}
+    return Opened(node, written, tuple(renamed(f, apart) for f in factors), tuple(split.items()))
+
+
+def _multiplied_out(factor: Node, products: Known) -> list[Node]:
+    made = products.get(factor.name) if isinstance(factor, Read) and plain(factor) else None
+    if made is None or not isinstance(factor, Read):
+        return [factor]
+    names = dict(zip((str(a) for a in made.axes), factor.index, strict=True))
+    return [f for inner in product_factors(made.value) for f in _multiplied_out(renamed(inner, names), products)]
+
+
+def _seen_through(node: Node, views: Known) -> Node:
+    while (named := next((n for n in walk(node) if isinstance(n, Read) and n.name in views), None)) is not None:
+        view = views[named.name]
+        axes = [a for i in view.axes for a in index_axes(i)]
+        node = put(node, named, renamed(view.value, dict(zip(axes, named.index, strict=True))))
+    return node
+
+
+def renamed(node: Node, names: Renaming) -> Node:
+    """A plain node with other indices for its axes."""
+    if isinstance(node, Read):
+        return replace(node, index=tuple(_renamed(i, names) for i in node.index))
+    return replace(node, args=tuple(renamed(a, names) for a in node.args)) if isinstance(node, Call) else node
+
+
+def _renamed(index: Index, names: Renaming) -> Index:
+    if isinstance(index, str):
+        return names.get(index, index)
+    if isinstance(index, Merged):
+        inner = [_renamed(i, names) for i in index.axes]
+        return Merged(tuple(j for i in inner for j in (i.axes if isinstance(i, Merged) else (i,))))
+    if isinstance(index, PartOf):
+        whole = _renamed(index.whole, names)
+        fits = isinstance(whole, Merged) and len(whole.axes) == len(index.lengths)
+        return whole.axes[index.position] if fits and isinstance(whole, Merged) else replace(index, whole=whole)
+    renamed_read = renamed(index, names) if isinstance(index, Read) else index
+    return renamed_read  # type: ignore[return-value]
+
+
+# --- what two have in common ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Common:
+    """Factors of a pattern that another sum has too: their places in both, and the pattern's axes in the other's."""
+
+    other: Opened
+    core: tuple[int, ...]
+    places: tuple[int, ...]
+    names: Renaming
+
+    def whole(self, pattern: Opened, core: Collection[int]) -> bool:
+        """Whether the other sum has all these factors, and can name each of their axes as it is written."""
+        axes = {a for k in core for a in node_axes(pattern.written[k])}
+        have = set(core) == set(self.core)
+        return have and all(pattern.index(a, self.names, self.other) is not None for a in axes)
+
+    def summed(self, pattern: Opened) -> tuple[str, ...]:
+        """The pattern's axes over which both can sum what they have in common, before all else."""
+        fixed = {a for k, f in enumerate(pattern.factors) if k not in self.core for a in node_axes(f)}
+        theirs = {a for k, f in enumerate(self.other.factors) if k not in self.places for a in node_axes(f)}
+        bound = self.other.apart(self.other.node.axes) - theirs
+
+        def fits(axis: str) -> bool:
+            parts = pattern.apart((axis,))
+            inside = all(p in self.names and set(index_axes(self.names[p])) <= bound for p in parts)
+            return inside and not parts & fixed and pattern.index(axis, self.names, self.other) is not None
+
+        return tuple(a for a in pattern.node.axes if fits(a))
+
+
+def common(pattern: Opened, other: Opened, among: Collection[int]) -> Common | None:
+    """The factors of the pattern, of those at the places `among`, that the other sum has under other axes."""
+    names: dict[str, Index] = {}
+    core, places = [], []
+    largest_first = sorted(among, key=lambda k: -len(node_axes(pattern.factors[k])))
+    for k in largest_first:
+        for place, factor in enumerate(other.factors):
+            if place in places or not is_tensor(factor):
+                continue
+            found = _matched(pattern.factors[k], factor, names)
+            if found is not None:
+                names = found
+                core.append(k)
+                places.append(place)
+                break
+    return Common(other, tuple(core), tuple(places), names) if core else None
+
+
+def _matched(pattern: Node | Index, n: Node | Index, names: dict[str, Index]) -> dict[str, Index] | None:
+    """The renaming, and what it takes for the pattern to become the node; None where nothing does."""
+    if isinstance(pattern, str):
+        if not isinstance(n, str) and not (isinstance(n, Merged) and plain(n)):
+            return None
+        if pattern in names:
+            return names if names[pattern] == n else None
+        free = not {a for i in names.values() for a in index_axes(i)} & set(index_axes(n))
+        return {**names, pattern: n} if free else None
+    if isinstance(pattern, Read | Call | Merged) and plain(pattern):
+        if type(n) is not type(pattern) or _head(n) != _head(pattern):
+            return None
+        found: dict[str, Index] | None = names
+        for p, m in zip(children(pattern), children(n), strict=True):
+            found = None if found is None else _matched(p, m, found)
+        return found
+    if pattern != n:
+        return None
+    axes = index_axes(pattern)
+    return {**names, **{a: a for a in axes}} if all(names.get(a, a) == a for a in axes) else None
+
+
+def _head(n: Node | Index) -> tuple[str, int]:
+    return (n.name if isinstance(n, Read) else n.fn if isinstance(n, Call) else ""), len(children(n))

@@ -1,0 +1,196 @@
+"""Sums of products that have factors in common start from one sum of those factors.
+
+`sum(a[c] * u[n, c, s], over=(c, s))` and `sum(u[n, c, s], over=(n, s))` both come from
+`t[n, c] = sum(u[n, c, s], over=s)`, as nothing else in either depends on `s`: one pass over `u`, and the rest is small.
+Views are seen through, so that axes `(g, k)` of one sum may be the axis `c` of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from derive.cost import NAMED, Nominal, is_tensor, node_work
+from derive.opened_sums import Common, Opened, common, is_product, is_view, opened, plain, renamed
+from derive.program import (
+    Assign,
+    Call,
+    Index,
+    Node,
+    Program,
+    Read,
+    Reduce,
+    Scatter,
+    SizeOf,
+    Statement,
+    base,
+    check,
+    index_axes,
+    multiplied,
+    node_axes,
+    reads,
+    walk,
+)
+from derive.share import axes_of, name_of, put
+
+_KINDS = ("sum", "mean")
+_GAIN = 1.1
+"""How many times cheaper the sums must be together: one tensor more is one more thing to read."""
+
+
+def shared_sums(program: Program, nominal: Nominal) -> Program:
+    """The same program, its sums by way of common ones where that is less work."""
+    while True:
+        plans = sorted(_plans(program, nominal), key=lambda p: -p.gain(nominal))
+        changed = (p.carried_out(program) for p in plans)
+        better = next((c for c in changed if c is not None), None)
+        if better is None:
+            return program
+        program = _without_unread(check(better))
+
+
+def _without_unread(program: Program) -> Program:
+    """The program without the products that were written out in all that read them."""
+    wanted = set(program.returns).union(*(reads(n) for s in program.statements for n in _read_by(s)))
+    return replace(program, statements=tuple(s for s in program.statements if s.name in wanted))
+
+
+def _read_by(s: Statement) -> Iterator[Node | Index]:
+    yield s.value
+    yield from s.slots if isinstance(s, Scatter) else ()
+
+
+def _plans(program: Program, nominal: Nominal) -> Iterator[_Plan]:
+    """Every way to start several sums from a common one that is worth it."""
+    nodes = dict.fromkeys(n for s in program.statements for n in walk(s.value))
+    added = {s.name for s in program.statements if isinstance(s, Scatter)}
+    once = [s for s in program.statements if isinstance(s, Assign) and s.name not in added]
+    views, products = ({s.name: s for s in once if fits(s)} for fits in (is_view, is_product))
+    sums = [opened(n, views, products) for n in nodes if isinstance(n, Reduce) and n.kind in _KINDS]
+    taken = {n for n, _ in program.given} | {s.name for s in program.statements} | set(program.scalars)
+    tried: set[object] = set()
+    for pattern in sums:
+        tensors = [k for k, f in enumerate(pattern.factors) if is_tensor(f)]
+        for other in sums:
+            found = common(pattern, other, tensors) if other is not pattern else None
+            over = found.summed(pattern) if found is not None else ()
+            if found is None or not over:
+                continue
+            core = tuple(k for k in sorted(found.core) if set(node_axes(pattern.factors[k])) & pattern.apart(over))
+            if (pattern.node, core, over) in tried:
+                continue
+            tried.add((pattern.node, core, over))
+            having = [c for s in sums if (c := common(pattern, s, core)) is not None and c.whole(pattern, core)]
+            plan = _planned(program, pattern, core, over, having, taken)
+            if plan is not None and plan.gain(nominal) > 0:
+                yield plan
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A sum with a name, and the sums that start from it, each with what it becomes."""
+
+    part: Assign
+    named: bool  # whether the program has this statement already
+    new: tuple[tuple[Reduce, Node], ...]
+
+    def gain(self, nominal: Nominal) -> float:
+        """The work that is spared, less than nothing where that is not enough."""
+        before = sum(node_work(old, nominal) for old, _ in self.new)
+        after = sum(node_work(new, nominal) for _, new in self.new)
+        if not self.named:
+            after += node_work(self.part.value, nominal)
+            after += NAMED * nominal.weighted({a for i in self.part.axes for a in index_axes(i)})
+        return before - after if before > _GAIN * after else -1.0
+
+    def carried_out(self, program: Program) -> Program | None:
+        """The program by way of the common sum; None where that cannot come before all that start from it."""
+        old = list(program.statements)
+        uses = [k for k, s in enumerate(old) if any(n == o for n in walk(s.value) for o, _ in self.new)]
+        at = min(uses)
+        if self.part in old:
+            at = min(at, old.index(self.part))
+            old.remove(self.part)
+        earlier = _needed_first(self.part, old, at)
+        if earlier is None or any(program.statements[k] in earlier for k in uses):
+            return None
+        out: list[Statement] = [*old[:at], *earlier, self.part]
+        for s in (s for s in old[at:] if s not in earlier):
+            value = s.value
+            for node, new in self.new:
+                value = put(value, node, new)
+            out.append(replace(s, value=value))
+        return replace(program, statements=tuple(out))
+
+
+def _needed_first(part: Assign, statements: list[Statement], at: int) -> list[Statement] | None:
+    """What stands behind a place in the program and is read by a statement that is to stand there."""
+    out: list[Statement] = []
+    for name in sorted(reads(part.value)):
+        made = [s for s in statements[at:] if s.name == name and s not in out]
+        if not made:
+            continue
+        inner = _needed_first(made[0], statements, at) if isinstance(made[0], Assign) and len(made) == 1 else None
+        if inner is None:
+            return None
+        out += [*(s for s in inner if s not in out), made[0]]
+    return out
+
+
+def _planned(
+    program: Program,
+    pattern: Opened,
+    core: tuple[int, ...],
+    over: tuple[str, ...],
+    having: list[Common],
+    taken: set[str],
+) -> _Plan | None:
+    """The pattern's factors at `core`, summed over `over`, as a tensor; all that can start from it do."""
+    users = [c for c in having if set(over) <= set(c.summed(pattern))]
+    whole = len(core) == len(pattern.written) and set(over) == set(pattern.node.axes)
+    part = next((s for s in program.statements if isinstance(s, Assign) and whole and _defines(s, pattern.node)), None)
+    named = part is not None
+    if part is None:
+        kind = "mean" if all(c.other.node.kind == "mean" for c in users) else "sum"
+        value = Reduce(kind, over, multiplied([pattern.written[k] for k in core]))
+        part = Assign(name_of(value, taken), axes_of(value), value)
+    users = [c for c in users if not named or c.other is not pattern]
+    new = tuple((c.other.node, _from_part(pattern, part, over, c)) for c in users)
+    return _Plan(part if named else _unprimed(part), named, new) if len(users) + named > 1 else None
+
+
+def _defines(s: Assign, node: Reduce) -> bool:
+    return s.value == node and set(s.axes) == set(node_axes(node))
+
+
+def _unprimed(part: Assign) -> Assign:
+    """The statement with the plain names of its axes, where they stay apart."""
+    value = part.value
+    assert isinstance(value, Reduce)
+    names = {a: base(a) for a in node_axes(value.body)}
+    if not plain(value.body) or len(set(names.values())) < len(names):
+        return part
+    short = Reduce(value.kind, tuple(names[a] for a in value.axes), renamed(value.body, names))
+    return Assign(part.name, tuple(names[a] for a in part.axes if isinstance(a, str)), short)
+
+
+def _from_part(pattern: Opened, part: Assign, over: tuple[str, ...], found: Common) -> Node:
+    """A sum that has the part's factors, by way of the part: means and sums differ by the number of elements."""
+    whole, inner = found.other.node, part.value
+    assert isinstance(inner, Reduce)
+    done = {a for axis in over for a in index_axes(_at(pattern, axis, found))}
+    read = Read(part.name, tuple(_at(pattern, str(a), found) for a in part.axes))
+    others = [f for k, f in enumerate(found.other.written) if k not in found.places]
+    rest = tuple(a for a in whole.axes if a not in done)
+    body = multiplied([*others, read])
+    shorter = Reduce(whole.kind, rest, body) if rest else body
+    if whole.kind == inner.kind:
+        return shorter
+    count = multiplied([SizeOf(a) for a in whole.axes if a in done])
+    return Call("mul", (count, shorter)) if whole.kind == "sum" else Call("div", (shorter, count))
+
+
+def _at(pattern: Opened, axis: str, found: Common) -> Index:
+    index = pattern.index(axis, found.names, found.other)
+    assert index is not None  # `having` holds no other
+    return index

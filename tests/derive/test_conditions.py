@@ -1,0 +1,101 @@
+"""What the backward only compares is kept as the comparison, a byte an element, where the forward makes it anyway."""
+
+import pytest
+import torch
+
+from derive import axes, maximum, op, scalar, tensor, where
+from derive.autograd_cost import total_bytes
+from derive.equations import Op
+from derive.pipeline import derive_op
+from tests.derive.live import module
+
+i, j = axes("i j")
+
+
+@op
+def leaky(f, x: tensor[i], slope: scalar = 0.1):
+    f.y[i] = where(x[i] > 0, x[i], slope * x[i])
+    return f.y
+
+
+@op
+def leaky_inside(f, a: tensor[i], b: tensor[i]):
+    f.h[i] = a[i] + b[i]
+    f.y[i] = where(f.h[i] > 1, f.h[i], f.h[i] / 2)
+    return f.y
+
+
+@op
+def larger_of_two(f, u: tensor[i], v: tensor[i]):
+    f.y[i] = where(u[i] > v[i], 3 * u[i], v[i])
+    return f.y
+
+
+@op
+def between(f, x: tensor[i]):
+    f.y[i] = where(x[i] < -1, 2 * x[i], where(x[i] > 1, 3 * x[i], x[i]))
+    return f.y
+
+
+@op
+def squared_above(f, x: tensor[i]):
+    f.y[i] = where(x[i] > 0, x[i] ** 2, x[i])
+    return f.y
+
+
+@op
+def pairs(f, u: tensor[i], s: tensor[i, j], v: tensor[j]):
+    f.y[i, j] = where(u[i] > v[j], s[i, j], 2 * s[i, j])
+    return f.y
+
+
+@op
+def rectified(f, x: tensor[i]):
+    f.y[i] = maximum(x[i], 0)
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept", "size"),
+    [
+        (leaky.op, ("x_above_zero",), 1),
+        (leaky_inside.op, ("h_above_one",), 1),
+        (larger_of_two.op, ("u_above_v",), 1),
+        (between.op, ("x_below_minus_1", "x_above_one"), 2),
+        (squared_above.op, ("x",), 4),  # its values are wanted as well
+        (pairs.op, ("u", "v"), 8),  # what is compared is smaller than the comparison
+        (rectified.op, ("x",), 4),  # the forward makes no comparison
+    ],
+    ids=lambda s: s.name if isinstance(s, Op) else "",
+)
+def test_what_is_kept(spec: Op, kept: tuple[str, ...], size: int) -> None:
+    d = derive_op(spec)
+    assert (d.kept, total_bytes(d.saved, {"i": 1, "j": 1})) == (kept, size)
+    assert d.forward.returns == (*spec.outputs, *kept)
+    assert {n for n, _ in d.backward.given} == {"dy", *kept}
+
+
+def test_from_the_inputs_means_the_inputs() -> None:
+    assert derive_op(leaky.op, save="input").kept == ("x",)
+
+
+@pytest.mark.parametrize("spec", [leaky.op, leaky_inside.op, larger_of_two.op, between.op], ids=lambda s: s.name)
+def test_gradients(spec: Op) -> None:
+    """By the condition as it was: also at a tie, and where an input changes before the backward."""
+    live = module(spec)
+    values = torch.tensor([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0], dtype=torch.float64)
+    inputs = [values.clone() + k for k, o in enumerate(spec.operands) if o.is_tensor]
+    y, saved = getattr(live, f"{spec.name}_forward")(*inputs)
+    assert all(t.dtype == torch.bool for t in saved if isinstance(t, torch.Tensor))
+    own = [x.clone().requires_grad_() for x in inputs]
+    a, b = own[0], own[-1]
+    plain = {
+        "leaky": lambda: torch.where(a > 0, a, 0.1 * a),
+        "leaky_inside": lambda: torch.where(a + b > 1, a + b, (a + b) / 2),
+        "larger_of_two": lambda: torch.where(a > b, 3 * a, b),
+        "between": lambda: torch.where(a < -1, 2 * a, torch.where(a > 1, 3 * a, a)),
+    }[spec.name]()
+    torch.testing.assert_close(y, plain.detach())
+    dy = torch.randn(6, dtype=torch.float64)
+    found = getattr(live, f"{spec.name}_backward")(dy, *saved)
+    torch.testing.assert_close(tuple(found) if len(own) > 1 else (found,), torch.autograd.grad(plain, own, dy))
