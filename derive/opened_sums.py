@@ -35,14 +35,21 @@ _PLAIN = Read | Call | Num | Scal | SizeOf | Merged | PartOf | str
 
 
 def is_view(s: Assign) -> bool:
-    """Whether a statement only shows the elements of another tensor, at places that its axes alone decide."""
-    return isinstance(s.value, Read) and all(isinstance(i, str | PartOf | Merged) and plain(i) for i in s.value.index)
+    """Whether a statement only shows another tensor's elements, each once, at places that its axes alone decide."""
+    if not isinstance(s.value, Read) or _repeats(s):
+        return False
+    return all(isinstance(i, str | PartOf | Merged) and plain(i) for i in s.value.index)
 
 
 def is_product(s: Assign) -> bool:
     """Whether a statement multiplies tensors, place by place."""
     pointwise = isinstance(s.value, Call) and s.value.fn == "mul" and plain(s.value)
-    return pointwise and all(isinstance(a, str) for a in s.axes)
+    return pointwise and all(isinstance(a, str) for a in s.axes) and not _repeats(s)
+
+
+def _repeats(s: Assign) -> bool:
+    """Whether a statement has an axis that its value lacks: the sum over it is a multiple, not a sum of elements."""
+    return {a for i in s.axes for a in index_axes(i)} != set(node_axes(s.value))
 
 
 def plain(n: Node | Index) -> bool:

@@ -414,7 +414,7 @@ class Printer:
     def _is_made(self, s: Assign) -> bool:
         """Whether a statement fills a tensor of its own, of the inputs' dtype, every element in a place of its own."""
         if isinstance(s.value, Reduce):
-            return is_product(s.value)
+            return is_product(s.value) and _is_whole(s)
         call = isinstance(s.value, Call) and self.is_large(s.value) and self.is_real(s.value)
         return call and _is_whole(s)
 

@@ -13,7 +13,7 @@ from sympy import Add, Expr, Mul
 from derive.algebra import match, normal, rewrite, sigma, substitute
 from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.equations import Equation, Op
-from derive.terms import At, Sigma, Size, tensor_names
+from derive.terms import At, Sigma, Size, free_axes, tensor_names
 
 _DEPTH = 4  # how many inversions in a row may be used on one equation
 
@@ -98,7 +98,9 @@ def oriented(expr: Expr, because: tuple[str, ...]) -> Relation | None:
     coefficient = with_sum[0] / sums[0]
     if coefficient.atoms(Sigma) or not cannot_vanish(coefficient):
         return None
-    return Relation(sums[0], normal(Mul(-1, Add(*rest)) / coefficient), because)
+    value = normal(Mul(-1, Add(*rest)) / coefficient)
+    # a tensor that repeats one number along an axis would bring that axis to where nothing is said of it
+    return Relation(sums[0], value, because) if free_axes(value) <= free_axes(sums[0]) else None
 
 
 def use_relations(expr: Expr, known: Relations) -> tuple[Expr, tuple[Relation, ...]]:

@@ -195,4 +195,20 @@ def spec(f, x: tensor[..., d], w: tensor[k], o: tensor[n]):
     f.b[n, d, i] = w[i + d] * o[n] * mean(where(eq(d, i), w[0] * w[i + d], log(x[..., d] ** 2 + 1)), over=...)
     f.c[d] = sum(f.b[n, d, i], over=(n, i))
     return f.c""",
+    "a mean repeated along an axis": """
+def spec(f, w: tensor[d], x: tensor[k]):
+    f.a[k] = mean(w[d] / exp(w[size(d) - 1]), over=d)
+    f.r[k] = (f.a[k] - mean(f.a[k], over=k)) * x[k]
+    return f.a, f.r""",
+    "a product repeated along an axis": """
+def spec(f, w: tensor[n, d], v: tensor[d], x: tensor[k]):
+    f.a[n, k] = sum(w[n, d] * v[d], over=d)
+    f.y[n, k] = f.a[n, k] ** 2 * x[k] + f.a[n, k]
+    return f.y""",
+    "a view that repeats what it shows": """
+def spec(f, x: tensor[m], w: tensor[n]):
+    f.b[m] = exp(x[m] - amax(x[m], over=m))
+    f.g[n, m] = f.b[m]
+    f.h[n, m] = x[m] * w[0] + f.g[n, m] * x[0]
+    return f.h""",
 }
