@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from derive.adjoint import Stepwise, stepwise
 from derive.autograd_cost import Saved, saved_by_forward
 from derive.checks import check_inputs
+from derive.collapse.extrema import name_extrema
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
 from derive.conditions import with_conditions
@@ -103,7 +104,7 @@ def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
     """The closed form of the equations as they stand, or of those with their functions named, if that is cheaper."""
     found = []
     for words in dict.fromkeys((op, name_functions(without_logarithms(op)))):
-        named = name_sums(words)
+        named = name_sums(name_extrema(words))
         steps = stepwise(named)
         found.append((named, steps, search(steps, policy)))
     first, *others = found

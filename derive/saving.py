@@ -13,6 +13,7 @@ from sympy import Expr, Mul
 
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import normal, sigma
+from derive.collapse.extrema import compared, is_exact
 from derive.cost import Cost, naming, work
 from derive.equations import Equation, Op
 from derive.nominal import nominal
@@ -74,8 +75,11 @@ def recompute(
     returns = tuple(d.name for d in definitions)
     best = with_kept(steps, definitions, returns, held, policy)
     again: list[Definition] = []
+    # from the inputs alone, what it is compared with is computed again as well
+    as_it_is = frozenset() if policy.name == "input" else compared(op)
     for equation in reversed(op.equations):
         wanted = equation.name in best.names and equation.name in candidates
+        wanted = wanted and (equation.name not in as_it_is or is_exact(equation.body))
         if not wanted or not _recomputable(equation, op, policy):
             continue
         known = frozenset(best.names) | {d.name for d in again}

@@ -1,0 +1,67 @@
+"""A tie with a maximum is told by the very numbers that the maximum was taken of.
+
+The gradient of `amax(E)` goes where `E == m`. Were `E` computed again in another order, or put together from other
+tensors, its last bits might differ and no place would equal `m`: a gradient of zero. So an expression under a maximum
+is a tensor with a name, and such a tensor is kept as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sympy import Expr, Mul, S
+
+from derive.equations import Equation, Op, signs
+from derive.functions import absolute, maximum, minimum, relu, sign
+from derive.splitting import order_axes
+from derive.terms import At, Axis, Tensor, Where, free_axes, tensor_names
+
+_EXTREMA = ("amax", "amin")
+_EXACT = (absolute, maximum, minimum, relu, sign)
+
+
+def name_extrema(op: Op) -> Op:
+    """The same op with what every maximum and minimum is taken of as an equation of its own, where it is computed."""
+    taken = {o.name for o in op.operands} | {e.name for e in op.equations}
+    out: list[Equation] = []
+    for equation in op.equations:
+        if equation.kind in _EXTREMA and not is_exact(equation.body):
+            name = _unused(f"{equation.name}_of", taken)
+            taken.add(name)
+            whole = (*equation.axes, *equation.over)
+            axes = order_axes(free_axes(equation.body), tuple(a for a in whole if isinstance(a, Axis)))
+            target = Tensor(name, **signs(equation.body))
+            out.append(Equation(target, axes, equation.body, given=False))
+            equation = replace(equation, body=At(target, *axes))
+        out.append(equation)
+    return replace(op, equations=tuple(out))
+
+
+def compared(op: Op) -> frozenset[str]:
+    """The tensors whose very elements a tie is told by: those under a maximum, and those that are chosen from."""
+    exact = {e.name: e for e in op.equations if e.kind is None and is_exact(e.body)}
+    found: set[str] = set()
+    pending = [name for e in op.equations if e.kind in _EXTREMA for name in tensor_names(e.body)]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += tensor_names(exact[name].body) if name in exact else ()
+    return frozenset(found)
+
+
+def is_exact(expr: Expr) -> bool:
+    """Whether an expression only chooses among elements, so that it has the same bits whenever it is computed."""
+    if isinstance(expr, At) or not expr.atoms(At):
+        return True
+    if isinstance(expr, Where):
+        return all(is_exact(a) for a in expr.args[1:])
+    if isinstance(expr, Mul):
+        return len(expr.args) == 2 and expr.args[0] is S.NegativeOne and is_exact(expr.args[1])
+    return isinstance(expr, _EXACT) and all(is_exact(a) for a in expr.args)
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
