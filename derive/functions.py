@@ -7,7 +7,7 @@ from typing import Any
 from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log
 from sympy.core.relational import Relational
 
-from derive.terms import At, Axis, Where
+from derive.terms import Above, At, Axis, IsZero, Where
 
 
 class _Real(Function):
@@ -80,12 +80,12 @@ class relu(_Real):
     """`max(x, 0)`, whose derivative at 0 is 0 (PyTorch's convention)."""
 
     def fdiff(self, argindex: int = 1) -> Expr:
-        return Where(self.args[0] > 0, S.One, S.Zero)
+        return Where(Above(self.args[0], S.Zero), S.One, S.Zero)
 
     @staticmethod
     def slope_at_value(y: Expr) -> Expr:
         """The derivative in terms of the function's value."""
-        return Where(y > 0, S.One, S.Zero)
+        return Where(Above(y, S.Zero), S.One, S.Zero)
 
     def _eval_is_nonnegative(self) -> bool | None:
         return True if self.args[0].is_extended_real else None
@@ -149,7 +149,7 @@ class power(Function):
                 return exponent * power(base, exponent - 1)
             # one number for all elements: the exponent 0 makes 0 * 0**0 there, not 0 * 0**-1, and costs no pass
             return exponent * power(base, Where(Eq(exponent, 0), S.Zero, exponent - 1))
-        return Where(Eq(base, 0), S.Zero, self * log(base))
+        return Where(IsZero(base, S.Zero), S.Zero, self * log(base))
 
     def _eval_is_real(self) -> bool | None:
         return True

@@ -9,14 +9,14 @@ import keyword
 import re
 from typing import Any
 
-from sympy import Eq, Expr, Ne, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
+from sympy import Expr, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
 from sympy.logic.boolalg import Boolean
 
 from derive.annotations import constant, index, length, scalar, tensor
 from derive.errors import DeriveError
 from derive.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
 from derive.spec import op
-from derive.terms import PACK, Axis, Concat, Delta, Reduce, Size, Where
+from derive.terms import PACK, Axis, Concat, Delta, Reduce, Size, Where, same, unlike
 
 __all__ = [
     "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "expm1", "index", "length", "log",
@@ -24,8 +24,8 @@ __all__ = [
     "sign", "sin", "size", "softplus", "sqrt", "sum", "tanh", "tensor", "where",
 ]  # fmt: skip
 
-eq = Eq
-ne = Ne
+eq = same
+ne = unlike
 
 
 # --- axes and annotations ---------------------------------------------------------------------------------

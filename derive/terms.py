@@ -10,7 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sympy import Basic, Expr, Integer, S, Symbol, Tuple, sympify
+from sympy import (
+    Basic,
+    Eq,
+    Equality,
+    Expr,
+    Integer,
+    LessThan,
+    Ne,
+    S,
+    StrictGreaterThan,
+    Symbol,
+    Tuple,
+    Unequality,
+    sympify,
+)
+from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
 PACK_NAME = "..."
@@ -224,6 +239,60 @@ class Prefix(Expr):
         return str(printer.doprint(self.args[0]))
 
 
+class _Asked:
+    """A comparison with 0 that no sign answers: `exp(x)` is positive on paper, and 0 where x is far below or -oo."""
+
+    plain: type[Relational]
+
+    def __new__(cls, left: Any, right: Any, **options: Any) -> Boolean:
+        left = sympify(left)
+        return cls.plain(left, right, **options) if left.is_number else Relational.__new__(cls, left, sympify(right))
+
+    @classmethod
+    def class_key(cls) -> Any:
+        return cls.plain.class_key()  # sorted like any other comparison
+
+
+class Above(_Asked, StrictGreaterThan):
+    """`t[n] > 0`."""
+
+    plain = StrictGreaterThan
+    negated = property(lambda self: NotAbove(*self.args))
+
+
+class NotAbove(_Asked, LessThan):
+    """`t[n] <= 0`."""
+
+    plain = LessThan
+    negated = property(lambda self: Above(*self.args))
+
+
+class IsZero(_Asked, Equality):
+    """`t[n] == 0`."""
+
+    plain = Equality
+    negated = property(lambda self: IsNotZero(*self.args))
+
+
+class IsNotZero(_Asked, Unequality):
+    """`t[n] != 0`."""
+
+    plain = Unequality
+    negated = property(lambda self: IsZero(*self.args))
+
+
+def same(a: Any, b: Any) -> Boolean:
+    """Whether two values are equal; whether an element is 0 is asked of the number, whatever its sign on paper."""
+    a, b = sympify(a), sympify(b)
+    return IsZero(a, b) if isinstance(a, At) and b == 0 else Eq(a, b)
+
+
+def unlike(a: Any, b: Any) -> Boolean:
+    """Whether two values differ; as `same` asks."""
+    a, b = sympify(a), sympify(b)
+    return IsNotZero(a, b) if isinstance(a, At) and b == 0 else Ne(a, b)
+
+
 class At(Expr):
     """One element of a tensor: `x[n, d]`. Each index is an axis, a merge, axis arithmetic, or an integer element."""
 
@@ -264,6 +333,12 @@ class At(Expr):
 
     def _eval_is_finite(self) -> bool | None:
         return True
+
+    def __gt__(self, other: Any) -> Boolean:
+        return Above(self, S.Zero) if other == 0 else super().__gt__(other)
+
+    def __le__(self, other: Any) -> Boolean:
+        return NotAbove(self, S.Zero) if other == 0 else super().__le__(other)
 
     def _eval_derivative(self, s: Any) -> Expr:
         return S.One if s == self else S.Zero
