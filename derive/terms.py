@@ -248,10 +248,6 @@ class _Asked:
         left = sympify(left)
         return cls.plain(left, right, **options) if left.is_number else Relational.__new__(cls, left, sympify(right))
 
-    @classmethod
-    def class_key(cls) -> Any:
-        return cls.plain.class_key()  # sorted like any other comparison
-
 
 class Above(_Asked, StrictGreaterThan):
     """`t[n] > 0`."""

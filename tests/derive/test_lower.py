@@ -67,7 +67,7 @@ TABLE = [
     # masks choose, so that what is masked may be infinite
     ("mask", Where(X > 0, 1, 0) * Y, "where(x[n, d] > 0, y[n, d], 0)"),
     ("mask on two terms", Where(X > 0, 1, 0) * (G * X + G * Y), None),
-    ("two masks", Where(X > 0, 1, 0) * Where(m <= n, 1, 0) * Y, "where(m <= n, where(x[n, d] > 0, y[n, d], 0), 0)"),
+    ("two masks", Where(X > 0, 1, 0) * Where(m <= n, 1, 0) * Y, "where(x[n, d] > 0, where(m <= n, y[n, d], 0), 0)"),
     ("choice between numbers", Where(X > 0, 2, 3) * Y, "where(x[n, d] > 0, 2 * y[n, d], 3 * y[n, d])"),
     # nothing at all
     ("zero", S.Zero, "0"),
