@@ -211,4 +211,8 @@ def spec(f, x: tensor[m], w: tensor[n]):
     f.g[n, m] = f.b[m]
     f.h[n, m] = x[m] * w[0] + f.g[n, m] * x[0]
     return f.h""",
+    "one number added at each place of a gather along the first axis": """
+def spec(f, x: tensor[n, d], ix: index(n)[d]):
+    f.a[()] = sum(2 * x[ix[d], d], over=d)
+    return f.a""",
 }
