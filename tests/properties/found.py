@@ -215,4 +215,12 @@ def spec(f, x: tensor[m], w: tensor[n]):
 def spec(f, x: tensor[n, d], ix: index(n)[d]):
     f.a[()] = sum(2 * x[ix[d], d], over=d)
     return f.a""",
+    "a mask under a minus sign": """
+def spec(f, x: tensor[..., m, n]):
+    f.a[n, m] = -delta(n, 0) / (sum(x[..., m, n], over=...) ** 2 + 1)
+    return f.a""",
+    "a part of a merged axis under a minus sign": """
+def spec(f, x: tensor[n, t]):
+    f.a[i] = sum(x[(i, n), n + 2 * i] + x[(i, n), i] / exp(i), over=n)
+    return f.a""",
 }
