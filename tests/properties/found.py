@@ -223,4 +223,10 @@ def spec(f, x: tensor[..., m, n]):
 def spec(f, x: tensor[n, t]):
     f.a[i] = sum(x[(i, n), n + 2 * i] + x[(i, n), i] / exp(i), over=n)
     return f.a""",
+    "a gather of what is itself read at gathered places": """
+def spec(f, x: tensor[n, d], ix: index(n)[()]):
+    f.a[n, d] = x[n, d] - mean(x[n, d], over=n)
+    f.b[d, n] = x[n, d] * f.a[ix[()], d]
+    f.c[()] = f.b[0, ix[()]]
+    return f.c""",
 }
