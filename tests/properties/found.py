@@ -229,4 +229,12 @@ def spec(f, x: tensor[n, d], ix: index(n)[()]):
     f.b[d, n] = x[n, d] * f.a[ix[()], d]
     f.c[()] = f.b[0, ix[()]]
     return f.c""",
+    "a count of ties at a place that a scatter names": """
+def spec(f, x: tensor[k, d]):
+    f.a[(i, k),] = amax(x[i + d, d] + (x[k, d] * x[i + d, d]), over=d)
+    f.c[k] = amax(x[k, d], over=d)
+    f.g[k, d] = exp(x[k, d] - f.c[k])
+    f.h[k] = f.c[k] + log(sum(f.g[k, d], over=d))
+    f.p[i, d] = f.h[i + d] * sin(f.g[i + d, 0])
+    return f.a, f.p""",
 }
