@@ -237,4 +237,8 @@ def spec(f, x: tensor[k, d]):
     f.h[k] = f.c[k] + log(sum(f.g[k, d], over=d))
     f.p[i, d] = f.h[i + d] * sin(f.g[i + d, 0])
     return f.a, f.p""",
+    "a window at one place, which reads the first of a longer axis": """
+def spec(f, w: tensor[d, n]):
+    f.c[i, d] = w[d, d + 3 * i] * delta(i, 0) * w[size(d) - 1, d + 3 * i]
+    return f.c""",
 }
