@@ -241,4 +241,9 @@ def spec(f, x: tensor[k, d]):
 def spec(f, w: tensor[d, n]):
     f.c[i, d] = w[d, d + 3 * i] * delta(i, 0) * w[size(d) - 1, d + 3 * i]
     return f.c""",
+    "a reduction over `...` of a gather that lacks it": """
+def spec(f, x: tensor[..., d], w: tensor[n], ix: index(n)[k, m]):
+    f.a[..., k, m, n] = 2 * w[n]
+    f.b[k, m] = amin(f.a[..., k, m, ix[k, m]], over=...) + w[0]
+    return f.b""",
 }
