@@ -64,7 +64,8 @@ def _scattered(e: Equation, slots: tuple[Expr, ...]) -> Node:
 def _after_gathers(equations: list[Equation], wanted: set[str]) -> list[Equation]:
     """A pointwise tensor that is only read through one gather is computed at the gathered elements alone."""
     out = list(equations)
-    for e in equations:
+    for name in [e.name for e in equations]:
+        e = next(e for e in out if e.name == name)  # as it stands now: what it reads may have been put into it
         readers = [r for r in out if any(at.name == e.name for at in r.reads)]
         if e.kind is not None or not e.is_plain or e.name in wanted or len(readers) != 1:
             continue

@@ -191,7 +191,7 @@ def _slots(d: Definition, term: Expr) -> tuple[tuple[Expr, ...], Expr]:
         if isinstance(f, Sigma) and _has_delta(f):
             body, outer = f, term / f
     if isinstance(body, Sigma):
-        body, _ = opened_by_name(body, set(d.axes))
+        body, _ = opened_by_name(body, set(d.axes) | _bound(outer))
         body = body * outer
     slots: dict[Axis, Expr] = {}
     while True:
@@ -202,6 +202,12 @@ def _slots(d: Definition, term: Expr) -> tuple[tuple[Expr, ...], Expr]:
         delta, axis, other = used
         slots = {a: i.xreplace({axis: other}) for a, i in slots.items()} | {axis: other}
         body = Mul(*(g for g in Mul.make_args(body) if g != delta)).xreplace({axis: other})
+
+
+def _bound(expr: Expr) -> set[Axis]:
+    """The axes that sums and means in an expression run over: what is put into one must not have such an axis free."""
+    sums = {a for s in expr.atoms(Sigma) for a in s.over}
+    return sums | {a for r in expr.atoms(SpecReduce) for a in r.over}
 
 
 def _spread(slots: tuple[Expr, ...]) -> set[Axis]:

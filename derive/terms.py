@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sympy import (
+    Add,
     Basic,
     Eq,
     Equality,
@@ -289,7 +290,21 @@ def unlike(a: Any, b: Any) -> Boolean:
     return IsNotZero(a, b) if isinstance(a, At) and b == 0 else Ne(a, b)
 
 
-class At(Expr):
+class _Indexed(Expr):
+    """Something of indices. A window at one place, `3*i + d` at `i = 0`, reads the first places, not all of them."""
+
+    def _xreplace(self, rule: Any) -> tuple[Any, bool]:
+        windows = [i for i in self.args if isinstance(i, Add) and len(free_axes(i)) > 1]
+        if not windows or self in rule:
+            return super()._xreplace(rule)
+        put = [i._xreplace(rule) for i in self.args]
+        if not any(changed for _, changed in put):
+            return self, False
+        both = zip(self.args, put, strict=True)
+        return self.func(*(Prefix(p) if i in windows and isinstance(p, Axis) else p for i, (p, _) in both)), True
+
+
+class At(_Indexed):
     """One element of a tensor: `x[n, d]`. Each index is an axis, a merge, axis arithmetic, or an integer element."""
 
     is_commutative = True
@@ -351,7 +366,7 @@ class At(Expr):
         return rf"{{{body}}}^{{{exp}}}" if exp else body
 
 
-class Delta(Expr):
+class Delta(_Indexed):
     """Kronecker's delta of two indices: 1 where they are equal, else 0."""
 
     is_commutative = True

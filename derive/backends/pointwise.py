@@ -78,6 +78,8 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
         return Value(f"not {args[0].inside(COMPARISON)}", dims, COMPARISON, scalar, boolean=True)
     if node.fn == "not":
         return Value(f"~{args[0].inside(ATOM)}", dims, UNARY, boolean=True)
+    if node.fn == "neg" and args[0].strength == PRODUCT and _leads(node.args[0]):
+        return Value(f"-({args[0].code})", dims, UNARY, scalar)
     if node.fn == "neg":
         return Value(f"-{args[0].inside(PRODUCT)}", dims, max(PRODUCT, min(args[0].strength, UNARY)), scalar)
     if node.fn == "pow" and args[1].code == "2" and not scalar:
@@ -96,6 +98,16 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
         return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
     name = _TORCH.get(node.fn, f"torch.{node.fn}")
     return Value(f"{name}({', '.join(a.code for a in args)})", dims)
+
+
+def _leads(node: Node) -> bool:
+    """Whether a product begins with what a minus sign must not stand at: a condition, a quotient or a rest in wholes.
+
+    `-a // b` is not `-(a // b)`, and torch negates no truth values.
+    """
+    while isinstance(node, Call) and node.fn in ("mul", "div"):
+        node = node.args[0]
+    return isinstance(node, Call) and node.fn in (*COMPARISONS, *_LOGIC, "not", "where", "floordiv", "mod")
 
 
 def _clamped(node: Call, args: list[Value]) -> str:

@@ -136,7 +136,8 @@ def _gather_back(printer: Printer, s: Scatter, slot: int, target: str) -> str | 
         index_code = printer.value(index, plain).inside(ATOM)
         value = printer.value(s.value, plain)
         if not value.dims and not value.scalar and len(plain) == 1 and not is_pack(plain[0]):
-            source = f"{value.inside(ATOM)}.expand({printer.size(plain[0])}, 1)"
+            size = printer.size(plain[0])
+            source = f"{value.inside(ATOM)}.expand({f'{size}, 1' if at else f'1, {size}'})"
         else:
             source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
         return f".scatter_add_({at}, {index_code}.unsqueeze({at}), {source})"

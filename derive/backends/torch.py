@@ -310,7 +310,8 @@ class Printer:
         if is_matrix_product(node) or matrix_and_vector(node) is not None:
             return contraction(node, order, self.value, self.like)
         inner = body_order(node, self.layouts)
-        inner = (*inner, *(a for a in node.axes if a not in inner))  # also those that the body lacks are reduced
+        lacking = [a for a in node.axes if a not in inner]  # they are reduced as well
+        inner = (*filter(is_pack, lacking), *inner, *(a for a in lacking if not is_pack(a)))
         body = self.value(node.body, inner)
         if body.weak or (body.boolean and node.kind != "sum"):
             body = cast(body, self.like)

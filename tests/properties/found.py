@@ -211,4 +211,39 @@ def spec(f, x: tensor[m], w: tensor[n]):
     f.g[n, m] = f.b[m]
     f.h[n, m] = x[m] * w[0] + f.g[n, m] * x[0]
     return f.h""",
+    "one number added at each place of a gather along the first axis": """
+def spec(f, x: tensor[n, d], ix: index(n)[d]):
+    f.a[()] = sum(2 * x[ix[d], d], over=d)
+    return f.a""",
+    "a mask under a minus sign": """
+def spec(f, x: tensor[..., m, n]):
+    f.a[n, m] = -delta(n, 0) / (sum(x[..., m, n], over=...) ** 2 + 1)
+    return f.a""",
+    "a part of a merged axis under a minus sign": """
+def spec(f, x: tensor[n, t]):
+    f.a[i] = sum(x[(i, n), n + 2 * i] + x[(i, n), i] / exp(i), over=n)
+    return f.a""",
+    "a gather of what is itself read at gathered places": """
+def spec(f, x: tensor[n, d], ix: index(n)[()]):
+    f.a[n, d] = x[n, d] - mean(x[n, d], over=n)
+    f.b[d, n] = x[n, d] * f.a[ix[()], d]
+    f.c[()] = f.b[0, ix[()]]
+    return f.c""",
+    "a count of ties at a place that a scatter names": """
+def spec(f, x: tensor[k, d]):
+    f.a[(i, k),] = amax(x[i + d, d] + (x[k, d] * x[i + d, d]), over=d)
+    f.c[k] = amax(x[k, d], over=d)
+    f.g[k, d] = exp(x[k, d] - f.c[k])
+    f.h[k] = f.c[k] + log(sum(f.g[k, d], over=d))
+    f.p[i, d] = f.h[i + d] * sin(f.g[i + d, 0])
+    return f.a, f.p""",
+    "a window at one place, which reads the first of a longer axis": """
+def spec(f, w: tensor[d, n]):
+    f.c[i, d] = w[d, d + 3 * i] * delta(i, 0) * w[size(d) - 1, d + 3 * i]
+    return f.c""",
+    "a reduction over `...` of a gather that lacks it": """
+def spec(f, x: tensor[..., d], w: tensor[n], ix: index(n)[k, m]):
+    f.a[..., k, m, n] = 2 * w[n]
+    f.b[k, m] = amin(f.a[..., k, m, ix[k, m]], over=...) + w[0]
+    return f.b""",
 }
