@@ -25,8 +25,9 @@ def splice(expr: Basic, axes: Spliced, symbols: dict[Basic, Basic]) -> Any:
         run = axes.get(expr.axis, (expr.axis,))
         return Mul(*(Size(a) for a in run))
     if isinstance(expr, Reduce):
-        over = itertools.chain.from_iterable(axes.get(a, (a,)) for a in expr.over)
-        return Reduce(Symbol(expr.kind), splice(expr.body, axes, symbols), Tuple(*over))
+        over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in expr.over))
+        body = splice(expr.body, axes, symbols)
+        return Reduce(Symbol(expr.kind), body, Tuple(*over)) if over else body
     if isinstance(expr, Axis):
         run = axes.get(expr, (expr,))
         return run[0] if len(run) == 1 else Merge(*run)
@@ -86,9 +87,11 @@ def inline_call(
         over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
         index = tuple(itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in equation.index))
         body = splice(equation.body, axes, symbols)
-        out.append(
-            Equation(new, index, body, equation.kind, over, splice(equation.scale, axes, symbols), equation.given)
-        )
+        scale = splice(equation.scale, axes, symbols)
+        if equation.over and not over:  # a reduction over a `...` that stands for nothing
+            out.append(Equation(new, index, scale * body, given=equation.given))
+        else:
+            out.append(Equation(new, index, body, equation.kind, over, scale, equation.given))
     return out, tuple(prefix + name for name in op.outputs)
 
 

@@ -64,7 +64,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
     items = [
         (
             f"torch.tensor({printer.number(i.offset)}, device={printer.like}.device)"
-            if isinstance(i, Window) and not i.steps
+            if isinstance(i, Window) and not i.steps and not is_tensor(i.offset)
             else index_tensor(i, spread, printer.sizes, printer.value)
         )
         for i in s.slots

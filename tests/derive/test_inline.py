@@ -264,6 +264,24 @@ def name_taken():
         return f.x
 
 
+@op
+def sum_of_all(f, x: tensor[..., n, d]):
+    f.y[(n, d),] = sum(x[..., n, d] + mean(x[..., n, d] ** 2, over=...), over=...)
+    return f.y
+
+
+@op
+def none_left(f, x: tensor[n, d]):
+    f.y = sum_of_all(x)
+    return f.y
+
+
+def test_a_reduction_over_a_pack_that_stands_for_nothing() -> None:
+    """A reduction over no axes is what it reduces: torch's `sum(())` would be over all."""
+    assert "over=()" not in (text := str(none_left.op)), text
+    assert "sum(" not in text and "mean(" not in text
+
+
 MESSAGES = [
     (too_many, "op bad: weights takes (z); match its signature"),
     (too_few, "op bad: products needs b; its signature is (a, b)"),

@@ -246,4 +246,9 @@ def spec(f, x: tensor[..., d], w: tensor[n], ix: index(n)[k, m]):
     f.a[..., k, m, n] = 2 * w[n]
     f.b[k, m] = amin(f.a[..., k, m, ix[k, m]], over=...) + w[0]
     return f.b""",
+    "a place of a window that an index names": """
+def spec(f, x: tensor[m, n], ix: index(n)[()]):
+    f.p[n] = x[n, n] + mean(x[i + n, n] ** 2, over=i)
+    f.q[()] = f.p[ix[()]]
+    return f.q""",
 }

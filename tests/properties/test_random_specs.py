@@ -14,7 +14,7 @@ from tests.properties.judging import expected_refusal, judge
 
 AXES = {"n": 3, "d": 2, "k": 4, "t": 5, "m": 6}
 LENGTHS = {"i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 10}
-LENGTHS |= {"3 * i": 1, "(i, k)": 1, "(i, n)": 1, "i + 1]": 2}
+LENGTHS |= {"3 * i": 1, "(i, k)": 1, "(i, n)": 1, "i + 1]": 2, "mean(x[i + n": 4}
 PARTS = 10
 EACH = 50
 
@@ -45,6 +45,7 @@ def assert_right(made: Example) -> None:
     assert fine, f"{verdict}\nsave={made.save}, {made.layout} cotangents\n{made.source}"
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("name", FOUND)
 @pytest.mark.parametrize("pack", [(2,), (), (2, 3)], ids=str)
 def test_found(name: str, pack: tuple[int, ...]) -> None:
