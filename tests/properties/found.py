@@ -251,4 +251,11 @@ def spec(f, x: tensor[m, n], ix: index(n)[()]):
     f.p[n] = x[n, n] + mean(x[i + n, n] ** 2, over=i)
     f.q[()] = f.p[ix[()]]
     return f.q""",
+    "a sum repeated along an axis that another gradient reads": """
+def spec(f, x: tensor[n, d], w: tensor[n, t], o: tensor[n, t]):
+    f.a[n, t] = exp(w[n, t])
+    f.b[n, t] = f.a[n, t] / sum(f.a[n, t], over=t)
+    f.c[n] = sum(o[n, t], over=t) - sigmoid(f.b[n, 0])
+    f.g[n, d] = where(d < 1, f.c[n], maximum(x[n, d], f.b[n, size(t) - 1]))
+    return f.g""",
 }
