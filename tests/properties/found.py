@@ -258,4 +258,9 @@ def spec(f, x: tensor[n, d], w: tensor[n, t], o: tensor[n, t]):
     f.c[n] = sum(o[n, t], over=t) - sigmoid(f.b[n, 0])
     f.g[n, d] = where(d < 1, f.c[n], maximum(x[n, d], f.b[n, size(t) - 1]))
     return f.g""",
+    "a mask from which a multiple is subtracted in one call": """
+def spec(f, x: tensor[..., n, d]):
+    f.a[..., d, n] = relu(x[..., n, d]) - x[..., n, d] ** 3
+    f.b[..., d, n] = f.a[..., d, n] - mean(f.a[..., d, n], over=n)
+    return f.b""",
 }
