@@ -242,7 +242,7 @@ class Printer:
         if len(tensors) == 1 and (node.fn == "add" or not numbers):
             return None
         factor = self.factor(numbers, negative=node.fn == "sub" and len(tensors) == 2)
-        values = [self.value(n, order) for n in (start, *tensors)]
+        values = [cast(self.value(n, order), self.like) for n in (start, *tensors)]
         if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
             return None
         function = "sub" if len(tensors) == 1 else "addcmul"
