@@ -449,7 +449,7 @@ class Printer:
         have = {d for d in value.dims if d is not None}
         if not value.scalar and have == set(wanted):
             value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
-            return value if None in layout else permute(value, wanted)
+            return align(value, layout) if None in layout else permute(value, wanted)
         return self.spread(align(value, order), wanted)
 
     def merge(self, value: Value, s: Assign) -> Value:

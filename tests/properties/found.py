@@ -263,4 +263,14 @@ def spec(f, x: tensor[..., n, d]):
     f.a[..., d, n] = relu(x[..., n, d]) - x[..., n, d] ** 3
     f.b[..., d, n] = f.a[..., d, n] - mean(f.a[..., d, n], over=n)
     return f.b""",
+    "a number times a matrix and a vector": """
+def spec(f, x: tensor[d], w: tensor[n]):
+    f.a[d] = x[d] - mean(x[d], over=d)
+    f.b[n, d] = tanh((f.a[d] * w[n]) ** 2 * w[n])
+    return f.b""",
+    "a comparison of exponentials of -oo": """
+def spec(f, x: tensor[n]):
+    f.b[n] = exp(where(n >= 1, x[1], -oo)) / (x[n] ** 2 + 1)
+    f.c[()] = where(f.b[0] * f.b[0] > 0, x[1] ** 2, 0.5 * x[0])
+    return f.c""",
 }
