@@ -419,8 +419,10 @@ class Where(Expr):
         return self.args[1] == 1 and self.args[2] == 0
 
     def _eval_is_real(self) -> bool | None:
-        # -oo is no real number: to SymPy, `exp` of one is positive, and here it is 0
-        return True if all(a.is_real for a in self.args[1:]) else None
+        return True if self.args[1].is_extended_real and self.args[2].is_extended_real else None
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return True if self.args[1].is_extended_real and self.args[2].is_extended_real else None
 
     def _eval_is_positive(self) -> bool | None:
         return True if self.args[1].is_positive and self.args[2].is_positive else None
