@@ -101,6 +101,12 @@ def node_work(node: Node, nominal: Nominal) -> float:
     return 0.0
 
 
+def elementary_work(node: Node, nominal: Nominal) -> float:
+    """The part of a node's work that is elementary functions: `exp`, `erf` and their like."""
+    calls = (n for n in walk(node) if isinstance(n, Call) and n.fn in _HEAVY and is_tensor(n))
+    return sum(_weight(n) * nominal.weighted(node_axes(n)) for n in calls if _weight(n) > 1)
+
+
 def _weight(node: Call) -> float:
     if node.fn == "pow" and str(node.args[1]) in ("2", "3"):
         return 1.0

@@ -65,6 +65,7 @@ class Equation:
     over: tuple[Axis, ...] = ()
     scale: Expr = S.One
     given: bool = True  # written by the user, not split off by us
+    normal: bool = False  # a body in normal form, to be factored where it is printed, and not as somebody wrote it
 
     @property
     def name(self) -> str:

@@ -146,6 +146,9 @@ def _saving(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]
         row = (who, names, elements_formula(saved), f"{total_bytes(saved, lengths):,}")
         table.add_row(*map(Text, row))  # as text: brackets are indices here, not markup
     yield Padding(table, (0, 0, 0, 2), expand=False)
+    for e in d.local:
+        yield _Line("made by the forward, which has most of it, for the backward's sake:", style="dim")
+        yield _equation(e.left, factored(e.body), 2)
     example = ", ".join(f"{'|...|' if a == '...' else a} = {n}" for a, n in lengths.items())
     yield _Line(
         f"bytes where {example}, with real tensors in float32, integers in int64, masks in one byte",

@@ -9,6 +9,7 @@ from sympy import Expr, Mul
 from derive import lower
 from derive.contraction_order import pairwise
 from derive.equations import Equation, Op
+from derive.factoring import factored
 from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, Statement, check, walk
 from derive.saving import dims
@@ -92,7 +93,7 @@ def _value(equation: Equation) -> Node:
         parts = tuple(lower.node(p) for p in equation.body.pieces)
         runs = zip(equation.over, equation.body.pieces, strict=True)
         return Join(equation.body.along.name, parts, tuple(a.name if a in free_axes(p) else "" for a, p in runs))
-    body = lower.node(equation.body)
+    body = factored(equation.body, lower.node) if equation.normal else lower.node(equation.body)
     if equation.kind is None:
         return body
     reduced: Node = Reduce(equation.kind, tuple(a.name for a in equation.over), body)

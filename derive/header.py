@@ -25,6 +25,8 @@ def docstring(d: Derivation, saved: Iterable[str]) -> str:
     lines = [summary(d.op), "", f"Axes: {', '.join(_axes(d.op))}.", ""]
     lines += ["Forward", *_indented(f"{text(e.left)} = {text(e.right)}" for e in d.op.equations), ""]
     lines += ["Backward", *_indented(backward)]
+    if d.local:
+        lines += ["", "Made by the forward, for the backward's sake", *_indented(local(d))]
     relations = list(dict.fromkeys(s.reason for s in d.closed.steps if s.law == "relation"))
     if relations:
         lines += ["", "It rests on", *_indented(r for reasons in relations for r in reasons.split("; "))]
@@ -34,6 +36,11 @@ def docstring(d: Derivation, saved: Iterable[str]) -> str:
     lines += ["", *textwrap.wrap(_saved(d, saved), _WIDTH)]
     body = "\n".join(lines)
     return f'{"r" if chr(92) in body else ""}"""{body}\n"""'
+
+
+def local(d: Derivation) -> list[str]:
+    """The equations of what the forward makes for the backward alone, factored, in the words of the notation."""
+    return [f"{text(e.left)} = {text(factored(e.body))}" for e in d.local]
 
 
 def _axes(op: Op) -> list[str]:

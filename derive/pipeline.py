@@ -14,9 +14,10 @@ from derive.conditions import with_conditions
 from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
 from derive.distributing import distributed
-from derive.equations import Op
+from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
+from derive.local_derivatives import Handing, by_local_derivatives
 from derive.nominal import nominal
 from derive.products import common_products
 from derive.program import Assign, Program
@@ -40,6 +41,7 @@ class Derivation:
     stepwise_forward: Program | None  # where the op asks for its stepwise form as well
     stepwise_backward: Program | None
     conditions: tuple[Assign, ...] = ()  # what the forward hands on of tensors that the backward only compares
+    local: tuple[Equation, ...] = ()  # what the forward makes for the backward's sake alone
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -49,8 +51,9 @@ class Derivation:
     @property
     def saved(self) -> tuple[Saved, ...]:
         """The same, each with its axes and the kind of its elements."""
-        masks = {c.name: Saved(c.name, tuple(map(str, c.axes)), "mask") for c in self.conditions}
-        return tuple(masks.get(n) or saved_by_forward(self.named, (n,))[0] for n in self.kept)
+        made = {c.name: Saved(c.name, tuple(map(str, c.axes)), "mask") for c in self.conditions}
+        made |= {e.name: Saved(e.name, tuple(a.base for a in e.axes)) for e in self.local}
+        return tuple(made.get(n) or saved_by_forward(self.named, (n,))[0] for n in self.kept)
 
     def _repr_latex_(self) -> str:
         from derive.live import latex  # for notebooks; it stands above this module
@@ -76,18 +79,28 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     named, steps, closed = _cheapest(op, policy)
     if policy.conditional:
         within_domain(named, closed)
-    forward = forward_program(named, closed.kept.names)
+    handing = by_local_derivatives(steps, closed, policy) if policy.name == "cost" else Handing(named, closed.kept)
+    forward = forward_program(handing.op, handing.kept.names)
     long_forward = long_backward = None
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = pairwise(distributed(shared_sums(without_copies(closed.kept.program), lengths), lengths), lengths)
+    backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
     backward = without_copies(share(common_products(backward)))
-    real = [n for n in closed.kept.names if not _is_integer(named, n)] if policy.name in ("cost", "least") else []
+    real = [n for n in handing.kept.names if not _is_integer(handing.op, n)] if policy.name in ("cost", "least") else []
     handed = with_conditions(forward, backward, len(op.outputs), real, lengths)
     return Derivation(
-        op, named, steps, closed, handed.forward, handed.backward, long_forward, long_backward, handed.conditions
+        op,
+        named,
+        steps,
+        closed,
+        handed.forward,
+        handed.backward,
+        long_forward,
+        long_backward,
+        handed.conditions,
+        handing.made,
     )
 
 
@@ -150,15 +163,18 @@ def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
         closed = search(derivation.steps, policy)
         if policy.conditional and not set(closed.kept.names) & set(op.outputs):
             continue
+        handing = Handing(op, closed.kept)
+        if name == "cost" and derivation.local:
+            handing = by_local_derivatives(derivation.steps, closed, policy)
         where = [f"{i.nonzero} != 0" for i in closed.conditions]
-        chosen = closed.kept.names == derivation.closed.kept.names
+        chosen = closed.kept.names == derivation.closed.kept.names and (name == "cost" or not derivation.local)
         out.setdefault(
-            closed.kept.names,
+            handing.kept.names,
             Alternative(
                 words[name],
                 derivation.kept if chosen else closed.kept.names,
-                work(closed.kept.program, nominal(op)) / NOMINAL**2,
-                sum(nominal(op).elements(dims(op, n)) for n in closed.kept.names),
+                work(handing.kept.program, nominal(op)) / NOMINAL**2,
+                sum(nominal(op).elements(dims(handing.op, n)) for n in handing.kept.names),
                 " and ".join(where) or None,
                 chosen,
             ),

@@ -165,7 +165,8 @@ How it is counted, for all alike; nothing is measured:
 - **passes** over the largest tensor of the forward: every elementwise operation is one, `exp` and its like three or
   four, a reduction one, a multiply-add of a matrix product an eighth of an element. Axes that inputs carry, `...` too,
   are taken as 32 long, kernels and groups as 4, the others as long as these make them. For autograd: the operations
-  of PyTorch's formula for that kernel.
+  of PyTorch's formula for that kernel. What the forward makes for the backward's sake (`dy_dx`), mostly
+  from what it has, counts as the forward's.
 - **largest temporary**: the axes of the largest tensor that a statement names and that is no gradient of an input,
   nor what one is a view of.
 - **saved**: elements kept from the forward, inputs and outputs included; `|...|` is the number of leading positions.

@@ -292,8 +292,27 @@ def _because(identity: str, equations: tuple[str, ...]) -> str:
 
 def _kept(derivation: Derivation) -> Iterable[str]:
     yield r"\subsection*{Kept from the forward}"
-    names = [f"${name_latex(name)}$" for name in derivation.kept]
+    made = {e.name: e for e in derivation.local}
+    names = [f"${local_latex(n) if n in made else name_latex(n)}$" for n in derivation.kept]
     yield ", ".join(names) if names else "Nothing."
+    for e in made.values():
+        yield f"The forward, which has most of it, makes for the backward's sake\n\\[\n{local_equation_latex(e)}\n\\]"
+
+
+def local_latex(name: str) -> str:
+    """A local derivative as the fraction that its name spells: `dy_dx`; any other tensor as it is called."""
+    above, _, below = name.partition("_d")
+    if not name.startswith("d") or len(above) < 2 or not below:
+        return name_latex(name)
+    return rf"\frac{{\mathrm{{d}}{name_latex(above[1:])}}}{{\mathrm{{d}}{name_latex(below)}}}"
+
+
+def local_equation_latex(equation: Equation) -> str:
+    """`dy/dx = ...`: what the forward makes for the backward, factored."""
+    index = ",".join(Printer().doprint(i) for i in equation.index)
+    left = local_latex(equation.name) + (f"_{{{index}}}" if index else "")
+    rows = equation_rows(left, factored(equation.body), Printer())
+    return aligned(rows)
 
 
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {

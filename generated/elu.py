@@ -9,10 +9,13 @@ Forward
 Backward
     dx[...] = dy[...] * where(x[...] > 0, 1, alpha * exp(x[...]))
 
+Made by the forward, for the backward's sake
+    dy_dx[...] = where(x[...] > 0, 1, alpha * exp(x[...]))
+
 In LaTeX
     \mathrm{d}x_{\ldots} = \mathrm{d}y_{\ldots}\, \left(\begin{cases}1 & x_{\ldots} > 0 \\ \alpha\, e^{x_{\ldots}} & \text{otherwise}\end{cases}\right)
 
-Saved for the backward: x [...], alpha a number; |...| elements. Autograd of the same equations keeps 2*|...|.
+Saved for the backward: dy_dx [...]; |...| elements. Autograd of the same equations keeps 2*|...|.
 """
 
 from __future__ import annotations
@@ -29,22 +32,24 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class EluSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    x: Tensor  # [...]
-    alpha: float  # a number
+    dy_dx: Tensor  # [...]
 
 
 @in_float32
 def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("elu", ("x: ...",), x)
-    y = torch.where(x > 0, x, torch.exp(x).sub_(1).mul_(alpha))
-    return y, EluSaved(x, alpha)
+    exp_x = torch.exp(x)  # exp_x[...] = exp(x[...])
+    x_above_zero = x > 0  # x_above_zero[...] = x[...] > 0
+    y = torch.where(x_above_zero, x, alpha * (exp_x - 1))
+    dy_dx = torch.where(x_above_zero, 1, alpha * exp_x)  # dy_dx[...] = where(x_above_zero[...], 1, alpha * exp_x[...])
+    return y, EluSaved(dy_dx)
 
 
 @in_float32
-def elu_backward(dy: Tensor, x: Tensor, alpha: float) -> Tensor:
+def elu_backward(dy: Tensor, dy_dx: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = torch.where(x > 0, 1, torch.exp(x).mul_(alpha)).mul_(dy)
+    dx = dy * dy_dx  # dx[...] = dy[...] * dy_dx[...]
     return dx
 
 

@@ -10,10 +10,13 @@ Forward
 Backward
     dx[...] = dy[...] * (sqrt(2) * exp(-x[...]**2 / 2) * x[...] / (2 * sqrt(pi)) + phi[...])
 
+Made by the forward, for the backward's sake
+    dy_dx[...] = sqrt(2) * exp(-x[...]**2 / 2) * x[...] / (2 * sqrt(pi)) + phi[...]
+
 In LaTeX
     \mathrm{d}x_{\ldots} = \mathrm{d}y_{\ldots}\, \left(\frac{\sqrt{2}\, e^{- \frac{x_{\ldots}^{2}}{2}}\, x_{\ldots}}{2\, \sqrt{\pi}} + \phi_{\ldots}\right)
 
-Saved for the backward: x [...]; |...| elements. Autograd of the same equations keeps 3*|...|.
+Saved for the backward: dy_dx [...]; |...| elements. Autograd of the same equations keeps 3*|...|.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class GeluSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    x: Tensor  # [...]
+    dy_dx: Tensor  # [...]
 
 
 @in_float32
@@ -39,15 +42,15 @@ def gelu_forward(x: Tensor) -> tuple[Tensor, GeluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu", ("x: ...",), x)
     phi = (math.sqrt(2) / 2 * x).erf_().div_(2).add_(0.5)  # phi[...] = erf(sqrt(2) / 2 * x[...]) / 2 + 1/2
-    y = phi.mul_(x)  # y[...] = phi[...] * x[...]
-    return y, GeluSaved(x)
+    y = phi * x  # y[...] = phi[...] * x[...]
+    dy_dx = phi.addcmul_(x.square().div_(-2).exp_(), x, value=math.sqrt(2) / 2 / math.sqrt(math.pi))
+    return y, GeluSaved(dy_dx)
 
 
 @in_float32
-def gelu_backward(dy: Tensor, x: Tensor) -> Tensor:
+def gelu_backward(dy: Tensor, dy_dx: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    phi = (math.sqrt(2) / 2 * x).erf_().add_(1).div_(2)  # phi[...] = (erf(sqrt(2) / 2 * x[...]) + 1) / 2
-    dx = phi.addcmul_(x.square().div_(-2).exp_(), x, value=math.sqrt(2) / 2 / math.sqrt(math.pi)).mul_(dy)
+    dx = dy * dy_dx  # dx[...] = dy[...] * dy_dx[...]
     return dx
 
 

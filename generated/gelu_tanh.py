@@ -11,10 +11,14 @@ Backward
     dx[...] = dy[...] * (sqrt(2) * x[...] * (1 - t[...]**2) * (0.134145 * x[...]**2 + 1) / (2 * sqrt(pi)) + t[...] /
         2 + 1 / 2)
 
+Made by the forward, for the backward's sake
+    dy_dx[...] = sqrt(2) * x[...] * (1 - t[...]**2) * (0.134145 * x[...]**2 + 1) / (2 * sqrt(pi)) + t[...] / 2 + 1 /
+        2
+
 In LaTeX
     \mathrm{d}x_{\ldots} = \mathrm{d}y_{\ldots}\, \left(\frac{\sqrt{2}\, x_{\ldots}}{2\, \sqrt{\pi}}\, \left(1 - t_{\ldots}^{2}\right)\, \left(0.134145\, x_{\ldots}^{2} + 1\right) + \frac{t_{\ldots}}{2} + \frac{1}{2}\right)
 
-Saved for the backward: x [...]; |...| elements. Autograd of the same equations keeps 4*|...|.
+Saved for the backward: dy_dx [...]; |...| elements. Autograd of the same equations keeps 4*|...|.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class GeluTanhSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    x: Tensor  # [...]
+    dy_dx: Tensor  # [...]
 
 
 @in_float32
@@ -40,24 +44,21 @@ def gelu_tanh_forward(x: Tensor) -> tuple[Tensor, GeluTanhSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu_tanh", ("x: ...",), x)
     t = (x**3).mul_(0.044715).add_(x).mul_(math.sqrt(2) / math.sqrt(math.pi)).tanh_()
-    y = t.add_(1).mul_(x).div_(2)  # y[...] = x[...] / 2 * (t[...] + 1)
-    return y, GeluTanhSaved(x)
-
-
-@in_float32
-def gelu_tanh_backward(dy: Tensor, x: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
-    x_squared = x.square()  # x_squared[...] = x[...]**2
-    t_inner = x * (0.044715 * x_squared + 1)  # t_inner[...] = x[...] * (8943/200000 * x_squared[...] + 1)
-    t = (math.sqrt(2) / math.sqrt(math.pi) * t_inner).tanh_()  # t[...] = tanh(sqrt(2) / sqrt(pi()) * t_inner[...])
-    dx = (
+    y = x / 2 * (t + 1)  # y[...] = x[...] / 2 * (t[...] + 1)
+    dy_dx = (
         (t / 2)
         .add_(0.5)
         .add_(
-            (1 - t.square()).mul_(x).mul_(x_squared.mul_(0.134145).add_(1)).mul_(math.sqrt(2) / 2 / math.sqrt(math.pi))
+            (1 - t.square()).mul_(x).mul_(x.square().mul_(0.134145).add_(1)).mul_(math.sqrt(2) / 2 / math.sqrt(math.pi))
         )
-        .mul_(dy)
     )
+    return y, GeluTanhSaved(dy_dx)
+
+
+@in_float32
+def gelu_tanh_backward(dy: Tensor, dy_dx: Tensor) -> Tensor:
+    """The gradient of every real input, from dy and what the forward saved."""
+    dx = dy * dy_dx  # dx[...] = dy[...] * dy_dx[...]
     return dx
 
 

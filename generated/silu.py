@@ -9,10 +9,13 @@ Forward
 Backward
     dx[...] = sigmoid(x[...]) * dy[...] * (x[...] * (1 - sigmoid(x[...])) + 1)
 
+Made by the forward, for the backward's sake
+    dy_dx[...] = sigmoid(x[...]) * (x[...] * (1 - sigmoid(x[...])) + 1)
+
 In LaTeX
     \mathrm{d}x_{\ldots} = \sigma\left(x_{\ldots}\right)\, \mathrm{d}y_{\ldots}\, \left(x_{\ldots}\, \left(1 - \sigma\left(x_{\ldots}\right)\right) + 1\right)
 
-Saved for the backward: x [...]; |...| elements. Autograd of the same equations keeps 2*|...|.
+Saved for the backward: dy_dx [...]; |...| elements. Autograd of the same equations keeps 2*|...|.
 """
 
 from __future__ import annotations
@@ -29,22 +32,23 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class SiluSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    x: Tensor  # [...]
+    dy_dx: Tensor  # [...]
 
 
 @in_float32
 def silu_forward(x: Tensor) -> tuple[Tensor, SiluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("silu", ("x: ...",), x)
-    y = torch.sigmoid(x).mul_(x)  # y[...] = sigmoid(x[...]) * x[...]
-    return y, SiluSaved(x)
+    sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
+    y = sigmoid_x * x  # y[...] = sigmoid_x[...] * x[...]
+    dy_dx = (1 - sigmoid_x).mul_(x).add_(1).mul_(sigmoid_x)
+    return y, SiluSaved(dy_dx)
 
 
 @in_float32
-def silu_backward(dy: Tensor, x: Tensor) -> Tensor:
+def silu_backward(dy: Tensor, dy_dx: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
-    dx = (1 - sigmoid_x).mul_(x).add_(1).mul_(sigmoid_x).mul_(dy)
+    dx = dy * dy_dx  # dx[...] = dy[...] * dy_dx[...]
     return dx
 
 

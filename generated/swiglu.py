@@ -10,11 +10,16 @@ Backward
     dgate[...] = dy[...] * sigmoid_gate[...] * up[...] * (gate[...] * (1 - sigmoid_gate[...]) + 1)
     dup[...] = dy[...] * gate[...] * sigmoid_gate[...]
 
+Made by the forward, for the backward's sake
+    dy_dgate[...] = sigmoid_gate[...] * up[...] * (gate[...] * (1 - sigmoid_gate[...]) + 1)
+    dy_dup[...] = gate[...] * sigmoid_gate[...]
+
 In LaTeX
     \mathrm{d}\mathrm{gate}_{\ldots} = \mathrm{d}y_{\ldots}\, \mathrm{sigmoid\_gate}_{\ldots}\, \mathrm{up}_{\ldots}\, \left(\mathrm{gate}_{\ldots}\, \left(1 - \mathrm{sigmoid\_gate}_{\ldots}\right) + 1\right)
     \mathrm{d}\mathrm{up}_{\ldots} = \mathrm{d}y_{\ldots}\, \mathrm{gate}_{\ldots}\, \mathrm{sigmoid\_gate}_{\ldots}
 
-Saved for the backward: gate [...], up [...]; 2*|...| elements. Autograd of the same equations keeps 4*|...|.
+Saved for the backward: dy_dgate [...], dy_dup [...]; 2*|...| elements. Autograd of the same equations keeps
+4*|...|.
 """
 
 from __future__ import annotations
@@ -31,8 +36,8 @@ from ._support import check_shapes, in_float32, keep, kept, typed
 class SwigluSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    gate: Tensor  # [...]
-    up: Tensor  # [...]
+    dy_dgate: Tensor  # [...]
+    dy_dup: Tensor  # [...]
 
 
 class SwigluGradients(NamedTuple):
@@ -46,17 +51,18 @@ class SwigluGradients(NamedTuple):
 def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("swiglu", ("gate: ...", "up: ..."), gate, up)
-    y = torch.sigmoid(gate).mul_(gate).mul_(up)  # y[...] = gate[...] * sigmoid(gate[...]) * up[...]
-    return y, SwigluSaved(gate, up)
+    sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
+    dy_dup = gate * sigmoid_gate  # dy_dup[...] = gate[...] * sigmoid_gate[...]
+    y = dy_dup * up  # y[...] = dy_dup[...] * up[...]
+    dy_dgate = (1 - sigmoid_gate).mul_(gate).add_(1).mul_(sigmoid_gate).mul_(up)
+    return y, SwigluSaved(dy_dgate, dy_dup)
 
 
 @in_float32
-def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor) -> SwigluGradients:
+def swiglu_backward(dy: Tensor, dy_dgate: Tensor, dy_dup: Tensor) -> SwigluGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
-    dy_sigmoid_gate = dy * sigmoid_gate  # dy_sigmoid_gate[...] = dy[...] * sigmoid_gate[...]
-    dgate = (1 - sigmoid_gate).mul_(gate).add_(1).mul_(dy_sigmoid_gate).mul_(up)
-    dup = dy_sigmoid_gate.mul_(gate)  # dup[...] = dy_sigmoid_gate[...] * gate[...]
+    dgate = dy * dy_dgate  # dgate[...] = dy[...] * dy_dgate[...]
+    dup = dy * dy_dup  # dup[...] = dy[...] * dy_dup[...]
     return SwigluGradients(dgate, dup)
 
 

@@ -347,10 +347,10 @@ class Printer:
         """The value expanded to all of `dims`; a view."""
         lengths = ", ".join(self.lengths(dims))
         if value.scalar:
-            shape = (
-                lengths if len(own := [d for d in dims if d is not None]) == 1 and is_pack(own[0]) else f"({lengths},)"
-            )
-            return Value(f"{self.like}.new_full({shape}, {value.code})", dims)
+            own = [d for d in dims if d is not None]
+            shape = lengths if len(own) == 1 and is_pack(own[0]) else f"({lengths}{',' if len(own) == 1 else ''})"
+            made = f"new_zeros({shape})" if value.code == "0" else f"new_full({shape}, {value.code})"
+            return Value(f"{self.like}.{made}", dims)
         return value.method(f".expand({lengths})", dims)
 
     def lengths(self, dims: Dims) -> list[str]:

@@ -30,6 +30,7 @@ from derive.typeset import (
     adjoint_names,
     definition_latex,
     equation_latex,
+    local_equation_latex,
     name_latex,
     relation_latex,
 )
@@ -128,6 +129,7 @@ class OpPage:
     identities: tuple[Because, ...]
     drawing: Drawing
     saving: tuple[Saving, ...]
+    local: tuple[str, ...]
     example: str
     counted: Comparison
     measured: Measured
@@ -171,6 +173,7 @@ def op_page(
         identities=tuple(_identities(d)),
         drawing=drawing(d),
         saving=saving,
+        local=tuple(display(local_equation_latex(e)) for e in d.local),
         example=example,
         counted=compare(d),
         measured=measured or Measured(),

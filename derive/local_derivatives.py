@@ -1,0 +1,123 @@
+"""What a gradient makes of saved tensors alone is made by the forward, where that spares work and keeps no more.
+
+`dx = dy * (s + x * s * (1 - s))` with `s = sigmoid(x)` computes `s` again where the forward keeps `x`. The forward has
+it at hand: it keeps `dy_dx = s + x * s * (1 - s)` instead, as large as `x`, and the backward is one product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sympy import Add, Expr, Mul
+
+from derive import lower
+from derive.adjoint import Stepwise
+from derive.collapse.search import Closed
+from derive.cost import elementary_work, naming, work
+from derive.equations import Equation, Op
+from derive.forward import forward_program
+from derive.nominal import nominal
+from derive.saving import Kept, Policy, recompute, with_kept
+from derive.schedule import Definition
+from derive.share import name_of
+from derive.terms import At, Delta, Sigma, Tensor, free_axes, tensor_names
+
+
+@dataclass(frozen=True)
+class _Local:
+    """A gradient that is a tensor of the forward's, to be, times what the cotangents make."""
+
+    definition: Definition
+    factor: Expr  # with the cotangents
+    derivative: Expr  # without
+
+
+@dataclass(frozen=True)
+class Handing:
+    """What the forward hands to the backward: its op, with the equations made for that, and what is kept of them."""
+
+    op: Op
+    kept: Kept
+    made: tuple[Equation, ...] = ()
+
+
+def by_local_derivatives(steps: Stepwise, closed: Closed, policy: Policy) -> Handing:
+    """The closed form by way of such factors, each where that is cheaper, and the forward's equations for them."""
+    definitions = list(closed.definitions)
+    best = Handing(steps.op, closed.kept)
+    bound = {c.target.name for c in steps.cotangents} | {a.target.name for a in steps.adjoints}
+    for group in _groups([l for d in definitions if (l := _local(d, bound)) is not None]):
+        for some in dict.fromkeys((group, *((one,) for one in group))):
+            changed, trial = _handed(replace(steps, op=best.op), definitions, some, best, policy)
+            if _is_cheaper(trial, best):
+                best, definitions = trial, changed
+                break
+    return best
+
+
+def _local(definition: Definition, bound: set[str]) -> _Local | None:
+    """The definition as a product of what depends on cotangents and what does not, where it is one."""
+    terms = [_parted(t, bound) for t in Add.make_args(definition.value)]
+    factor = terms[0][0]
+    if any(f != factor for f, _ in terms) or definition.value.has(Sigma, Delta):
+        return None
+    common = set.intersection(*(set(Mul.make_args(rest)) for _, rest in terms))
+    outside = Mul(*(f for f in common if free_axes(f) != set(definition.axes) and not f.is_number))
+    derivative = Add(*(rest / outside for _, rest in terms))
+    whole = free_axes(derivative) == set(definition.axes)
+    return _Local(definition, factor * outside, derivative) if whole and not derivative.is_Atom else None
+
+
+def _parted(term: Expr, bound: set[str]) -> tuple[Expr, Expr]:
+    with_cotangents = [f for f in Mul.make_args(term) if tensor_names(f) & bound]
+    return Mul(*with_cotangents), Mul(*(f for f in Mul.make_args(term) if f not in with_cotangents))
+
+
+def _groups(found: list[_Local]) -> list[tuple[_Local, ...]]:
+    """Those that read the same tensors, which are spared only if all of them go."""
+    groups: list[tuple[_Local, ...]] = []
+    for local in found:
+        names = tensor_names(local.derivative)
+        near = [g for g in groups if any(tensor_names(other.derivative) & names for other in g)]
+        groups = [*(g for g in groups if g not in near), (*(other for g in near for other in g), local)]
+    return groups
+
+
+def _handed(
+    steps: Stepwise, definitions: list[Definition], some: tuple[_Local, ...], known: Handing, policy: Policy
+) -> tuple[list[Definition], Handing]:
+    """The definitions with these factors read from the forward, and what the forward hands on then."""
+    op, changed, made = known.op, list(definitions), known.made
+    for local in some:
+        own = local.definition
+        taken = {*(o.name for o in op.operands), *(e.name for e in op.equations), *(d.name for d in definitions)}
+        taken |= {c.target.name for c in steps.cotangents}
+        equation = Equation(Tensor(_name(local, taken)), own.axes, local.derivative, normal=True)
+        changed[changed.index(own)] = replace(own, value=local.factor * equation.left)
+        op, made = replace(op, equations=(*op.equations, equation)), (*made, equation)
+    steps = replace(steps, op=op)
+    elsewhere = frozenset(e.name for e in op.equations) - {e.name for e in made}
+    again = recompute(steps, changed, elsewhere, frozenset(), policy)
+    return changed, Handing(op, with_kept(steps, [*again, *changed], policy=policy), made)
+
+
+def _name(local: _Local, taken: set[str]) -> str:
+    """`dy_dx` for the factor of `dx = dy * ...`; any other is called by what it is."""
+    if isinstance(local.factor, At):
+        name = f"{local.factor.name}_{local.definition.name}"
+        return name if name not in taken else f"{name}_local"
+    return name_of(lower.node(local.derivative), taken)
+
+
+def _is_cheaper(new: Handing, old: Handing) -> bool:
+    """Whether both passes together spare an elementary function, at no more work, and no more is kept."""
+    (new_work, new_functions), (old_work, old_functions) = _work(new), _work(old)
+    return new.kept.cost.kept <= old.kept.cost.kept and new_work < old_work and new_functions < old_functions
+
+
+def _work(handing: Handing) -> tuple[float, float]:
+    """The element operations of both passes, all and those of elementary functions."""
+    lengths = nominal(handing.op)
+    programs = (forward_program(handing.op, handing.kept.names), handing.kept.program)
+    functions = sum(elementary_work(s.value, lengths) for p in programs for s in p.statements)
+    return sum(work(p, lengths) + naming(p, lengths) for p in programs), functions

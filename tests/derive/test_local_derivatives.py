@@ -1,0 +1,126 @@
+"""What a gradient makes of saved tensors alone is made by the forward, where it has most of it and keeps no more."""
+
+import pytest
+import torch
+
+from derive import amax, axes, exp, log, op, sigmoid, softplus, sum, tanh, tensor
+from derive.autograd_cost import total_bytes
+from derive.emit import render
+from derive.explain import explain
+from derive.pipeline import alternatives, derive_op
+from derive.typeset import document
+from tests.derive.live import module
+
+n, d, k = axes("n d k")
+
+
+@op
+def mish(f, x: tensor[...]):
+    """x * tanh(log(1 + exp(x))) (Misra, 2019)."""
+    f.t[...] = tanh(log(1 + exp(x[...])))
+    f.y[...] = x[...] * f.t[...]
+    return f.y
+
+
+@op
+def gated(f, a: tensor[n, d], b: tensor[n, d]):
+    f.y[n, d] = tanh(a[n, d]) * sigmoid(b[n, d])
+    return f.y
+
+
+@op
+def gated_layer(f, x: tensor[n, d], W: tensor[d, k]):
+    f.z[n, k] = sum(x[n, d] * W[d, k], over=d)
+    f.y[n, k] = f.z[n, k] * sigmoid(f.z[n, k])
+    return f.y
+
+
+@op
+def softened(f, x: tensor[n]):
+    f.y[n] = softplus(x[n])
+    return f.y
+
+
+@op
+def swapped(f, dy_dx: tensor[n], x: tensor[n]):
+    f.y[n] = x[n] * sigmoid(x[n]) + dy_dx[n]
+    return f.y
+
+
+@op
+def squared(f, x: tensor[n]):
+    f.y[n] = x[n] ** 2
+    return f.y
+
+
+@op
+def whole_softmax(f, x: tensor[n, d]):
+    f.m[n] = amax(x[n, d], over=d)
+    f.u[n, d] = exp(x[n, d] - f.m[n])
+    f.p[n, d] = f.u[n, d] / sum(f.u[n, d], over=d)
+    return f.p
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        (mish, ("dy_dx",)),
+        (gated_layer, ("dy_dz", "x", "W")),
+        (swapped, ("dy_dx_local",)),
+        (softened, ("x",)),  # a sigmoid either way
+        (squared, ("x",)),  # a product either way
+        (whole_softmax, ("p",)),  # its gradient is no multiple of dp
+    ],
+)
+def test_kept(spec, kept):
+    d = derive_op(spec.op)
+    assert d.kept == kept
+    assert len(d.backward.statements) <= len(d.closed.kept.program.statements)
+
+
+@pytest.mark.parametrize("spec", [mish, gated, gated_layer, swapped])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_gradients(spec, dtype):
+    op, made = spec.op, module(spec.op)
+    shapes = {"x": (5, 3), "a": (5, 3), "b": (5, 3), "W": (3, 4)}
+    if spec is swapped:
+        shapes = {"x": (7,), "dy_dx": (7,)}
+    generator = torch.Generator().manual_seed(0)
+    args = [3 * torch.randn(shapes[o.name], generator=generator, dtype=dtype) for o in op.operands]
+    exact = [a.double().requires_grad_() for a in args]
+    plain = {
+        "mish": lambda x: x * torch.tanh(torch.nn.functional.softplus(x, threshold=800)),
+        "gated": lambda a, b: torch.tanh(a) * torch.sigmoid(b),
+        "gated_layer": lambda x, W: torch.nn.functional.silu(x @ W),
+        "swapped": lambda dy_dx, x: torch.nn.functional.silu(x) + dy_dx,
+    }[op.name]
+    y, saved = getattr(made, f"{op.name}_forward")(*args)
+    dy = torch.randn(y.shape, generator=generator, dtype=dtype)
+    found = getattr(made, f"{op.name}_backward")(dy, *saved)
+    wanted = torch.autograd.grad(plain(*exact), exact, dy.double())
+    for g, w in zip(found if isinstance(found, tuple) else (found,), wanted, strict=True):
+        error = 1e-12 if dtype is torch.float64 else 1e-5
+        torch.testing.assert_close(g.double(), w, rtol=0, atol=error * w.abs().max().item())
+
+
+def test_never_keeps_more():
+    d = derive_op(gated.op)
+    assert total_bytes(d.saved, {"n": 1, "d": 1}) <= 8
+
+
+def test_a_way_to_save_is_kept_to():
+    assert derive_op(mish.op, save="input").kept == ("x",)
+    others = {a.description: a.kept for a in alternatives(derive_op(mish.op))}
+    assert others["by cost"] == ("dy_dx",)
+    assert ("x",) in others.values()
+
+
+def test_is_shown_where_it_is_made():
+    from rich.console import Console
+
+    d = derive_op(mish.op)
+    console = Console(width=200, record=True)
+    console.print(explain(d, "saving"))
+    assert "dy_dx[...] = " in console.export_text()
+    assert "Made by the forward, for the backward's sake\n    dy_dx[...] = " in render(d)
+    assert r"\frac{\mathrm{d}y}{\mathrm{d}x}_{\ldots} &= " in document(d)
