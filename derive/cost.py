@@ -93,6 +93,9 @@ def node_work(node: Node, nominal: Nominal) -> float:
         if is_matrix_product(node):
             inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
             return inside + nominal.elements(axes) / MATMUL
+        if is_weighted(node):  # a matrix times a vector: one pass over the matrix
+            inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
+            return inside + nominal.weighted(axes)
         return node_work(node.body, nominal) + nominal.weighted(axes)
     if isinstance(node, Join):
         return sum((node_work(p, nominal) for p in node.parts), 0.0) + nominal.weighted(node_axes(node))
@@ -119,6 +122,14 @@ def is_matrix_product(node: Reduce) -> bool:
         return False
     union = set(node_axes(node.body))
     return all(set(node_axes(f)) != union for f in product_factors(node.body))
+
+
+def is_weighted(node: Reduce) -> bool:
+    """Whether a sum of a product weighs a matrix with a vector along the one axis that is summed."""
+    factors = product_factors(node.body)
+    if node.kind != "sum" or len(node.axes) != 1 or len(factors) != 2:
+        return False
+    return any(node_axes(v) == node.axes and set(node_axes(m)) > set(node.axes) for v, m in (factors, factors[::-1]))
 
 
 def product_factors(node: Node) -> list[Node]:

@@ -33,7 +33,7 @@ def distributed(program: Program, nominal: Nominal) -> Program:
     """The same program, with small factors inside the sums that they multiply where that is less work."""
     best = _everywhere(program, nominal)
     for s in program.statements:
-        if isinstance(s, Assign) and is_product(s) and (apart := _written_where_read(s, best)) is not None:
+        if isinstance(s, Assign) and is_product(s) and (apart := written_where_read(s, best)) is not None:
             changed = _everywhere(apart, nominal)
             if changed != apart and _cost(changed, nominal) < _cost(best, nominal):
                 best = changed
@@ -48,7 +48,7 @@ def _everywhere(program: Program, nominal: Nominal) -> Program:
     return replace(program, statements=tuple(replace(s, value=_within(s.value, nominal)) for s in program.statements))
 
 
-def _written_where_read(made: Assign, program: Program) -> Program | None:
+def written_where_read(made: Assign, program: Program) -> Program | None:
     """The program without a product that is read once, and not to be summed: it is written there."""
     uses = [(s, n) for s in program.statements for n in walk(s.value) if isinstance(n, Read) and n.name == made.name]
     if (

@@ -12,7 +12,7 @@ from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
 from derive.conditions import with_conditions
 from derive.contraction_order import pairwise
-from derive.cost import NOMINAL, work
+from derive.cost import NOMINAL, Nominal, work
 from derive.distributing import distributed
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
@@ -26,6 +26,7 @@ from derive.schedule import Definition
 from derive.share import share, without_copies
 from derive.shared_sums import shared_sums
 from derive.terms import tensor_names
+from derive.weighted_sums import weighted_sums
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
+    backward = pairwise(distributed(_with_common_sums(handing.kept.program, lengths), lengths), lengths)
     backward = without_copies(share(common_products(backward)))
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)] if policy.name in ("cost", "least") else []
     handed = with_conditions(forward, backward, len(op.outputs), real, lengths)
@@ -102,6 +103,10 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         handed.conditions,
         handing.made,
     )
+
+
+def _with_common_sums(program: Program, lengths: Nominal) -> Program:
+    return weighted_sums(shared_sums(without_copies(program), lengths), lengths)
 
 
 def _is_integer(op: Op, name: str) -> bool:

@@ -46,10 +46,10 @@ def shared_sums(program: Program, nominal: Nominal) -> Program:
         better = next((c for c in changed if c is not None), None)
         if better is None:
             return program
-        program = _without_unread(check(better))
+        program = without_unread(check(better))
 
 
-def _without_unread(program: Program) -> Program:
+def without_unread(program: Program) -> Program:
     """The program without the products that were written out in all that read them."""
     wanted = set(program.returns).union(*(reads(n) for s in program.statements for n in _read_by(s)))
     return replace(program, statements=tuple(s for s in program.statements if s.name in wanted))

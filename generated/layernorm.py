@@ -74,11 +74,12 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-05
 def layernorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) -> LayernormGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     d = dy.shape[-1]
-    dxhat = gamma * dy  # dxhat[..., d] = gamma[d] * dy[..., d]
-    mean_dxhat_xhat = (dxhat * xhat).mean(-1, keepdim=True)
-    mean_dxhat = dxhat.mean(-1, keepdim=True)  # mean_dxhat[...] = mean(dxhat[..., d], over=d)
-    dx = dxhat.addcmul_(mean_dxhat_xhat, xhat, value=-1).sub_(mean_dxhat).mul_(rstd)
-    dgamma = (dy * xhat).sum_to_size(d)  # dgamma[d] = sum(dy[..., d] * xhat[..., d], over=...)
+    dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
+    mean_dxhat_xhat = dy_xhat @ gamma / d  # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
+    gamma_dy = gamma * dy  # gamma_dy[..., d] = gamma[d] * dy[..., d]
+    mean_dxhat = gamma_dy.sum(-1, keepdim=True) / d  # mean_dxhat[...] = sum(gamma_dy[..., d], over=d) / size(d)
+    dx = gamma_dy.addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat).mul_(rstd)
+    dgamma = dy_xhat.sum_to_size(d)  # dgamma[d] = sum(dy_xhat[..., d], over=...)
     dbeta = dy.sum_to_size(d)  # dbeta[d] = sum(dy[..., d], over=...)
     return LayernormGradients(dx, dgamma, dbeta)
 

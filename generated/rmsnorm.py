@@ -63,10 +63,10 @@ def rmsnorm_forward(x: Tensor, gamma: Tensor, eps: float = 1e-06) -> tuple[Tenso
 def rmsnorm_backward(dy: Tensor, rrms: Tensor, xhat: Tensor, gamma: Tensor) -> RmsnormGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     d = dy.shape[-1]
-    dxhat = gamma * dy  # dxhat[..., d] = gamma[d] * dy[..., d]
-    mean_dxhat_xhat = (dxhat * xhat).mean(-1, keepdim=True)
-    dx = dxhat.addcmul_(mean_dxhat_xhat, xhat, value=-1).mul_(rrms)
-    dgamma = (dy * xhat).sum_to_size(d)  # dgamma[d] = sum(dy[..., d] * xhat[..., d], over=...)
+    dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
+    mean_dxhat_xhat = dy_xhat @ gamma / d  # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
+    dx = (gamma * dy).addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).mul_(rrms)
+    dgamma = dy_xhat.sum_to_size(d)  # dgamma[d] = sum(dy_xhat[..., d], over=...)
     return RmsnormGradients(dx, dgamma)
 
 
