@@ -17,6 +17,7 @@ from derive.cost import elementary_work, naming, work
 from derive.equations import Equation, Op
 from derive.forward import forward_program
 from derive.nominal import nominal
+from derive.reading import factored
 from derive.saving import Kept, Policy, recompute, with_kept
 from derive.schedule import Definition
 from derive.share import name_of
@@ -52,7 +53,7 @@ def by_local_derivatives(steps: Stepwise, closed: Closed, policy: Policy) -> Han
             if _is_cheaper(trial, best):
                 best, definitions = trial, changed
                 break
-    return best
+    return _shortened(best)
 
 
 def _local(definition: Definition, bound: set[str]) -> _Local | None:
@@ -99,6 +100,51 @@ def _handed(
     elsewhere = frozenset(e.name for e in op.equations) - {e.name for e in made}
     again = recompute(steps, changed, elsewhere, frozenset(), policy)
     return changed, Handing(op, with_kept(steps, [*again, *changed], policy=policy), made)
+
+
+def _shortened(handing: Handing) -> Handing:
+    """The same, its new equations by way of the forward's own products where that is less work: `s + y * (1 - s)`."""
+    best = handing
+    for made in handing.made:
+        for own in reversed([e for e in handing.op.equations if e not in handing.made]):
+            current = next(e for e in best.made if e.name == made.name)
+            changed = replace(current, body=_by_way_of(current.body, own))
+            equations = tuple(changed if e == current else e for e in best.op.equations)
+            trial = replace(
+                best,
+                op=replace(best.op, equations=equations),
+                made=tuple(changed if e == current else e for e in best.made),
+            )
+            if changed != current and _work(trial) < _work(best):
+                best = trial
+    return best
+
+
+def _by_way_of(value: Expr, equation: Equation) -> Expr:
+    """A sum in which a product that an equation defines is read from it.
+
+    It is the factored sum whose terms are looked at, and its inner ones stay whole: `s * (1 + x * (1 - s))` becomes
+    `s + y * (1 - s)` and not `y + s * (1 - y)`, which subtracts nearly equal numbers where x is large.
+    """
+    if equation.kind is not None or not equation.is_plain or not equation.body.is_Mul:
+        return value
+    number, factors = equation.body.as_coeff_Mul()
+    wanted = factors.as_powers_dict()
+    terms = []
+    for term in _terms(factored(value)):
+        have = term.as_powers_dict()
+        found = all(have.get(b, 0) != 0 and (have[b] - e).is_nonnegative and e.is_positive for b, e in wanted.items())
+        terms.append(term / factors / number * equation.left if found else term)
+    return Add(*terms)
+
+
+def _terms(value: Expr) -> list[Expr]:
+    """The terms of a factored sum, what is common to them multiplied into each, none of them opened."""
+    sums = [f for f in Mul.make_args(value) if isinstance(f, Add)]
+    if len(sums) != 1:
+        return list(Add.make_args(value))
+    common = [f for f in Mul.make_args(value) if f != sums[0]]
+    return [Mul(*common, part) for part in sums[0].args]
 
 
 def _name(local: _Local, taken: set[str]) -> str:

@@ -10,7 +10,7 @@ Backward
     dx[...] = sigmoid(x[...]) * dy[...] * (x[...] * (1 - sigmoid(x[...])) + 1)
 
 Made by the forward, for the backward's sake
-    dy_dx[...] = sigmoid(x[...]) * (x[...] * (1 - sigmoid(x[...])) + 1)
+    dy_dx[...] = y[...] * (1 - sigmoid(x[...])) + sigmoid(x[...])
 
 In LaTeX
     \mathrm{d}x_{\ldots} = \sigma\left(x_{\ldots}\right)\, \mathrm{d}y_{\ldots}\, \left(x_{\ldots}\, \left(1 - \sigma\left(x_{\ldots}\right)\right) + 1\right)
@@ -41,7 +41,7 @@ def silu_forward(x: Tensor) -> tuple[Tensor, SiluSaved]:
     check_shapes("silu", ("x: ...",), x)
     sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
     y = sigmoid_x * x  # y[...] = sigmoid_x[...] * x[...]
-    dy_dx = (1 - sigmoid_x).mul_(x).add_(1).mul_(sigmoid_x)
+    dy_dx = torch.addcmul(sigmoid_x, y, 1 - sigmoid_x)  # dy_dx[...] = y[...] * (1 - sigmoid_x[...]) + sigmoid_x[...]
     return y, SiluSaved(dy_dx)
 
 

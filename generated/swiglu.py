@@ -11,7 +11,7 @@ Backward
     dup[...] = dy[...] * gate[...] * sigmoid_gate[...]
 
 Made by the forward, for the backward's sake
-    dy_dgate[...] = sigmoid_gate[...] * up[...] * (gate[...] * (1 - sigmoid_gate[...]) + 1)
+    dy_dgate[...] = y[...] * (1 - sigmoid_gate[...]) + sigmoid_gate[...] * up[...]
     dy_dup[...] = gate[...] * sigmoid_gate[...]
 
 In LaTeX
@@ -54,7 +54,7 @@ def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
     sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
     dy_dup = gate * sigmoid_gate  # dy_dup[...] = gate[...] * sigmoid_gate[...]
     y = dy_dup * up  # y[...] = dy_dup[...] * up[...]
-    dy_dgate = (1 - sigmoid_gate).mul_(gate).add_(1).mul_(sigmoid_gate).mul_(up)
+    dy_dgate = (1 - sigmoid_gate).mul_(y).addcmul_(sigmoid_gate, up)
     return y, SwigluSaved(dy_dgate, dy_dup)
 
 

@@ -1,0 +1,76 @@
+"""A weighted sum of a product that something else reads as well is a matrix times a vector."""
+
+import pytest
+import torch
+
+from derive import axes, mean, op, rsqrt, sum, tensor
+from derive.pipeline import derive_op
+from derive.program import Assign
+from tests.derive.live import module
+
+n, m, d = axes("n m d")
+
+
+@op
+def scaled_unit(f, x: tensor[..., d], g: tensor[d]):
+    f.r[...] = rsqrt(sum(x[..., d] ** 2, over=d) + 1)
+    f.u[..., d] = x[..., d] * f.r[...]
+    f.y[..., d] = g[d] * f.u[..., d]
+    return f.y
+
+
+@op
+def weighed_twice(f, x: tensor[n, d], z: tensor[n, d], w: tensor[d]):
+    f.h[n] = mean(w[d] * x[n, d] * z[n, d], over=d)
+    f.y[n] = f.h[n] ** 2
+    return f.y
+
+
+@op
+def centred(f, x: tensor[n, d], w: tensor[d]):
+    f.h[n, d] = w[d] * x[n, d]
+    f.y[n, d] = f.h[n, d] - mean(f.h[n, d], over=d)
+    return f.y
+
+
+@op
+def nothing_shared(f, x: tensor[n, d], z: tensor[n, d], w: tensor[d]):
+    f.y[n] = sum(w[d] * x[n, d] * z[n, d], over=d)
+    return f.y
+
+
+PLAIN = {
+    "scaled_unit": lambda x, g: g * x * torch.rsqrt((x**2).sum(-1, keepdim=True) + 1),
+    "weighed_twice": lambda x, z, w: (w * x * z).mean(-1) ** 2,
+    "centred": lambda x, w: w * x - (w * x).mean(-1, keepdim=True),
+    "nothing_shared": lambda x, z, w: (w * x * z).sum(-1),
+}
+SHAPES = {"x": (5, 3), "z": (5, 3), "g": (3,), "w": (3,)}
+
+
+@pytest.mark.parametrize("spec", [scaled_unit, weighed_twice, centred, nothing_shared])
+def test_gradients(spec):
+    op, made = spec.op, module(spec.op)
+    generator = torch.Generator().manual_seed(0)
+    args = [torch.randn(SHAPES[o.name], generator=generator, dtype=torch.float64) for o in op.operands]
+    leaves = [a.clone().requires_grad_() for a in args]
+    y, saved = getattr(made, f"{op.name}_forward")(*args)
+    dy = torch.randn(y.shape, generator=generator, dtype=torch.float64)
+    found = getattr(made, f"{op.name}_backward")(dy, *saved)
+    for g, w in zip(found, torch.autograd.grad(PLAIN[op.name](*leaves), leaves, dy), strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-12, atol=1e-12)
+
+
+def test_one_product_for_both_gradients():
+    """`sum(g * dy * u, over=d)` and `sum(dy * u, over=...)` read one tensor, and g multiplies nothing as large."""
+    program = derive_op(scaled_unit.op).backward
+    values = {s.name: str(s.value) for s in program.statements if isinstance(s, Assign)}
+    assert values["dy_u"] == "dy[..., d] * u[..., d]"
+    assert "sum(g[d] * dy_u[..., d], over=d)" in values["sum_du_u"]
+    assert values["dg"] == "sum(dy_u[..., d], over=...)"
+    assert "du" not in values  # read once now
+
+
+def test_left_alone_where_nothing_else_reads_the_product():
+    assert "w" not in {s.name for s in derive_op(nothing_shared.op).forward.statements}
+    assert str(derive_op(nothing_shared.op).forward.statements[-1].value).count("sum") == 1
