@@ -12,7 +12,7 @@ from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
 from derive.conditions import with_conditions
 from derive.contraction_order import pairwise
-from derive.cost import NOMINAL, Nominal, work
+from derive.cost import NOMINAL, work
 from derive.distributing import distributed
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
@@ -87,8 +87,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = pairwise(distributed(_with_common_sums(handing.kept.program, lengths), lengths), lengths)
-    backward = without_copies(share(common_products(backward)))
+    backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
+    backward = weighted_sums(without_copies(share(common_products(backward))), lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)] if policy.name in ("cost", "least") else []
     handed = with_conditions(forward, backward, len(op.outputs), real, lengths)
     return Derivation(
@@ -103,10 +103,6 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         handed.conditions,
         handing.made,
     )
-
-
-def _with_common_sums(program: Program, lengths: Nominal) -> Program:
-    return weighted_sums(shared_sums(without_copies(program), lengths), lengths)
 
 
 def _is_integer(op: Op, name: str) -> bool:

@@ -57,7 +57,7 @@ def _as_matrix_and_vector(node: Reduce, program: Program) -> Program | None:
         return None
     if len(weighed) == 1:
         return _put(program, {node: _over(found, weighed, found.written[weighed[0]])}, ())
-    made = _matrix(found, weighed, program)
+    made = _matrix(found, weighed, program, products)
     new: dict[Reduce, Node] = {}
     for other in _sums(program, products):
         same = common(found, other, weighed)
@@ -65,7 +65,8 @@ def _as_matrix_and_vector(node: Reduce, program: Program) -> Program | None:
             index = tuple(found.index(str(a), same.names, other) for a in _axes(found, weighed))
             if all(i is not None for i in index):
                 new[other.node] = _over(other, same.places, Read(made.name, index))  # type: ignore[arg-type]
-    return _put(program, new, (made,)) if node in new and len(new) > 1 else None
+    known = made in program.statements
+    return _put(program, new, () if known else (made,)) if node in new and len(new) + known > 1 else None
 
 
 def _products(program: Program) -> Known:
@@ -96,14 +97,15 @@ def _axes(found: Opened, weighed: tuple[int, ...]) -> tuple[str, ...]:
     return axes_of(multiplied([found.written[k] for k in weighed]))
 
 
-def _matrix(found: Opened, weighed: tuple[int, ...], program: Program) -> Assign:
-    """What is weighed, as a tensor over the plain names of its axes."""
+def _matrix(found: Opened, weighed: tuple[int, ...], program: Program, products: Known) -> Assign:
+    """What is weighed, as a tensor over the plain names of its axes; the one that is there already, if it is."""
     taken = {n for n, _ in program.given} | {s.name for s in program.statements} | set(program.scalars)
     value, axes = multiplied([found.written[k] for k in weighed]), _axes(found, weighed)
     names = {a: base(a) for a in axes}
     if len(set(names.values())) == len(names):
         value, axes = renamed(value, names), tuple(names[a] for a in axes)
-    return Assign(name_of(value, taken), axes, value)
+    known = next((s for s in products.values() if s.value == value and s.axes == axes), None)
+    return known or Assign(name_of(value, taken), axes, value)
 
 
 def _over(found: Opened, places: tuple[int, ...], matrix: Node) -> Node:

@@ -15,18 +15,16 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute in float32 where the first real tensor is half precision, and give results back in its dtype."""
+    """Compute in float32 where a real tensor is half precision, and give results back in the dtype of the first."""
 
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
-        dtype = next(
-            (a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()), None
-        )
-        if dtype not in HALF:
+        dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
+        if not any(dtype in HALF for dtype in dtypes):
             return function(*args, **kwargs)
         args = tuple(_widened(a) for a in args)
         out = function(*args, **{k: _widened(v) for k, v in kwargs.items()})
-        return _narrowed(out, dtype)
+        return _narrowed(out, dtypes[0]) if dtypes[0] in HALF else out
 
     # torch.compile keeps what it compiled with the code object, and few versions of each: every function has its own.
     wide.__code__ = wide.__code__.replace(co_name=f"{function.__name__}_in_float32")

@@ -76,9 +76,8 @@ def layernorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) ->
     d = dy.shape[-1]
     dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
     mean_dxhat_xhat = dy_xhat @ gamma / d  # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
-    gamma_dy = gamma * dy  # gamma_dy[..., d] = gamma[d] * dy[..., d]
-    mean_dxhat = gamma_dy.sum(-1, keepdim=True) / d  # mean_dxhat[...] = sum(gamma_dy[..., d], over=d) / size(d)
-    dx = gamma_dy.addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat).mul_(rstd)
+    mean_dxhat = dy @ gamma / d  # mean_dxhat[...] = sum(gamma[d] * dy[..., d], over=d) / size(d)
+    dx = (gamma * dy).addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat[..., None]).mul_(rstd)
     dgamma = dy_xhat.sum_to_size(d)  # dgamma[d] = sum(dy_xhat[..., d], over=...)
     dbeta = dy.sum_to_size(d)  # dbeta[d] = sum(dy[..., d], over=...)
     return LayernormGradients(dx, dgamma, dbeta)
