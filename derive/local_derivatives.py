@@ -21,7 +21,7 @@ from derive.reading import factored
 from derive.saving import Kept, Policy, recompute, with_kept
 from derive.schedule import Definition
 from derive.share import name_of
-from derive.terms import At, Delta, Sigma, Tensor, free_axes, tensor_names
+from derive.terms import At, Delta, Sigma, Tensor, Where, free_axes, tensor_names
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,19 @@ def _local(definition: Definition, bound: set[str]) -> _Local | None:
     """The definition as a product of what depends on cotangents and what does not, where it is one."""
     terms = [_parted(t, bound) for t in Add.make_args(definition.value)]
     factor = terms[0][0]
-    if any(f != factor for f, _ in terms) or definition.value.has(Sigma, Delta):
+    if any(f != factor for f, _ in terms) or definition.value.has(Sigma, Delta) or _is_branched(definition.value):
         return None
     common = set.intersection(*(set(Mul.make_args(rest)) for _, rest in terms))
     outside = Mul(*(f for f in common if free_axes(f) != set(definition.axes) and not f.is_number))
     derivative = Add(*(rest / outside for _, rest in terms))
     whole = free_axes(derivative) == set(definition.axes)
     return _Local(definition, factor * outside, derivative) if whole and not derivative.is_Atom else None
+
+
+def _is_branched(value: Expr) -> bool:
+    """Whether numbers alone choose between values: only the chosen one is computed, so none is shared."""
+    conditions = [w.condition for w in value.atoms(Where)]
+    return any(not tensor_names(c) and not free_axes(c) for c in conditions)
 
 
 def _parted(term: Expr, bound: set[str]) -> tuple[Expr, Expr]:
