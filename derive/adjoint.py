@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Add, Eq, Expr, Function, Integer, Mul, Pow, S
+from sympy import Add, Eq, Expr, Function, Integer, Mul, Pow, S, cos, cosh, sin, sinh, tan, tanh
 
 from derive.algebra import sigma
 from derive.equations import Equation, Op
@@ -219,7 +219,7 @@ def _contributions(
 
 def local_derivative(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
     """d target / d read, a scalar expression over the equation's own axes."""
-    inner = equation.body.diff(read)
+    inner = _as_tangents(equation.body.diff(read))
     if equation.kind is None:
         return from_output(equation, inner, powers_from_output)
     if equation.kind == "sum":
@@ -232,6 +232,16 @@ def local_derivative(equation: Equation, read: At, powers_from_output: bool = Tr
     raise DeriveError(
         f"{equation.kind} has no derivative rule", equation=equation.name, fix="write it with sum or mean"
     )
+
+
+def _as_tangents(value: Expr) -> Expr:
+    """`sinh(u) / cosh(u)` as `tanh(u)`, finite where both of them overflow, and `sin(u) / cos(u)` as `tan(u)`."""
+    for above, below, quotient in ((sinh, cosh, tanh), (sin, cos, tan)):
+        for f in sorted(value.atoms(above), key=lambda f: f.sort_key()):
+            (u,) = f.args
+            if value.has(1 / below(u)):
+                value = value.subs(f / below(u), quotient(u))
+    return value
 
 
 def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:

@@ -1,6 +1,7 @@
-"""What is kept only to be compared is kept as the comparison: a byte an element, where the forward makes it anyway.
+"""What is kept only for what the forward makes of it is kept as that.
 
-`y = where(x > 0, x, slope * x)` hands on `x > 0` under a name, and not `x`.
+`y = where(x > 0, x, slope * x)` hands on `x > 0` under a name, a byte an element, and not `x`. Where the backward
+reads `o` in `sigmoid(o)` alone, and the forward has that, `sigmoid(o)` is handed on, and not computed twice.
 """
 
 from __future__ import annotations
@@ -9,19 +10,20 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from derive.autograd_cost import BYTES, CONDITIONS
-from derive.cost import Nominal
+from derive.cost import ELEMENTARY, Nominal
 from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter, check, children, reads, walk
 from derive.share import axes_of, name_of, put, renamed
 
 
 @dataclass(frozen=True)
 class Handed:
-    """A forward, which returns its outputs and what it hands on, its backward, and the conditions among that."""
+    """A forward, which returns its outputs and what it hands on, its backward, and what of that stands for a tensor."""
 
     forward: Program
     backward: Program
     outputs: int  # how many of what the forward returns
-    conditions: tuple[Assign, ...] = ()
+    conditions: tuple[Assign, ...] = ()  # of tensors that the backward only compares
+    functions: tuple[Assign, ...] = ()  # of those that it only reads in one function
 
 
 def with_conditions(
@@ -30,7 +32,7 @@ def with_conditions(
     """The two, with conditions handed on in place of those `real` tensors that the backward only compares."""
     out = Handed(forward, backward, outputs)
     for name in (n for n in forward.returns[outputs:] if n in real and n not in forward.returns[:outputs]):
-        asked = _only_asked(name, out.backward)
+        asked = _only_asked(name, out.backward, CONDITIONS)
         made = {n for s in out.forward.statements for n in walk(s.value)}
         if not asked or not all(_is_plain(c) and c in made for c in asked):
             continue
@@ -41,12 +43,23 @@ def with_conditions(
     return replace(out, forward=check(out.forward), backward=check(out.backward))
 
 
-def _only_asked(name: str, program: Program) -> list[Call]:
-    """The comparisons of a tensor in a program; none where it is read for anything else."""
+def with_functions(known: Handed, names: Collection[str]) -> Handed:
+    """The same, with a function of a tensor handed on in place of it where the backward reads no more of `names`."""
+    out = known
+    for name in (n for n in known.forward.returns[known.outputs :] if n in names):
+        asked = _only_asked(name, out.backward, ELEMENTARY)
+        made = {n for s in out.forward.statements for n in walk(s.value)}
+        if len(asked) == 1 and asked[0] in made and reads(asked[0]) == {name} and _is_plain(asked[0]):
+            out = _handed(asked[0], name, out)
+    return replace(out, forward=check(out.forward), backward=check(out.backward))
+
+
+def _only_asked(name: str, program: Program, functions: Collection[str]) -> list[Call]:
+    """The calls of some functions of a tensor in a program; none where it is read for anything else."""
     found = dict[Call, None]()
     for s in program.statements:
         slots = s.slots if isinstance(s, Scatter) else ()
-        tops = list(_comparisons(s.value))
+        tops = list(_calls(s.value, functions))
         inside = sum(1 for c in tops for n in walk(c) if isinstance(n, Read) and n.name == name)
         if inside != sum(1 for n in walk(s.value) if isinstance(n, Read) and n.name == name):
             return []
@@ -56,14 +69,14 @@ def _only_asked(name: str, program: Program) -> list[Call]:
     return [] if name in program.returns else list(found)
 
 
-def _comparisons(node: Node) -> Iterator[Call]:
-    """The outermost conditions of a node."""
-    if isinstance(node, Call) and node.fn in CONDITIONS:
+def _calls(node: Node, functions: Collection[str]) -> Iterator[Call]:
+    """The outermost calls of some functions in a node."""
+    if isinstance(node, Call) and node.fn in functions:
         yield node
         return
     for child in children(node):
         if not isinstance(child, str):
-            yield from _comparisons(child)  # type: ignore[arg-type]
+            yield from _calls(child, functions)  # type: ignore[arg-type]
 
 
 def _is_plain(condition: Call) -> bool:
@@ -103,7 +116,8 @@ def _handed(condition: Call, name: str, known: Handed) -> Handed:
         known,
         forward=replace(forward, statements=statements, returns=(*outputs, *dict.fromkeys(handed))),
         backward=replace(backward, given=(*given, (made.name, axes)), scalars=numbers, statements=after),
-        conditions=(*known.conditions, *([] if made in known.conditions else [made])),
+        conditions=tuple(dict.fromkeys((*known.conditions, *([made] if condition.fn in CONDITIONS else [])))),
+        functions=tuple(dict.fromkeys((*known.functions, *([] if condition.fn in CONDITIONS else [made])))),
     )
 
 

@@ -38,7 +38,10 @@ NAMED = 0.05
 """Of an element operation, for every element of a tensor with a name: it is written and read again."""
 
 _HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "softplus": 4.0, "sin": 3.0, "cos": 3.0,
-          "pow": 4.0, "rsqrt": 1.5, "sqrt": 1.5}  # fmt: skip
+          "sinh": 4.0, "cosh": 4.0, "tan": 4.0, "atan": 4.0, "pow": 4.0, "rsqrt": 1.5, "sqrt": 1.5}  # fmt: skip
+
+ELEMENTARY = frozenset(_HEAVY)
+"""The functions that take more than a pass."""
 
 
 @dataclass(frozen=True)

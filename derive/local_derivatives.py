@@ -6,6 +6,7 @@ it at hand: it keeps `dy_dx = s + x * s * (1 - s)` instead, as large as `x`, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Mul
@@ -95,11 +96,12 @@ def _handed(
 ) -> tuple[list[Definition], Handing]:
     """The definitions with these factors read from the forward, and what the forward hands on then."""
     op, changed, made = known.op, list(definitions), known.made
+    of = {c.target.name: c.of for c in steps.cotangents} | {a.target.name: a.of for a in steps.adjoints}
     for local in some:
         own = local.definition
         taken = {*(o.name for o in op.operands), *(e.name for e in op.equations), *(d.name for d in definitions)}
         taken |= {c.target.name for c in steps.cotangents}
-        equation = Equation(Tensor(_name(local, taken)), own.axes, local.derivative, normal=True)
+        equation = Equation(Tensor(_name(local, of, taken)), own.axes, local.derivative, normal=True)
         changed[changed.index(own)] = replace(own, value=local.factor * equation.left)
         op, made = replace(op, equations=(*op.equations, equation)), (*made, equation)
     steps = replace(steps, op=op)
@@ -153,10 +155,10 @@ def _terms(value: Expr) -> list[Expr]:
     return [Mul(*common, part) for part in sums[0].args]
 
 
-def _name(local: _Local, taken: set[str]) -> str:
+def _name(local: _Local, of: Mapping[str, str], taken: set[str]) -> str:
     """`dy_dx` for the factor of `dx = dy * ...`; any other is called by what it is."""
     if isinstance(local.factor, At):
-        name = f"{local.factor.name}_{local.definition.name}"
+        name = f"d{of[local.factor.name]}_d{of[local.definition.name]}"
         return name if name not in taken else f"{name}_local"
     return name_of(lower.node(local.derivative), taken)
 

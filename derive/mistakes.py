@@ -95,6 +95,12 @@ def no_attribute(error: AttributeError) -> DeriveError | None:
     )
 
 
+FROM_SYMPY = frozenset(
+    ["tan", "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "erfc", "erfinv", "loggamma", "digamma", "Max", "Min", "Piecewise"]
+)
+"""What a spec may use beside the words of the notation, from where it has them."""
+
+
 def undeclared(error: NameError, known: dict[str, str]) -> DeriveError:
     """A name that Python does not know. `known` maps what the spec knows to how it is written."""
     name = error.name or str(error)
@@ -102,6 +108,8 @@ def undeclared(error: NameError, known: dict[str, str]) -> DeriveError:
         return DeriveError(f"{name} is not defined", fix=f"an equation is read back as {known[name]}")
     if name in ABSENT:
         return DeriveError(f"{name} is no part of the notation", fix=ABSENT[name])
+    if name in FROM_SYMPY:
+        return DeriveError(f"{name} is not defined", fix=f"write `from sympy import {name}`")
     close = get_close_matches(name, known, 1, 0.75)
     if close:
         return DeriveError(f"{name} is not defined", fix=f"did you mean {known[close[0]]}?")

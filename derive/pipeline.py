@@ -10,7 +10,7 @@ from derive.checks import check_inputs
 from derive.collapse.extrema import name_extrema
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
-from derive.conditions import with_conditions
+from derive.conditions import with_conditions, with_functions
 from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
 from derive.distributing import distributed
@@ -44,6 +44,8 @@ class Derivation:
     conditions: tuple[Assign, ...] = ()  # what the forward hands on of tensors that the backward only compares
     local: tuple[Equation, ...] = ()  # what the forward makes for the backward's sake alone
 
+    functions: tuple[Assign, ...] = ()  # what it hands on of tensors that the backward reads in one function alone
+
     @property
     def kept(self) -> tuple[str, ...]:
         """The tensors that the forward hands to the backward."""
@@ -54,6 +56,7 @@ class Derivation:
         """The same, each with its axes and the kind of its elements."""
         made = {c.name: Saved(c.name, tuple(map(str, c.axes)), "mask") for c in self.conditions}
         made |= {e.name: Saved(e.name, tuple(a.base for a in e.axes)) for e in self.local}
+        made |= {s.name: Saved(s.name, tuple(map(str, s.axes))) for s in self.functions}
         return tuple(made.get(n) or saved_by_forward(self.named, (n,))[0] for n in self.kept)
 
     def _repr_latex_(self) -> str:
@@ -91,6 +94,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     backward = weighted_sums(without_copies(share(common_products(backward))), lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)] if policy.name in ("cost", "least") else []
     handed = with_conditions(forward, backward, len(op.outputs), real, lengths)
+    handed = with_functions(handed, [n for n in real if n not in op.outputs])
     return Derivation(
         op,
         named,
@@ -101,7 +105,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_forward,
         long_backward,
         handed.conditions,
-        handing.made,
+        handing.made, handed.functions,
     )
 
 

@@ -13,6 +13,11 @@ MISTAKES = {
         "f.y[n, d] = x[n, d] * wieght[d]\n    return f.y",
         "op mine, equation y: wieght is not defined; did you mean weight?",
     ),
+    "function_of_sympy": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = cosh(x[n, d])\n    return f.y",
+        "op mine, equation y: cosh is not defined; write `from sympy import cosh`",
+    ),
     "no_f": (
         "f, x: tensor[n, d]",
         "f.mu[n] = mean(x[n, d], over=d)\n    f.y[n, d] = x[n, d] - mu[n]\n    return f.y",

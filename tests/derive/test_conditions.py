@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive import axes, maximum, op, scalar, tensor, where
+from derive import axes, maximum, op, scalar, sigmoid, sum, tensor, where
 from derive.autograd_cost import total_bytes
 from derive.equations import Op
 from derive.pipeline import derive_op
@@ -99,3 +99,26 @@ def test_gradients(spec: Op) -> None:
     dy = torch.randn(6, dtype=torch.float64)
     found = getattr(live, f"{spec.name}_backward")(dy, *saved)
     torch.testing.assert_close(tuple(found) if len(own) > 1 else (found,), torch.autograd.grad(plain, own, dy))
+
+
+@op
+def gated_state(f, c: tensor[i, j], o: tensor[i, j], W: tensor[j]):
+    f.y[i] = sum(sigmoid(o[i, j]) * c[i, j] * W[j], over=j)
+    return f.y
+
+
+def test_a_tensor_that_is_read_in_one_function_is_kept_as_that():
+    d = derive_op(gated_state.op)
+    assert d.kept == ("sigmoid_o", "c", "W") or d.kept == ("c", "sigmoid_o", "W"), d.kept
+    assert "sigmoid(" not in str(d.backward)
+    assert [s.label for s in d.saved] == list(d.kept)
+    made = module(gated_state.op)
+    shapes = ((5, 3), (5, 3), (3,))
+    args = [torch.randn(s, dtype=torch.float64, generator=torch.Generator().manual_seed(k)) for k, s in enumerate(shapes)]
+    leaves = [a.clone().requires_grad_() for a in args]
+    y, saved = made.gated_state_forward(*args)
+    c, o, W = leaves
+    exact = (torch.sigmoid(o) * c * W).sum(1)
+    dy = torch.randn(5, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    for g, e in zip(made.gated_state_backward(dy, *saved), torch.autograd.grad(exact, leaves, dy), strict=True):
+        torch.testing.assert_close(g, e, rtol=1e-12, atol=1e-12)
