@@ -95,9 +95,10 @@ def no_attribute(error: AttributeError) -> DeriveError | None:
     )
 
 
-FROM_SYMPY = frozenset(
-    ["tan", "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "erfc", "erfinv", "loggamma", "digamma", "Max", "Min", "Piecewise"]
-)
+FROM_SYMPY = frozenset({
+    "tan", "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "erfc", "erfinv",
+    "loggamma", "digamma", "Max", "Min", "Piecewise",
+})  # fmt: skip
 """What a spec may use beside the words of the notation, from where it has them."""
 
 
