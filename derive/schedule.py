@@ -54,7 +54,8 @@ class _Builder:
         self.done: set[str] = set()
         counts = _count_sums([d.value for d in definitions])
         own = {d.value: d for d in definitions if isinstance(d.value, Sigma) and not _has_delta(d.value)}
-        self.sums: list[_Sum] = [_Sum(d.name, s, d.axes) for s, d in own.items()]
+        # one that repeats its sum along an axis would bring that axis to where the sum stands alone
+        self.sums = [_Sum(d.name, s, d.axes) for s, d in own.items() if set(d.axes) <= free_axes(s)]
         self.shared = {s for s, n in counts.items() if n > 1} | set(own)
         values = {d.name: merge_sums(d.value, self.shared) for d in definitions}
         means = _means(values.values(), set(own))

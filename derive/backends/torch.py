@@ -242,7 +242,7 @@ class Printer:
         if len(tensors) == 1 and (node.fn == "add" or not numbers):
             return None
         factor = self.factor(numbers, negative=node.fn == "sub" and len(tensors) == 2)
-        values = [self.value(n, order) for n in (start, *tensors)]
+        values = [cast(self.value(n, order), self.like) for n in (start, *tensors)]
         if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
             return None
         function = "sub" if len(tensors) == 1 else "addcmul"
@@ -449,7 +449,7 @@ class Printer:
         have = {d for d in value.dims if d is not None}
         if not value.scalar and have == set(wanted):
             value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
-            return value if None in layout else permute(value, wanted)
+            return align(value, layout) if None in layout else permute(value, wanted)
         return self.spread(align(value, order), wanted)
 
     def merge(self, value: Value, s: Assign) -> Value:

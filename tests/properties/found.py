@@ -251,4 +251,21 @@ def spec(f, x: tensor[m, n], ix: index(n)[()]):
     f.p[n] = x[n, n] + mean(x[i + n, n] ** 2, over=i)
     f.q[()] = f.p[ix[()]]
     return f.q""",
+    "a sum repeated along an axis that another gradient reads": """
+def spec(f, x: tensor[n, d], w: tensor[n, t], o: tensor[n, t]):
+    f.a[n, t] = exp(w[n, t])
+    f.b[n, t] = f.a[n, t] / sum(f.a[n, t], over=t)
+    f.c[n] = sum(o[n, t], over=t) - sigmoid(f.b[n, 0])
+    f.g[n, d] = where(d < 1, f.c[n], maximum(x[n, d], f.b[n, size(t) - 1]))
+    return f.g""",
+    "a mask from which a multiple is subtracted in one call": """
+def spec(f, x: tensor[..., n, d]):
+    f.a[..., d, n] = relu(x[..., n, d]) - x[..., n, d] ** 3
+    f.b[..., d, n] = f.a[..., d, n] - mean(f.a[..., d, n], over=n)
+    return f.b""",
+    "a number times a matrix and a vector": """
+def spec(f, x: tensor[d], w: tensor[n]):
+    f.a[d] = x[d] - mean(x[d], over=d)
+    f.b[n, d] = tanh((f.a[d] * w[n]) ** 2 * w[n])
+    return f.b""",
 }
