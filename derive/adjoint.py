@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Add, Eq, Expr, Function, Integer, Mul, Pow, S
+from sympy import Add, Expr, Function, Integer, Mul, Pow, S
 
 from derive.algebra import sigma
+from derive.asked import Alike
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.terms import (
@@ -227,7 +228,7 @@ def local_derivative(equation: Equation, read: At, powers_from_output: bool = Tr
     if equation.kind == "mean":
         return equation.scale * inner / Mul(*(Size(a) for a in equation.over))
     if equation.kind in ("amax", "amin"):
-        tie = Where(Eq(equation.body, equation.left), S.One, S.Zero)
+        tie = Where(Alike(equation.body, equation.left), S.One, S.Zero)
         return inner * tie / sigma(tie, equation.over)
     raise DeriveError(
         f"{equation.kind} has no derivative rule", equation=equation.name, fix="write it with sum or mean"

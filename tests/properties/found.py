@@ -268,4 +268,24 @@ def spec(f, x: tensor[d], w: tensor[n]):
     f.a[d] = x[d] - mean(x[d], over=d)
     f.b[n, d] = tanh((f.a[d] * w[n]) ** 2 * w[n])
     return f.b""",
+    "a comparison of exponentials of -oo": """
+def spec(f, x: tensor[n]):
+    f.b[n] = exp(where(n >= 1, x[1], -oo)) / (x[n] ** 2 + 1)
+    f.c[()] = where(f.b[0] * f.b[0] > 0, x[1] ** 2, 0.5 * x[0])
+    return f.c""",
+    "a comparison of exponentials of a mask with a name": """
+def spec(f, x: tensor[n]):
+    f.a[n] = where(n >= 1, x[n], -oo)
+    f.b[n] = where(exp(f.a[n]) + exp(where(n >= 2, x[n], -oo)) > 0, x[n] ** 2, 0.5 * x[n])
+    return f.b""",
+    "the absolute value of an exponential of -oo": """
+def spec(f, x: tensor[n], w: tensor[n]):
+    f.a[n] = abs(exp(where((x[n] > 0) | (w[n] <= x[n]), x[n], -oo)))
+    f.b[n] = abs(exp(where(n >= 1, x[n], -oo)) - w[n]) + sqrt(exp(where(n >= 1, x[n], -oo)) ** 2 + 1)
+    return f.a, f.b""",
+    "opposite signs of one value": """
+def spec(f, x: tensor[n], w: tensor[n]):
+    f.a[n] = -x[n]
+    f.b[n] = where((-f.a[n] * w[n] > 0) & (f.a[n] * w[n] <= 0), x[n] ** 2, 0.5 * x[n])
+    return f.b""",
 }
