@@ -46,6 +46,8 @@ def index(i: Expr) -> Index:
     """An index of the notation as the program's."""
     if isinstance(i, Axis):
         return i.name
+    if isinstance(i, Merge | Part) and not free_axes(i) and not i.atoms(At):
+        return Window((), node(i))  # one place, which no axis moves
     if isinstance(i, Merge):
         return Merged(tuple(index(a) for a in i.args))
     if isinstance(i, Slot):
@@ -140,7 +142,9 @@ def _slower(count: Node, inner: Expr) -> Node:
         length = inner.lengths[inner.position]
     else:
         length = inner.length if isinstance(inner, Slot) else Size(inner)
-    return Call("add", (Call("mul", (count, node(length))), node(inner)))
+    place = node(inner)
+    whole = Call("mul", (count, node(length)))
+    return place if count == ZERO else whole if place == ZERO else Call("add", (whole, place))
 
 
 def _number(value: Number) -> Node:

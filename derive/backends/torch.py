@@ -347,9 +347,8 @@ class Printer:
         """The value expanded to all of `dims`; a view."""
         lengths = ", ".join(self.lengths(dims))
         if value.scalar:
-            shape = (
-                lengths if len(own := [d for d in dims if d is not None]) == 1 and is_pack(own[0]) else f"({lengths},)"
-            )
+            own = [d for d in dims if d is not None]
+            shape = lengths if len(own) == 1 and is_pack(own[0]) else f"({lengths},)" if own else "()"
             return Value(f"{self.like}.new_full({shape}, {value.code})", dims)
         return value.method(f".expand({lengths})", dims)
 
@@ -442,9 +441,7 @@ class Printer:
         wanted = tuple(d for d in order if d is not None)
         if any(isinstance(i, Merged) for i in s.axes):
             return self.merge(value, s)
-        if value.scalar and not wanted:
-            return Value(f"{self.like}.new_full((), {value.code})", ())
-        if value.dims == layout:
+        if value.dims == layout and not value.scalar:
             return value
         have = {d for d in value.dims if d is not None}
         if not value.scalar and have == set(wanted):
@@ -472,9 +469,7 @@ class Printer:
         """The value with every axis of `order` present, in the dtype of the inputs."""
         value = self.value(node, order)
         value = cast(value, self.like) if value.boolean else value
-        if value.dims == order:
-            return value
-        return self.spread(value, order)
+        return value if value.dims == order and not value.scalar else self.spread(value, order)
 
 
 def is_read(node: Node) -> bool:

@@ -283,9 +283,9 @@ def spec(f, x: tensor[n], w: tensor[n]):
     f.a[n] = abs(exp(where((x[n] > 0) | (w[n] <= x[n]), x[n], -oo)))
     f.b[n] = abs(exp(where(n >= 1, x[n], -oo)) - w[n]) + sqrt(exp(where(n >= 1, x[n], -oo)) ** 2 + 1)
     return f.a, f.b""",
-    "opposite signs of one value": """
-def spec(f, x: tensor[n], w: tensor[n]):
-    f.a[n] = -x[n]
-    f.b[n] = where((-f.a[n] * w[n] > 0) & (f.a[n] * w[n] <= 0), x[n] ** 2, 0.5 * x[n])
-    return f.b""",
+    "one place of a merged dimension": """
+def spec(f, x: tensor[n, m, d], w: tensor[n]):
+    f.a[n, d, m] = tanh(w[n] / exp(w[n]) * sum(x[n, 2 * i, d] + x[n, (n, d), d], over=i)) * x[n, m, d]
+    f.c[()] = f.a[0, 0, 0]
+    return f.c""",
 }
