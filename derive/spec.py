@@ -123,6 +123,7 @@ class Recorder:
     equations: list[Equation] = field(default_factory=list)
     tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]] = field(default_factory=dict)
     results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
+    written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
 
     @property
     def ranges(self) -> dict[str, Axis]:
@@ -138,7 +139,8 @@ class Recorder:
             )
         made = self._equation(name)
         tensor = unsigned(made) if made else known[0] if known else Tensor(name)
-        return At(tensor, *key)  # checked with its equation, which is not known yet
+        self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
+        return self.written[-1]
 
     def _equation(self, name: str) -> Equation | None:
         return next((e for e in self.equations if e.name == name), None)
@@ -307,7 +309,7 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         _recording.reset(token)
     outputs = _outputs(returned, recorder)
     try:
-        sizes = size_rules(operands, tuple(recorder.equations), name)
+        sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
     except DeriveError as error:
         raise error.within(name) from None
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}

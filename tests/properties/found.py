@@ -288,4 +288,9 @@ def spec(f, x: tensor[n, m, d], w: tensor[n]):
     f.a[n, d, m] = tanh(w[n] / exp(w[n]) * sum(x[n, 2 * i, d] + x[n, (n, d), d], over=i)) * x[n, m, d]
     f.c[()] = f.a[0, 0, 0]
     return f.c""",
+    "an axis whose reads cancel": """
+def spec(f, x: tensor[n, d], w: tensor[n]):
+    f.a[i, d] = w[3 * i] * (x[3 * i, d] - x[3 * i, d])
+    f.b[i] = sum(f.a[i, d] * 0 + x[0, d] ** 2, over=d)
+    return f.a, f.b""",
 }
