@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Add, Expr, Function, Integer, Mul, Pow, S
+from sympy import Add, Derivative, Expr, Function, Integer, Mul, Pow, S
 
 from derive.algebra import sigma
 from derive.asked import Alike
@@ -209,7 +209,15 @@ def _contributions(
         if local == 0:
             continue
         if local.atoms(S.ComplexInfinity.func, S.NaN.func):
-            raise DeriveError(f"the derivative by {read} is not finite", equation=equation.name)
+            raise DeriveError(
+                f"the derivative by {read} is not finite", equation=equation.name,
+                fix="choose with where(…) what stands in its place there",
+            )  # fmt: skip
+        if local.atoms(Derivative):
+            raise DeriveError(
+                f"SymPy knows no derivative by {read}", equation=equation.name,
+                fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
+            )  # fmt: skip
         value, rules = pull_back(equation, read, upstream * local, axes[read.name])
         out.append((Contribution(equation.name, read, local, value, rules), read.name))
     return out

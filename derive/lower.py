@@ -15,6 +15,7 @@ from sympy.core.numbers import Number
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
+from derive.errors import OUR_FAULT, DeriveError
 from derive.functions import power
 from derive.program import (
     Arithmetic,
@@ -127,13 +128,13 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         return Call("mod", (place, node(expr.lengths[expr.position], hoist))) if expr.position else place
     if isinstance(expr, Sigma | SpecReduce):
         if hoist is None:
-            raise AssertionError(f"a sum inside an expression was not given a name: {expr}")
+            raise DeriveError(f"{expr} inside an expression was not given a name", fix=OUR_FAULT)
         return hoist(expr)
     if isinstance(expr, power):
         return Call("pow", (node(expr.args[0], hoist), node(expr.args[1], hoist)))
     if isinstance(expr, Function):
         return Call(type(expr).__name__, tuple(node(a, hoist) for a in expr.args))
-    raise AssertionError(f"no program form for {type(expr).__name__}: {expr}")
+    raise DeriveError(f"{expr}, a {type(expr).__name__}, has no form in a program", fix=OUR_FAULT)
 
 
 def _slower(count: Node, inner: Expr) -> Node:

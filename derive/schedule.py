@@ -8,6 +8,7 @@ from sympy import Add, Expr, Mul, S
 
 from derive import lower
 from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
+from derive.errors import DeriveError
 from derive.factoring import factored
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
 from derive.terms import At, Axis, Delta, Merge, Sigma, Size, free_axes, sorted_axes
@@ -72,7 +73,10 @@ class _Builder:
         self.done.add(name)
         definition = self.definitions[name]
         self.reads(definition.value)
-        self.emit(definition)
+        try:
+            self.emit(definition)
+        except DeriveError as error:
+            raise error.within(equation=name) from None
 
     def reads(self, value: Expr) -> None:
         for at in sorted(value.atoms(At), key=lambda a: a.sort_key()):

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from sympy import polygamma
 
 from derive.adjoint import stepwise
 from derive.equations import Op
+from derive.errors import DeriveError
 from derive.notation import amax, axes, delta, index, op, sum, tensor
 from tests.derive import specs
 from tests.derive.evaluate import World, backward, differences, forward, inputs, with_cotangents
@@ -210,3 +212,17 @@ def test_delta_of_two_axes_keeps_only_the_diagonal() -> None:
 
     found = gradient(diagonal_matrix, "x", {"n": 2, "m": 2}, x=np.ones(2), y=np.ones(2))
     np.testing.assert_array_equal(found, [1, 1])
+
+
+def test_a_function_without_a_derivative_by_what_is_read_is_refused() -> None:
+    @op
+    def of_order(f, x: tensor[n], y: tensor[n]):
+        f.z[n] = polygamma(x[n], y[n])
+        return f.z
+
+    with pytest.raises(DeriveError) as caught:
+        stepwise(of_order.op)
+    assert str(caught.value) == (
+        "equation z: SymPy knows no derivative by x[n]; use functions of it that have one, "
+        "or pass its value as an input without gradient (constant[...])"
+    )
