@@ -293,4 +293,9 @@ def spec(f, x: tensor[n, d], w: tensor[n]):
     f.a[i, d] = w[3 * i] * (x[3 * i, d] - x[3 * i, d])
     f.b[i] = sum(f.a[i, d] * 0 + x[0, d] ** 2, over=d)
     return f.a, f.b""",
+    "a maximum over `...` of what is computed": """
+def spec(f, x: tensor[..., n, d], w: tensor[n, d]):
+    f.b[n] = sum(2, over=...) * exp(w[n, 0])
+    f.g[n, d] = amin(x[..., n, d] + f.b[n], over=...)
+    return f.g""",
 }
