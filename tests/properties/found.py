@@ -298,4 +298,9 @@ def spec(f, x: tensor[..., n, d], w: tensor[n, d]):
     f.b[n] = sum(2, over=...) * exp(w[n, 0])
     f.g[n, d] = amin(x[..., n, d] + f.b[n], over=...)
     return f.g""",
+    "a view that reads some parts of an axis": """
+def spec(f, x: tensor[n, d]):
+    f.a[j, n] = concat(x[n, d], x[n, d], x[n, d], along=j)
+    f.b[i, n, j] = sum(x[d + i, d] + f.a[(n, d), n], over=d)
+    return f.b""",
 }

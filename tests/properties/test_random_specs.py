@@ -14,7 +14,8 @@ from tests.properties.shrinking import numbered
 
 AXES = {"n": 3, "d": 2, "k": 4, "t": 5, "m": 6}
 LENGTHS = {"i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 10}
-LENGTHS |= {"3 * i": 1, "(i, k)": 1, "(i, n)": 1, "i + 1]": 2, "mean(x[i + n": 4, "2 * i, d]": 3}
+LENGTHS |= {"3 * i": 1, "(i, k)": 1, "(i, n)": 1, "i + 1]": 2, "mean(x[i + n": 4}
+LENGTHS |= {"2 * i, d]": 3, "d + i": 2}
 PARTS = 10
 EACH = 20
 SEED = 1
@@ -76,4 +77,5 @@ def _inputs(body: str, pack: tuple[int, ...]) -> tuple[Input, ...]:
 
 def _lengths(body: str) -> dict[str, int]:
     """Of the axes that no input carries: a window along k or m, or concatenations."""
-    return {"i": next((n for text, n in LENGTHS.items() if text in body), 0), "j": 15}
+    i = next((n for text, n in LENGTHS.items() if text in body), 0)
+    return {"i": i, "j": 6 if "x[n, d], along=j" in body else 15}
