@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Add, Eq, Expr, Function, Integer, Mul, Pow, S, cos, cosh, sin, sinh, tan, tanh
+from sympy import Add, Derivative, Expr, Function, Integer, Mul, Pow, S, cos, cosh, sin, sinh, tan, tanh
 
 from derive.algebra import sigma
+from derive.asked import Alike
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.terms import (
@@ -208,7 +209,15 @@ def _contributions(
         if local == 0:
             continue
         if local.atoms(S.ComplexInfinity.func, S.NaN.func):
-            raise DeriveError(f"the derivative by {read} is not finite", equation=equation.name)
+            raise DeriveError(
+                f"the derivative by {read} is not finite", equation=equation.name,
+                fix="choose with where(…) what stands in its place there",
+            )  # fmt: skip
+        if local.atoms(Derivative):
+            raise DeriveError(
+                f"SymPy knows no derivative by {read}", equation=equation.name,
+                fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
+            )  # fmt: skip
         value, rules = pull_back(equation, read, upstream * local, axes[read.name])
         out.append((Contribution(equation.name, read, local, value, rules), read.name))
     return out
@@ -227,7 +236,7 @@ def local_derivative(equation: Equation, read: At, powers_from_output: bool = Tr
     if equation.kind == "mean":
         return equation.scale * inner / Mul(*(Size(a) for a in equation.over))
     if equation.kind in ("amax", "amin"):
-        tie = Where(Eq(equation.body, equation.left), S.One, S.Zero)
+        tie = Where(Alike(equation.body, equation.left), S.One, S.Zero)
         return inner * tie / sigma(tie, equation.over)
     raise DeriveError(
         f"{equation.kind} has no derivative rule", equation=equation.name, fix="write it with sum or mean"

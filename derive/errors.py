@@ -1,6 +1,10 @@
 """The one kind of error a user of Handgrad meets: it names the op, the equation, the cause and the fix."""
 
 
+OUR_FAULT = 'the spec is sound, its derivation is not: please report it; another way of saving, as save="input", may do'
+"""The fix where a stage finds that one before it went wrong."""
+
+
 class DeriveError(ValueError):
     """Something a user can mend: `op`, `equation` (either may be unknown), what is wrong, what to do."""
 

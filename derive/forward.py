@@ -9,6 +9,7 @@ from sympy import Expr, Mul
 from derive import lower
 from derive.contraction_order import pairwise
 from derive.equations import Equation, Op
+from derive.errors import DeriveError
 from derive.factoring import factored
 from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, Statement, check, walk
@@ -23,7 +24,7 @@ def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     needed = _needed(op, set(op.outputs) | set(kept))
     equations = _after_gathers([e for e in op.equations if e.name in needed], {*op.outputs, *kept})
     slots = {e.name: found for e in equations if (found := _places(e)) is not None}
-    values = {e.name: _scattered(e, slots[e.name]) if e.name in slots else _value(e) for e in equations}
+    values = {e.name: _lowered(e, slots.get(e.name)) for e in equations}
     for e in equations:
         if not e.given and e.name not in (*op.outputs, *kept, *slots):
             _inline(e, values)
@@ -33,6 +34,13 @@ def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
     program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
     return share(pairwise(program, nominal(op)))
+
+
+def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:
+    try:
+        return _value(e) if slots is None else _scattered(e, slots)
+    except DeriveError as error:
+        raise error.within(equation=e.name) from None
 
 
 def _statement(e: Equation, value: Node, slots: tuple[Expr, ...] | None) -> Statement:

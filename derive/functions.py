@@ -7,7 +7,8 @@ from typing import Any
 from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log
 from sympy.core.relational import Relational
 
-from derive.terms import Above, At, Axis, IsZero, Where
+from derive.asked import Above, Alike, asked
+from derive.terms import At, Axis, Where
 
 
 class _Real(Function):
@@ -149,7 +150,7 @@ class power(Function):
                 return exponent * power(base, exponent - 1)
             # one number for all elements: the exponent 0 makes 0 * 0**0 there, not 0 * 0**-1, and costs no pass
             return exponent * power(base, Where(Eq(exponent, 0), S.Zero, exponent - 1))
-        return Where(IsZero(base, S.Zero), S.Zero, self * log(base))
+        return Where(Alike(base, S.Zero), S.Zero, self * log(base))
 
     def _eval_is_real(self) -> bool | None:
         return True
@@ -185,7 +186,7 @@ class _Extremum(Function):
     def _eval_derivative(self, s: Any) -> Expr:
         a, b = self.args
         da, db = a.diff(s), b.diff(s)
-        first, tie = type(self).relation(a, b), Eq(a, b)
+        first, tie = asked(type(self).relation(a, b), At), asked(Eq(a, b), At)
         if db == 0:
             return da * Where(first, S.One, Where(tie, S.Half, S.Zero))
         if da == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sympy import Basic, Expr, Not, S
 
+from derive.asked import asked
 from derive.equations import Equation
 from derive.terms import At, Axis, Tensor, Where, free_axes
 
@@ -19,7 +20,9 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, li
     def branch(expr: Basic, condition: Expr | None) -> Basic:
         if isinstance(expr, Where):
             return Where(
-                expr.condition, branch(expr.args[1], expr.condition), branch(expr.args[2], Not(expr.condition))
+                expr.condition,
+                branch(expr.args[1], expr.condition),
+                branch(expr.args[2], asked(Not(expr.condition), At)),
             )
         if isinstance(expr, At):
             return At(expr.tensor, *(index(i, condition) for i in expr.index))

@@ -15,6 +15,7 @@ from sympy.core.numbers import Number
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
+from derive.errors import OUR_FAULT, DeriveError
 from derive.functions import power
 from derive.program import (
     Arithmetic,
@@ -46,6 +47,8 @@ def index(i: Expr) -> Index:
     """An index of the notation as the program's."""
     if isinstance(i, Axis):
         return i.name
+    if isinstance(i, Merge | Part) and not free_axes(i) and not i.atoms(At):
+        return Window((), node(i))  # one place, which no axis moves
     if isinstance(i, Merge):
         return Merged(tuple(index(a) for a in i.args))
     if isinstance(i, Slot):
@@ -125,13 +128,13 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         return Call("mod", (place, node(expr.lengths[expr.position], hoist))) if expr.position else place
     if isinstance(expr, Sigma | SpecReduce):
         if hoist is None:
-            raise AssertionError(f"a sum inside an expression was not given a name: {expr}")
+            raise DeriveError(f"{expr} inside an expression was not given a name", fix=OUR_FAULT)
         return hoist(expr)
     if isinstance(expr, power):
         return Call("pow", (node(expr.args[0], hoist), node(expr.args[1], hoist)))
     if isinstance(expr, Function):
         return Call(type(expr).__name__, tuple(node(a, hoist) for a in expr.args))
-    raise AssertionError(f"no program form for {type(expr).__name__}: {expr}")
+    raise DeriveError(f"{expr}, a {type(expr).__name__}, has no form in a program", fix=OUR_FAULT)
 
 
 def _slower(count: Node, inner: Expr) -> Node:
@@ -140,7 +143,9 @@ def _slower(count: Node, inner: Expr) -> Node:
         length = inner.lengths[inner.position]
     else:
         length = inner.length if isinstance(inner, Slot) else Size(inner)
-    return Call("add", (Call("mul", (count, node(length))), node(inner)))
+    place = node(inner)
+    whole = Call("mul", (count, node(length)))
+    return place if count == ZERO else whole if place == ZERO else Call("add", (whole, place))
 
 
 def _number(value: Number) -> Node:

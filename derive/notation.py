@@ -16,7 +16,7 @@ from derive.annotations import constant, index, length, scalar, tensor
 from derive.errors import DeriveError
 from derive.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
 from derive.spec import op
-from derive.terms import PACK, Axis, Concat, Delta, Reduce, Size, Where, same, unlike
+from derive.terms import BELOW_ALL, PACK, Axis, Concat, Delta, Reduce, Size, Where, same, unlike
 
 __all__ = [
     "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "expm1", "index", "length", "log",
@@ -121,7 +121,7 @@ def where(condition: Any, a: Any, b: Any) -> Expr:
     condition = sympify(condition)
     if not isinstance(condition, Boolean) or isinstance(condition, Symbol):
         raise DeriveError(f"{condition} is no condition", fix=f"compare it with something: ne({condition}, 0)")
-    return Where(condition, a, b)
+    return Where(condition, *(BELOW_ALL if x == -oo else x for x in (sympify(a), sympify(b))))
 
 
 def delta(i: Any, j: Any) -> Expr:

@@ -72,8 +72,14 @@ class Opened:
         return {p for a in axes for p in split.get(a, (a,))}
 
     def index(self, axis: str, names: Renaming, other: Opened) -> Index | None:
-        """An axis as it is written, as an index of another sum; None where that would take one of its axes apart."""
-        own = [i for part in dict(self.parts).get(axis, (axis,)) for i in index_axes(names[part])]
+        """An axis as it is written, as an index of another sum.
+
+        None where that would take one of its axes apart, or where a view reads but some parts of this one.
+        """
+        parts = dict(self.parts).get(axis, (axis,))
+        if any(part not in names for part in parts):
+            return None
+        own = [i for part in parts for i in index_axes(names[part])]
         out: list[Index] = []
         wholes = {p: (a, parts) for a, parts in other.parts for p in parts}
         while own:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from derive.errors import DeriveError
+from derive.errors import OUR_FAULT, DeriveError
 
 
 @dataclass(frozen=True)
@@ -336,19 +336,24 @@ def check(program: Program) -> Program:
         for node in (n for top in nodes for n in walk(top)):
             if isinstance(node, Read):
                 if node.name not in rank:
-                    raise DeriveError(f"{statement} reads {node.name} before it is defined", op=program.name)
+                    raise _unsound(program, statement, f" reads {node.name} before it is defined")
                 if rank[node.name] != len(node.index):
-                    raise DeriveError(f"{statement} gives {node.name} {len(node.index)} indices", op=program.name)
+                    raise _unsound(program, statement, f" gives {node.name} {len(node.index)} indices")
             if isinstance(node, Scal) and node.name not in program.scalars:
-                raise DeriveError(f"{statement} reads the unknown number {node.name}", op=program.name)
+                raise _unsound(program, statement, f" reads the unknown number {node.name}")
         left = {a for i in statement.axes for a in index_axes(i)}
         if isinstance(statement, Scatter):
             left |= {a for i in statement.slots for a in index_axes(i)}
         stray = [a for a in node_axes(statement.value) if a not in left]
         if stray:
-            raise DeriveError(f"{statement}: axis {stray[0]} is free on the right alone", op=program.name)
+            raise _unsound(program, statement, f": axis {stray[0]} is free on the right alone")
         rank[statement.name] = len(statement.axes)
     missing = [name for name in program.returns if name not in rank]
     if missing:
-        raise DeriveError(f"returns {missing[0]}, which no statement defines", op=program.name)
+        cause = f"returns {missing[0]}, which no statement defines"
+        raise DeriveError(cause, op=program.name, equation=missing[0], fix=OUR_FAULT)
     return program
+
+
+def _unsound(program: Program, statement: Statement, what: str) -> DeriveError:
+    return DeriveError(f"{statement}{what}", op=program.name, equation=statement.name, fix=OUR_FAULT)

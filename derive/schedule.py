@@ -8,6 +8,7 @@ from sympy import Add, Expr, Mul, S
 
 from derive import lower
 from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
+from derive.errors import DeriveError
 from derive.factoring import factored
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
 from derive.terms import At, Axis, Delta, Merge, Sigma, Size, free_axes, sorted_axes
@@ -54,7 +55,8 @@ class _Builder:
         self.done: set[str] = set()
         counts = _count_sums([d.value for d in definitions])
         own = {d.value: d for d in definitions if isinstance(d.value, Sigma) and not _has_delta(d.value)}
-        self.sums: list[_Sum] = [_Sum(d.name, s, d.axes) for s, d in own.items()]
+        # one that repeats its sum along an axis would bring that axis to where the sum stands alone
+        self.sums = [_Sum(d.name, s, d.axes) for s, d in own.items() if set(d.axes) <= free_axes(s)]
         self.shared = {s for s, n in counts.items() if n > 1} | set(own)
         values = {d.name: merge_sums(d.value, self.shared) for d in definitions}
         means = _means(values.values(), set(own))
@@ -71,7 +73,10 @@ class _Builder:
         self.done.add(name)
         definition = self.definitions[name]
         self.reads(definition.value)
-        self.emit(definition)
+        try:
+            self.emit(definition)
+        except DeriveError as error:
+            raise error.within(equation=name) from None
 
     def reads(self, value: Expr) -> None:
         for at in sorted(value.atoms(At), key=lambda a: a.sort_key()):

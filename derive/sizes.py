@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sympy import Add, Expr, Integer, Min, Mul, expand, floor
@@ -12,25 +13,24 @@ from derive.terms import At, Axis, Concat, Merge, Prefix, Size, free_axes, sorte
 from derive.windows import affine, is_window, longest
 
 Dims = dict[str, tuple[Expr, ...]]
+Rules = dict[Axis, SizeRule]
 
 
-def size_rules(operands: tuple[Operand, ...], equations: tuple[Equation, ...], op: str) -> tuple[SizeRule, ...]:
-    """One rule an axis: its fixed length, the first operand dimension that carries it, else what its reads allow."""
+def size_rules(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], op: str, written: Sequence[At] = ()
+) -> tuple[SizeRule, ...]:
+    """One rule an axis: its fixed length, the first operand dimension that carries it, else what its reads allow.
+
+    `written` are the reads as the spec wrote them: those that cancel, as in `x[i] - x[i]`, still tell a length.
+    Raises DeriveError where nothing tells the length of an axis.
+    """
     rules = _declared(operands, equations)
     dims = dimensions(operands, equations)
-    for _ in range(len(equations) + 1):
-        for e in equations:
-            lengths = [Size(a) for a in e.over]
-            if isinstance(e.body, Concat) and e.body.along not in rules and _known(Add(*lengths), rules):
-                rules[e.body.along] = SizeRule(e.body.along, formula=Add(*lengths))
-        found: dict[Axis, list[Expr]] = {}
-        for at in (at for equation in equations for at in equation.reads):
-            for axis, formula in _sizes_of_read(at, dims[at.name], rules):
-                if axis not in rules and _known(formula, rules):
-                    found.setdefault(axis, []).append(formula)
-        if not found:
-            break
-        rules |= {axis: SizeRule(axis, formula=_shortest(formulas)) for axis, formulas in found.items()}
+    standing = [at for equation in equations for at in equation.reads]
+    rules = _allowed(rules, standing, dims, equations)
+    if any(a not in rules for e in equations for a in (*e.axes, *e.over)):
+        known = [at for at in written if at.name in dims and len(dims[at.name]) == len(at.index)]
+        rules = _allowed(rules, known, dims, equations)
     ranged = {o.ranges_over for o in operands if o.ranges_over is not None}
     for equation in equations:
         for axis in sorted_axes(set(equation.axes) | set(equation.over) | ranged):
@@ -45,14 +45,32 @@ def size_rules(operands: tuple[Operand, ...], equations: tuple[Equation, ...], o
     return tuple(rules.values())
 
 
+def _allowed(rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equation, ...]) -> Rules:
+    """The rules, and one for every axis that joined pieces or these reads give a length."""
+    for _ in range(len(equations) + 1):
+        for e in equations:
+            lengths = [Size(a) for a in e.over]
+            if isinstance(e.body, Concat) and e.body.along not in rules and _known(Add(*lengths), rules):
+                rules = rules | {e.body.along: SizeRule(e.body.along, formula=Add(*lengths))}
+        found: dict[Axis, list[Expr]] = {}
+        for at in reads:
+            for axis, formula in _sizes_of_read(at, dims[at.name], rules):
+                if axis not in rules and _known(formula, rules):
+                    found.setdefault(axis, []).append(formula)
+        if not found:
+            break
+        rules = rules | {axis: SizeRule(axis, formula=_shortest(formulas)) for axis, formulas in found.items()}
+    return rules
+
+
 def dimensions(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Dims:
     """What each dimension of every tensor runs over."""
     return {o.name: o.axes for o in operands} | {e.name: e.index for e in equations}
 
 
-def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> dict[Axis, SizeRule]:
+def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Rules:
     """The lengths that are fixed, given as arguments, or carried by operands, in this order."""
-    rules: dict[Axis, SizeRule] = {}
+    rules: Rules = {}
     mentioned = [a for o in operands for a in (*o.axes, *([o.ranges_over] if o.ranges_over is not None else []))]
     mentioned += [a for e in equations for a in (*e.axes, *e.over)]
     for axis in mentioned:
@@ -72,7 +90,7 @@ def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) ->
     return rules
 
 
-def _known(formula: Expr, rules: dict[Axis, SizeRule]) -> bool:
+def _known(formula: Expr, rules: Rules) -> bool:
     return all(s.axis in rules for s in formula.atoms(Size))
 
 
@@ -123,7 +141,7 @@ def _is_longer(difference: Expr) -> bool:
     )
 
 
-def closed(expr: Expr, rules: dict[Axis, SizeRule]) -> Expr:
+def closed(expr: Expr, rules: Rules) -> Expr:
     """A length over the lengths that inputs and arguments give."""
     for _ in range(len(rules) + 1):
         put = {s: rules[s.axis].formula for s in expr.atoms(Size) if rules[s.axis].formula is not None}
@@ -133,7 +151,7 @@ def closed(expr: Expr, rules: dict[Axis, SizeRule]) -> Expr:
     return expand(expr)
 
 
-def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: dict[Axis, SizeRule]) -> list[tuple[Axis, Expr]]:
+def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: Rules) -> list[tuple[Axis, Expr]]:
     found: list[tuple[Axis, Expr]] = []
     for i, dim in zip(at.index, dims, strict=True):
         length = size_of(dim)
@@ -149,7 +167,7 @@ def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: dict[Axis, SizeRule]) 
     return found
 
 
-def window_sizes(i: Expr, length: Expr, rules: dict[Axis, SizeRule]) -> list[tuple[Axis, Expr]]:
+def window_sizes(i: Expr, length: Expr, rules: Rules) -> list[tuple[Axis, Expr]]:
     """The one unknown axis of `s*t + d*k + c` is as long as the window allows."""
     form = affine(i)
     unknown = [a for a, _ in form.steps if a not in rules]

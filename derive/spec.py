@@ -10,68 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sympy import Abs, Basic, Expr, Float, Max, Min, Mul, Piecewise, Pow, Rational, S, SympifyError, exp, sympify
-from sympy import sign as sympy_sign
+from sympy import Expr, SympifyError, sympify
 from sympy.logic.boolalg import Boolean
 
 from derive.annotations import operand
 from derive.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
-from derive.functions import absolute, maximum, minimum, power, sign
 from derive.guards import guarded
 from derive.inline import inline_call
 from derive.lengths import requirements
 from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
+from derive.recorded import as_recorded, unsigned
 from derive.sizes import read_prefixes, size_of, size_rules
 from derive.splitting import conditions_split, scaled_reduction, split, taken_apart
-from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor, Where, free_axes
-
-# --- expressions as we want them ---------------------------------------------------------------------------
-
-
-def _canonical(expr: Basic) -> Any:
-    """SymPy's own absolute value, sign and extrema as ours, whose derivatives follow PyTorch at singular points."""
-    expr = expr.replace(Abs, absolute).replace(sympy_sign, sign)
-    expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
-    expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
-    expr = expr.replace(lambda e: isinstance(e, Reduce), _shed)
-    expr = expr.replace(Max, lambda *a: _fold(maximum, a)).replace(Min, lambda *a: _fold(minimum, a))
-    return expr
-
-
-def _shed(e: Reduce) -> Expr:
-    """A reduction over the axes that its body has; a sum over any other multiplies by its length."""
-    own = [a for a in e.over if a in free_axes(e.body)]
-    times = Mul(*(Size(a) for a in e.over if a not in own)) if e.kind == "sum" else S.One
-    return times * (Reduce(e.kind, e.body, *own) if own else e.body)
-
-
-def _choices(e: Piecewise) -> Expr:
-    """SymPy's own cases as nested choices; the last must hold everywhere."""
-    (last, always), *others = reversed(e.args)
-    if always != True:  # noqa: E712  (SymPy's truth)
-        raise DeriveError("a Piecewise leaves a case open", fix="end it with (value, True)")
-    for value, condition in others:
-        last = Where(condition, value, last)
-    return last
-
-
-def _symbolic_power(e: Pow) -> Expr:
-    return e if isinstance(e, exp) or (not e.base.atoms(At) and not e.exp.atoms(At)) else power(e.base, e.exp)
-
-
-def _fold(function: Callable[[Any, Any], Expr], args: tuple[Expr, ...]) -> Expr:
-    out = args[0]
-    for a in args[1:]:
-        out = function(out, a)
-    return out
-
-
-def _exact(expr: Basic) -> Any:
-    """Decimal literals as the rationals they were written as: 0.5 is 1/2, 0.044715 is 8943/200000."""
-    return expr.xreplace({f: Rational(str(f)) for f in expr.atoms(Float)})
-
+from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor
 
 # --- handles: what a spec's body works with ---------------------------------------------------------------
 
@@ -170,6 +123,7 @@ class Recorder:
     equations: list[Equation] = field(default_factory=list)
     tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]] = field(default_factory=dict)
     results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
+    written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
 
     @property
     def ranges(self) -> dict[str, Axis]:
@@ -183,11 +137,17 @@ class Recorder:
                 size_of(d) + i if i.is_Integer and i < 0 and d != PACK else i
                 for i, d in zip(key, known[1], strict=True)
             )
-        return At(known[0] if known else Tensor(name), *key)  # checked with its equation, which is not known yet
+        made = self._equation(name)
+        tensor = unsigned(made) if made else known[0] if known else Tensor(name)
+        self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
+        return self.written[-1]
+
+    def _equation(self, name: str) -> Equation | None:
+        return next((e for e in self.equations if e.name == name), None)
 
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
         try:
-            self._define(name, key, _exact(_canonical(sympify(value))))
+            self._define(name, key, as_recorded(sympify(value), {unsigned(e): e.target for e in self.equations}))
         except SympifyError:
             raise DeriveError(f"{value!r} is no expression", op=self.name, equation=name) from None
         except DeriveError as error:
@@ -349,7 +309,7 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         _recording.reset(token)
     outputs = _outputs(returned, recorder)
     try:
-        sizes = size_rules(operands, tuple(recorder.equations), name)
+        sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
     except DeriveError as error:
         raise error.within(name) from None
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}

@@ -10,24 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sympy import (
-    Add,
-    Basic,
-    Eq,
-    Equality,
-    Expr,
-    Integer,
-    LessThan,
-    Ne,
-    S,
-    StrictGreaterThan,
-    Symbol,
-    Tuple,
-    Unequality,
-    sympify,
-)
-from sympy.core.relational import Relational
+from sympy import Add, Basic, Eq, Expr, Integer, Ne, S, Symbol, Tuple, sympify
 from sympy.logic.boolalg import Boolean
+
+from derive.asked import Above, Alike, NotAbove, Unlike
 
 PACK_NAME = "..."
 
@@ -75,6 +61,9 @@ class Axis(Symbol):
 PACK = Axis(PACK_NAME)
 """`...`: any number of leading axes, treated everywhere as one axis."""
 
+BELOW_ALL = Symbol("-oo")
+"""The branch -oo of a choice while a spec is written: to SymPy, `exp` of a choice with -oo is positive, not 0."""
+
 
 class Tensor(Symbol):
     """The name of a tensor; its elements are `At(tensor, *index)`. Assumptions stand on the name."""
@@ -84,6 +73,11 @@ class Tensor(Symbol):
         if not known.get("integer"):
             known.setdefault("real", True)
         return Symbol.__xnew__(cls, name, **known)
+
+    @classmethod
+    def of_any_value(cls, name: str) -> Tensor:
+        """A tensor of which nothing is known, not even that its elements are finite."""
+        return Symbol.__xnew__(cls, name)
 
     def _sympystr(self, printer: Any) -> str:
         return str(self.name)
@@ -240,54 +234,16 @@ class Prefix(Expr):
         return str(printer.doprint(self.args[0]))
 
 
-class _Asked:
-    """A comparison with 0 that no sign answers: `exp(x)` is positive on paper, and 0 where x is far below or -oo."""
-
-    plain: type[Relational]
-
-    def __new__(cls, left: Any, right: Any, **options: Any) -> Boolean:
-        left = sympify(left)
-        return cls.plain(left, right, **options) if left.is_number else Relational.__new__(cls, left, sympify(right))
-
-
-class Above(_Asked, StrictGreaterThan):
-    """`t[n] > 0`."""
-
-    plain = StrictGreaterThan
-    negated = property(lambda self: NotAbove(*self.args))
-
-
-class NotAbove(_Asked, LessThan):
-    """`t[n] <= 0`."""
-
-    plain = LessThan
-    negated = property(lambda self: Above(*self.args))
-
-
-class IsZero(_Asked, Equality):
-    """`t[n] == 0`."""
-
-    plain = Equality
-    negated = property(lambda self: IsNotZero(*self.args))
-
-
-class IsNotZero(_Asked, Unequality):
-    """`t[n] != 0`."""
-
-    plain = Unequality
-    negated = property(lambda self: IsZero(*self.args))
-
-
 def same(a: Any, b: Any) -> Boolean:
     """Whether two values are equal; whether an element is 0 is asked of the number, whatever its sign on paper."""
     a, b = sympify(a), sympify(b)
-    return IsZero(a, b) if isinstance(a, At) and b == 0 else Eq(a, b)
+    return Alike(a, b) if isinstance(a, At) and b == 0 else Eq(a, b)
 
 
 def unlike(a: Any, b: Any) -> Boolean:
     """Whether two values differ; as `same` asks."""
     a, b = sympify(a), sympify(b)
-    return IsNotZero(a, b) if isinstance(a, At) and b == 0 else Ne(a, b)
+    return Unlike(a, b) if isinstance(a, At) and b == 0 else Ne(a, b)
 
 
 class _Indexed(Expr):

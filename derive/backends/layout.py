@@ -9,8 +9,8 @@ from derive.backends.contractions import matrix_and_vector
 from derive.backends.convolutions import is_convolution
 from derive.backends.pools import is_pool
 from derive.backends.values import Dims, is_pack
-from derive.cost import is_matrix_product
-from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, node_axes, walk
+from derive.cost import is_matrix_product, is_tensor, product_factors
+from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, multiplied, node_axes, walk
 
 
 @dataclass
@@ -52,7 +52,11 @@ def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], sl
 
 
 def is_product(node: Reduce) -> bool:
-    """Whether a reduction is one call whose result has no dimensions of length 1."""
+    """Whether a reduction is one call whose result has no dimensions of length 1; numbers come behind it."""
+    factors = product_factors(node.body) if node.kind == "sum" else []
+    tensors = [f for f in factors if is_tensor(f)]
+    if 1 < len(tensors) < len(factors):
+        node = Reduce(node.kind, node.axes, multiplied(tensors))
     return is_matrix_product(node) or matrix_and_vector(node) is not None or is_convolution(node) or is_pool(node)
 
 

@@ -242,7 +242,7 @@ class Printer:
         if len(tensors) == 1 and (node.fn == "add" or not numbers):
             return None
         factor = self.factor(numbers, negative=node.fn == "sub" and len(tensors) == 2)
-        values = [self.value(n, order) for n in (start, *tensors)]
+        values = [cast(self.value(n, order), self.like) for n in (start, *tensors)]
         if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
             return None
         function = "sub" if len(tensors) == 1 else "addcmul"
@@ -348,8 +348,9 @@ class Printer:
         lengths = ", ".join(self.lengths(dims))
         if value.scalar:
             own = [d for d in dims if d is not None]
-            shape = lengths if len(own) == 1 and is_pack(own[0]) else f"({lengths}{',' if len(own) == 1 else ''})"
-            made = f"new_zeros({shape})" if value.code == "0" else f"new_full({shape}, {value.code})"
+            tail = "," if len(own) == 1 else ""
+            shape = lengths if len(own) == 1 and is_pack(own[0]) else f"({lengths}{tail})"
+            made = f"new_zeros({shape})" if value.code == "0" and own else f"new_full({shape}, {value.code})"
             return Value(f"{self.like}.{made}", dims)
         return value.method(f".expand({lengths})", dims)
 
@@ -442,14 +443,12 @@ class Printer:
         wanted = tuple(d for d in order if d is not None)
         if any(isinstance(i, Merged) for i in s.axes):
             return self.merge(value, s)
-        if value.scalar and not wanted:
-            return Value(f"{self.like}.new_full((), {value.code})", ())
-        if value.dims == layout:
+        if value.dims == layout and not value.scalar:
             return value
         have = {d for d in value.dims if d is not None}
         if not value.scalar and have == set(wanted):
             value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
-            return value if None in layout else permute(value, wanted)
+            return align(value, layout) if None in layout else permute(value, wanted)
         return self.spread(align(value, order), wanted)
 
     def merge(self, value: Value, s: Assign) -> Value:
@@ -472,9 +471,7 @@ class Printer:
         """The value with every axis of `order` present, in the dtype of the inputs."""
         value = self.value(node, order)
         value = cast(value, self.like) if value.boolean else value
-        if value.dims == order:
-            return value
-        return self.spread(value, order)
+        return value if value.dims == order and not value.scalar else self.spread(value, order)
 
 
 def is_read(node: Node) -> bool:

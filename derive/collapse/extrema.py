@@ -14,7 +14,7 @@ from sympy import Expr, Mul, S
 from derive.equations import Equation, Op, signs
 from derive.functions import absolute, maximum, minimum, relu, sign
 from derive.splitting import order_axes
-from derive.terms import At, Axis, Tensor, Where, free_axes, tensor_names
+from derive.terms import At, Tensor, Where, free_axes, tensor_names
 
 _EXTREMA = ("amax", "amin")
 _EXACT = (absolute, maximum, minimum, relu, sign)
@@ -28,8 +28,8 @@ def name_extrema(op: Op) -> Op:
         if equation.kind in _EXTREMA and not is_exact(equation.body):
             name = _unused(f"{equation.name}_of", taken)
             taken.add(name)
-            whole = (*equation.axes, *equation.over)
-            axes = order_axes(free_axes(equation.body), tuple(a for a in whole if isinstance(a, Axis)))
+            whole = sorted((*equation.axes, *equation.over), key=lambda a: not a.is_pack)  # `...` broadcasts in front
+            axes = order_axes(free_axes(equation.body), tuple(whole))
             target = Tensor(name, **signs(equation.body))
             out.append(Equation(target, axes, equation.body, given=False))
             equation = replace(equation, body=At(target, *axes))

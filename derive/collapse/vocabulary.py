@@ -145,7 +145,8 @@ def _axes(nested: Expr, equation: Equation) -> tuple[Axis, ...]:
     """The axes of a named sum: in the order of a tensor that has them all, else in the equation's."""
     free = free_axes(nested)
     whole = [at for at in sorted(nested.atoms(At), key=lambda a: a.sort_key()) if set(at.index) == free]
-    like = whole[0].index if whole else (*equation.axes, *equation.over)
+    own = sorted((*equation.axes, *equation.over), key=lambda a: not a.is_pack)  # `...` broadcasts in front
+    like = whole[0].index if whole else tuple(own)
     return order_axes(free, tuple(dict.fromkeys(like)))
 
 

@@ -25,6 +25,7 @@ from derive.collapse.relations import by_names, use_relations
 from derive.equations import Equation
 from derive.errors import DeriveError
 from derive.pipeline import Derivation
+from derive.recorded import settled
 from derive.schedule import Definition
 from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor, free_axes, tensor_names
 from derive.verify.cases import Call
@@ -162,7 +163,7 @@ def _read(
             words[node.id] = Axis(node.id)
     try:
         index = _indices(_evaluated(target.slice, words))
-        value = sympify(_evaluated(statement.value, words))
+        value = settled(sympify(_evaluated(statement.value, words)))
     except DeriveError as error:
         raise error.within(op, name) from None
     except (TypeError, ValueError, SympifyError, AttributeError) as error:

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from sympy import cosh, sinh
+from sympy import cosh, polygamma, sinh
 
 from derive.adjoint import stepwise
 from derive.equations import Op
+from derive.errors import DeriveError
 from derive.notation import amax, axes, cos, delta, index, log, op, sin, sum, tensor
 from tests.derive import specs
 from tests.derive.evaluate import World, backward, differences, forward, inputs, with_cotangents
@@ -223,3 +224,17 @@ def test_a_quotient_of_sinh_and_cosh_is_tanh() -> None:
     """Both overflow where their quotient is 1."""
     values = {a.target.name: a.value for a in stepwise(log_cosh.op).adjoints}
     assert not any(v.has(sinh, cosh, sin, cos) for v in values.values())
+
+
+def test_a_function_without_a_derivative_by_what_is_read_is_refused() -> None:
+    @op
+    def of_order(f, x: tensor[n], y: tensor[n]):
+        f.z[n] = polygamma(x[n], y[n])
+        return f.z
+
+    with pytest.raises(DeriveError) as caught:
+        stepwise(of_order.op)
+    assert str(caught.value) == (
+        "equation z: SymPy knows no derivative by x[n]; use functions of it that have one, "
+        "or pass its value as an input without gradient (constant[...])"
+    )

@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from sympy import And
 
+from derive.asked import Above, Alike, Below, NotAbove, NotBelow, Unlike
 from derive.live import build
 from derive.notation import amax, axes, eq, exp, log, ne, oo, op, sum, tensor, where
+from derive.terms import At, Tensor
 
 n, i, j = axes("n i j")
 
@@ -62,3 +65,35 @@ def test_an_exponential_of_minus_infinity_is_zero() -> None:
     dy = torch.randn_like(y)
     torch.testing.assert_close(y, expected.detach())
     torch.testing.assert_close(live.backward(dy, *saved), torch.autograd.grad(expected, s, dy)[0])
+
+
+@op
+def softmax_of_a_mask(f, s: tensor[i, j]):
+    f.m[i] = amax(where(j <= i, s[i, j], -oo), over=j)
+    f.u[i, j] = exp(where(j <= i, s[i, j], -oo) - f.m[i])
+    f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
+    return f.p
+
+
+def test_a_mask_inside_an_exponential_costs_no_short_form() -> None:
+    assert softmax_of_a_mask.op.derivation.kept == ("p",)
+
+
+def test_one_value_of_either_sign_is_no_contradiction() -> None:
+    t = At(Tensor("t"), n)
+    both = And(Above(-t, 0), NotAbove(t, 0))
+    assert both.args and both == And(NotAbove(t, 0), Above(-t, 0))
+    assert And(Above(t, 0), NotAbove(t, 0)) == False  # noqa: E712  (SymPy's truth)
+
+
+@pytest.mark.parametrize(
+    ("one", "opposite", "turned"),
+    [(Above, NotAbove, Below), (Below, NotBelow, Above), (Alike, Unlike, Alike)],
+    ids=["above", "below", "alike"],
+)
+def test_what_is_asked_stays_asked(one, opposite, turned) -> None:
+    u = At(Tensor("u", positive=True), n)
+    t = At(Tensor("t", negative=True), n)
+    assert type(one(u, t)) is one
+    assert one(u, t).negated == opposite(u, t) and opposite(u, t).negated == one(u, t)
+    assert one(u, t).reversed == turned(t, u) and one(u, t).reversedsign == turned(-u, -t)

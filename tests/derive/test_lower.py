@@ -6,13 +6,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from sympy import And, Expr, Or, Rational, S
+from sympy import And, Expr, I, Or, Rational, S
 
 from derive.algebra import normal, sigma
+from derive.errors import OUR_FAULT, DeriveError
 from derive.factoring import factored
 from derive.lower import index, node
 from derive.notation import axes, exp
 from derive.program import AxisValue, Call, Node, Num, Read, Scal, SizeOf
+from derive.schedule import Definition, schedule
 from derive.terms import At, Merge, Part, Scalar, Size, Tensor, Where, free_axes
 from tests.derive.evaluate import World, fractions
 
@@ -158,3 +160,10 @@ INDICES = [
 @pytest.mark.parametrize(("expr", "text"), [pytest.param(*row[1:], id=row[0]) for row in INDICES])
 def test_index(expr: Expr, text: str) -> None:
     assert str(index(expr)).strip(" +") == text
+
+
+def test_what_has_no_form_in_a_program_is_told_with_its_equation() -> None:
+    unknown = [Definition("dx", (n,), A * I)]
+    with pytest.raises(DeriveError) as caught:
+        schedule("op", unknown, (("a", ("n",)),), (), ("dx",))
+    assert str(caught.value).startswith("equation dx: ") and str(caught.value).endswith(OUR_FAULT)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from derive.errors import DeriveError
+from derive.errors import OUR_FAULT, DeriveError
 from derive.program import (
     Assign,
     AxisValue,
@@ -79,11 +79,11 @@ BROKEN = [
 def test_broken(statement: object, message: str) -> None:
     with pytest.raises(DeriveError) as caught:
         check(program(statement))
-    assert str(caught.value) == f"op op: {message}"
+    assert str(caught.value) == f"op op, equation y: {message}; {OUR_FAULT}"
 
 
 def test_what_is_returned_is_defined() -> None:
-    with pytest.raises(DeriveError, match=r"^op op: returns dz, which no statement defines$"):
+    with pytest.raises(DeriveError, match=r"^op op, equation dz: returns dz, which no statement defines; the spec "):
         check(program(Assign("y", ("n", "d"), x), returns=("y", "dz")))
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from derive.equations import Op
-from derive.notation import axes, exp, index, mean, op, scalar, size, sum, tensor
+from derive.live import build
+from derive.notation import axes, concat, exp, index, mean, op, scalar, size, sum, tensor
 from derive.terms import Axis, Merge
 from tests.derive import specs
 from tests.derive.evaluate import World, backward, forward, inputs, with_cotangents
@@ -262,3 +263,17 @@ def test_no_einsum_where_a_matrix_product_serves() -> None:
     """Summing over `...` does need einsum: flattening would not know the rows of a feature axis of length 0."""
     for made in (specs.matrix_product, pack_weights, specs.weighted_average, specs.merged_then_read):
         assert "einsum" not in code_of(made.op), made.__name__
+
+
+@op
+def numbers_between(f, w: tensor[()], x: tensor[n]):
+    f.a[t] = concat(w[()], 1, x[0], 2 * w[()], 3, along=t)
+    return f.a
+
+
+def test_numbers_one_after_another_are_tensors() -> None:
+    live = build(numbers_between.op)
+    a, saved = live.forward(torch.tensor(0.5, dtype=torch.float64), torch.tensor([4.0, 5.0], dtype=torch.float64))
+    assert a.tolist() == [0.5, 1.0, 4.0, 1.0, 3.0]
+    dw, dx = live.backward(torch.tensor([0.3, 7.0, 1.1, -0.2, 7.0], dtype=torch.float64), *saved)
+    assert dw.item() == pytest.approx(0.3 - 0.4) and dx.tolist() == [1.1, 0.0]

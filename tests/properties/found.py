@@ -251,4 +251,56 @@ def spec(f, x: tensor[m, n], ix: index(n)[()]):
     f.p[n] = x[n, n] + mean(x[i + n, n] ** 2, over=i)
     f.q[()] = f.p[ix[()]]
     return f.q""",
+    "a sum repeated along an axis that another gradient reads": """
+def spec(f, x: tensor[n, d], w: tensor[n, t], o: tensor[n, t]):
+    f.a[n, t] = exp(w[n, t])
+    f.b[n, t] = f.a[n, t] / sum(f.a[n, t], over=t)
+    f.c[n] = sum(o[n, t], over=t) - sigmoid(f.b[n, 0])
+    f.g[n, d] = where(d < 1, f.c[n], maximum(x[n, d], f.b[n, size(t) - 1]))
+    return f.g""",
+    "a mask from which a multiple is subtracted in one call": """
+def spec(f, x: tensor[..., n, d]):
+    f.a[..., d, n] = relu(x[..., n, d]) - x[..., n, d] ** 3
+    f.b[..., d, n] = f.a[..., d, n] - mean(f.a[..., d, n], over=n)
+    return f.b""",
+    "a number times a matrix and a vector": """
+def spec(f, x: tensor[d], w: tensor[n]):
+    f.a[d] = x[d] - mean(x[d], over=d)
+    f.b[n, d] = tanh((f.a[d] * w[n]) ** 2 * w[n])
+    return f.b""",
+    "a comparison of exponentials of -oo": """
+def spec(f, x: tensor[n]):
+    f.b[n] = exp(where(n >= 1, x[1], -oo)) / (x[n] ** 2 + 1)
+    f.c[()] = where(f.b[0] * f.b[0] > 0, x[1] ** 2, 0.5 * x[0])
+    return f.c""",
+    "a comparison of exponentials of a mask with a name": """
+def spec(f, x: tensor[n]):
+    f.a[n] = where(n >= 1, x[n], -oo)
+    f.b[n] = where(exp(f.a[n]) + exp(where(n >= 2, x[n], -oo)) > 0, x[n] ** 2, 0.5 * x[n])
+    return f.b""",
+    "the absolute value of an exponential of -oo": """
+def spec(f, x: tensor[n], w: tensor[n]):
+    f.a[n] = abs(exp(where((x[n] > 0) | (w[n] <= x[n]), x[n], -oo)))
+    f.b[n] = abs(exp(where(n >= 1, x[n], -oo)) - w[n]) + sqrt(exp(where(n >= 1, x[n], -oo)) ** 2 + 1)
+    return f.a, f.b""",
+    "one place of a merged dimension": """
+def spec(f, x: tensor[n, m, d], w: tensor[n]):
+    f.a[n, d, m] = tanh(w[n] / exp(w[n]) * sum(x[n, 2 * i, d] + x[n, (n, d), d], over=i)) * x[n, m, d]
+    f.c[()] = f.a[0, 0, 0]
+    return f.c""",
+    "an axis whose reads cancel": """
+def spec(f, x: tensor[n, d], w: tensor[n]):
+    f.a[i, d] = w[3 * i] * (x[3 * i, d] - x[3 * i, d])
+    f.b[i] = sum(f.a[i, d] * 0 + x[0, d] ** 2, over=d)
+    return f.a, f.b""",
+    "a maximum over `...` of what is computed": """
+def spec(f, x: tensor[..., n, d], w: tensor[n, d]):
+    f.b[n] = sum(2, over=...) * exp(w[n, 0])
+    f.g[n, d] = amin(x[..., n, d] + f.b[n], over=...)
+    return f.g""",
+    "a view that reads some parts of an axis": """
+def spec(f, x: tensor[n, d]):
+    f.a[j, n] = concat(x[n, d], x[n, d], x[n, d], along=j)
+    f.b[i, n, j] = sum(x[d + i, d] + f.a[(n, d), n], over=d)
+    return f.b""",
 }

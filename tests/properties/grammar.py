@@ -2,7 +2,7 @@
 
 Whatever is written keeps bounds of its values along, so that `log` and division only meet what they accept, and no
 chain of exponentials overflows. The choices come one whole number at a time, the plainest first, so that whoever
-makes them (hypothesis, a list, a generator of random numbers) can shrink a spec.
+makes them (a list, a generator of random numbers) can shrink a spec.
 """
 
 from __future__ import annotations

@@ -1,0 +1,78 @@
+"""What a spec's author wrote, as an equation has it: SymPy's own functions as ours, signs known, decimals exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sympy import Abs, Basic, Expr, Float, Max, Min, Mul, Piecewise, Pow, Rational, S, exp
+from sympy import sign as sympy_sign
+
+from derive.asked import asked
+from derive.equations import Equation
+from derive.errors import DeriveError
+from derive.functions import absolute, maximum, minimum, power, sign
+from derive.terms import BELOW_ALL, At, Reduce, Size, Tensor, Where, free_axes
+
+
+def as_recorded(expr: Basic, known: Mapping[Basic, Tensor]) -> Any:
+    """The expression with what is `known` of the tensors, by how they were read (`unsigned`)."""
+    return _exact(_canonical(settled(expr).xreplace(known)))
+
+
+def settled(expr: Basic) -> Any:
+    """The expression with its comparisons left to the numbers, so that no sign that is known later answers them."""
+    return asked(expr, At).xreplace({BELOW_ALL: S.NegativeInfinity})
+
+
+def unsigned(equation: Equation) -> Tensor:
+    """An equation's tensor as later equations read it while they are written: without its sign.
+
+    Of one that may be -oo not even that it is real is told, lest SymPy take `exp` of it for positive.
+    """
+    if equation.target.is_integer:
+        return equation.target
+    return Tensor.of_any_value(equation.name) if equation.body.has(S.NegativeInfinity) else Tensor(equation.name)
+
+
+def _canonical(expr: Basic) -> Any:
+    """SymPy's own absolute value, sign and extrema as ours, whose derivatives follow PyTorch at singular points."""
+    expr = expr.replace(Abs, absolute).replace(sympy_sign, sign)
+    expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
+    expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
+    expr = expr.replace(lambda e: isinstance(e, Reduce), _shed)
+    expr = expr.replace(Max, lambda *a: _fold(maximum, a)).replace(Min, lambda *a: _fold(minimum, a))
+    return expr
+
+
+def _shed(e: Reduce) -> Expr:
+    """A reduction over the axes that its body has; a sum over any other multiplies by its length."""
+    own = [a for a in e.over if a in free_axes(e.body)]
+    times = Mul(*(Size(a) for a in e.over if a not in own)) if e.kind == "sum" else S.One
+    return times * (Reduce(e.kind, e.body, *own) if own else e.body)
+
+
+def _choices(e: Piecewise) -> Expr:
+    """SymPy's own cases as nested choices; the last must hold everywhere."""
+    (last, always), *others = reversed(e.args)
+    if always != True:  # noqa: E712  (SymPy's truth)
+        raise DeriveError("a Piecewise leaves a case open", fix="end it with (value, True)")
+    for value, condition in others:
+        last = Where(condition, value, last)
+    return last
+
+
+def _symbolic_power(e: Pow) -> Expr:
+    return e if isinstance(e, exp) or (not e.base.atoms(At) and not e.exp.atoms(At)) else power(e.base, e.exp)
+
+
+def _fold(function: Callable[[Any, Any], Expr], args: tuple[Expr, ...]) -> Expr:
+    out = args[0]
+    for a in args[1:]:
+        out = function(out, a)
+    return out
+
+
+def _exact(expr: Basic) -> Any:
+    """Decimal literals as the rationals they were written as: 0.5 is 1/2, 0.044715 is 8943/200000."""
+    return expr.xreplace({f: Rational(str(f)) for f in expr.atoms(Float)})
