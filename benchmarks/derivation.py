@@ -19,7 +19,7 @@ from derive.equations import Op
 from derive.notation import mean, rsqrt, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.spec import Frame, OpCall, op
-from derive.terms import PACK, Axis
+from derive.terms.axes import PACK, Axis
 
 LAYERS = (5, 10, 20, 40)
 

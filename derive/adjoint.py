@@ -17,21 +17,10 @@ from derive.algebra import sigma
 from derive.asked import Alike
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.terms import (
-    At,
-    Axis,
-    Concat,
-    Delta,
-    Merge,
-    Part,
-    Prefix,
-    Size,
-    Tensor,
-    Where,
-    free_axes,
-    sorted_axes,
-    tensor_names,
-)
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.choices import Concat, Where
+from derive.terms.elements import At, Delta, Tensor, tensor_names
+from derive.terms.indices import Merge, Part, Prefix
 
 _SUMMED = 900  # copies that stand for an equation's own axes while they are being summed
 

@@ -13,7 +13,9 @@ from functools import lru_cache
 from sympy import Add, Basic, Expr, Mul, Pow, S
 from sympy.logic.boolalg import Boolean
 
-from derive.terms import At, Axis, Delta, Sigma, Size, free_axes, sorted_axes
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.elements import At, Delta
+from derive.terms.reductions import Sigma
 
 _OPEN = 1000  # copies from here on are bound axes of sums that are open for rewriting
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from derive.equations import Operand
 from derive.errors import DeriveError
-from derive.terms import PACK, Axis
+from derive.terms.axes import PACK, Axis
 
 RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",

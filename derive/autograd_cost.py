@@ -29,7 +29,7 @@ from derive.program import (
     index_axes,
     node_axes,
 )
-from derive.terms import PACK_NAME
+from derive.terms.axes import PACK_NAME
 
 DEFAULT_SIZE = 64
 

@@ -12,20 +12,11 @@ from sympy.logic.boolalg import Boolean
 
 from derive.equations import Operand
 from derive.errors import DeriveError
-from derive.terms import (
-    PACK,
-    At,
-    Axis,
-    Concat,
-    Delta,
-    Merge,
-    Reduce,
-    Scalar,
-    Size,
-    Where,
-    free_axes,
-    sorted_axes,
-)
+from derive.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
+from derive.terms.choices import Concat, Where
+from derive.terms.elements import At, Delta, Scalar
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce
 from derive.windows import affine, is_window
 
 FUNCTIONS = frozenset({

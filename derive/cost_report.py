@@ -26,7 +26,7 @@ from derive.pipeline import Derivation
 from derive.program import Program, Read, Reduce, Scatter, Statement, base, index_axes, node_axes, walk
 from derive.rates import Rates, measured
 from derive.report import largest
-from derive.terms import PACK_NAME
+from derive.terms.axes import PACK_NAME
 
 _REAL, _INTEGER = 4, 8  # bytes of an element: float32 and int64
 _LARGEST = 2**22  # elements: the lengths that nobody gave are chosen so that no tensor is larger

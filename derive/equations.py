@@ -12,7 +12,10 @@ from typing import Any
 
 from sympy import Add, Expr, Mul, Pow, S
 
-from derive.terms import At, Axis, Merge, Reduce, Tensor, free_axes, sorted_axes
+from derive.terms.axes import Axis, free_axes, sorted_axes
+from derive.terms.elements import At, Tensor
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from derive.nominal import nominal
 from derive.pipeline import Derivation, alternatives, stepwise_program
 from derive.reading import factored
 from derive.report import largest
-from derive.terms import At, Tensor
+from derive.terms.elements import At, Tensor
 from derive.typeset import document
 from derive.words import text
 

@@ -13,7 +13,9 @@ from sympy import Expr, Mul, Pow, Rational, S, gcd
 
 from derive.lower import ZERO, Hoist, divides, factor_order, negated, node, ordered_terms, quotient, weight
 from derive.program import Call, Node
-from derive.terms import At, Axis, Where, free_axes
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At
 
 
 def factored(expr: Expr, hoist: Hoist) -> Node:

@@ -15,7 +15,9 @@ from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, Statement, check, walk
 from derive.saving import dims
 from derive.share import put, share
-from derive.terms import Concat, Delta, Scalar, free_axes
+from derive.terms.axes import free_axes
+from derive.terms.choices import Concat
+from derive.terms.elements import Delta, Scalar
 from derive.windows import is_gather
 
 

@@ -8,7 +8,9 @@ from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp,
 from sympy.core.relational import Relational
 
 from derive.asked import Above, Alike, asked
-from derive.terms import At, Axis, Where
+from derive.terms.axes import Axis
+from derive.terms.choices import Where
+from derive.terms.elements import At
 
 
 class _Real(Function):

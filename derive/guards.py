@@ -10,7 +10,9 @@ from sympy import Basic, Expr, Not, S
 
 from derive.asked import asked
 from derive.equations import Equation
-from derive.terms import At, Axis, Tensor, Where, free_axes
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Tensor
 
 
 def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, list[Equation]]:

@@ -12,7 +12,8 @@ from derive.autograd_cost import elements_formula, saved_by_autograd
 from derive.equations import Op
 from derive.pipeline import Derivation
 from derive.reading import factored
-from derive.terms import At, Tensor, free_axes
+from derive.terms.axes import free_axes
+from derive.terms.elements import At, Tensor
 from derive.typeset import adjoint_names, definition_latex
 from derive.words import text
 

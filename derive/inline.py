@@ -9,7 +9,10 @@ from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple, sympify
 
 from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
-from derive.terms import PACK, At, Axis, Merge, Reduce, Scalar, Size, Tensor
+from derive.terms.axes import PACK, Axis, Size
+from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce
 
 Spliced = dict[Axis, tuple[Expr, ...]]
 

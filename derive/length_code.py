@@ -5,7 +5,7 @@ from __future__ import annotations
 from sympy import Add, Expr, Min, Mul, floor, fraction, together
 
 from derive.equations import Requirement
-from derive.terms import Size
+from derive.terms.axes import Size
 
 
 def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str:

@@ -10,7 +10,10 @@ from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.sizes import closed, dimensions, size_of, window_sizes
-from derive.terms import At, Axis, Concat, Delta, Merge, Prefix, Size
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Concat
+from derive.terms.elements import At, Delta
+from derive.terms.indices import Merge, Prefix
 from derive.windows import affine, is_window
 
 Rules = dict[Axis, SizeRule]

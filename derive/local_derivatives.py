@@ -22,7 +22,10 @@ from derive.reading import factored
 from derive.saving import Kept, Policy, recompute, with_kept
 from derive.schedule import Definition
 from derive.share import name_of
-from derive.terms import At, Delta, Sigma, Tensor, Where, free_axes, tensor_names
+from derive.terms.axes import free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta, Tensor, tensor_names
+from derive.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)

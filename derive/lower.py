@@ -32,8 +32,12 @@ from derive.program import (
     SizeOf,
     Window,
 )
-from derive.terms import At, Axis, Delta, Merge, Part, Prefix, Scalar, Sigma, Size, Slot, Where, free_axes
-from derive.terms import Reduce as SpecReduce
+from derive.terms.axes import Axis, Size, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta, Scalar
+from derive.terms.indices import Merge, Part, Prefix, Slot
+from derive.terms.reductions import Reduce as SpecReduce
+from derive.terms.reductions import Sigma
 from derive.windows import affine
 
 ONE = Num(Fraction(1))

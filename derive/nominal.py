@@ -14,7 +14,8 @@ from sympy import Expr, Integer
 
 from derive.cost import NOMINAL, Nominal
 from derive.equations import Op, SizeRule
-from derive.terms import Axis, Merge, Size
+from derive.terms.axes import Axis, Size
+from derive.terms.indices import Merge
 from derive.windows import affine, is_gather, is_window
 
 FEW = 4

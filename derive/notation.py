@@ -16,7 +16,10 @@ from derive.annotations import constant, index, length, scalar, tensor
 from derive.errors import DeriveError
 from derive.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
 from derive.spec import op
-from derive.terms import BELOW_ALL, PACK, Axis, Concat, Delta, Reduce, Size, Where, same, unlike
+from derive.terms.axes import PACK, Axis, Size
+from derive.terms.choices import BELOW_ALL, Concat, Where, same, unlike
+from derive.terms.elements import Delta
+from derive.terms.reductions import Reduce
 
 __all__ = [
     "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "expm1", "index", "length", "log",

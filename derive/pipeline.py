@@ -25,7 +25,7 @@ from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.schedule import Definition
 from derive.share import share, without_copies
 from derive.shared_sums import shared_sums
-from derive.terms import tensor_names
+from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums
 
 

@@ -12,7 +12,10 @@ from sympy import Add, Expr, Mul, Number, Pow, S, Symbol, factorint
 
 from derive.factoring import Product, factor
 from derive.lower import weight
-from derive.terms import Delta, Reduce, Sigma, Size, Where
+from derive.terms.axes import Size
+from derive.terms.choices import Where
+from derive.terms.elements import Delta
+from derive.terms.reductions import Reduce, Sigma
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,10 @@ from derive.asked import asked
 from derive.equations import Equation
 from derive.errors import DeriveError
 from derive.functions import absolute, maximum, minimum, power, sign
-from derive.terms import BELOW_ALL, At, Reduce, Size, Tensor, Where, free_axes
+from derive.terms.axes import Size, free_axes
+from derive.terms.choices import BELOW_ALL, Where
+from derive.terms.elements import At, Tensor
+from derive.terms.reductions import Reduce
 
 
 def as_recorded(expr: Basic, known: Mapping[Basic, Tensor]) -> Any:

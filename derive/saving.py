@@ -19,8 +19,10 @@ from derive.equations import Equation, Op
 from derive.nominal import nominal
 from derive.program import Program
 from derive.schedule import Definition, schedule
-from derive.terms import Axis, Merge, Part, Scalar, Size, tensor_names
-from derive.terms import Reduce as SpecReduce
+from derive.terms.axes import Axis, Size
+from derive.terms.elements import Scalar, tensor_names
+from derive.terms.indices import Merge, Part
+from derive.terms.reductions import Reduce as SpecReduce
 from derive.windows import is_gather
 
 PRICE = 12.0

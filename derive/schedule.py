@@ -11,8 +11,11 @@ from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
 from derive.errors import DeriveError
 from derive.factoring import factored
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
-from derive.terms import At, Axis, Delta, Merge, Sigma, Size, free_axes, sorted_axes
-from derive.terms import Reduce as SpecReduce
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.elements import At, Delta
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce as SpecReduce
+from derive.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)

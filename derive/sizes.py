@@ -9,7 +9,10 @@ from sympy import Add, Expr, Integer, Min, Mul, expand, floor
 
 from derive.equations import Equation, Operand, SizeRule
 from derive.errors import DeriveError
-from derive.terms import At, Axis, Concat, Merge, Prefix, Size, free_axes, sorted_axes
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.choices import Concat
+from derive.terms.elements import At
+from derive.terms.indices import Merge, Prefix
 from derive.windows import affine, is_window, longest
 
 Dims = dict[str, tuple[Expr, ...]]

@@ -24,7 +24,11 @@ from derive.mistakes import check_signature, names_near, no_attribute, undeclare
 from derive.recorded import as_recorded, unsigned
 from derive.sizes import read_prefixes, size_of, size_rules
 from derive.splitting import conditions_split, scaled_reduction, split, taken_apart
-from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor
+from derive.terms.axes import PACK, Axis, Size
+from derive.terms.choices import Concat
+from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce
 
 # --- handles: what a spec's body works with ---------------------------------------------------------------
 

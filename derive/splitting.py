@@ -8,7 +8,11 @@ from sympy import Basic, Expr, Mul, S
 
 from derive.equations import Equation, signs
 from derive.errors import DeriveError
-from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Tensor, Where, free_axes, sorted_axes
+from derive.terms.axes import PACK, Axis, free_axes, sorted_axes
+from derive.terms.choices import Concat, Where
+from derive.terms.elements import At, Tensor
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce
 
 
 def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:

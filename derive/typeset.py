@@ -25,7 +25,9 @@ from derive.lower import ordered_terms
 from derive.pipeline import Derivation
 from derive.reading import Signed, factored, rank, signed
 from derive.schedule import Definition
-from derive.terms import At, Reduce, Scalar, Sigma, Tensor, Where
+from derive.terms.choices import Where
+from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.reductions import Reduce, Sigma
 
 Adjoints = frozenset[str]
 """The names that are adjoints, and so are set with an upright d."""

@@ -8,7 +8,9 @@ from sympy import Expr, Poly, expand, floor
 from sympy.polys.polyerrors import PolynomialError
 
 from derive.errors import DeriveError
-from derive.terms import At, Axis, Merge, Part, Prefix, Size, free_axes, sorted_axes
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.elements import At
+from derive.terms.indices import Merge, Part, Prefix
 
 
 @dataclass(frozen=True)

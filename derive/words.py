@@ -11,7 +11,7 @@ from sympy.printing.str import StrPrinter
 
 from derive.lower import ordered_terms
 from derive.reading import signed
-from derive.terms import Tensor
+from derive.terms.elements import Tensor
 
 _COMPARED = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 

@@ -19,7 +19,9 @@ from derive.emit import render
 from derive.errors import DeriveError
 from derive.explain import STAGES, explain, text
 from derive.pipeline import Derivation, derive_op
-from derive.terms import At, Axis, Scalar, Size, Tensor, Where
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Where
+from derive.terms.elements import At, Scalar, Tensor
 from derive.typeset import document
 
 

@@ -25,7 +25,10 @@ from derive.algebra import normal
 from derive.catalogue import catalogue, find, load_file
 from derive.pipeline import Derivation, derive_op
 from derive.reading import factored
-from derive.terms import At, Axis, Reduce, Scalar, Sigma, Tensor, Where
+from derive.terms.axes import Axis
+from derive.terms.choices import Where
+from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.reductions import Reduce, Sigma
 from derive.typeset import (
     Printer,
     adjoint_latex,

@@ -10,7 +10,8 @@ from sympy import Add, Expr, Mul, Pow
 from derive.collapse.chain import Step
 from derive.lower import ordered_terms
 from derive.reading import signed
-from derive.terms import At, Sigma
+from derive.terms.elements import At
+from derive.terms.reductions import Sigma
 from derive.typeset import Adjoints, Printer, aligned, equation_rows
 
 GONE, NEW = "gone", "new"

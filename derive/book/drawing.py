@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from derive.equations import Op
 from derive.pipeline import Derivation
-from derive.terms import Axis, free_axes
+from derive.terms.axes import Axis, free_axes
 
 HAS, SUMMED, SPREAD, PLACED = "has", "summed", "spread", "placed"
 """What an axis is to a tensor: its own; one that the backward sums over; one that it spreads over; one of a place."""

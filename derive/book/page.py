@@ -22,7 +22,7 @@ from derive.pipeline import Derivation, stepwise_program
 from derive.reading import factored
 from derive.report import Comparison, compare
 from derive.schedule import Definition
-from derive.terms import At, Tensor
+from derive.terms.elements import At, Tensor
 from derive.typeset import (
     Adjoints,
     Printer,

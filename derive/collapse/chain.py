@@ -17,7 +17,9 @@ from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, use_supports
 from derive.collapse.wholes import Wholes, use_wholes
 from derive.schedule import Definition
-from derive.terms import At, Axis, Delta, Scalar, Sigma, free_axes, tensor_names
+from derive.terms.axes import Axis, free_axes
+from derive.terms.elements import At, Delta, Scalar, tensor_names
+from derive.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)

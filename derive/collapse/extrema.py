@@ -14,7 +14,9 @@ from sympy import Expr, Mul, S
 from derive.equations import Equation, Op, signs
 from derive.functions import absolute, maximum, minimum, relu, sign
 from derive.splitting import order_axes
-from derive.terms import At, Tensor, Where, free_axes, tensor_names
+from derive.terms.axes import free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Tensor, tensor_names
 
 _EXTREMA = ("amax", "amin")
 _EXACT = (absolute, maximum, minimum, relu, sign)

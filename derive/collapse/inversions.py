@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from sympy import Add, Expr, Mul, Pow, S, expand_mul
 
 from derive.equations import Equation, Op, is_positive
-from derive.terms import At, Axis, Size, free_axes, tensor_names
+from derive.terms.axes import Axis, Size, free_axes
+from derive.terms.elements import At, tensor_names
 
 
 @dataclass(frozen=True)

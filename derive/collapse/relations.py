@@ -13,7 +13,9 @@ from sympy import Add, Expr, Mul
 from derive.algebra import match, normal, rewrite, sigma, substitute
 from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.equations import Equation, Op
-from derive.terms import At, Sigma, Size, free_axes, tensor_names
+from derive.terms.axes import Size, free_axes
+from derive.terms.elements import At, tensor_names
+from derive.terms.reductions import Sigma
 
 _DEPTH = 4  # how many inversions in a row may be used on one equation
 

@@ -20,7 +20,8 @@ from derive.collapse.wholes import wholes
 from derive.nominal import nominal
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.schedule import Definition
-from derive.terms import At, Scalar, Sigma, tensor_names
+from derive.terms.elements import At, Scalar, tensor_names
+from derive.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)

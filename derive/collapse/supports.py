@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from sympy import Expr, Mul, S
 
 from derive.equations import Op
-from derive.terms import At, Axis, Where
+from derive.terms.axes import Axis
+from derive.terms.choices import Where
+from derive.terms.elements import At
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ from sympy import Add, Basic, Expr, Function, Mul, Pow, exp, expand_mul, log, ta
 from derive.equations import Equation, Op, signs
 from derive.functions import relu, sigmoid
 from derive.splitting import order_axes
-from derive.terms import At, Axis, Concat, Reduce, Tensor, free_axes
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Concat
+from derive.terms.elements import At, Tensor
+from derive.terms.reductions import Reduce
 
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)
 _BENT = (relu,)

@@ -12,7 +12,7 @@ from sympy import Add, Expr, Mul
 
 from derive.algebra import normal
 from derive.equations import Equation, Op
-from derive.terms import At
+from derive.terms.elements import At
 
 Wholes = dict[str, Equation]
 """The equations that are sums, by name."""

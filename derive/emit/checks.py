@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from derive.backends.values import Dims
 from derive.equations import Op, Operand
-from derive.terms import At, Axis
+from derive.terms.axes import Axis
+from derive.terms.elements import At
 
 
 def shape(dims: Dims) -> str:

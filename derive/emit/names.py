@@ -10,7 +10,7 @@ from derive.annotations import RESERVED
 from derive.pipeline import Derivation
 from derive.program import Num, Window, base
 from derive.sizes import taps
-from derive.terms import Axis, Size
+from derive.terms.axes import Axis, Size
 from derive.windows import Affine, longest
 
 

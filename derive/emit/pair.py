@@ -17,7 +17,7 @@ from derive.equations import Op, Requirement
 from derive.length_code import length_check, lengths_of, size_code
 from derive.pipeline import Derivation
 from derive.program import Program
-from derive.terms import Size
+from derive.terms.axes import Size
 
 LINE_LENGTH = 120
 

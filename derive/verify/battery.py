@@ -32,7 +32,7 @@ from torch import Generator, Tensor
 
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
-from derive.terms import PACK_NAME
+from derive.terms.axes import PACK_NAME
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, shape_of, world_of
 from derive.verify.lengths import containers, emptied, fitting, free_axes_of

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from derive.equations import Op, Operand
-from derive.terms import PACK_NAME
+from derive.terms.axes import PACK_NAME
 from derive.verify.reference import World, execute, flat, unflat
 
 EXACT = 1e-10

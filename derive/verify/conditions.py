@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from derive.terms import PACK_NAME
+from derive.terms.axes import PACK_NAME
 from derive.verify.cases import Case
 
 _NOTHING = 1e-9

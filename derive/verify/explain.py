@@ -18,7 +18,8 @@ from derive.algebra import normal
 from derive.equations import Equation
 from derive.pipeline import Derivation
 from derive.schedule import Definition
-from derive.terms import At, Axis, tensor_names
+from derive.terms.axes import Axis
+from derive.terms.elements import At, tensor_names
 from derive.verify.cases import Case, autograd, scale, world_of, worst
 from derive.verify.chain import chain_world, in_order
 from derive.verify.forms import changes, less, moved, other

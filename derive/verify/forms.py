@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from sympy import Add, Expr, Integer, Mul, S
 
 from derive.algebra import opened, sigma
-from derive.terms import At, Axis, Scalar, Sigma, Size, Tensor, free_axes, sorted_axes
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.reductions import Sigma
 
 _TWO = Integer(2)
 

@@ -27,7 +27,11 @@ from derive.errors import DeriveError
 from derive.pipeline import Derivation
 from derive.recorded import settled
 from derive.schedule import Definition
-from derive.terms import PACK, At, Axis, Concat, Merge, Reduce, Scalar, Size, Tensor, free_axes, tensor_names
+from derive.terms.axes import PACK, Axis, Size, free_axes
+from derive.terms.choices import Concat
+from derive.terms.elements import At, Scalar, Tensor, tensor_names
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce
 from derive.verify.cases import Call
 from derive.verify.chain import chain_world, in_order
 from derive.verify.compare import Answer, Subject

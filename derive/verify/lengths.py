@@ -16,7 +16,10 @@ from sympy.logic.boolalg import BooleanFalse
 
 from derive.equations import Op
 from derive.sizes import size_of
-from derive.terms import At, Axis, Concat, Merge, Part, Prefix, Size
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Concat
+from derive.terms.elements import At
+from derive.terms.indices import Merge, Part, Prefix
 from derive.verify.reference import named_dims
 from derive.windows import affine
 

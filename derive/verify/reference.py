@@ -22,22 +22,11 @@ from torch import Tensor
 
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.terms import (
-    PACK_NAME,
-    At,
-    Axis,
-    Concat,
-    Delta,
-    Merge,
-    Part,
-    Prefix,
-    Reduce,
-    Scalar,
-    Sigma,
-    Size,
-    Slot,
-    Where,
-)
+from derive.terms.axes import PACK_NAME, Axis, Size
+from derive.terms.choices import Concat, Where
+from derive.terms.elements import At, Delta, Scalar
+from derive.terms.indices import Merge, Part, Prefix, Slot
+from derive.terms.reductions import Reduce, Sigma
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "absolute": torch.abs,

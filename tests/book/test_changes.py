@@ -9,7 +9,8 @@ from derive.algebra import sigma
 from derive.book.changes import changed, step_rows
 from derive.catalogue import find
 from derive.collapse.chain import Step
-from derive.terms import At, Axis, Tensor
+from derive.terms.axes import Axis
+from derive.terms.elements import At, Tensor
 
 n, d = Axis("n"), Axis("d")
 a, b, c = (At(Tensor(name), n) for name in "abc")

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from derive.equations import Op, Operand
-from derive.terms import Axis
+from derive.terms.axes import Axis
 
 Sizes = dict[str, Any]
 

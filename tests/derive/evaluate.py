@@ -21,7 +21,11 @@ from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 from derive.adjoint import Stepwise
 from derive.equations import Equation, Op
 from derive.schedule import Definition
-from derive.terms import At, Axis, Delta, Merge, Part, Prefix, Reduce, Scalar, Sigma, Size, Slot, Where, tensor_names
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta, Scalar, tensor_names
+from derive.terms.indices import Merge, Part, Prefix, Slot
+from derive.terms.reductions import Reduce, Sigma
 
 Place = Mapping[Axis, int]
 Array = np.ndarray

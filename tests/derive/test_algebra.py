@@ -12,7 +12,11 @@ from sympy import Expr, S, exp, log
 
 from derive.algebra import is_contraction, match, normal, opened_by_name, rewrite, sigma, substitute
 from derive.notation import axes
-from derive.terms import At, Axis, Delta, Merge, Part, Reduce, Sigma, Size, Tensor, Where
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta, Tensor
+from derive.terms.indices import Merge, Part
+from derive.terms.reductions import Reduce, Sigma
 from tests.derive.evaluate import World, fractions
 
 n, m, d = axes("n m d")

@@ -7,7 +7,7 @@ from sympy import And
 from derive.asked import Above, Alike, Below, NotAbove, NotBelow, Unlike
 from derive.live import build
 from derive.notation import amax, axes, eq, exp, log, ne, oo, op, sum, tensor, where
-from derive.terms import At, Tensor
+from derive.terms.elements import At, Tensor
 
 n, i, j = axes("n i j")
 

@@ -15,7 +15,10 @@ from derive.lower import index, node
 from derive.notation import axes, exp
 from derive.program import AxisValue, Call, Node, Num, Read, Scal, SizeOf
 from derive.schedule import Definition, schedule
-from derive.terms import At, Merge, Part, Scalar, Size, Tensor, Where, free_axes
+from derive.terms.axes import Size, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.indices import Merge, Part
 from tests.derive.evaluate import World, fractions
 
 n, m, d, k, t = axes("n m d k t")

@@ -9,7 +9,7 @@ from sympy import sign as sympy_sign
 import derive
 from derive.errors import DeriveError
 from derive.notation import amax, axes, delta, exp, index, mean, oo, op, relu, scalar, size, sum, tensor, where
-from derive.terms import Axis
+from derive.terms.axes import Axis
 
 n, d, c, t, e = axes("n d c t e")
 

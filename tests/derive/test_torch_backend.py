@@ -12,7 +12,8 @@ import torch
 from derive.equations import Op
 from derive.live import build
 from derive.notation import axes, concat, exp, index, mean, op, scalar, size, sum, tensor
-from derive.terms import Axis, Merge
+from derive.terms.axes import Axis
+from derive.terms.indices import Merge
 from tests.derive import specs
 from tests.derive.evaluate import World, backward, forward, inputs, with_cotangents
 from tests.derive.live import module

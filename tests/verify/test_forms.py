@@ -3,7 +3,8 @@
 from functools import partial
 
 from derive.algebra import normal, sigma
-from derive.terms import At, Axis, Size, Tensor
+from derive.terms.axes import Axis, Size
+from derive.terms.elements import At, Tensor
 from derive.verify.forms import changes, moved
 
 n, d = Axis("n"), Axis("d")

@@ -14,7 +14,7 @@ from derive.backends.cpu.step import descent
 from derive.backends.values import Dims
 from derive.equations import Op
 from derive.pipeline import Derivation
-from derive.terms import Size
+from derive.terms.axes import Size
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from derive.collapse.vocabulary import name_sums
 from derive.equations import Op
 from derive.saving import POLICIES
 from derive.schedule import Definition
-from derive.terms import free_axes, sorted_axes
+from derive.terms.axes import free_axes, sorted_axes
 from derive.verify.battery import situation
 from derive.verify.cases import Case, scale, worst
 from derive.verify.chain import chain_world, in_order

@@ -9,7 +9,8 @@ from derive.collapse.vocabulary import name_sums
 from derive.nominal import nominal
 from derive.notation import axes, exp, op, rsqrt, scalar, size, sum, tanh, tensor
 from derive.pipeline import derive_op
-from derive.terms import At, Size, Tensor
+from derive.terms.axes import Size
+from derive.terms.elements import At, Tensor
 from tests.derive import specs
 from tests.derive.comparison import points
 from tests.derive.evaluate import defined, forward, inputs, with_cotangents

@@ -10,7 +10,9 @@ from derive.collapse.relations import Relation, by_names, oriented, relations, u
 from derive.collapse.vocabulary import name_sums
 from derive.equations import Op
 from derive.notation import axes, mean, op, size, sum, tensor
-from derive.terms import At, Sigma, Size, Tensor, free_axes
+from derive.terms.axes import Size, free_axes
+from derive.terms.elements import At, Tensor
+from derive.terms.reductions import Sigma
 from tests.derive import specs
 from tests.derive.comparison import points
 from tests.derive.specs import Spec, each_spec

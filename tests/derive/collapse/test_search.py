@@ -14,7 +14,7 @@ from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
 from derive.notation import axes, op, sum, tensor
 from derive.pipeline import derive_op
-from derive.terms import Size, free_axes
+from derive.terms.axes import Size, free_axes
 from tests.derive import specs
 from tests.derive.comparison import assert_closed_equals_stepwise, points
 from tests.derive.evaluate import backward, defined, forward, inputs

@@ -5,7 +5,7 @@ from sympy import Expr
 
 from derive.collapse.wholes import use_wholes, wholes
 from derive.notation import amax, axes, exp, log, op, sum, tensor
-from derive.terms import At, Tensor
+from derive.terms.elements import At, Tensor
 
 n, m, i, j = axes("n m i j")
 

@@ -1,0 +1,110 @@
+"""One of several values, element by element: by a condition, or by its place along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sympy import Eq, Expr, Ne, S, Symbol, sympify
+from sympy.logic.boolalg import Boolean
+
+from derive.asked import Alike, Unlike
+from derive.terms.axes import Axis, free_axes
+from derive.terms.elements import At
+
+BELOW_ALL = Symbol("-oo")
+"""The branch -oo of a choice while a spec is written: to SymPy, `exp` of a choice with -oo is positive, not 0."""
+
+
+def same(a: Any, b: Any) -> Boolean:
+    """Whether two values are equal; whether an element is 0 is asked of the number, whatever its sign on paper."""
+    a, b = sympify(a), sympify(b)
+    return Alike(a, b) if isinstance(a, At) and b == 0 else Eq(a, b)
+
+
+def unlike(a: Any, b: Any) -> Boolean:
+    """Whether two values differ; as `same` asks."""
+    a, b = sympify(a), sympify(b)
+    return Unlike(a, b) if isinstance(a, At) and b == 0 else Ne(a, b)
+
+
+class Where(Expr):
+    """`a` where the condition holds, else `b`, element by element."""
+
+    is_commutative = True
+
+    def __new__(cls, condition: Any, a: Any, b: Any) -> Expr:
+        condition, a, b = sympify(condition), sympify(a), sympify(b)
+        if condition is S.true or a == b:
+            return a
+        if condition is S.false:
+            return b
+        return Expr.__new__(cls, condition, a, b)
+
+    @property
+    def condition(self) -> Boolean:
+        return self.args[0]
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether this is an indicator: 1 where the condition holds, else 0."""
+        return self.args[1] == 1 and self.args[2] == 0
+
+    def _eval_is_real(self) -> bool | None:
+        return True if self.args[1].is_extended_real and self.args[2].is_extended_real else None
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return True if self.args[1].is_extended_real and self.args[2].is_extended_real else None
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if self.args[1].is_positive and self.args[2].is_positive else None
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if self.args[1].is_nonnegative and self.args[2].is_nonnegative else None
+
+    def _eval_power(self, exponent: Any) -> Expr | None:
+        return self if self.is_mask and exponent.is_positive else None
+
+    def _eval_derivative(self, s: Any) -> Expr:
+        a, b = self.args[1].diff(s), self.args[2].diff(s)
+        number, rest = a.as_coeff_Mul() if b == 0 else (S.One, a)  # a number in front, so that equal choices are alike
+        return number * Where(self.args[0], rest, b)
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"where({', '.join(printer.doprint(a) for a in self.args)})"
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        condition, a, b = (printer.doprint(x) for x in self.args)
+        if self.is_mask:
+            return rf"\left[{condition}\right]"
+        body = rf"\begin{{cases}}{a} & {condition} \\ {b} & \text{{otherwise}}\end{{cases}}"
+        return rf"\left({body}\right)^{{{exp}}}" if exp else body
+
+
+class Concat(Expr):
+    """Pieces one after another along an axis; each piece runs over an axis of its own there."""
+
+    is_commutative = True
+    is_real = True
+
+    def __new__(cls, along: Axis, *pieces: Any) -> Concat:
+        return Expr.__new__(cls, along, *pieces)
+
+    @property
+    def along(self) -> Axis:
+        return self.args[0]
+
+    @property
+    def pieces(self) -> tuple[Expr, ...]:
+        return self.args[1:]
+
+    def own_axis(self, piece: Expr, left: tuple[Axis, ...]) -> Axis | None:
+        """The one axis of a piece that does not stand on the left."""
+        own = free_axes(piece) - (set(left) - {self.along})
+        return own.pop() if len(own) == 1 else None
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"concat({', '.join(printer.doprint(p) for p in self.pieces)}, along={self.along.name})"
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        inside = r" \,;\, ".join(printer.doprint(p) for p in self.pieces)
+        return rf"\left[{inside}\right]"
