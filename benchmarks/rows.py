@@ -16,7 +16,8 @@ from torch import Tensor
 from derive.cost import is_matrix_product, product_factors
 from derive.equations import Op
 from derive.forward import forward_program
-from derive.program import Call, Node, Read, Reduce, children, walk
+from derive.program import Call, Node, Read, Reduce
+from derive.walking import children, walk
 
 SIZES = ("small", "medium", "large")
 

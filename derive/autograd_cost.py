@@ -15,21 +15,9 @@ from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import lengths_of
-from derive.program import (
-    Arithmetic,
-    Call,
-    Index,
-    Merged,
-    Node,
-    PartOf,
-    Read,
-    Reduce,
-    Statement,
-    base,
-    index_axes,
-    node_axes,
-)
+from derive.program import Arithmetic, Call, Index, Merged, Node, PartOf, Read, Reduce, Statement, base
 from derive.terms.axes import PACK_NAME
+from derive.walking import index_axes, node_axes
 
 DEFAULT_SIZE = 64
 

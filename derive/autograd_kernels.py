@@ -14,7 +14,8 @@ from derive.cost import MATMUL, Nominal, is_matrix_product, is_tensor, product_f
 from derive.equations import Op
 from derive.forward import forward_program
 from derive.nominal import nominal
-from derive.program import Call, Node, Read, Reduce, node_axes, walk
+from derive.program import Call, Node, Read, Reduce
+from derive.walking import node_axes, walk
 
 _PASS_ON = {"add"}
 _OPERATIONS = {"mul": 1.0, "sub": 1.0, "neg": 1.0, "exp": 1.0, "log": 1.0, "abs": 2.0, "absolute": 2.0, "relu": 2.0,

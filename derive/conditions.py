@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 from derive.autograd_cost import BYTES, CONDITIONS
 from derive.cost import ELEMENTARY, Nominal
-from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter, check, children, reads, walk
+from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter
 from derive.share import axes_of, name_of, put, renamed
+from derive.soundness import check
+from derive.walking import children, reads, walk
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,11 @@ from derive.program import (
     Statement,
     Window,
     base,
-    check,
     multiplied,
-    node_axes,
-    reads,
-    walk,
 )
 from derive.share import put
+from derive.soundness import check
+from derive.walking import node_axes, reads, walk
 
 _MOST = 7  # factors of one product whose orders are all tried
 _GAIN = 1.1  # how many times cheaper than the order as written another must be

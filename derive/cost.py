@@ -10,20 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from derive.program import (
-    Arithmetic,
-    Call,
-    Join,
-    Node,
-    Program,
-    Read,
-    Reduce,
-    Scatter,
-    base,
-    index_axes,
-    node_axes,
-    walk,
-)
+from derive.program import Arithmetic, Call, Join, Node, Program, Read, Reduce, Scatter, base
+from derive.walking import index_axes, node_axes, walk
 
 NOMINAL = 32
 """The length taken for an axis that an input carries, `...` included; the others follow (`nominal.py`)."""

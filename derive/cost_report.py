@@ -23,10 +23,11 @@ from derive.cost import Nominal, is_matrix_product, node_work, work
 from derive.equations import Op
 from derive.live import Live, build
 from derive.pipeline import Derivation
-from derive.program import Program, Read, Reduce, Scatter, Statement, base, index_axes, node_axes, walk
+from derive.program import Program, Read, Reduce, Scatter, Statement, base
 from derive.rates import Rates, measured
 from derive.report import largest
 from derive.terms.axes import PACK_NAME
+from derive.walking import index_axes, node_axes, walk
 
 _REAL, _INTEGER = 4, 8  # bytes of an element: float32 and int64
 _LARGEST = 2**22  # elements: the lengths that nobody gave are chosen so that no tensor is larger

@@ -11,22 +11,10 @@ from fractions import Fraction
 
 from derive.cost import Nominal, is_tensor, naming, node_work, product_factors, work
 from derive.opened_sums import is_product, renamed
-from derive.program import (
-    Assign,
-    Call,
-    Join,
-    Node,
-    Num,
-    Program,
-    Read,
-    Reduce,
-    Scatter,
-    check,
-    multiplied,
-    node_axes,
-    walk,
-)
+from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scatter, multiplied
 from derive.share import put
+from derive.soundness import check
+from derive.walking import node_axes, walk
 
 
 def distributed(program: Program, nominal: Nominal) -> Program:

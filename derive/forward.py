@@ -12,12 +12,14 @@ from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.factoring import factored
 from derive.nominal import nominal
-from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, Statement, check, walk
+from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, Statement
 from derive.saving import dims
 from derive.share import put, share
+from derive.soundness import check
 from derive.terms.axes import free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import Delta, Scalar
+from derive.walking import walk
 from derive.windows import is_gather
 
 

@@ -6,24 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from derive.cost import is_tensor, product_factors
-from derive.program import (
-    Assign,
-    Call,
-    Index,
-    Merged,
-    Node,
-    Num,
-    PartOf,
-    Read,
-    Reduce,
-    Scal,
-    SizeOf,
-    children,
-    index_axes,
-    node_axes,
-    walk,
-)
+from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Read, Reduce, Scal, SizeOf
 from derive.share import put
+from derive.walking import children, index_axes, node_axes, walk
 
 Known = Mapping[str, Assign]
 """Statements by the names of what they define."""

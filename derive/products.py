@@ -10,7 +10,9 @@ from functools import reduce
 from itertools import combinations
 
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Join, Node, Program, Reduce, check, node_axes
+from derive.program import Call, Join, Node, Program, Reduce
+from derive.soundness import check
+from derive.walking import node_axes
 
 
 def common_products(program: Program) -> Program:

@@ -6,17 +6,14 @@
     index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
                 | step*index + … + offset
 
-A backend that prints loops can start from here as well as one that prints whole-tensor calls. `check` holds after
-every pass: names are defined before use, indices match dimensions, no axis is free on the right alone.
+A backend that prints loops can start from here as well as one that prints whole-tensor calls. `soundness.check` holds
+after every pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-
-from derive.errors import OUR_FAULT, DeriveError
 
 
 @dataclass(frozen=True)
@@ -235,46 +232,9 @@ class Program:
         return "\n".join([*lines, f"  return {', '.join(self.returns)}"])
 
 
-# --- walking ----------------------------------------------------------------------------------------------
-
-
 def base(axis: str) -> str:
     """The axis whose size a bound copy shares."""
     return axis.split("'")[0]
-
-
-def children(node: Node | Index) -> tuple[Node | Index, ...]:
-    if isinstance(node, Call):
-        return node.args
-    if isinstance(node, Reduce | Scan):
-        return (node.body,)
-    if isinstance(node, Join):
-        return node.parts
-    if isinstance(node, Read):
-        return node.index
-    if isinstance(node, Merged):
-        return node.axes
-    if isinstance(node, Place):
-        return (node.index, node.length)
-    if isinstance(node, PartOf):
-        return (node.whole, *node.lengths)
-    if isinstance(node, Window):
-        return (node.offset,)
-    if isinstance(node, Arithmetic):
-        return (*(i for i, _ in node.steps), node.offset)
-    return ()
-
-
-def walk(node: Node | Index) -> Iterator[Node | Index]:
-    """The node and everything below it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
-
-
-def reads(node: Node | Index) -> set[str]:
-    """The names of the tensors a node reads."""
-    return {n.name for n in walk(node) if isinstance(n, Read)}
 
 
 def multiplied(factors: list[Node]) -> Node:
@@ -283,77 +243,3 @@ def multiplied(factors: list[Node]) -> Node:
     for f in factors[1:]:
         out = Call("mul", (out, f))
     return out
-
-
-def index_axes(index: Index | Node) -> tuple[str, ...]:
-    """The axes an index runs over, in order."""
-    if isinstance(index, str):
-        return (index,)
-    if isinstance(index, Merged):
-        return tuple(a for i in index.axes for a in index_axes(i))
-    if isinstance(index, Place):
-        return index_axes(index.index)
-    if isinstance(index, PartOf):
-        return index_axes(index.whole)
-    if isinstance(index, Window):
-        return tuple(a for a, _ in index.steps)
-    if isinstance(index, Arithmetic):
-        return tuple(dict.fromkeys(a for i, _ in index.steps for a in index_axes(i)))
-    return node_axes(index)
-
-
-def node_axes(node: Node) -> tuple[str, ...]:
-    """The free axes of a node, in order of first appearance."""
-    if isinstance(node, AxisValue):
-        return (node.axis,)
-    if isinstance(node, Read):
-        return tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
-    if isinstance(node, Call):
-        return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
-    if isinstance(node, Reduce):
-        return tuple(a for a in node_axes(node.body) if a not in node.axes)
-    if isinstance(node, Scan):
-        return tuple(dict.fromkeys(node.to if a == node.over else a for a in node_axes(node.body)))
-    if isinstance(node, Join):
-        parts = zip(node.parts, node.own, strict=True)
-        runs = [
-            [*([] if own else [node.axis]), *(node.axis if a == own else a for a in node_axes(p))] for p, own in parts
-        ]
-        return tuple(dict.fromkeys(a for run in runs for a in run))
-    return ()
-
-
-# --- the check --------------------------------------------------------------------------------------------
-
-
-def check(program: Program) -> Program:
-    """The program itself, or a DeriveError that names the first statement that does not hold together."""
-    rank = {name: len(axes) for name, axes in program.given}
-    for statement in program.statements:
-        nodes: list[Node | Index] = [statement.value]
-        if isinstance(statement, Scatter):
-            nodes += list(statement.slots)
-        for node in (n for top in nodes for n in walk(top)):
-            if isinstance(node, Read):
-                if node.name not in rank:
-                    raise _unsound(program, statement, f" reads {node.name} before it is defined")
-                if rank[node.name] != len(node.index):
-                    raise _unsound(program, statement, f" gives {node.name} {len(node.index)} indices")
-            if isinstance(node, Scal) and node.name not in program.scalars:
-                raise _unsound(program, statement, f" reads the unknown number {node.name}")
-        left = {a for i in statement.axes for a in index_axes(i)}
-        if isinstance(statement, Scatter):
-            left |= {a for i in statement.slots for a in index_axes(i)}
-        stray = [a for a in node_axes(statement.value) if a not in left]
-        if stray:
-            raise _unsound(program, statement, f": axis {stray[0]} is free on the right alone")
-        rank[statement.name] = len(statement.axes)
-    missing = [name for name in program.returns if name not in rank]
-    if missing:
-        cause = f"returns {missing[0]}, which no statement defines"
-        raise DeriveError(cause, op=program.name, equation=missing[0], fix=OUR_FAULT)
-    return program
-
-
-def _unsound(program: Program, statement: Statement, what: str) -> DeriveError:
-    return DeriveError(f"{statement}{what}", op=program.name, equation=statement.name, fix=OUR_FAULT)

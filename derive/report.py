@@ -22,7 +22,8 @@ from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import nominal
 from derive.pipeline import Derivation, stepwise_program
-from derive.program import Program, Read, index_axes, reads, walk
+from derive.program import Program, Read
+from derive.walking import index_axes, reads, walk
 
 Axes = tuple[str, ...]
 

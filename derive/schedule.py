@@ -10,7 +10,8 @@ from derive import lower
 from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
 from derive.errors import DeriveError
 from derive.factoring import factored
-from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement, check
+from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
+from derive.soundness import check
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.elements import At, Delta
 from derive.terms.indices import Merge

@@ -23,11 +23,9 @@ from derive.program import (
     SizeOf,
     Statement,
     base,
-    check,
-    children,
-    node_axes,
-    walk,
 )
+from derive.soundness import check
+from derive.walking import children, node_axes, walk
 
 _LONGEST_NAME = 24
 _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}

@@ -24,14 +24,11 @@ from derive.program import (
     SizeOf,
     Statement,
     base,
-    check,
-    index_axes,
     multiplied,
-    node_axes,
-    reads,
-    walk,
 )
 from derive.share import axes_of, name_of, put
+from derive.soundness import check
+from derive.walking import index_axes, node_axes, reads, walk
 
 _KINDS = ("sum", "mean")
 _GAIN = 1.1

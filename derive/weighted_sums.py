@@ -12,24 +12,11 @@ from dataclasses import replace
 from derive.cost import Nominal, is_tensor, naming, product_factors, work
 from derive.distributing import written_where_read
 from derive.opened_sums import Known, Opened, common, is_product, opened, plain, renamed
-from derive.program import (
-    Assign,
-    Call,
-    Node,
-    Program,
-    Read,
-    Reduce,
-    Scatter,
-    SizeOf,
-    Statement,
-    base,
-    check,
-    multiplied,
-    node_axes,
-    walk,
-)
+from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, base, multiplied
 from derive.share import axes_of, name_of, put
 from derive.shared_sums import without_unread
+from derive.soundness import check
+from derive.walking import node_axes, walk
 
 _KINDS = ("sum", "mean")
 

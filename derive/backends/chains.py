@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from derive.cost import is_matrix_product
-from derive.program import Call, Node, Num, Read, Reduce, children, walk
+from derive.program import Call, Node, Num, Read, Reduce
+from derive.walking import children, walk
 
 _LONG = 4
 """An expression that makes fewer large tensors is written with operators; one less where it may write over one."""

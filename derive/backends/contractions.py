@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
-from derive.program import Call, Node, Read, Reduce, node_axes, walk
+from derive.program import Call, Node, Read, Reduce
+from derive.walking import node_axes, walk
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from derive.backends.reads import reached, read, sliced
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.cost import product_factors
-from derive.program import Index, Node, Num, Read, Reduce, Scatter, Window, index_axes, multiplied, node_axes
+from derive.program import Index, Node, Num, Read, Reduce, Scatter, Window, multiplied
+from derive.walking import index_axes, node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer

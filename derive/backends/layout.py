@@ -10,7 +10,8 @@ from derive.backends.convolutions import is_convolution
 from derive.backends.pools import is_pool
 from derive.backends.values import Dims, is_pack
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, multiplied, node_axes, walk
+from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, multiplied
+from derive.walking import node_axes, walk
 
 
 @dataclass

@@ -7,21 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from derive.backends.values import ATOM, PACK, Dim, Dims, Value, align, is_pack, permute, position, squeeze
-from derive.program import (
-    Arithmetic,
-    Call,
-    Index,
-    Merged,
-    Node,
-    Num,
-    PartOf,
-    Place,
-    Read,
-    SizeOf,
-    Window,
-    base,
-    index_axes,
-)
+from derive.program import Arithmetic, Call, Index, Merged, Node, Num, PartOf, Place, Read, SizeOf, Window, base
+from derive.walking import index_axes
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from derive.backends.values import ATOM, Value, position
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Assign, AxisValue, Call, Node, Num, Program, Reduce, Scan, Scatter, multiplied, node_axes
+from derive.program import Assign, AxisValue, Call, Node, Num, Program, Reduce, Scan, Scatter, multiplied
+from derive.walking import node_axes
 
 _TURNED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
 

@@ -28,10 +28,8 @@ from derive.program import (
     Scan,
     Scatter,
     Window,
-    index_axes,
-    node_axes,
-    walk,
 )
+from derive.walking import index_axes, node_axes, walk
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer

@@ -36,13 +36,9 @@ from derive.program import (
     SizeOf,
     Window,
     base,
-    children,
-    index_axes,
     multiplied,
-    node_axes,
-    reads,
-    walk,
 )
+from derive.walking import children, index_axes, node_axes, reads, walk
 
 TRIANGLES = {
     "le": (".tril()", ".triu()"),

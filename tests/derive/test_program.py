@@ -19,11 +19,9 @@ from derive.program import (
     Scatter,
     SizeOf,
     Window,
-    check,
-    index_axes,
-    node_axes,
-    reads,
 )
+from derive.soundness import check
+from derive.walking import index_axes, node_axes, reads
 
 X = ("x", ("n", "d"))
 IX = ("ix", ("k",))

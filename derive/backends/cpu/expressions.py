@@ -8,21 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
-from derive.program import (
-    AxisValue,
-    Call,
-    Index,
-    Merged,
-    Node,
-    Num,
-    PartOf,
-    Read,
-    Scal,
-    SizeOf,
-    Window,
-    base,
-    index_axes,
-)
+from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Scal, SizeOf, Window, base
+from derive.walking import index_axes
 
 _RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long

@@ -17,7 +17,8 @@ from itertools import combinations
 from derive.backends.cpu.normal import Loop, Unsupported
 from derive.backends.cpu.products import Product, Step
 from derive.cost import NOMINAL
-from derive.program import Index, Merged, Read, index_axes
+from derive.program import Index, Merged, Read
+from derive.walking import index_axes
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.rows import Rows
 from derive.backends.cpu.stages import Plan, planned
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
-from derive.program import Index, PartOf, Program, Read, SizeOf, base, index_axes, walk
+from derive.program import Index, PartOf, Program, Read, SizeOf, base
+from derive.walking import index_axes, walk
 
 
 @dataclass(frozen=True)

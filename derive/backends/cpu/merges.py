@@ -24,10 +24,8 @@ from derive.program import (
     Statement,
     Window,
     base,
-    index_axes,
-    node_axes,
-    walk,
 )
+from derive.walking import index_axes, node_axes, walk
 
 Parts = dict[str, tuple[str, ...]]
 

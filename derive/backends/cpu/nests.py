@@ -10,7 +10,8 @@ from derive.backends.cpu.expressions import Expressions, length, variable
 from derive.backends.cpu.normal import Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
 from derive.backends.cpu.writer import Writer
-from derive.program import Read, index_axes, walk
+from derive.program import Read
+from derive.walking import index_axes, walk
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}

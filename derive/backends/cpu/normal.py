@@ -29,10 +29,8 @@ from derive.program import (
     Scatter,
     SizeOf,
     Window,
-    index_axes,
-    node_axes,
-    walk,
 )
+from derive.walking import index_axes, node_axes, walk
 
 ZERO = Num(Fraction(0))
 FOLDS = ("sum", "amax", "amin")

@@ -11,7 +11,8 @@ from itertools import combinations
 
 from derive.backends.cpu.normal import Loop, Normal
 from derive.cost import product_factors
-from derive.program import Call, Index, Merged, Node, Read, index_axes, node_axes
+from derive.program import Call, Index, Merged, Node, Read
+from derive.walking import index_axes, node_axes
 
 
 @dataclass(frozen=True)

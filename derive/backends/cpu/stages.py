@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.groups import Group
 from derive.backends.cpu.normal import Loop, Normal
-from derive.program import Call, Index, Merged, Node, Num, Read, Window, index_axes, walk
+from derive.program import Call, Index, Merged, Node, Num, Read, Window
+from derive.walking import index_axes, walk
 
 _HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "softplus", "sin", "cos", "pow"})
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps

@@ -9,8 +9,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.pipeline import Derivation
-from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement, check
+from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement
 from derive.share import renamed
+from derive.soundness import check
 
 RATE = "lr"
 

@@ -1,0 +1,93 @@
+"""What stands in a node: what is below it, the tensors it reads, the axes it runs over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from derive.program import (
+    Arithmetic,
+    AxisValue,
+    Call,
+    Index,
+    Join,
+    Merged,
+    Node,
+    PartOf,
+    Place,
+    Read,
+    Reduce,
+    Scan,
+    Window,
+)
+
+
+def children(node: Node | Index) -> tuple[Node | Index, ...]:
+    if isinstance(node, Call):
+        return node.args
+    if isinstance(node, Reduce | Scan):
+        return (node.body,)
+    if isinstance(node, Join):
+        return node.parts
+    if isinstance(node, Read):
+        return node.index
+    if isinstance(node, Merged):
+        return node.axes
+    if isinstance(node, Place):
+        return (node.index, node.length)
+    if isinstance(node, PartOf):
+        return (node.whole, *node.lengths)
+    if isinstance(node, Window):
+        return (node.offset,)
+    if isinstance(node, Arithmetic):
+        return (*(i for i, _ in node.steps), node.offset)
+    return ()
+
+
+def walk(node: Node | Index) -> Iterator[Node | Index]:
+    """The node and everything below it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def reads(node: Node | Index) -> set[str]:
+    """The names of the tensors a node reads."""
+    return {n.name for n in walk(node) if isinstance(n, Read)}
+
+
+def index_axes(index: Index | Node) -> tuple[str, ...]:
+    """The axes an index runs over, in order."""
+    if isinstance(index, str):
+        return (index,)
+    if isinstance(index, Merged):
+        return tuple(a for i in index.axes for a in index_axes(i))
+    if isinstance(index, Place):
+        return index_axes(index.index)
+    if isinstance(index, PartOf):
+        return index_axes(index.whole)
+    if isinstance(index, Window):
+        return tuple(a for a, _ in index.steps)
+    if isinstance(index, Arithmetic):
+        return tuple(dict.fromkeys(a for i, _ in index.steps for a in index_axes(i)))
+    return node_axes(index)
+
+
+def node_axes(node: Node) -> tuple[str, ...]:
+    """The free axes of a node, in order of first appearance."""
+    if isinstance(node, AxisValue):
+        return (node.axis,)
+    if isinstance(node, Read):
+        return tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
+    if isinstance(node, Call):
+        return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
+    if isinstance(node, Reduce):
+        return tuple(a for a in node_axes(node.body) if a not in node.axes)
+    if isinstance(node, Scan):
+        return tuple(dict.fromkeys(node.to if a == node.over else a for a in node_axes(node.body)))
+    if isinstance(node, Join):
+        parts = zip(node.parts, node.own, strict=True)
+        runs = [
+            [*([] if own else [node.axis]), *(node.axis if a == own else a for a in node_axes(p))] for p, own in parts
+        ]
+        return tuple(dict.fromkeys(a for run in runs for a in run))
+    return ()
