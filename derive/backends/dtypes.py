@@ -1,0 +1,45 @@
+"""Which nodes of a program are of the inputs' dtype, and which are whole numbers or truth values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from derive.program import Call, Index, Join, Node, Num, Program, Read, Reduce, Scan
+from derive.walking import children, walk
+
+_CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
+
+
+@dataclass
+class Dtypes:
+    """What is known of one program; `integers` are the tensors given to it that hold integers or truth values."""
+
+    program: Program
+    integers: frozenset[str]
+
+    def __post_init__(self) -> None:
+        self.reals: dict[str, bool] = {}
+        for s in self.program.statements:
+            self.reals[s.name] = self.is_real(s.value)
+
+    def is_real(self, node: Node | Index) -> bool:
+        """Whether a node is of the inputs' dtype: neither integers nor truth values."""
+        if isinstance(node, Read):
+            return node.name not in self.integers and self.reals.get(node.name, True)
+        if isinstance(node, Call):
+            values = node.args[1:] if node.fn == "where" else node.args
+            return node.fn not in _CONDITIONS and any(self.is_real(a) for a in values)
+        return isinstance(node, Reduce | Scan | Join) and any(self.is_real(n) for n in children(node))
+
+    def leaves_integers(self, node: Call) -> bool:
+        """Whether a function of counts has no whole values: torch would give it its default dtype."""
+        if node.fn in _CONDITIONS or node.fn in ("where", "floordiv", "mod") or self.is_real(node):
+            return False
+        fractions = any(isinstance(a, Num) and float(a.value) % 1 != 0 for a in node.args)
+        whole = node.fn in ("add", "sub", "mul", "neg", "absolute", "sign", "maximum", "minimum") and not fractions
+        return not whole and any(is_read(a) for a in node.args)
+
+
+def is_read(node: Node) -> bool:
+    """Whether tensors stand in a node."""
+    return any(isinstance(n, Read) for n in walk(node))

@@ -1,0 +1,141 @@
+"""Several operations of a program that torch has as one call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from derive.backends.convolutions import convolved, is_convolution
+from derive.backends.layout import is_product
+from derive.backends.pointwise import broadcast, cast
+from derive.backends.reductions import reduction
+from derive.backends.values import Dims, Value, align, is_pack
+from derive.cost import is_matrix_product, is_tensor
+from derive.program import AxisValue, Call, Node, Num, Reduce, multiplied
+from derive.walking import node_axes
+
+if TYPE_CHECKING:
+    from derive.backends.torch import Printer
+
+_TRIANGLES = {
+    "le": (".tril()", ".triu()"),
+    "lt": (".tril(-1)", ".triu(1)"),
+    "ge": (".triu()", ".tril()"),
+    "gt": (".triu(1)", ".tril(-1)"),
+}
+"""The part of a matrix where its column stands in a relation to its row, and where its row does to its column."""
+
+_LONGEST_ARGUMENT = 40
+"""Characters of an argument beyond which an operator reads better than a call."""
+
+
+def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""
+    return _affine(printer, node, order) or _multiplied_in(printer, node, order)
+
+
+def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """`a + k*b*c`, `a - k*b*c` and `a - k*b` with a number `k`, in one pass over memory.
+
+    `torch.add(a, b, alpha=k)` is left alone: where `b` is a matrix product, torch 2.13 compiles it without its `k`.
+    """
+    if node.fn not in ("add", "sub") or not all(is_tensor(a) for a in node.args):
+        return None
+    start, product = node.args
+    if node.fn == "add" and len(_split(product)[1]) != 2:
+        start, product = product, start
+    numbers, tensors = _split(product)
+    tensors = _small_as_one(printer, tensors)
+    if any(_is_matmul(n) for n in (start, *tensors)) or len(tensors) > 2 or not all(_is_plus(n) for n in tensors):
+        return None
+    if len(tensors) == 1 and (node.fn == "add" or not numbers):
+        return None
+    factor = _factor(printer, numbers, negative=node.fn == "sub" and len(tensors) == 2)
+    values = [cast(printer.value(n, order), printer.like) for n in (start, *tensors)]
+    if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
+        return None
+    function = "sub" if len(tensors) == 1 else "addcmul"
+    number = f", alpha={factor}" if len(tensors) == 1 else f", value={factor}" if factor != "1" else ""
+    dims = broadcast(values, order)
+    if values[0].owned and values[0].dims == dims:
+        others = ", ".join(v.code for v in values[1:])
+        return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
+    code = ", ".join(v.code for v in values)
+    return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
+
+
+def _small_as_one(printer: Printer, tensors: list[Node]) -> list[Node]:
+    """Three factors or more, as one that is large and the product of the others, which is small."""
+    small = [n for n in tensors if not printer.memory.is_large(n)]
+    product = multiplied(small) if len(small) > 1 else None
+    if len(tensors) != len(small) + 1 or product is None or printer.memory.is_large(product):
+        return tensors
+    return [product, *(n for n in tensors if n not in small)]
+
+
+def _factor(printer: Printer, numbers: list[tuple[Node, bool]], negative: bool) -> str:
+    """The product of Python numbers, each multiplied or divided by, as code."""
+    out: Node = Num(Fraction(-1 if negative else 1))
+    for n, divides in numbers:
+        if divides:
+            out = Call("div", (out, n))
+        else:
+            out = n if out == Num(Fraction(1)) else Call("mul", (out, n))
+    return printer.value(out, ()).code
+
+
+def _affine(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """A matrix product plus a vector over its columns, a convolution plus one over its channels."""
+    if node.fn == "add" and is_convolution(node.args[0]):
+        assert isinstance(node.args[0], Reduce)
+        image = convolved(printer, node.args[0], node.args[1])
+        return None if image is None else align(image, order)
+    if node.fn != "add" or not isinstance(node.args[0], Reduce) or not is_matrix_product(node.args[0]):
+        return None
+    product = reduction(printer, node.args[0], order, keepdim=False)
+    bias = printer.value(node.args[1], order)
+    left, _, right = product.code.partition(" @ ")
+    if not right or " @ " in right or len(product.dims) != 2 or bias.dims != product.dims[1:] or product.dims != order:
+        return None
+    if is_pack(product.dims[0]):
+        transposed = right.removesuffix(".T") if right.endswith(".T") else f"{right}.T"
+        return Value(f"functional.linear({left}, {transposed}, {bias.code})", product.dims)
+    return Value(f"torch.addmm({bias.code}, {left}, {right})", product.dims)
+
+
+def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`."""
+    if node.fn != "where" or node.args[2] != Num(Fraction(0)) or not isinstance(node.args[0], Call):
+        return None
+    condition = node.args[0]
+    ends = [a.axis for a in condition.args if isinstance(a, AxisValue)]
+    if condition.fn not in _TRIANGLES or len(ends) != 2 or not set(ends) <= set(node_axes(node.args[1])):
+        return None
+    value = printer.value(node.args[1], order)
+    if set(value.dims[-2:]) != set(ends) or value.boolean:
+        return None
+    below, above = _TRIANGLES[condition.fn]
+    return value.method(above if value.dims[-2] == ends[0] else below)
+
+
+def _split(node: Node) -> tuple[list[tuple[Node, bool]], list[Node]]:
+    """The Python numbers (True: divided by) and the tensors of a chain of products and quotients."""
+    if isinstance(node, Call) and node.fn == "mul":
+        (n1, t1), (n2, t2) = _split(node.args[0]), _split(node.args[1])
+        return n1 + n2, t1 + t2
+    if isinstance(node, Call) and node.fn == "div" and not is_tensor(node.args[1]):
+        n1, t1 = _split(node.args[0])
+        return [*n1, (node.args[1], True)], t1
+    if not is_tensor(node):
+        return [(node, False)], []
+    return [], [node]
+
+
+def _is_plus(node: Node) -> bool:
+    """Whether a factor is itself no sign change, which would hide in the call."""
+    return not (isinstance(node, Call) and node.fn in ("neg", "where"))
+
+
+def _is_matmul(node: Node) -> bool:
+    return isinstance(node, Reduce) and is_product(node)

@@ -1,0 +1,67 @@
+"""Reductions: a product, a convolution or a pool where one is one call, else a method over dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from derive.backends.contractions import contraction, matrix_and_vector
+from derive.backends.convolutions import convolved
+from derive.backends.layout import body_order, is_product
+from derive.backends.pointwise import cast
+from derive.backends.pools import pooled
+from derive.backends.values import Dims, Value, is_pack, permute, position
+from derive.cost import is_matrix_product, is_tensor, product_factors
+from derive.program import Call, Reduce, multiplied
+from derive.walking import node_axes
+
+if TYPE_CHECKING:
+    from derive.backends.torch import Printer
+
+
+def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Value:
+    """A reduction; its body's axes stand in the order of its largest operand."""
+    factors = product_factors(node.body) if node.kind == "sum" else []
+    numbers = [f for f in factors if not is_tensor(f)]
+    if numbers and len(factors) > len(numbers) + 1:
+        rest = Reduce("sum", node.axes, multiplied([f for f in factors if f not in numbers]))
+        if is_product(rest):
+            return printer.value(Call("mul", (multiplied(numbers), rest)), order)
+    product = convolved(printer, node) or pooled(printer, node)
+    if product is not None:
+        return product
+    if is_matrix_product(node) or matrix_and_vector(node) is not None:
+        return contraction(node, order, printer.value, printer.like)
+    inner = body_order(node, printer.layouts)
+    lacking = [a for a in node.axes if a not in inner]  # they are reduced as well
+    inner = (*filter(is_pack, lacking), *inner, *(a for a in lacking if not is_pack(a)))
+    body = printer.value(node.body, inner)
+    if body.weak or (body.boolean and node.kind != "sum"):
+        body = cast(body, printer.like)
+    dims = [d for d in inner if d in node_axes(node.body) or d in node.axes]
+    if len(body.dims) < len(dims) or body.scalar or set(node.axes) - set(body.dims):
+        body = printer.spread(body, tuple(dims))
+    full = body.dims
+    places = [i for i, d in enumerate(full) if d in node.axes]
+    kept: Dims = tuple(None if d in node.axes else d for d in full)
+    pack = any(is_pack(full[i]) for i in places)
+    if pack:
+        return _over_pack(printer, node, body, places, keepdim)
+    where = [position(full, i) for i in places]
+    text = str(where[0]) if len(where) == 1 else f"({', '.join(map(str, where))})"
+    if len(places) == len(full):
+        text = ""
+    if keepdim and text:
+        return body.method(f".{node.kind}({text}, keepdim=True)", kept)
+    return body.method(f".{node.kind}({text})", tuple(d for d in full if d not in node.axes))
+
+
+def _over_pack(printer: Printer, node: Reduce, body: Value, places: list[int], keepdim: bool) -> Value:
+    """`...` is any number of axes: flatten what is summed into one dimension in front."""
+    rest = tuple(d for i, d in enumerate(body.dims) if i not in places)
+    if not rest:
+        return body.method(f".{node.kind}()", ())
+    front = permute(body, (*(body.dims[i] for i in places), *rest))
+    lengths = ", ".join(printer.size(d) for d in rest if d is not None)
+    if node.kind == "sum":
+        return front.method(f".sum_to_size({lengths})", rest)
+    return front.method(f".reshape(-1, {lengths}).{node.kind}(0)", rest)
