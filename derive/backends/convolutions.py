@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.reads import reached, read, sliced
+from derive.backends.reads import read
+from derive.backends.slices import reached, sliced
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.cost import product_factors
 from derive.program import Index, Node, Num, Read, Reduce, Scatter, Window, multiplied

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from derive.backends.reads import reached, sliced
+from derive.backends.slices import reached, sliced
 from derive.backends.values import Value, is_pack, squeeze
 from derive.program import Node, Read, Reduce, Window
 

@@ -7,8 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
+from derive.backends.gathers import along, whole_index
+from derive.backends.index_tensors import index_tensor, pack_first
 from derive.backends.pointwise import cast
-from derive.backends.reads import along, index_tensor, is_turned, pack_first, span, subscript, unturned, whole_index
+from derive.backends.slices import is_turned, span, subscript, unturned
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (

@@ -1,0 +1,76 @@
+"""Reads by an integer tensor along one dimension: `gather`, `embedding`, whole slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from derive.backends.index_tensors import indexed
+from derive.backends.sizes import Sizes
+from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
+from derive.program import Index, Node, Read
+from derive.walking import index_axes
+
+
+def gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+    gathers = [k for k, i in enumerate(node.index) if isinstance(i, Read)]
+    plain = [i for i in node.index if isinstance(i, str)]
+    if len(gathers) == 1 and len(plain) == len(node.index) - 1 and len(set(plain)) == len(plain):
+        slot = gathers[0]
+        inner = node.index[slot]
+        axes = index_axes(inner)
+        if axes and set(axes) == set(plain):
+            sizes.checked.add(inner.name)  # type: ignore[union-attr]
+            return _batched_gather(stored, node, slot, value)
+        if not set(axes) & set(plain):
+            return _row_gather(stored, node, slot, sizes, value)
+        if len(along(node.index, slot)) == len(node.index):
+            sizes.checked.add(inner.name)  # type: ignore[union-attr]
+            at = position(along(node.index, slot), slot)
+            chosen = whole_index(node.index, slot, sizes, value)
+            return Value(f"{stored.inside(ATOM)}.gather({at}, {chosen})", along(node.index, slot))
+    return indexed(stored, node, sizes, value)
+
+
+def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node, Dims], Value]) -> Value:
+    """`logp[n, y[n]]`: along one dimension, an index for each element of the others."""
+    plain = tuple(i for i in node.index if isinstance(i, str))
+    index = value(node.index[slot], plain)  # type: ignore[arg-type]
+    dims = tuple(i if isinstance(i, str) else "?" for i in node.index)
+    at = position(dims, slot)
+    code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at})).squeeze({at})"
+    return Value(code, plain)
+
+
+def along(index: tuple[Index, ...], slot: int) -> Dims:
+    """The dimensions of `x[n, ix[n, r], e]` with `r` for the index; none where it has several axes of its own."""
+    own = [a for a in index_axes(index[slot]) if a not in index]
+    plain = [i for k, i in enumerate(index) if k != slot]
+    if len(own) != 1 or is_pack(own[0]) or not all(isinstance(i, str) for i in plain) or len(set(plain)) != len(plain):
+        return ()
+    return tuple(own[0] if k == slot else str(i) for k, i in enumerate(index))
+
+
+def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
+    """The integer tensor of a gather along one dimension, expanded over the dimensions that it lacks."""
+    dims, inner = along(index, slot), index[slot]
+    assert isinstance(inner, Read)
+    code = value(inner, dims)
+    if set(index_axes(inner)) == set(dims):
+        return permute(squeeze(code), dims).code
+    lengths = ", ".join(f"*{sizes.of(d)}" if is_pack(d) else sizes.of(d) for d in dims if d is not None)
+    return f"{code.inside(ATOM)}.expand({lengths})"
+
+
+def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+    """`C[ix[n, t], e]`: whole slices, by an index of its own axes."""
+    inner = node.index[slot]
+    axes = index_axes(inner)
+    index = value(inner, axes)  # type: ignore[arg-type]
+    if slot == 0 and len(node.index) == 2:
+        sizes.checked.add(inner.name)  # type: ignore[union-attr]
+        return Value(f"functional.embedding({index.code}, {stored.code})", (*axes, *node.index[1:]))  # type: ignore[arg-type]
+    before = [":" if not is_pack(i) else "..." for i in node.index[:slot]]  # type: ignore[arg-type]
+    after = [":" for _ in node.index[slot + 1 :]] if "..." in before else []
+    code = f"{stored.inside(ATOM)}[{', '.join([*before, index.code, *after])}]"
+    dims = (*node.index[:slot], *axes, *node.index[slot + 1 :])
+    return Value(code, dims)  # type: ignore[arg-type]

@@ -1,0 +1,60 @@
+"""An index as an integer tensor, and a read by one for every dimension: what serves where no view does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from derive.backends.sizes import Sizes, length, packs
+from derive.backends.values import ATOM, PACK, Dims, Value, align, is_pack
+from derive.program import Arithmetic, Index, Merged, Node, PartOf, Place, Read, SizeOf, Window
+from derive.walking import index_axes
+
+
+def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+    """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
+    order = pack_first(a for i in node.index for a in index_axes(i))
+    if any(isinstance(i, PartOf) and packs(i) for i in node.index[:1]):  # the leading dimensions as one
+        rest = f", *{stored.code}.shape[{1 - len(node.index)}:]" if len(node.index) > 1 else ""
+        stored = stored.method(f".reshape({sizes.number(SizeOf(PACK))}{rest})")
+    items = [index_tensor(i, order, sizes, value) for i in node.index]
+    return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", order)
+
+
+def pack_first(axes: Iterable[str]) -> Dims:
+    """Each axis once, `...` in front, so that what lacks it broadcasts whatever its rank."""
+    return tuple(sorted(dict.fromkeys(axes), key=lambda a: not is_pack(a)))
+
+
+def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
+    """An index as an integer tensor that broadcasts over `order`."""
+    if isinstance(i, str) and is_pack(i):  # one index for each of the axes that `...` stands for
+        return f"*places({sizes.of(i)}, {len(order) - order.index(i) - 1}, {sizes.device()})"
+    if isinstance(i, str):
+        return align(Value(sizes.arange(i), (i,)), order).code
+    if isinstance(i, Place):
+        return index_tensor(i.index, order, sizes, value)
+    if isinstance(i, Window):
+        parts = []
+        for axis, step in i.steps:
+            ramp = align(Value(sizes.arange(axis), (axis,)), order).code
+            parts.append(ramp if step == 1 else f"{step} * {ramp}")
+        offset = sizes.number(i.offset)
+        return " + ".join([*parts, *([] if offset == "0" and parts else [offset])])
+    if isinstance(i, Arithmetic):
+        steps = [(index_tensor(inner, order, sizes, value), step) for inner, step in i.steps]
+        summands = [f"({code})" if step == 1 else f"{step} * ({code})" for code, step in steps]
+        offset = sizes.number(i.offset)
+        return " + ".join([*summands, *([] if offset == "0" else [offset])])
+    if isinstance(i, Merged):
+        code = ""
+        for a in i.axes:
+            part = index_tensor(a, order, sizes, value)
+            extent = length(a, sizes)
+            code = f"({code}) * {extent} + {part}" if code else part
+        return code
+    if isinstance(i, PartOf):
+        whole = index_tensor(i.whole, order, sizes, value)
+        tail = " * ".join(sizes.number(n) for n in i.lengths[i.position + 1 :])
+        divided = f"({whole}) // ({tail})" if tail else f"({whole})"
+        return divided if i.position == 0 else f"{divided} % {sizes.number(i.lengths[i.position])}"
+    return align(value(i, index_axes(i)), order).inside(ATOM)

@@ -1,0 +1,59 @@
+"""Merged indices and their parts as views: dimensions split by `unflatten`, brought together by `flatten`."""
+
+from __future__ import annotations
+
+from derive.backends.sizes import Sizes, length, packs
+from derive.backends.values import PACK, Value, permute
+from derive.program import Index, Merged, PartOf, Place, Read
+
+
+def reshaped(stored: Value, node: Read, sizes: Sizes) -> tuple[Value, Read] | None:
+    """What is read without merged indices nor parts; None where no view has it.
+
+    Merged indices are split out of a dimension; the parts of one index are brought together and flattened.
+    """
+    slots, code = list(node.index), Value(stored.code, tuple(f"?{k}" for k in range(len(node.index))))
+    for merged in [i for i in slots if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
+        code = _unflattened(code, slots, slots.index(merged), sizes)
+    for whole in [i.whole for i in slots if isinstance(i, PartOf) and i.position == 0]:
+        parts = [k for k, i in enumerate(slots) if isinstance(i, PartOf) and i.whole == whole]
+        first = slots[parts[0]]
+        assert isinstance(first, PartOf)
+        wanted = [PartOf(whole, k, first.lengths) for k in range(len(first.lengths))]
+        if sorted((slots[k] for k in parts), key=lambda i: i.position) != wanted:  # type: ignore[union-attr]
+            return None
+        places = [slots.index(w) for w in wanted]
+        rest = [k for k in range(len(slots)) if k not in places]
+        at = len([k for k in rest if k < places[0]])
+        order = [*rest[:at], *places, *rest[at:]]
+        code = permute(_packed(code, slots), tuple(_packed(code, slots).dims[k] for k in order))
+        slots = [slots[k] for k in order]
+        code = code.method(f".flatten({_at(slots, at)}, {_at(slots, at + len(places) - 1)})")
+        slots[at : at + len(places)] = [whole]
+        code = Value(code.code, tuple(f"?{k}" for k in range(len(slots))))
+    if any(isinstance(i, PartOf) for i in slots):
+        return None
+    while any(isinstance(i, Merged) for i in slots):
+        code = _unflattened(code, slots, next(k for k, i in enumerate(slots) if isinstance(i, Merged)), sizes)
+    return Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots))
+
+
+def _unflattened(code: Value, slots: list[Index], k: int, sizes: Sizes) -> Value:
+    """The value with one merged dimension split; its parts take their places in `slots`."""
+    merged = slots[k]
+    assert isinstance(merged, Merged)
+    lengths = ", ".join(length(a, sizes) for a in merged.axes)
+    code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
+    slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in merged.axes]
+    return Value(code.code, tuple(f"?{n}" for n in range(len(slots))))
+
+
+def _at(slots: list[Index], k: int) -> int:
+    """A slot's dimension in code, counted from the end behind `...`."""
+    return k - len(slots) if any(packs(i) for i in slots[:k]) else k
+
+
+def _packed(code: Value, slots: list[Index]) -> Value:
+    """Placeholder dimensions, with `...` where the slot is one."""
+    dims = tuple(PACK if packs(i) else f"?{k}" for k, i in enumerate(slots))
+    return Value(code.code, dims)

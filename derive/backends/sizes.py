@@ -1,0 +1,43 @@
+"""How code says lengths, of an axis and of an index inside a merge, and ranges over an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from derive.backends.values import PACK, is_pack
+from derive.program import Index, Node, PartOf, Place, SizeOf, Window
+from derive.walking import index_axes
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How code says the length of an axis, a number, and a range over an axis."""
+
+    of: Callable[[str], str]
+    number: Callable[[Node], str]
+    device: Callable[[], str]
+    checked: set[str]  # integer tensors whose range torch itself checks as it reads by them
+    slow: Callable[[str], int]  # of the two axes of a window, the one with less is its place, the other its tap
+    tight: Callable[[str, Window], bool]  # whether a window over a dimension is what gives one of its axes its length
+
+    def ordered(self, window: Window) -> list[tuple[str, int]]:
+        """The axis that says where a window is with its step, then the axis inside the window with its dilation."""
+        return sorted(window.steps, key=lambda s: self.slow(s[0]))
+
+    def arange(self, axis: str, dtype: str = "") -> str:
+        return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"
+
+
+def length(i: Index, sizes: Sizes) -> str:
+    """The length of an index inside a merge, as an argument."""
+    if isinstance(i, Place):
+        return sizes.number(i.length)
+    if isinstance(i, PartOf):
+        return sizes.number(i.lengths[i.position])
+    return ", ".join(f"*{sizes.of(a)}" if is_pack(a) else sizes.of(a) for a in index_axes(i))
+
+
+def packs(i: Index) -> bool:
+    """Whether an index stands for any number of dimensions: `...`, or what of a merge is `...`."""
+    return is_pack(i) if isinstance(i, str) else isinstance(i, PartOf) and i.lengths[i.position] == SizeOf(PACK)

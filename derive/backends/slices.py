@@ -1,0 +1,124 @@
+"""Axis arithmetic in an index as views: places, slices and sliding windows."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from derive.backends.index_tensors import indexed
+from derive.backends.sizes import Sizes
+from derive.backends.values import Dim, Dims, Value, is_pack, position
+from derive.program import Call, Index, Node, Num, Read, SizeOf, Window, base
+
+
+def windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
+    """Axis arithmetic: places and slices in one subscript, then sliding windows; all of it views."""
+    windows = [i for i in node.index if isinstance(i, Window)]
+    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows if not is_turned(i)):
+        return indexed(stored, node, sizes, _no_value)
+    turned = [k for k, i in enumerate(node.index) if is_turned(i)]
+    if turned:
+        index = tuple(unturned(i) if k in turned else i for k, i in enumerate(node.index))
+        straight = windowed(stored, Read(node.name, index), sizes)
+        at = [position(straight.dims, straight.dims.index(node.index[k].steps[0][0])) for k in turned]  # type: ignore[union-attr]
+        return straight.method(f".flip({', '.join(map(str, at))})")
+    parts = [_part(i, d, sizes) for i, d in zip(node.index, stored.dims, strict=True)]
+    code = stored
+    if any(part != ":" for part in parts if part != "..."):
+        code = code.method(subscript(parts))
+    kept = [(i, d) for i, d in zip(node.index, stored.dims, strict=True) if not (isinstance(i, Window) and not i.steps)]
+    dims: list[str] = []
+    tail: list[str] = []
+    for k, (i, dim) in enumerate(kept):
+        if isinstance(i, Window) and len(i.steps) == 2:
+            count = len(kept) + len(tail)
+            code, slow, fast = _slide(code, k - count if any(map(is_pack, dims)) else k, count, str(dim), i, sizes)
+            dims.append(slow)
+            tail.append(fast)
+        else:
+            dims.append(i.steps[0][0] if isinstance(i, Window) else str(i))
+    return Value(code.code, (*dims, *tail))
+
+
+def is_turned(i: Index) -> bool:
+    """Whether an index runs backwards along one axis: `size(t) - 1 - t`."""
+    return isinstance(i, Window) and len(i.steps) == 1 and i.steps[0][1] < 0
+
+
+def unturned(i: Index) -> Index:
+    """The index that reads the same places forwards."""
+    assert isinstance(i, Window)
+    ((axis, step),) = i.steps
+    last = Call("sub", (SizeOf(base(axis)), Num(Fraction(1))))
+    if step == -1 and i.offset == last:
+        return axis
+    first = Call("sub", (i.offset, last if step == -1 else Call("mul", (Num(Fraction(-step)), last))))
+    return Window(((axis, -step),), first)
+
+
+def _part(i: Index, dim: Dim, sizes: Sizes) -> str:
+    """What stands for an index in a subscript; windows of two axes are slid later."""
+    if isinstance(i, Window) and not i.steps:
+        return sizes.number(i.offset)
+    if isinstance(i, Window) and len(i.steps) == 1:
+        return span(i, str(dim), sizes)
+    return "..." if isinstance(i, str) and is_pack(i) else ":"
+
+
+def subscript(parts: list[str]) -> str:
+    """`[…]` without the whole dimensions at its end, nor those between `...` and what is cut."""
+    parts = list(parts)
+    while len(parts) > 1 and parts[-1] == ":" and "..." not in parts:
+        parts.pop()
+    while parts[:2] == ["...", ":"] or (len(parts) > 2 and parts[0] == ":" and parts[1] == "..."):
+        parts.pop(1 if parts[0] == "..." else 0)
+    plain = next((k for k, part in enumerate(parts) if part != ":"), 0)
+    if plain > 2 and "..." not in parts and all(p.isidentifier() or p.isdigit() for p in parts[plain:]):
+        parts[:plain] = ["..."]
+    return f"[{', '.join(parts)}]"
+
+
+def span(window: Window, dim: str, sizes: Sizes) -> str:
+    """The slice `offset + step * axis` for every value of the one axis of a window over a dimension."""
+    ((axis, step),) = window.steps
+    start = sizes.number(window.offset)
+    if sizes.tight(dim, window):
+        return f"{'' if start == '0' else start}:" + ("" if step == 1 else f":{step}")
+    length = sizes.of(axis)
+    last = length if step == 1 else f"{step} * ({length} - 1) + 1"
+    stop = last if start == "0" else f"{start} + {last}"
+    return f"{'' if start == '0' else start}:{stop}" + ("" if step == 1 else f":{step}")
+
+
+def sliced(at: int, rank: int, part: str) -> str:
+    """Subscript code that slices one dimension (negative positions count from the end)."""
+    if at >= 0:
+        return f"[{', '.join([':'] * at + [part])}]"
+    return f"[{', '.join(['...', part] + [':'] * (-at - 1))}]"
+
+
+def reached(step: int, places: str, dilation: int, taps: str) -> str:
+    """The length from the first element that windows read to the last."""
+    if step == dilation == 1:
+        return f"{places} + {taps} - 1"
+    if dilation == 1:
+        return f"{step} * ({places} - 1) + {taps}"
+    if step == 1:
+        return f"{places} + {dilation} * ({taps} - 1)"
+    return f"{step} * ({places} - 1) + {dilation} * ({taps} - 1) + 1"
+
+
+def _slide(code: Value, at: int, rank: int, dim: str, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
+    """One dimension as (place of the window, place in the window), a view."""
+    (slow, step), (fast, dilation) = sizes.ordered(window)
+    start = sizes.number(window.offset)
+    reach = sizes.of(fast) if dilation == 1 else f"{dilation} * ({sizes.of(fast)} - 1) + 1"
+    if not sizes.tight(dim, window):
+        code = code.method(f".narrow({at}, {start}, {reached(step, sizes.of(slow), dilation, sizes.of(fast))})")
+    elif start != "0":
+        code = code.method(sliced(at, rank, f"{start}:"))
+    code = code.method(f".unfold({at}, {reach}, {step})")
+    return (code.method(f"[..., ::{dilation}]") if dilation != 1 else code), slow, fast
+
+
+def _no_value(node: Node, order: Dims) -> Value:
+    raise AssertionError(f"no gather stands in {node} over {order}")
