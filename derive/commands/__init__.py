@@ -1,0 +1,1 @@
+"""The commands behind `derive`, each a function whose annotations are its options."""

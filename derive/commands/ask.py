@@ -1,0 +1,77 @@
+"""Commands that ask whether a gradient is right: ours, or anyone's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from derive.catalogue import catalogue, find, load_file
+from derive.commands.options import File, Save, Saving
+from derive.errors import DeriveError
+
+
+def verify_ops(
+    ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="Ops to verify.")] = None,
+    file: File = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every op of the catalogue, or of the file.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="A table of all that each gradient was held against.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the error of finite differences against their step.")
+    ] = None,
+    native: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A forward to round beside: torch.nn.functional.NAME or FILE.py:NAME."),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers there, for derive book --measured.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Where all random numbers start from.")] = 0,
+    save: Saving = Save.cost,
+) -> None:
+    """Hold derived gradients against autograd, finite differences, their stepwise form and lower precisions.
+
+    Exit status 1 if any gradient is wrong.
+    """
+    known = catalogue() if file is None else load_file(file)
+    if not ops and not everything and file is None:
+        raise DeriveError("no op to verify", fix="name one, or give --all")
+    wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops and not everything else known
+    if (plot or native) and len(wanted) > 1:
+        raise DeriveError(f"{'--plot' if plot else '--native'} is for one op", fix="name one op")
+    from derive.verify import command, record  # these need PyTorch, which the other commands start without
+
+    named = record.command_line(ops or (), file, everything, native, seed=seed, save=save.value)
+    if not command.verify(wanted, save.value, seed, full=full, plot=plot, native=native, json=json, said=named):
+        raise typer.Exit(1)
+
+
+def judge_candidate(
+    candidate: Annotated[
+        str | None,
+        typer.Argument(metavar="[FILE.py:NAME]", help="backward(d_output, *inputs), or a torch.autograd.Function."),
+    ] = None,
+    op: Annotated[str, typer.Option(metavar="OP", help="The op whose backward it claims to be.")] = "",
+    file: File = None,
+    formula: Annotated[
+        str | None, typer.Option(metavar="TEXT", help='A formula in place of a function: "dx[..., d] = …".')
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Where all random numbers start from.")] = 0,
+) -> None:
+    """Hold a backward that someone else wrote against the derived one.
+
+    Exit status 0 if it is right, 1 if it is wrong, or right only somewhere, 2 if it could not be run.
+    """
+    known = catalogue() if file is None else load_file(file)
+    if not op and file is not None and len(known) == 1:
+        op = known[0].name
+    if not op:
+        raise DeriveError("no op to judge by", fix="name it with --op OP")
+    if (candidate is None) == (formula is None):
+        raise DeriveError("nothing to judge, or two things", fix="give FILE.py:NAME or --formula TEXT")
+    found = find(op, known)
+    from derive.verify import command  # needs PyTorch, which the other commands start without
+
+    if not command.judge(found, candidate, formula, seed):
+        raise typer.Exit(1)

@@ -1,0 +1,22 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Save(StrEnum):
+    """What the forward keeps for the backward."""
+
+    cost = "cost"
+    least = "least"
+    input = "input"
+    output = "output"
+
+
+File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
+Saving = Annotated[Save, typer.Option(help="What the forward keeps: the cheapest, the least, its inputs or outputs.")]

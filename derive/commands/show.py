@@ -1,0 +1,105 @@
+"""Commands that show: how an op was derived, which ops there are, what their backwards cost."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from derive.book.site import lone_page
+from derive.catalogue import catalogue, find, load_file
+from derive.commands.options import File, Save, Saving
+from derive.commands.terminal import complain
+from derive.emit import render
+from derive.errors import DeriveError
+from derive.explain import STAGES
+from derive.explain import explain as explained
+from derive.pipeline import derive_op
+from derive.report import compare, table, write_table
+from derive.typeset import document
+
+Stage = StrEnum("Stage", list(STAGES))  # type: ignore[misc]
+
+
+def explain(
+    name: Annotated[str, typer.Argument(metavar="OP", help="The op to explain.")],
+    file: File = None,
+    show: Annotated[Stage | None, typer.Option(help="Show one stage alone.")] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document and nothing else.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print a page for a browser and nothing else.")] = False,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AXIS=N", help="A length of an axis, for the bytes kept and the cost; 64 if not given."),
+    ] = None,
+    save: Saving = Save.cost,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Count and time the generated code line by line, and nothing else.")
+    ] = False,
+    threads: Annotated[int, typer.Option(help="PyTorch's threads, for --cost.", min=1)] = 1,
+) -> None:
+    """Show how a backward pass was derived, or what it costs."""
+    op = find(name, None if file is None else load_file(file))
+    if html:
+        print(lone_page(op, file, save.value), end="")
+        return
+    derivation = derive_op(op, save.value)
+    if cost:
+        from derive.cost_report import cost_report, cost_tables  # PyTorch takes seconds to import
+
+        for part in cost_tables(cost_report(derivation, dict(map(_size, size or [])), threads)):
+            Console().print(part, highlight=False)
+        return
+    stage = None if show is None else str(show.value)
+    console = Console()
+    if latex or (stage == "latex" and not console.is_terminal):
+        print(document(derivation), end="")
+    elif stage == "code" and not console.is_terminal:
+        print(render(derivation), end="")
+    else:
+        console.print(explained(derivation, stage, dict(map(_size, size or []))), highlight=False)
+
+
+def list_ops(file: File = None) -> None:
+    """List the ops of the catalogue, or of a file."""
+    ops = catalogue() if file is None else load_file(file)
+    width = max(len(op.name) for op in ops)
+    for op in ops:
+        print(f"{op.name:<{width}}  {op.doc.partition(chr(10))[0]}".rstrip())
+
+
+def print_table(
+    ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="Ops to count; all if none.")] = None,
+    file: File = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of hand-derived backwards to count as well.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The page to write; printed if not given.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the page would change.")] = False,
+) -> None:
+    """Count the backward of each op, beside autograd's and those derived by hand."""
+    known = catalogue() if file is None else load_file(file)
+    wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
+    hand = [] if against is None else load_file(against)
+    options = [f"{flag} {path}" for flag, path in (("--from", file), ("--against", against)) if path]
+    command = " ".join(["derive table", *(ops or []), *options])
+    page = table([compare(derive_op(op), hand) for op in wanted], command)
+    if out is None:
+        if check:
+            raise DeriveError("--check needs a page to look at", fix="name it with --out FILE")
+        print(page, end="")
+    elif write_table(page, out, check) and check:
+        complain(f"{out} is not as the specs say; run the same command without --check")
+        raise typer.Exit(1)
+    else:
+        print(f"{out}: up to date" if check else f"{out}: written")
+
+
+def _size(text: str) -> tuple[str, int]:
+    """`n=4096`, the length of an axis."""
+    axis, _, length = text.partition("=")
+    if not axis or not length.isdecimal():
+        raise DeriveError(f"--size {text} is no length of an axis", fix="write it as --size n=4096")
+    return axis, int(length)

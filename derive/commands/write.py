@@ -1,0 +1,87 @@
+"""Commands that write: a package, the formula book, a spec to start from."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from derive.book.lessons import read_lessons
+from derive.book.measured import read_measured
+from derive.book.site import book as book_of
+from derive.book.site import write_book
+from derive.catalogue import catalogue, find, load_file
+from derive.commands.options import File, Save, Saving
+from derive.commands.terminal import bar, complain
+from derive.package import write_package
+from derive.starter import write_starter
+
+
+class Backend(StrEnum):
+    """What the package runs as: PyTorch, or C kernels for the CPU with PyTorch to fall back on."""
+
+    torch = "torch"
+    cpu = "cpu"
+
+
+def generate(
+    ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="Ops to generate; all if none.")] = None,
+    file: File = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the package.")] = Path("generated"),
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file would change.")] = False,
+    save: Saving = Save.cost,
+    backend: Annotated[
+        Backend, typer.Option(help="What runs: PyTorch, or C compiled when first used, and PyTorch where that cannot.")
+    ] = Backend.torch,
+    step: Annotated[
+        bool, typer.Option("--step", help="With --backend cpu: a whole step of gradient descent for each loss as well.")
+    ] = False,
+    workspace: Annotated[
+        bool, typer.Option("--workspace", help="With OP_backward_out as well, which writes into given tensors.")
+    ] = False,
+) -> None:
+    """Write a package with one module for each op."""
+    known = catalogue() if file is None else load_file(file)
+    wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
+    with bar(wanted) as done:
+        changed = write_package(
+            wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
+            whole=not ops, done=done,
+        )  # fmt: skip
+    count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
+    if check and changed:
+        print(*(out / name for name in changed), sep="\n")
+        complain(f"{out}: {count} not as the specs say; run the same command without --check")
+        raise typer.Exit(1)
+    print(f"{out}: {f'{count} written' if changed else 'up to date'}")
+
+
+def book(
+    file: File = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the site.")] = Path("book"),
+    measured: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Numbers that a run has measured; may be given again.")
+    ] = None,
+    lessons: Annotated[Path | None, typer.Option(metavar="DIR", help="A folder of pages that move.")] = None,
+    save: Saving = Save.cost,
+) -> None:
+    """Write a site with a page for each op: its forward, its gradient, every step between, the code."""
+    known = catalogue() if file is None else load_file(file)
+    numbers = read_measured(measured or [])
+    pages = () if lessons is None else read_lessons(lessons, known)
+    with bar(known) as done:
+        texts = book_of(known, file, save=save.value, measured=numbers, lessons=pages, done=done)
+    changed = write_book(texts, out)
+    count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
+    print(f"{out / 'index.html'}: {f'{count} written' if changed else 'up to date'}")
+
+
+def new_spec(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the op is to be called.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The file; NAME.py if not given.")] = None,
+) -> None:
+    """Write a spec to start from, with a comment on every line."""
+    path = write_starter(name, out)
+    print(f"{path}: written; next, derive generate --from {path} --out {name}_package")
