@@ -1,9 +1,6 @@
 """The chain rule over equations: one adjoint equation for every forward equation, last to first.
 
-The local derivative is SymPy's `diff` of a scalar expression. The rest is index bookkeeping, and these few rules
-are all of it: an axis that an operand lacks is summed (the forward broadcast it); an axis that a reduction summed is
-broadcast back; a gather becomes a scatter-add and a window shifts back (both a delta between the operand's index and
-where it was read); a diagonal scatters onto the diagonal; merged axes are taken apart, and parts merged.
+The local derivative is scalar calculus (`calculus.py`); the rest is index bookkeeping (`pull_back.py`).
 """
 
 from __future__ import annotations
@@ -11,18 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Add, Derivative, Expr, Function, Integer, Mul, Pow, S, cos, cosh, sin, sinh, tan, tanh
+from sympy import Add, Derivative, Expr, S
 
-from derive.algebra import sigma
-from derive.asked import Alike
+from derive.calculus import local_derivative
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, Delta, Tensor, tensor_names
-from derive.terms.indices import Merge, Part, Prefix
-
-_SUMMED = 900  # copies that stand for an equation's own axes while they are being summed
+from derive.pull_back import pull_back
+from derive.terms.axes import Axis, Size, free_axes
+from derive.terms.choices import Concat
+from derive.terms.elements import At, Tensor, tensor_names
+from derive.terms.indices import Prefix
 
 
 @dataclass(frozen=True)
@@ -210,122 +205,3 @@ def _contributions(
         value, rules = pull_back(equation, read, upstream * local, axes[read.name])
         out.append((Contribution(equation.name, read, local, value, rules), read.name))
     return out
-
-
-# --- the local derivative: scalar calculus ----------------------------------------------------------------
-
-
-def local_derivative(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
-    """d target / d read, a scalar expression over the equation's own axes."""
-    inner = _as_tangents(equation.body.diff(read))
-    if equation.kind is None:
-        return from_output(equation, inner, powers_from_output)
-    if equation.kind == "sum":
-        return equation.scale * inner
-    if equation.kind == "mean":
-        return equation.scale * inner / Mul(*(Size(a) for a in equation.over))
-    if equation.kind in ("amax", "amin"):
-        tie = Where(Alike(equation.body, equation.left), S.One, S.Zero)
-        return inner * tie / sigma(tie, equation.over)
-    raise DeriveError(
-        f"{equation.kind} has no derivative rule", equation=equation.name, fix="write it with sum or mean"
-    )
-
-
-def _as_tangents(value: Expr) -> Expr:
-    """`sinh(u) / cosh(u)` as `tanh(u)`, finite where both of them overflow, and `sin(u) / cos(u)` as `tan(u)`."""
-    for above, below, quotient in ((sinh, cosh, tanh), (sin, cos, tan)):
-        for f in sorted(value.atoms(above), key=lambda f: f.sort_key()):
-            (u,) = f.args
-            if value.has(1 / below(u)):
-                value = value.subs(f / below(u), quotient(u))
-    return value
-
-
-def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:
-    """The local derivative in terms of the equation's own output, where that is simply what the derivative holds.
-
-    `tanh(x)` is the output `y`, so `1 - tanh(x)**2` is `1 - y**2`. The same for `a*F(x)` with a number `a`, and for
-    powers: where `y = (v + eps)**(-1/2)`, `(v + eps)**(-3/2)` is `y**3`. Not for `a*F(x) + b`: a small `F(x)` is lost
-    in a large `b`.
-    """
-    factor, core = equation.body.as_independent(*equation.body.atoms(At), as_Add=False)
-    if not isinstance(core, Function | Pow) or factor.atoms(Axis) or isinstance(core, Where):
-        return local
-    value = equation.left / factor
-    if hasattr(core, "slope_at_value"):
-        slope = core.fdiff()
-        put = {} if slope.is_number else {slope: core.slope_at_value(value)}  # a 1 may be a place
-        return local.xreplace({**put, core: value})
-    if isinstance(core, Pow) and not core.is_Function:
-        return _power_from_output(core, value, local) if powers else local
-    return local.xreplace({core: value})
-
-
-def _power_from_output(core: Pow, value: Expr, local: Expr) -> Expr:
-    base, exponent = core.as_base_exp()
-    if not exponent.is_Rational or (exponent.is_Integer and exponent.is_positive):
-        return local
-
-    def same_base(e: Expr) -> bool:
-        return isinstance(e, Pow) and e.base == base and (e.exp / exponent).is_Integer
-
-    local = local.replace(same_base, lambda e: value ** (e.exp / exponent))
-    constant, inner = base.as_independent(*base.atoms(At), as_Add=True)
-    if isinstance(inner, Function) and local.has(inner) and (1 / exponent).is_Integer:
-        local = local.xreplace({inner: value ** (1 / exponent) - constant})
-    return local
-
-
-# --- index bookkeeping ------------------------------------------------------------------------------------
-
-
-def pull_back(equation: Equation, read: At, value: Expr, axes: tuple[Axis, ...]) -> tuple[Expr, tuple[str, ...]]:
-    """Carry `value`, which stands over the equation's axes, to the axes of the tensor that was read."""
-    rename: dict[Expr, Expr] = {}
-    deltas: list[tuple[Axis, Expr]] = []
-    rules: list[str] = []
-    for slot, (axis, i) in enumerate(zip(axes, read.index, strict=True)):
-        if isinstance(i, Axis) and i not in rename:
-            rename[i] = axis
-        elif isinstance(i, Merge) and not any(a in rename for a in i.args):
-            lengths = [Size(a) for a in i.args]
-            rename |= {a: Part(axis, k, *lengths) for k, a in enumerate(i.args)}
-            rules.append("merged axes are taken apart")
-        elif isinstance(i, Part) and isinstance(i.whole, Axis):
-            whole = _whole(i, read.index, axes, slot)
-            if whole is not None:
-                rename[i.whole] = whole
-                rules.append("parts are merged again")
-            elif i.whole not in rename:
-                deltas.append((axis, i))
-        else:
-            deltas.append((axis, i))
-            rules.append(_delta_rule(i))
-    own = sorted_axes((set(equation.axes) | set(equation.over) | free_axes(value)) - set(rename))
-    fresh = {a: a.copied(_SUMMED + k) for k, a in enumerate(own)}
-    rename |= fresh
-    spread = Mul(*(Delta(axis, i.xreplace(rename)) for axis, i in deltas))
-    if own:
-        rules.append(f"summed over {', '.join(a.base for a in own)}, which {read.name} lacks")
-    kept = [a.base for a in equation.over if a not in own]
-    if kept:
-        rules.append(f"broadcast back over {', '.join(kept)}")
-    return sigma(value.xreplace(rename) * spread, fresh.values()), tuple(rules)
-
-
-def _whole(part: Part, index: tuple[Expr, ...], axes: tuple[Axis, ...], slot: int) -> Expr | None:
-    """The merge that undoes a full run of parts starting here."""
-    count = len(part.lengths)
-    run = index[slot : slot + count]
-    if part.position == 0 and run == tuple(Part(part.whole, k, *part.lengths) for k in range(count)):
-        return Merge(*axes[slot : slot + count])
-    return None
-
-
-def _delta_rule(i: Expr) -> str:
-    if i.atoms(At):
-        return "a gather becomes a scatter-add"
-    if isinstance(i, Axis):
-        return "a diagonal scatters onto the diagonal"
-    return "one position is scattered to" if isinstance(i, Integer) else "a window shifts back"

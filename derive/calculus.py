@@ -1,0 +1,75 @@
+"""The local derivative of an equation by one element that it reads: scalar calculus, by the `diff` of SymPy."""
+
+from __future__ import annotations
+
+from sympy import Expr, Function, Mul, Pow, S, cos, cosh, sin, sinh, tan, tanh
+
+from derive.algebra import sigma
+from derive.asked import Alike
+from derive.equations import Equation
+from derive.errors import DeriveError
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Where
+from derive.terms.elements import At
+
+
+def local_derivative(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
+    """d target / d read, a scalar expression over the equation's own axes."""
+    inner = _as_tangents(equation.body.diff(read))
+    if equation.kind is None:
+        return from_output(equation, inner, powers_from_output)
+    if equation.kind == "sum":
+        return equation.scale * inner
+    if equation.kind == "mean":
+        return equation.scale * inner / Mul(*(Size(a) for a in equation.over))
+    if equation.kind in ("amax", "amin"):
+        tie = Where(Alike(equation.body, equation.left), S.One, S.Zero)
+        return inner * tie / sigma(tie, equation.over)
+    raise DeriveError(
+        f"{equation.kind} has no derivative rule", equation=equation.name, fix="write it with sum or mean"
+    )
+
+
+def _as_tangents(value: Expr) -> Expr:
+    """`sinh(u) / cosh(u)` as `tanh(u)`, finite where both of them overflow, and `sin(u) / cos(u)` as `tan(u)`."""
+    for above, below, quotient in ((sinh, cosh, tanh), (sin, cos, tan)):
+        for f in sorted(value.atoms(above), key=lambda f: f.sort_key()):
+            (u,) = f.args
+            if value.has(1 / below(u)):
+                value = value.subs(f / below(u), quotient(u))
+    return value
+
+
+def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:
+    """The local derivative in terms of the equation's own output, where that is simply what the derivative holds.
+
+    `tanh(x)` is the output `y`, so `1 - tanh(x)**2` is `1 - y**2`. The same for `a*F(x)` with a number `a`, and for
+    powers: where `y = (v + eps)**(-1/2)`, `(v + eps)**(-3/2)` is `y**3`. Not for `a*F(x) + b`: a small `F(x)` is lost
+    in a large `b`.
+    """
+    factor, core = equation.body.as_independent(*equation.body.atoms(At), as_Add=False)
+    if not isinstance(core, Function | Pow) or factor.atoms(Axis) or isinstance(core, Where):
+        return local
+    value = equation.left / factor
+    if hasattr(core, "slope_at_value"):
+        slope = core.fdiff()
+        put = {} if slope.is_number else {slope: core.slope_at_value(value)}  # a 1 may be a place
+        return local.xreplace({**put, core: value})
+    if isinstance(core, Pow) and not core.is_Function:
+        return _power_from_output(core, value, local) if powers else local
+    return local.xreplace({core: value})
+
+
+def _power_from_output(core: Pow, value: Expr, local: Expr) -> Expr:
+    base, exponent = core.as_base_exp()
+    if not exponent.is_Rational or (exponent.is_Integer and exponent.is_positive):
+        return local
+
+    def same_base(e: Expr) -> bool:
+        return isinstance(e, Pow) and e.base == base and (e.exp / exponent).is_Integer
+
+    local = local.replace(same_base, lambda e: value ** (e.exp / exponent))
+    constant, inner = base.as_independent(*base.atoms(At), as_Add=True)
+    if isinstance(inner, Function) and local.has(inner) and (1 / exponent).is_Integer:
+        local = local.xreplace({inner: value ** (1 / exponent) - constant})
+    return local
