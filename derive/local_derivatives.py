@@ -15,12 +15,12 @@ from derive import lower
 from derive.adjoint import Stepwise
 from derive.collapse.search import Closed
 from derive.cost import elementary_work, naming, work
+from derive.definitions import Definition
 from derive.equations import Equation, Op
 from derive.forward import forward_program
 from derive.nominal import nominal
 from derive.reading import factored
 from derive.saving import Kept, Policy, recompute, with_kept
-from derive.schedule import Definition
 from derive.share import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where

@@ -13,6 +13,7 @@ from derive.collapse.vocabulary import name_functions, name_sums, without_logari
 from derive.conditions import with_conditions, with_functions
 from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
+from derive.definitions import Definition
 from derive.distributing import distributed
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
@@ -22,7 +23,6 @@ from derive.nominal import nominal
 from derive.products import common_products
 from derive.program import Assign, Program
 from derive.saving import POLICIES, Policy, dims, with_kept
-from derive.schedule import Definition
 from derive.share import share, without_copies
 from derive.shared_sums import shared_sums
 from derive.terms.elements import tensor_names

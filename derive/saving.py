@@ -15,10 +15,11 @@ from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import normal, sigma
 from derive.collapse.extrema import compared, is_exact
 from derive.cost import Cost, naming, work
+from derive.definitions import Definition
 from derive.equations import Equation, Op
 from derive.nominal import nominal
 from derive.program import Program
-from derive.schedule import Definition, schedule
+from derive.schedule import schedule
 from derive.terms.axes import Axis, Size
 from derive.terms.elements import Scalar, tensor_names
 from derive.terms.indices import Merge, Part

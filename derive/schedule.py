@@ -7,25 +7,19 @@ from dataclasses import dataclass, replace
 from sympy import Add, Expr, Mul, S
 
 from derive import lower
-from derive.algebra import is_contraction, match, normal, opened_by_name, sigma
+from derive.algebra import is_contraction, match, opened_by_name, sigma
+from derive.definitions import Definition
 from derive.errors import DeriveError
 from derive.factoring import factored
+from derive.merged_sums import count_sums, means_among, merge_sums, with_means
+from derive.positions import every_place, grouped, has_delta, slots_of, spread_over
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
 from derive.soundness import check
-from derive.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.terms.elements import At, Delta
+from derive.terms.axes import Axis, free_axes, sorted_axes
+from derive.terms.elements import At
 from derive.terms.indices import Merge
 from derive.terms.reductions import Reduce as SpecReduce
 from derive.terms.reductions import Sigma
-
-
-@dataclass(frozen=True)
-class Definition:
-    """`name[axes] = value` with the value in normal form."""
-
-    name: str
-    axes: tuple[Axis, ...]
-    value: Expr
 
 
 @dataclass(frozen=True)
@@ -57,17 +51,17 @@ class _Builder:
         self.taken = taken | set(self.definitions)
         self.statements: list[Statement] = []
         self.done: set[str] = set()
-        counts = _count_sums([d.value for d in definitions])
-        own = {d.value: d for d in definitions if isinstance(d.value, Sigma) and not _has_delta(d.value)}
+        counts = count_sums([d.value for d in definitions])
+        own = {d.value: d for d in definitions if isinstance(d.value, Sigma) and not has_delta(d.value)}
         # one that repeats its sum along an axis would bring that axis to where the sum stands alone
         self.sums = [_Sum(d.name, s, d.axes) for s, d in own.items() if set(d.axes) <= free_axes(s)]
         self.shared = {s for s, n in counts.items() if n > 1} | set(own)
         values = {d.name: merge_sums(d.value, self.shared) for d in definitions}
-        means = _means(values.values(), set(own))
+        means = means_among(values.values(), set(own))
         for d in definitions:
             value = values[d.name]
             if value not in own or own[value].name != d.name:
-                value = _with_means(value, means)
+                value = with_means(value, means)
             self.definitions[d.name] = replace(d, value=value)
 
     def ensure(self, name: str) -> None:
@@ -87,13 +81,13 @@ class _Builder:
             self.ensure(at.name)
 
     def emit(self, d: Definition) -> None:
-        placed = [t for t in Add.make_args(d.value) if _has_delta(t) and _slots(d, t)[0] != d.axes]
+        placed = [t for t in Add.make_args(d.value) if has_delta(t) and slots_of(d, t)[0] != d.axes]
         if isinstance(d.value, Sigma | SpecReduce) and not placed:
             self.statements.append(self.assign(d, self.reduction(d.value, set(d.axes))))
             return
-        spread = _grouped(placed)
+        spread = grouped(placed)
         plain = Add(*(t for t in Add.make_args(d.value) if t not in placed))
-        places = _every_place(d, spread) if plain == 0 else None
+        places = every_place(d, spread) if plain == 0 else None
         if places is not None:
             self.statements.append(self.assign(d, self.stacked(d, *places)))
             return
@@ -176,8 +170,8 @@ class _Builder:
         """Terms with deltas as additions at the positions that the deltas name; terms at the same positions as one."""
         groups: dict[tuple[Expr, ...], dict[frozenset[Axis], Expr]] = {}
         for term in terms:
-            slots, body = _slots(d, term)
-            summed = frozenset(free_axes(body) - _spread(slots))
+            slots, body = slots_of(d, term)
+            summed = frozenset(free_axes(body) - spread_over(slots))
             parts = groups.setdefault(slots, {})
             parts[summed] = parts.get(summed, S.Zero) + body
         return [self.scatter(d, slots, parts) for slots, parts in groups.items()]
@@ -187,41 +181,10 @@ class _Builder:
         value: Node
         if any(parts):
             total = Add(*(sigma(body, summed) for summed, body in parts.items()))
-            value = self.reduction(total, _spread(slots))
+            value = self.reduction(total, spread_over(slots))
         else:
             value = factored(parts[frozenset()], self.hoister(d))
         return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value)
-
-
-def _slots(d: Definition, term: Expr) -> tuple[tuple[Expr, ...], Expr]:
-    """Where a term with deltas stands along each axis of the definition, and its value there."""
-    body, outer = term, S.One
-    for f in Mul.make_args(term):
-        if isinstance(f, Sigma) and _has_delta(f):
-            body, outer = f, term / f
-    if isinstance(body, Sigma):
-        body, _ = opened_by_name(body, set(d.axes) | _bound(outer))
-        body = body * outer
-    slots: dict[Axis, Expr] = {}
-    while True:
-        deltas = [(f, _slot(f, d.axes, slots)) for f in Mul.make_args(body) if isinstance(f, Delta)]
-        used = next(((f, *found) for f, found in deltas if found is not None), None)
-        if used is None:
-            return tuple(slots.get(a, a) for a in d.axes), body
-        delta, axis, other = used
-        slots = {a: i.xreplace({axis: other}) for a, i in slots.items()} | {axis: other}
-        body = Mul(*(g for g in Mul.make_args(body) if g != delta)).xreplace({axis: other})
-
-
-def _bound(expr: Expr) -> set[Axis]:
-    """The axes that sums and means in an expression run over: what is put into one must not have such an axis free."""
-    sums = {a for s in expr.atoms(Sigma) for a in s.over}
-    return sums | {a for r in expr.atoms(SpecReduce) for a in r.over}
-
-
-def _spread(slots: tuple[Expr, ...]) -> set[Axis]:
-    """The axes over which values stand at these places."""
-    return {a for i in slots for a in free_axes(i)}
 
 
 def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
@@ -235,114 +198,9 @@ def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
     return (*best, *sorted_axes(free - set(best)))
 
 
-def _slot(delta: Delta, axes: tuple[Axis, ...], slots: dict[Axis, Expr]) -> tuple[Axis, Expr] | None:
-    for one, other in (delta.args, delta.args[::-1]):
-        later = other in axes and axes.index(other) > axes.index(one) if one in axes else False
-        if one in axes and one not in slots and one not in free_axes(other) and not later:
-            return one, other
-    return None  # a comparison of two values, which masks, such as `delta(ix[n, d], d)`
-
-
-def _has_delta(expr: Expr) -> bool:
-    return any(
-        isinstance(f, Delta) or (isinstance(f, Sigma) and any(isinstance(g, Delta) for g in Mul.make_args(f.body)))
-        for f in Mul.make_args(expr)
-    )
-
-
-def _every_place(d: Definition, spread: list[Expr]) -> tuple[Axis, list[Expr]] | None:
-    """An axis of fixed length and the value at each of its places, where the terms stand at all of them."""
-    values: dict[int, Expr] = {}
-    found: set[Axis] = set()
-    for term in spread:
-        deltas = [f for f in Mul.make_args(term) if isinstance(f, Delta)]
-        rest = Mul(*(f for f in Mul.make_args(term) if not isinstance(f, Delta)))
-        if len(deltas) != 1 or any(_has_delta(t) for t in Add.make_args(rest)):
-            return None
-        place, axis = sorted(deltas[0].args, key=lambda a: not a.is_Integer)
-        if not place.is_Integer or axis not in d.axes:
-            return None
-        found.add(axis)
-        values[int(place)] = normal(rest.xreplace({axis: place}))
-    if len(found) != 1:
-        return None
-    (axis,) = found
-    return (
-        (axis, [values[k] for k in range(len(values))])
-        if axis.fixed and set(values) == set(range(axis.fixed))
-        else None
-    )
-
-
-def _grouped(terms: list[Expr]) -> list[Expr]:
-    """Terms at the same positions as one: `delta*a + delta*b = delta*(a + b)`."""
-    groups: dict[Expr, list[Expr]] = {}
-    alone: list[Expr] = []
-    for term in terms:
-        deltas = Mul(*(f for f in Mul.make_args(term) if isinstance(f, Delta)))
-        if deltas == 1:
-            alone.append(term)
-        else:
-            groups.setdefault(deltas, []).append(term / deltas)
-    return [Mul(*Mul.make_args(deltas), Add(*rest), evaluate=False) for deltas, rest in groups.items()] + alone
-
-
 def _match(pattern: Expr, expr: Expr) -> dict[Axis, Expr] | None:
     if pattern == expr:
         return {}
     if isinstance(pattern, Sigma) and isinstance(expr, Sigma):
         return match(pattern, expr)
     return None
-
-
-def _count_sums(values: list[Expr]) -> dict[Expr, int]:
-    """In how many terms each sum stands."""
-    counts: dict[Expr, int] = {}
-    for value in values:
-        for term in Add.make_args(value):
-            for s in term.atoms(Sigma):
-                counts[s] = counts.get(s, 0) + 1
-    return counts
-
-
-def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
-    """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself."""
-    groups: dict[tuple[Expr, tuple[Axis, ...]], list[tuple[Expr, Sigma]]] = {}
-    out: list[Expr] = []
-    for term in Add.make_args(expr):
-        sums = [f for f in Mul.make_args(term) if isinstance(f, Sigma)]
-        mergeable = len(sums) == 1 and sums[0] not in shared and not _has_delta(sums[0])
-        if mergeable and not is_contraction(sums[0].body):
-            outer = term / sums[0]
-            number = outer.as_coeff_Mul()[0]
-            groups.setdefault((outer / number, sums[0].over), []).append((number, sums[0]))
-        else:
-            out.append(term)
-    for (outer, over), members in groups.items():
-        if len(members) == 1:
-            out.append(members[0][0] * outer * members[0][1])
-        else:
-            out.append(outer * Sigma(Add(*(n * s.body for n, s in members)), *over))
-    return Add(*out)
-
-
-def _means(values: object, own: set[Expr]) -> set[Expr]:
-    """The sums that are divided by their axes' sizes wherever they stand: means."""
-    found: dict[Expr, bool] = {}
-    for value in values:  # type: ignore[attr-defined]
-        for term in Add.make_args(value):
-            powers = term.as_powers_dict()
-            for s in term.atoms(Sigma):
-                top = s in powers
-                divided = top and all(powers.get(Size(a), 0) <= -1 for a in s.over)
-                found[s] = found.get(s, True) and divided and s not in own and not _has_delta(s)
-    return {s for s, is_mean in found.items() if is_mean}
-
-
-def _with_means(value: Expr, means: set[Expr]) -> Expr:
-    terms = []
-    for term in Add.make_args(value):
-        for s in [f for f in Mul.make_args(term) if f in means]:
-            term = term / s * SpecReduce("mean", s.body, *s.over) * Mul(*(Size(a) for a in s.over))
-        terms.append(term)
-    return Add(*terms)

@@ -20,11 +20,11 @@ from sympy.printing.precedence import PRECEDENCE
 from derive.adjoint import Adjoint, Stepwise
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
+from derive.definitions import Definition
 from derive.equations import Equation
 from derive.lower import ordered_terms
 from derive.pipeline import Derivation
 from derive.reading import Signed, factored, rank, signed
-from derive.schedule import Definition
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.reductions import Reduce, Sigma

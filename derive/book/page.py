@@ -16,12 +16,12 @@ from derive.book.measured import Measured
 from derive.collapse import chain, complements, inversions, reassociate, relations, supports, wholes
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
+from derive.definitions import Definition
 from derive.emit import render
 from derive.header import summary
 from derive.pipeline import Derivation, stepwise_program
 from derive.reading import factored
 from derive.report import Comparison, compare
-from derive.schedule import Definition
 from derive.terms.elements import At, Tensor
 from derive.typeset import (
     Adjoints,

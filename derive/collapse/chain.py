@@ -16,7 +16,7 @@ from derive.collapse.inversions import Inversion
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, use_supports
 from derive.collapse.wholes import Wholes, use_wholes
-from derive.schedule import Definition
+from derive.definitions import Definition
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta, Scalar, tensor_names
 from derive.terms.reductions import Sigma

@@ -9,7 +9,7 @@ from sympy import Add, Expr, Mul
 
 from derive.algebra import is_contraction, opened, sigma
 from derive.collapse.relations import Relation, Relations, use_relations
-from derive.schedule import Definition
+from derive.definitions import Definition
 from derive.terms.axes import free_axes
 from derive.terms.elements import At
 from derive.terms.reductions import Sigma

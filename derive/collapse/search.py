@@ -17,9 +17,9 @@ from derive.collapse.relations import Relation, Relations, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
+from derive.definitions import Definition
 from derive.nominal import nominal
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
-from derive.schedule import Definition
 from derive.terms.elements import At, Scalar, tensor_names
 from derive.terms.reductions import Sigma
 

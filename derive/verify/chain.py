@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 
 from derive.adjoint import Stepwise
+from derive.definitions import Definition
 from derive.pipeline import Derivation
-from derive.schedule import Definition
 from derive.terms.elements import tensor_names
 from derive.verify.cases import Call, world_of
 from derive.verify.reference import World, execute, flat

@@ -15,9 +15,9 @@ from sympy import Expr
 from torch import Tensor
 
 from derive.algebra import normal
+from derive.definitions import Definition
 from derive.equations import Equation
 from derive.pipeline import Derivation
-from derive.schedule import Definition
 from derive.terms.axes import Axis
 from derive.terms.elements import At, tensor_names
 from derive.verify.cases import Case, autograd, scale, world_of, worst

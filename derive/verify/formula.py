@@ -22,11 +22,11 @@ from torch import Tensor as TorchTensor
 from derive import notation
 from derive.algebra import normal, sigma, substitute
 from derive.collapse.relations import by_names, use_relations
+from derive.definitions import Definition
 from derive.equations import Equation
 from derive.errors import DeriveError
 from derive.pipeline import Derivation
 from derive.recorded import settled
-from derive.schedule import Definition
 from derive.terms.axes import PACK, Axis, Size, free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At, Scalar, Tensor, tensor_names

@@ -9,12 +9,13 @@ import pytest
 from sympy import And, Expr, I, Or, Rational, S
 
 from derive.algebra import normal, sigma
+from derive.definitions import Definition
 from derive.errors import OUR_FAULT, DeriveError
 from derive.factoring import factored
 from derive.lower import index, node
 from derive.notation import axes, exp
 from derive.program import AxisValue, Call, Node, Num, Read, Scal, SizeOf
-from derive.schedule import Definition, schedule
+from derive.schedule import schedule
 from derive.terms.axes import Size, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor

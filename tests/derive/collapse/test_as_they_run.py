@@ -21,9 +21,9 @@ from derive.catalogue import catalogue, find
 from derive.collapse import chain, search
 from derive.collapse.chain import Step
 from derive.collapse.vocabulary import name_sums
+from derive.definitions import Definition
 from derive.equations import Op
 from derive.saving import POLICIES
-from derive.schedule import Definition
 from derive.terms.axes import free_axes, sorted_axes
 from derive.verify.battery import situation
 from derive.verify.cases import Case, scale, worst
