@@ -11,7 +11,8 @@ from torch import Tensor
 
 from derive.equations import Op, Operand
 from derive.terms.axes import PACK_NAME
-from derive.verify.reference import World, execute, flat, unflat
+from derive.verify.leading import flat, unflat
+from derive.verify.reference import World, execute
 
 EXACT = 1e-10
 """What two float64 computations of one gradient may differ by, relative to its largest element."""

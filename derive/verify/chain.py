@@ -12,7 +12,8 @@ from derive.definitions import Definition
 from derive.pipeline import Derivation
 from derive.terms.elements import tensor_names
 from derive.verify.cases import Call, world_of
-from derive.verify.reference import World, execute, flat
+from derive.verify.leading import flat
+from derive.verify.reference import World, execute
 
 
 def chain_world(derivation: Derivation, call: Call) -> World:

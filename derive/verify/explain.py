@@ -23,7 +23,8 @@ from derive.terms.elements import At, tensor_names
 from derive.verify.cases import Case, autograd, scale, world_of, worst
 from derive.verify.chain import chain_world, in_order
 from derive.verify.forms import changes, less, moved, other
-from derive.verify.reference import World, execute, unflat
+from derive.verify.leading import unflat
+from derive.verify.reference import World, execute
 
 _PAIRS = 14  # changes of which two are tried together
 _ALIKE = 1e-7  # relative; a coincidence in two cases at random values is out of the question

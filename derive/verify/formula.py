@@ -35,7 +35,7 @@ from derive.terms.reductions import Reduce
 from derive.verify.cases import Call
 from derive.verify.chain import chain_world, in_order
 from derive.verify.compare import Answer, Subject
-from derive.verify.reference import unflat
+from derive.verify.leading import unflat
 
 _COPIES = 700  # numbers from which a formula's own bound axes are counted
 _LONG = 16  # equations: beyond this, putting them all in is not tried

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.verify.battery import BATTERY, Situation
+from derive.verify.battery import BATTERY
 from derive.verify.cases import Case
 from derive.verify.compare import MISTAKES, Disagreement, Subject, disagreements
 from derive.verify.conditions import Condition, separating
 from derive.verify.explain import Evidence, Explanation, explain
 from derive.verify.shrink import smallest
+from derive.verify.situations import Situation
 
 _RANKS: tuple[tuple[int, ...], ...] = ((2, 3), (4,), (), (2, 4, 3))
 _VAGUE = ("leading axes", "wrong axis", "unexplained")  # of where it is right, which says little of why

@@ -20,7 +20,7 @@ from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat
 from derive.terms.elements import At
 from derive.terms.indices import Merge, Part, Prefix
-from derive.verify.reference import named_dims
+from derive.verify.leading import named_dims
 from derive.windows import affine
 
 _LONGEST = 48

@@ -1,72 +1,24 @@
 """The equations of an op, executed as they are written, so that autograd of them is a reference.
 
-An expression is evaluated at *places*: one position an axis, all elements of a tensor side by side in one vector. A
-tensor is read by indexing it with one vector of positions a dimension, a reduction crosses the places with every
-position of its axes, and each branch of a choice is evaluated at the places that choose it. There is no broadcasting
-and no planning, nothing of the backends is shared, and speed does not matter. `...` is one axis here, as long as its
-axes together.
+How one expression is evaluated is in `places.py`. Nothing of the backends is shared, and speed does not matter.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
-from sympy import Add, Basic, E, Expr, Function, Max, Min, Mul, Number, Pow, S
-from sympy.core.relational import Relational
-from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
+from sympy import Basic, Expr, S
 from torch import Tensor
 
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.terms.axes import PACK_NAME, Axis, Size
-from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, Delta, Scalar
-from derive.terms.indices import Merge, Part, Prefix, Slot
-from derive.terms.reductions import Reduce, Sigma
-
-_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-    "absolute": torch.abs,
-    "acos": torch.acos,
-    "asin": torch.asin,
-    "atan": torch.atan,
-    "cos": torch.cos,
-    "cosh": torch.cosh,
-    "erf": torch.erf,
-    "erfc": torch.erfc,
-    "exp": torch.exp,
-    "floor": torch.floor,
-    "log": torch.log,
-    "power": torch.pow,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
-    "relu": torch.relu,
-    "sigmoid": torch.sigmoid,
-    "sign": torch.sign,
-    "sin": torch.sin,
-    "sinh": torch.sinh,
-    "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
-    "tan": torch.tan,
-    "tanh": torch.tanh,
-}
-_RELATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "<": torch.lt,
-    "<=": torch.le,
-    ">": torch.gt,
-    ">=": torch.ge,
-    "==": torch.eq,
-    "!=": torch.ne,
-}
-_REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "sum": lambda t: t.sum(1),
-    "mean": lambda t: t.mean(1),
-    "amax": lambda t: t.amax(1),  # ties share the gradient evenly, as the notation has it
-    "amin": lambda t: t.amin(1),
-    "prod": lambda t: t.prod(1),
-}
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Concat
+from derive.terms.indices import Merge, Slot
+from derive.verify.places import Places, full, position, value_at
 
 
 @dataclass(frozen=True)
@@ -86,38 +38,14 @@ class World:
         if isinstance(index, Merge):
             return math.prod(self.length(a) for a in index.args)
         if isinstance(index, Slot):
-            return int(_position(index.length, _Places(1, {}), self))
+            return int(position(index.length, Places(1, {}), self))
         assert isinstance(index, Axis), f"{index} is no axis"
         return self.sizes[index.base]
 
     def tensor(self, expr: Expr, axes: Sequence[Axis]) -> Tensor:
         """All elements of an expression over its axes."""
-        places = _Places(1, {}).crossed(axes, self)
-        return _full(_value(expr, places, self), places.count).reshape([self.sizes[a.base] for a in axes])
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where an expression is evaluated: `count` places, each with one position of every axis."""
-
-    count: int
-    at: Mapping[Axis, Tensor]
-
-    def crossed(self, axes: Iterable[Axis], world: World) -> _Places:
-        """Every place with every position of further axes, the last of them fastest."""
-        out = self
-        for axis in axes:
-            n = world.sizes[axis.base]
-            at = {a: p.repeat_interleave(n) for a, p in out.at.items()}
-            at[axis] = torch.arange(n).repeat(out.count)
-            out = _Places(out.count * n, at)
-        return out
-
-    def only(self, chosen: Tensor) -> _Places:
-        return _Places(int(chosen.sum()), {a: p[chosen] for a, p in self.at.items()})
-
-
-# --- whole ops --------------------------------------------------------------------------------------------
+        places = Places(1, {}).crossed(axes, self)
+        return full(value_at(expr, places, self), places.count).reshape([self.sizes[a.base] for a in axes])
 
 
 def execute(op: Op, world: World, held: frozenset[str] = frozenset()) -> World:
@@ -159,183 +87,3 @@ def _defined(equation: Equation, world: World) -> Tensor:
         return torch.cat(pieces, along)
     value = world.tensor(equation.right, equation.axes)
     return value.reshape([world.length(i) for i in equation.index])
-
-
-def named_dims(op: Op, name: str) -> tuple[Expr, ...]:
-    """What each dimension of an input or an equation's tensor runs over."""
-    operand = op.operand(name)
-    if operand is not None:
-        return operand.declared or operand.axes
-    equation = op.equation(name)
-    assert equation is not None, f"{name} is no tensor of {op.name}"
-    return equation.index
-
-
-def flat(op: Op, name: str, tensor: Tensor, leading: tuple[int, ...]) -> Tensor:
-    """The tensor with its leading axes as the one dimension `...`."""
-    where = _pack_at(op, name)
-    if where is None:
-        return tensor
-    rest = tensor.shape[where + len(leading) :]
-    return tensor.reshape([*tensor.shape[:where], math.prod(leading), *rest])
-
-
-def unflat(op: Op, name: str, tensor: Tensor, leading: tuple[int, ...]) -> Tensor:
-    """The tensor with `...` taken apart into its leading axes again."""
-    where = _pack_at(op, name)
-    return tensor if where is None else tensor.reshape([*tensor.shape[:where], *leading, *tensor.shape[where + 1 :]])
-
-
-def _pack_at(op: Op, name: str) -> int | None:
-    dims = named_dims(op, name)
-    return next((k for k, d in enumerate(dims) if isinstance(d, Axis) and d.base == PACK_NAME), None)
-
-
-# --- one expression ---------------------------------------------------------------------------------------
-
-
-def _full(value: Tensor, count: int) -> Tensor:
-    return value if value.dim() else value.expand(count)
-
-
-def _value(e: Basic, places: _Places, world: World) -> Tensor:
-    """The values of an expression: one a place, or a tensor without dimensions where they are all the same."""
-    if isinstance(e, At):
-        return _read(e, places, world)
-    if isinstance(e, Add):
-        return _folded(torch.add, [_value(a, places, world) for a in e.args])
-    if isinstance(e, Mul):
-        return _folded(torch.mul, [_value(a, places, world) for a in e.args])
-    if isinstance(e, Pow):
-        return _power(e, places, world)
-    if isinstance(e, Sigma | Reduce):
-        inner = places.crossed(e.over, world)
-        body = _full(_value(e.body, inner, world), inner.count)
-        body = body.reshape(places.count, inner.count // places.count if places.count else _count(e.over, world))
-        return _REDUCTIONS["sum" if isinstance(e, Sigma) else e.kind](body)
-    if isinstance(e, Where):
-        return _choice(e, places, world)
-    if isinstance(e, Function):
-        return _FUNCTIONS[type(e).__name__](*(_value(a, places, world) for a in e.args))
-    if isinstance(e, Min | Max):
-        return _folded(
-            torch.minimum if isinstance(e, Min) else torch.maximum, [_value(a, places, world) for a in e.args]
-        )
-    return _simple(e, places, world)
-
-
-def _simple(e: Basic, places: _Places, world: World) -> Tensor:
-    """What reads no real tensor: numbers, lengths, positions, deltas, conditions."""
-    if isinstance(e, Axis | Merge | Part | Prefix):
-        return _position(e, places, world).double()
-    if isinstance(e, Size):
-        return _number(world.sizes[e.axis.base])
-    if isinstance(e, Scalar):
-        return _number(world.numbers[e.name])
-    if isinstance(e, Number) or e in (S.Pi, E):
-        return _number(float(e))
-    if isinstance(e, Delta):
-        a, b = (_position(i, places, world) for i in e.args)
-        return (a == b).double()
-    raise AssertionError(f"cannot evaluate {type(e).__name__}: {e}")
-
-
-def _number(value: float) -> Tensor:
-    return torch.tensor(float(value), dtype=torch.float64)  # without dimensions, so that it changes no dtype
-
-
-def _count(axes: Iterable[Axis], world: World) -> int:
-    return math.prod(world.sizes[a.base] for a in axes)
-
-
-def _folded(function: Callable[[Tensor, Tensor], Tensor], values: list[Tensor]) -> Tensor:
-    out = values[0]
-    for value in values[1:]:
-        out = function(out, value)
-    return out
-
-
-def _power(e: Pow, places: _Places, world: World) -> Tensor:
-    base = _value(e.base, places, world)
-    if e.exp == S.Half:
-        return torch.sqrt(base)
-    if e.exp == -S.Half:
-        return torch.rsqrt(base)
-    if e.exp.is_number:
-        return base ** (int(e.exp) if e.exp.is_Integer else float(e.exp))
-    return torch.pow(base, _value(e.exp, places, world))
-
-
-def _choice(e: Where, places: _Places, world: World) -> Tensor:
-    """Each branch at the places that choose it, so that the other branch's infinities reach no gradient."""
-    chosen = _condition(e.condition, places, world).expand(places.count)
-    branches = []
-    for branch, mask in ((e.args[1], chosen), (e.args[2], ~chosen)):
-        there = places.only(mask)
-        branches.append(_full(_value(branch, there, world), there.count))
-    dtype = torch.promote_types(branches[0].dtype, branches[1].dtype)
-    order = torch.cat([chosen.nonzero()[:, 0], (~chosen).nonzero()[:, 0]])
-    return torch.cat([b.to(dtype) for b in branches])[order.argsort()]
-
-
-def _condition(e: Basic, places: _Places, world: World) -> Tensor:
-    if isinstance(e, BooleanTrue | BooleanFalse):
-        return torch.tensor(bool(e))
-    if isinstance(e, Relational):
-        return _RELATIONS[e.rel_op](*(_value(a, places, world).double() for a in e.args))
-    if isinstance(e, Not):
-        return ~_condition(e.args[0], places, world)
-    if isinstance(e, And | Or):
-        join = torch.logical_and if isinstance(e, And) else torch.logical_or
-        return _folded(join, [_condition(a, places, world) for a in e.args])
-    raise AssertionError(f"{e} is no condition")
-
-
-def _read(e: At, places: _Places, world: World) -> Tensor:
-    tensor = world.tensors[e.name]
-    if not e.index:
-        return tensor
-    where = [_position(i, places, world) for i in e.index]
-    at = tuple(w if w.dim() else w.expand(places.count) for w in where)
-    return _Gather.apply(tensor, at) if tensor.dtype in (torch.float16, torch.bfloat16) else tensor[at]
-
-
-class _Gather(torch.autograd.Function):
-    """A gather whose gradients add up in float32, as the sums of PyTorch's own half-precision ops do."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, at: tuple[Tensor, ...]) -> Tensor:
-        ctx.at, ctx.shape = at, tensor.shape
-        return tensor[at]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        wide = torch.zeros(ctx.shape).index_put_(ctx.at, gradients[0].float(), accumulate=True)
-        return wide.to(gradients[0].dtype), None
-
-
-def _position(i: Basic, places: _Places, world: World) -> Tensor:
-    """An index as whole numbers, one a place; merges count the first axis slowest, parts take them apart again."""
-    if isinstance(i, Axis):
-        return places.at[i]
-    if isinstance(i, Prefix | Slot):
-        return _position(i.args[0], places, world)
-    if isinstance(i, Merge):
-        out = torch.tensor(0)
-        for a in i.args:
-            out = out * world.length(a) + _position(a, places, world)
-        return out
-    if isinstance(i, Part):
-        lengths = [int(_position(n, places, world)) for n in i.lengths]
-        whole = _position(i.whole, places, world)
-        return whole // math.prod(lengths[i.position + 1 :]) % lengths[i.position]
-    if isinstance(i, At):
-        return _read(i, places, world)
-    if isinstance(i, Size):
-        return torch.tensor(world.sizes[i.axis.base])
-    if isinstance(i, Add | Mul):
-        parts = [_position(a, places, world) for a in i.args]
-        return _folded(torch.add if isinstance(i, Add) else torch.mul, parts)
-    if isinstance(i, Number) and i.is_Integer:
-        return torch.tensor(int(i))
-    raise AssertionError(f"{i} is no index")

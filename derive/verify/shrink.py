@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from derive.terms.axes import PACK_NAME
-from derive.verify.battery import Situation
 from derive.verify.cases import Call, Case, case_of
 from derive.verify.compare import Disagreement, Subject, disagreements
+from derive.verify.situations import Situation
 
 _SEEDS = 3
 

@@ -17,7 +17,7 @@ from derive.verify.cases import Call, Case, reference, scale, worst
 from derive.verify.chain import chain_world
 from derive.verify.compare import MISTAKES, Answer, Disagreement, Subject, disagreements
 from derive.verify.differences import ENOUGH, Slope, slope
-from derive.verify.reference import unflat
+from derive.verify.leading import unflat
 from derive.verify.subjects import of_differentiable, of_live
 
 _CLOSE = 1e-10  # relative; two float64 forms of one gradient

@@ -1,0 +1,239 @@
+"""One expression, evaluated as it is written.
+
+An expression is evaluated at *places*: one position an axis, all elements of a tensor side by side in one vector. A
+tensor is read by indexing it with one vector of positions a dimension, a reduction crosses the places with every
+position of its axes, and each branch of a choice is evaluated at the places that choose it. There is no broadcasting
+and no planning, nothing of the backends is shared, and speed does not matter. `...` is one axis here, as long as its
+axes together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sympy import Add, Basic, E, Function, Max, Min, Mul, Number, Pow, S
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
+from torch import Tensor
+
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta, Scalar
+from derive.terms.indices import Merge, Part, Prefix, Slot
+from derive.terms.reductions import Reduce, Sigma
+
+if TYPE_CHECKING:
+    from derive.verify.reference import World
+
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "absolute": torch.abs,
+    "acos": torch.acos,
+    "asin": torch.asin,
+    "atan": torch.atan,
+    "cos": torch.cos,
+    "cosh": torch.cosh,
+    "erf": torch.erf,
+    "erfc": torch.erfc,
+    "exp": torch.exp,
+    "floor": torch.floor,
+    "log": torch.log,
+    "power": torch.pow,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "sign": torch.sign,
+    "sin": torch.sin,
+    "sinh": torch.sinh,
+    "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+    "tan": torch.tan,
+    "tanh": torch.tanh,
+}
+_RELATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "<": torch.lt,
+    "<=": torch.le,
+    ">": torch.gt,
+    ">=": torch.ge,
+    "==": torch.eq,
+    "!=": torch.ne,
+}
+_REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda t: t.sum(1),
+    "mean": lambda t: t.mean(1),
+    "amax": lambda t: t.amax(1),  # ties share the gradient evenly, as the notation has it
+    "amin": lambda t: t.amin(1),
+    "prod": lambda t: t.prod(1),
+}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where an expression is evaluated: `count` places, each with one position of every axis."""
+
+    count: int
+    at: Mapping[Axis, Tensor]
+
+    def crossed(self, axes: Iterable[Axis], world: World) -> Places:
+        """Every place with every position of further axes, the last of them fastest."""
+        out = self
+        for axis in axes:
+            n = world.sizes[axis.base]
+            at = {a: p.repeat_interleave(n) for a, p in out.at.items()}
+            at[axis] = torch.arange(n).repeat(out.count)
+            out = Places(out.count * n, at)
+        return out
+
+    def only(self, chosen: Tensor) -> Places:
+        return Places(int(chosen.sum()), {a: p[chosen] for a, p in self.at.items()})
+
+
+def full(value: Tensor, count: int) -> Tensor:
+    """A value for each of the places, where it may be one for all."""
+    return value if value.dim() else value.expand(count)
+
+
+def value_at(e: Basic, places: Places, world: World) -> Tensor:
+    """The values of an expression: one a place, or a tensor without dimensions where they are all the same."""
+    if isinstance(e, At):
+        return _read(e, places, world)
+    if isinstance(e, Add):
+        return _folded(torch.add, [value_at(a, places, world) for a in e.args])
+    if isinstance(e, Mul):
+        return _folded(torch.mul, [value_at(a, places, world) for a in e.args])
+    if isinstance(e, Pow):
+        return _power(e, places, world)
+    if isinstance(e, Sigma | Reduce):
+        inner = places.crossed(e.over, world)
+        body = full(value_at(e.body, inner, world), inner.count)
+        body = body.reshape(places.count, inner.count // places.count if places.count else _count(e.over, world))
+        return _REDUCTIONS["sum" if isinstance(e, Sigma) else e.kind](body)
+    if isinstance(e, Where):
+        return _choice(e, places, world)
+    if isinstance(e, Function):
+        return _FUNCTIONS[type(e).__name__](*(value_at(a, places, world) for a in e.args))
+    if isinstance(e, Min | Max):
+        return _folded(
+            torch.minimum if isinstance(e, Min) else torch.maximum, [value_at(a, places, world) for a in e.args]
+        )
+    return _simple(e, places, world)
+
+
+def _simple(e: Basic, places: Places, world: World) -> Tensor:
+    """What reads no real tensor: numbers, lengths, positions, deltas, conditions."""
+    if isinstance(e, Axis | Merge | Part | Prefix):
+        return position(e, places, world).double()
+    if isinstance(e, Size):
+        return _number(world.sizes[e.axis.base])
+    if isinstance(e, Scalar):
+        return _number(world.numbers[e.name])
+    if isinstance(e, Number) or e in (S.Pi, E):
+        return _number(float(e))
+    if isinstance(e, Delta):
+        a, b = (position(i, places, world) for i in e.args)
+        return (a == b).double()
+    raise AssertionError(f"cannot evaluate {type(e).__name__}: {e}")
+
+
+def _number(value: float) -> Tensor:
+    return torch.tensor(float(value), dtype=torch.float64)  # without dimensions, so that it changes no dtype
+
+
+def _count(axes: Iterable[Axis], world: World) -> int:
+    return math.prod(world.sizes[a.base] for a in axes)
+
+
+def _folded(function: Callable[[Tensor, Tensor], Tensor], values: list[Tensor]) -> Tensor:
+    out = values[0]
+    for value in values[1:]:
+        out = function(out, value)
+    return out
+
+
+def _power(e: Pow, places: Places, world: World) -> Tensor:
+    base = value_at(e.base, places, world)
+    if e.exp == S.Half:
+        return torch.sqrt(base)
+    if e.exp == -S.Half:
+        return torch.rsqrt(base)
+    if e.exp.is_number:
+        return base ** (int(e.exp) if e.exp.is_Integer else float(e.exp))
+    return torch.pow(base, value_at(e.exp, places, world))
+
+
+def _choice(e: Where, places: Places, world: World) -> Tensor:
+    """Each branch at the places that choose it, so that the other branch's infinities reach no gradient."""
+    chosen = _condition(e.condition, places, world).expand(places.count)
+    branches = []
+    for branch, mask in ((e.args[1], chosen), (e.args[2], ~chosen)):
+        there = places.only(mask)
+        branches.append(full(value_at(branch, there, world), there.count))
+    dtype = torch.promote_types(branches[0].dtype, branches[1].dtype)
+    order = torch.cat([chosen.nonzero()[:, 0], (~chosen).nonzero()[:, 0]])
+    return torch.cat([b.to(dtype) for b in branches])[order.argsort()]
+
+
+def _condition(e: Basic, places: Places, world: World) -> Tensor:
+    if isinstance(e, BooleanTrue | BooleanFalse):
+        return torch.tensor(bool(e))
+    if isinstance(e, Relational):
+        return _RELATIONS[e.rel_op](*(value_at(a, places, world).double() for a in e.args))
+    if isinstance(e, Not):
+        return ~_condition(e.args[0], places, world)
+    if isinstance(e, And | Or):
+        join = torch.logical_and if isinstance(e, And) else torch.logical_or
+        return _folded(join, [_condition(a, places, world) for a in e.args])
+    raise AssertionError(f"{e} is no condition")
+
+
+def _read(e: At, places: Places, world: World) -> Tensor:
+    tensor = world.tensors[e.name]
+    if not e.index:
+        return tensor
+    where = [position(i, places, world) for i in e.index]
+    at = tuple(w if w.dim() else w.expand(places.count) for w in where)
+    return _Gather.apply(tensor, at) if tensor.dtype in (torch.float16, torch.bfloat16) else tensor[at]
+
+
+class _Gather(torch.autograd.Function):
+    """A gather whose gradients add up in float32, as the sums of PyTorch's own half-precision ops do."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, at: tuple[Tensor, ...]) -> Tensor:
+        ctx.at, ctx.shape = at, tensor.shape
+        return tensor[at]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        wide = torch.zeros(ctx.shape).index_put_(ctx.at, gradients[0].float(), accumulate=True)
+        return wide.to(gradients[0].dtype), None
+
+
+def position(i: Basic, places: Places, world: World) -> Tensor:
+    """An index as whole numbers, one a place; merges count the first axis slowest, parts take them apart again."""
+    if isinstance(i, Axis):
+        return places.at[i]
+    if isinstance(i, Prefix | Slot):
+        return position(i.args[0], places, world)
+    if isinstance(i, Merge):
+        out = torch.tensor(0)
+        for a in i.args:
+            out = out * world.length(a) + position(a, places, world)
+        return out
+    if isinstance(i, Part):
+        lengths = [int(position(n, places, world)) for n in i.lengths]
+        whole = position(i.whole, places, world)
+        return whole // math.prod(lengths[i.position + 1 :]) % lengths[i.position]
+    if isinstance(i, At):
+        return _read(i, places, world)
+    if isinstance(i, Size):
+        return torch.tensor(world.sizes[i.axis.base])
+    if isinstance(i, Add | Mul):
+        parts = [position(a, places, world) for a in i.args]
+        return _folded(torch.add if isinstance(i, Add) else torch.mul, parts)
+    if isinstance(i, Number) and i.is_Integer:
+        return torch.tensor(int(i))
+    raise AssertionError(f"{i} is no index")

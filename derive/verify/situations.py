@@ -1,0 +1,228 @@
+"""One way in which a call is unusual, and the case that an op has of it.
+
+What the values of the inputs must be for the op to be finite is what the spec says, then what trying shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from zlib import crc32
+
+import torch
+from torch import Generator, Tensor
+
+from derive.equations import Op, Operand
+from derive.errors import DeriveError
+from derive.terms.axes import PACK_NAME
+from derive.verify import values
+from derive.verify.cases import Call, Case, case_of, executed, shape_of, world_of
+from derive.verify.lengths import containers, emptied, fitting, free_axes_of
+from derive.verify.reference import execute
+
+_DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
+_LONG = 600
+_ATTEMPTS = 6
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One way in which a call is unusual. What is not said is ordinary: distinct sizes, two leading axes, float64.
+
+    `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "long first" or "long last"; `inputs`
+    and `cotangents` are a layout, "contiguous", "transposed", and for cotangents "stride 0" (one number for all) or
+    "rows" (stride 0 along the last dimension); `indices` are "any", "repeated", "last" or "distinct"; `numbers` are
+    "default", "other", or "two", which values that are rounded can meet.
+    """
+
+    name: str
+    why: str
+    lengths: str = "distinct"
+    leading: tuple[int, ...] = (2, 3)
+    change: values.Change = values.unchanged
+    indices: str = "any"
+    inputs: str = "contiguous"
+    cotangents: str = "contiguous"
+    numbers: str = "default"
+    shared: bool = False
+    dtype: torch.dtype = torch.float64
+    applies: Callable[[Op], bool] = lambda op: True
+
+    def make(
+        self, op: Op, seed: int = 0, lengths: Mapping[str, int] | None = None, leading: tuple[int, ...] | None = None
+    ) -> Case | None:
+        """The case of this situation, or None where the op has none.
+
+        `lengths` overrides those of some axes, and `leading` the leading ones.
+
+        Raises DeriveError where no inputs are found at which the op is finite anywhere.
+        """
+        if not self.applies(op):
+            return None
+        domains: Mapping[str, str] = _domains(op)
+        for attempt in range(_ATTEMPTS):
+            generator = Generator().manual_seed(crc32(f"{op.name} {self.name} {seed} {attempt}".encode()))
+            if 2 * attempt >= _ATTEMPTS:  # other numbers may ask for other values: x**1.5 for x above 0
+                domains = {n: "not below 0" if d == "any" else d for n, d in domains.items()}
+            call = self._call(op, generator, domains, lengths or {}, leading)
+            if call is None:
+                return None
+            outputs = _outputs(call)
+            if outputs is not None and (_is_bounded(outputs) or not _bounded(op)):
+                return case_of(self.name, seed, self._with_cotangents(call, outputs, generator))
+        return None
+
+    def _call(
+        self,
+        op: Op,
+        generator: Generator,
+        domains: Mapping[str, str],
+        override: Mapping[str, int],
+        leading: tuple[int, ...] | None = None,
+    ) -> Call | None:
+        leading = self._leading() if leading is None else leading
+        sizes = self._sizes(op, override, leading)
+        if sizes is None:
+            return None
+        first = next((o.name for o in op.operands if o.differentiable), None)
+        inputs: dict[str, Tensor] = {}
+        for operand in op.operands:
+            if operand.is_tensor:
+                shape = shape_of(operand, sizes, leading)
+                drawn = self._drawn(operand, shape, sizes, generator, operand.name == first)
+                inputs[operand.name] = values.laid_out(values.DOMAINS[domains[operand.name]](drawn), self.inputs)
+        if self.shared:
+            inputs = _sharing(op, inputs)
+        numbers = {o.name: self._numbers(o, sizes) for o in op.operands if not o.is_tensor}
+        return Call(op, leading, inputs, numbers).in_dtype(self.dtype)
+
+    def _leading(self) -> tuple[int, ...]:
+        special = {"ones": (1,), "same": (3,), "long first": (_LONG,), "first is 1": (1, 3), "empty": (0,)}
+        return special.get(self.lengths, self.leading)
+
+    def _sizes(self, op: Op, override: Mapping[str, int], leading: tuple[int, ...]) -> dict[str, int] | None:
+        """The lengths that this situation wants, or near them; an empty axis is put in after the rest fits."""
+        axes = free_axes_of(op)
+        pool = iter(_DISTINCT)
+        wish = {a: next(pool, 3) for a in axes} | {a: 11 for a in containers(op)}
+        if self.indices == "distinct":
+            wish |= {o.ranges_over.base: 48 for o in op.operands if o.kind == "index" and o.ranges_over is not None}
+        own = [a for a in axes if a != PACK_NAME]
+        changed = {
+            "same": dict.fromkeys(axes, 3),
+            "ones": dict.fromkeys(axes, 1),
+            "first is 1": dict.fromkeys(own[:1], 1),
+            "last is 1": dict.fromkeys(own[-1:], 1),
+            "long first": dict.fromkeys(axes, 4) | dict.fromkeys(axes[:1], _LONG),
+            "long last": dict.fromkeys(axes, 4) | dict.fromkeys(own[-1:], _LONG),
+        }.get(self.lengths, {})
+        wish = {**wish, **changed, **override, PACK_NAME: math.prod(leading)}
+        sizes = None if override else fitting(op, wish, 3) or fitting(op, wish, 2)
+        sizes = sizes or fitting(op, wish)
+        if sizes is not None and self.lengths == "empty" and not override:
+            return emptied(op, sizes, PACK_NAME if PACK_NAME in axes else axes[0]) if axes else sizes
+        return sizes
+
+    def _drawn(
+        self, operand: Operand, shape: list[int], sizes: Mapping[str, int], generator: Generator, first: bool
+    ) -> Tensor:
+        if operand.ranges_over is not None:
+            return values.indices(self.indices, shape, sizes[operand.ranges_over.base], generator)
+        drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return self.change(drawn, operand, first)
+
+    def _numbers(self, operand: Operand, sizes: Mapping[str, int]) -> float:
+        if operand.kind == "length" and operand.ranges_over is not None:
+            return sizes[operand.ranges_over.base]
+        default = operand.default if operand.has_default else 0.7
+        return {"default": default, "two": 2, "other": 0.7 * default + 0.05}[self.numbers]
+
+    def _with_cotangents(self, call: Call, outputs: Mapping[str, Tensor], generator: Generator) -> Call:
+        made = tuple(values.cotangent(self.cotangents, list(o.shape), generator, self.dtype) for o in outputs.values())
+        if self.lengths.startswith("long"):
+            made = tuple(c.abs() for c in made)
+        return Call(call.op, call.leading, call.inputs, call.numbers, made)
+
+
+def _outputs(call: Call) -> dict[str, Tensor] | None:
+    """The outputs of the executed equations, or None where some is not a number or there are none."""
+    try:
+        outputs = executed(call.in_dtype(torch.float64))
+    except (DeriveError, IndexError, RuntimeError):  # the maximum of nothing, a place that an axis of 0 lacks
+        return None
+    return None if any(bool(o.isnan().any()) for o in outputs.values()) else outputs
+
+
+def _is_bounded(outputs: Mapping[str, Tensor]) -> bool:
+    return all(bool(o.isfinite().all()) for o in outputs.values())
+
+
+def _sharing(op: Op, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    names = alike(op)
+    return {name: inputs[names[0]] if name in names else t for name, t in inputs.items()}
+
+
+def alike(op: Op) -> list[str]:
+    """Inputs with the same axes, of which at least one takes a gradient: one tensor may stand for all of them."""
+    for operand in op.differentiable:
+        names = [o.name for o in op.operands if o.kind in ("tensor", "constant") and o.axes == operand.axes]
+        if len(names) > 1:
+            return names
+    return []
+
+
+@lru_cache(maxsize=512)
+def _domains(op: Op) -> dict[str, str]:
+    """What the values of each input must be for the op to be finite: what the spec says, then what trying shows.
+
+    An op whose outputs hold infinities whatever its inputs are, such as masked scores, need only be a number.
+    """
+    given = {o.name: _declared(op, o) for o in op.operands if o.is_tensor}
+    open_ones = [o.name for o in op.operands if o.kind in ("tensor", "constant") and given[o.name] == "any"]
+    attempts = [{}, *({n: d} for d in ("not below 0", "0 to 1") for n in open_ones)]
+    attempts += [dict.fromkeys(open_ones, d) for d in ("not below 0", "0 to 1", "above 0")]
+    for bounded in (True, False):
+        for attempt in attempts:
+            if _is_finite(op, {**given, **attempt}, bounded):
+                return {**given, **attempt}
+    raise DeriveError(
+        "found no inputs at which the op is finite",
+        op=op.name,
+        fix="declare what its inputs may be, such as x: tensor[n].positive",
+    )
+
+
+@lru_cache(maxsize=512)
+def _bounded(op: Op) -> bool:
+    """Whether there are inputs of its domain at which the op has no infinite output."""
+    return _is_finite(op, _domains(op), True)
+
+
+def _declared(op: Op, operand: Operand) -> str:
+    if operand.assumed == "positive":
+        return "above 0"
+    divides = any(
+        p.exp.is_number and p.exp.is_negative and getattr(p.base, "name", None) == operand.name
+        for e in op.equations
+        for p in (*e.body.find(lambda x: x.is_Pow), *e.scale.find(lambda x: x.is_Pow))
+    )
+    return "away from 0" if divides or operand.assumed == "nonzero" else "any"
+
+
+def _is_finite(op: Op, domains: Mapping[str, str], bounded: bool) -> bool:
+    """Whether most calls with such inputs have finite outputs, and none has an intermediate that is not a number."""
+    ordinary = Situation("", "")
+    finite = 0
+    for seed in range(_ATTEMPTS):
+        call = ordinary._call(op, Generator().manual_seed(seed), domains, {})
+        if call is None:
+            raise DeriveError(
+                "found no lengths that its axes accept", op=op.name, fix="simplify its merges and windows"
+            )
+        outputs = _outputs(call)
+        if outputs is not None and (not bounded or _is_bounded(outputs)):
+            world = execute(op, world_of(call))
+            finite += not any(bool(world.tensors[e.name].isnan().any()) for e in op.equations)
+    return 2 * finite > _ATTEMPTS
