@@ -23,6 +23,7 @@ from derive.autograd_cost import (
     total_bytes,
 )
 from derive.cost import work
+from derive.document import document
 from derive.emit import render
 from derive.equations import Equation
 from derive.errors import DeriveError
@@ -31,7 +32,6 @@ from derive.pipeline import Derivation, alternatives, stepwise_program
 from derive.reading import factored
 from derive.report import largest
 from derive.terms.elements import At, Tensor
-from derive.typeset import document
 from derive.words import text
 
 # --- stages -----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from derive.autograd_cost import (
     total_bytes,
 )
 from derive.catalogue import find, load_file
+from derive.document import document
 from derive.emit import render
 from derive.errors import DeriveError
 from derive.explain import STAGES, explain, text
@@ -22,7 +23,6 @@ from derive.pipeline import Derivation, derive_op
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
-from derive.typeset import document
 
 
 @cache

@@ -23,6 +23,7 @@ from sympy.core.alphabets import greeks
 
 from derive.algebra import normal
 from derive.catalogue import catalogue, find, load_file
+from derive.document import document, escaped
 from derive.pipeline import Derivation, derive_op
 from derive.reading import factored
 from derive.terms.axes import Axis
@@ -34,9 +35,7 @@ from derive.typeset import (
     adjoint_latex,
     adjoint_names,
     definition_latex,
-    document,
     equation_latex,
-    escaped,
     name_latex,
     relation_latex,
     step_latex,

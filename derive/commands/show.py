@@ -13,13 +13,13 @@ from derive.book.site import lone_page
 from derive.catalogue import catalogue, find, load_file
 from derive.commands.options import File, Save, Saving
 from derive.commands.terminal import complain
+from derive.document import document
 from derive.emit import render
 from derive.errors import DeriveError
 from derive.explain import STAGES
 from derive.explain import explain as explained
 from derive.pipeline import derive_op
 from derive.report import compare, table, write_table
-from derive.typeset import document
 
 Stage = StrEnum("Stage", list(STAGES))  # type: ignore[misc]
 

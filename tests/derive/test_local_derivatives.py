@@ -5,10 +5,10 @@ import torch
 
 from derive import amax, axes, exp, log, op, sigmoid, softplus, sum, tanh, tensor
 from derive.autograd_cost import total_bytes
+from derive.document import document
 from derive.emit import render
 from derive.explain import explain
 from derive.pipeline import alternatives, derive_op
-from derive.typeset import document
 from tests.derive.live import module
 
 n, d, k = axes("n d k")
