@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import prod
 
 from derive.program import (
@@ -15,6 +16,7 @@ from derive.program import (
     Call,
     Join,
     Node,
+    Num,
     Program,
     Read,
     Reduce,
@@ -114,6 +116,8 @@ def elementary_work(node: Node, nominal: Nominal) -> float:
 
 
 def _weight(node: Call) -> float:
+    if node.fn == "where" and node.args[1:] == (Num(Fraction(1)), Num(Fraction(0))):
+        return 0.0  # the condition itself, as a number
     if node.fn == "pow" and str(node.args[1]) in ("2", "3"):
         return 1.0
     return _HEAVY.get(node.fn, 1.0)

@@ -26,6 +26,7 @@ from derive.program import (
     check,
     children,
     node_axes,
+    reads,
     walk,
 )
 
@@ -226,6 +227,9 @@ def _tensors(node: Node) -> str:
     names = "_".join(dict.fromkeys(n.name for n in walk(node) if isinstance(n, Read)))
     if not isinstance(node, Call):
         return names
+    signs = [n for n in walk(node) if isinstance(n, Call) and n.fn == "sign"]
+    if len(signs) == 1 and reads(node) == reads(signs[0]):
+        return f"sign_{names}"  # a step, whatever is added to it
     asked = {"gt": "above", "ge": "from", "lt": "below", "le": "up_to", "eq": "is"}.get(node.fn)
     if asked is None:
         return f"{node.fn}_{names}" if node.fn not in ("add", "sub", "mul", "div", "pow") else names
