@@ -3,6 +3,7 @@
 A choice element by element takes ten times as long as a product on a CPU. They differ where what is left out is not
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
 `dy * (1 + sign(a - b)) / 2`; there inputs count as finite too: the chain rule multiplies by them after the choice.
+A choice of what is compared, `where(r <= t, r, t)`, is the smaller of both.
 """
 
 from __future__ import annotations
@@ -78,10 +79,26 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
         condition, value, other = node.args
         if other == _ZERO and reads(condition) and reads(value) and _is_finite(value, known.gradients):
             return Call("mul", (_within(value, known), Call("where", (condition, _ONE, _ZERO))))
+        if (extremum := _extremum(node)) is not None:
+            return extremum
         step = _step(node, known)
         if step is not None and _is_finite(value, known.values):
             return step if value == _ONE else Call("mul", (_within(value, known), step))
     return replace(node, args=tuple(_within(a, known, node.fn == "where") for a in node.args))
+
+
+_SMALLER = {"lt": "minimum", "le": "minimum", "gt": "maximum", "ge": "maximum"}
+_LARGER = {"lt": "maximum", "le": "maximum", "gt": "minimum", "ge": "minimum"}
+
+
+def _extremum(node: Call) -> Call | None:
+    """The smaller or larger of two tensors, where they are what is compared: `where(r <= t, r, t)`."""
+    condition, a, b = node.args
+    if not isinstance(condition, Call) or condition.fn not in _SMALLER or not reads(condition):
+        return None
+    if (a, b) == condition.args:
+        return Call(_SMALLER[condition.fn], (a, b))
+    return Call(_LARGER[condition.fn], (b, a)) if (b, a) == condition.args else None
 
 
 def _step(node: Call, known: _Finite) -> Node | None:

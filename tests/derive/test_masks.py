@@ -49,7 +49,14 @@ def margins(f, a: tensor[n, d], b: tensor[n, d]):
     return f.y
 
 
+@op
+def huber(f, r: tensor[n, d], t: scalar = 1.5):
+    f.y[n, d] = where(r[n, d] <= t, r[n, d] ** 2 / 2, t * (r[n, d] - t / 2))
+    return f.y
+
+
 PLAIN = {
+    "huber": lambda r: torch.where(r <= 1.5, r**2 / 2, 1.5 * (r - 0.75)),
     "hinge": lambda s, t: (lambda m: (m**2 + m).mean())(torch.maximum(1 - t * s, torch.zeros_like(s))),
     "clipped": lambda x: torch.minimum(torch.maximum(x, -torch.ones_like(x)), torch.ones_like(x)),
     "layers": lambda x, W: (torch.relu(x @ W) ** 3).sum(1),
@@ -57,7 +64,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("spec", [hinge, clipped, layers, margins])
+@pytest.mark.parametrize("spec", [hinge, clipped, layers, margins, huber])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_gradients_with_ties(spec, dtype):
     """Whole numbers, so that many of what is compared are equal."""
@@ -83,6 +90,10 @@ def test_gradients_with_ties(spec, dtype):
 def test_what_stays_a_choice(spec, chosen):
     """`dy / (2 * sqrt(h))` and `log(p)` are infinite where they are left out."""
     assert ("torch.where" in render(spec.op.derivation)) is chosen
+
+
+def test_a_choice_of_what_is_compared_is_an_extremum():
+    assert "r.clamp(max=t)" in render(huber.op.derivation)
 
 
 def test_infinite_gradients_are_left_out():
