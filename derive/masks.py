@@ -36,7 +36,7 @@ from derive.program import (
 )
 from derive.terms import At, Scalar, Size
 
-_ONE, _TWO, _ZERO = (Num(Fraction(k)) for k in (1, 2, 0))
+_ONE, _TWO, _ZERO, _MINUS = (Num(Fraction(k)) for k in (1, 2, 0, -1))
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
 
@@ -83,7 +83,7 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
             return extremum
         step = _step(node, known)
         if step is not None and _is_finite(value, known.values):
-            return step if value == _ONE else Call("mul", (_within(value, known), step))
+            return _half_of(_within(value, known), step)
     return replace(node, args=tuple(_within(a, known, node.fn == "where") for a in node.args))
 
 
@@ -102,7 +102,7 @@ def _extremum(node: Call) -> Call | None:
 
 
 def _step(node: Call, known: _Finite) -> Node | None:
-    """What is 1 above, 1/2 at, 0 below, for `where(a > b, v, where(a == b, v / 2, 0))`; None for another choice."""
+    """What is 2 above, 1 at, 0 below, for `where(a > b, v, where(a == b, v / 2, 0))`; None for another choice."""
     condition, value, other = node.args
     if not (isinstance(condition, Call) and condition.fn in ("gt", "lt") and isinstance(other, Call)):
         return None
@@ -114,7 +114,33 @@ def _step(node: Call, known: _Finite) -> Node | None:
         return None
     above, below = condition.args if condition.fn == "gt" else condition.args[::-1]
     gap = above if below == _ZERO else Call("neg", (below,)) if above == _ZERO else Call("sub", (above, below))
-    return Call("div", (Call("add", (Call("sign", (gap,)), _ONE)), _TWO))
+    return Call("add", (Call("sign", (gap,)), _ONE))
+
+
+def _half_of(value: Node, step: Node) -> Node:
+    """Half the product; the half goes to a number of the value, where it has one."""
+    if value == _ONE:
+        return Call("div", (step, _TWO))
+    halved = _halved(value)
+    return Call("div", (Call("mul", (value, step)), _TWO)) if halved is None else Call("mul", (halved, step))
+
+
+def _halved(node: Node) -> Node | None:
+    """A product with its number halved; None where it has no number."""
+    if isinstance(node, Num) and isinstance(node.value, Fraction):
+        return Num(node.value / 2)
+    if not isinstance(node, Call) or node.fn not in ("mul", "div", "neg"):
+        return None
+    first, *rest = node.args
+    if node.fn == "div" and isinstance(rest[0], Num) and isinstance(rest[0].value, Fraction):
+        return Call("div", (first, Num(2 * rest[0].value)))
+    halved = _halved(first)
+    if node.fn == "mul" and halved in (_ONE, _MINUS):
+        return rest[0] if halved == _ONE else Call("neg", (rest[0],))
+    if halved is not None:
+        return replace(node, args=(halved, *rest))
+    last = _halved(rest[0]) if node.fn == "mul" else None
+    return None if last is None else replace(node, args=(first, last))
 
 
 def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:
