@@ -43,10 +43,11 @@ _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
 
 @dataclass(frozen=True)
 class _Finite:
-    """The names that stand for finite tensors: sums and products of cotangents, and of inputs as well."""
+    """Names of finite tensors: sums and products of cotangents, and of inputs as well; and of what is never below 0."""
 
     gradients: frozenset[str]
     values: frozenset[str]
+    positive: frozenset[str]
 
     def with_statement(self, s: Assign | Scatter) -> _Finite:
         """The same after a statement."""
@@ -54,12 +55,13 @@ class _Finite:
             return replace(self, gradients=self.gradients - {s.name}, values=self.values - {s.name})
         kinds = (self.gradients, self.values)
         now = [known | {s.name} if _is_finite(s.value, known) else known - {s.name} for known in kinds]
-        return _Finite(*now)
+        return replace(self, gradients=now[0], values=now[1])
 
 
-def with_masks(program: Program, cotangents: Collection[str], values: Collection[str]) -> Program:
-    """The same backward, with products for choices; `values` are forward tensors that are polynomials of inputs."""
-    known = _Finite(frozenset(cotangents), frozenset({*cotangents, *values}))
+def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
+    """The same backward of an op, with products for choices."""
+    positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
+    known = _Finite(frozenset(cotangents), polynomials(op) | frozenset(cotangents), positive)
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -77,8 +79,12 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
         return node
     if node.fn == "where" and not chosen:
         condition, value, other = node.args
-        if other == _ZERO and reads(condition) and reads(value) and _is_finite(value, known.gradients):
-            return Call("mul", (_within(value, known), Call("where", (condition, _ONE, _ZERO))))
+        sign = _sign(condition, known)
+        finite = known.gradients if sign is None else known.values
+        if other == _ZERO and reads(condition) and reads(value) and _is_finite(value, finite):
+            vanishes = sign is not None and _vanishes(value, sign.args[0])
+            mask = sign or Call("where", (condition, _ONE, _ZERO))
+            return _within(value, known) if vanishes else Call("mul", (_within(value, known), mask))
         if (extremum := _extremum(node)) is not None:
             return extremum
         step = _step(node, known)
@@ -115,6 +121,20 @@ def _step(node: Call, known: _Finite) -> Node | None:
     above, below = condition.args if condition.fn == "gt" else condition.args[::-1]
     gap = above if below == _ZERO else Call("neg", (below,)) if above == _ZERO else Call("sub", (above, below))
     return Call("add", (Call("sign", (gap,)), _ONE))
+
+
+def _sign(condition: Node, known: _Finite) -> Call | None:
+    """The sign of what is never below 0, where that is asked to be above it: 1 where it is, else 0."""
+    if not isinstance(condition, Call) or condition.fn != "gt" or condition.args[1] != _ZERO:
+        return None
+    asked = condition.args[0]
+    return Call("sign", (asked,)) if isinstance(asked, Read) and asked.name in known.positive else None
+
+
+def _vanishes(value: Node, asked: Node) -> bool:
+    """Whether a product has a power of this as a factor, so that it is 0 where that is."""
+    powers = [n.args[0] for n in _factored(value)[1] if isinstance(n, Call) and n.fn == "pow"]
+    return asked in _factored(value)[1] or asked in powers
 
 
 def _half_of(value: Node, step: Node) -> Node:
@@ -172,6 +192,10 @@ def _is_finite(node: Node, names: Collection[str]) -> bool:
         parts = node.args[1:] if node.fn == "where" else node.args
         if node.fn == "div":
             return _is_finite(node.args[0], names) and not reads(node.args[1])
+        if node.fn == "pow":
+            exponent = node.args[1]
+            whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
+            return whole and _is_finite(node.args[0], names)
         return node.fn in _KEEPS | _BOUNDED and all(_is_finite(a, names) for a in parts)
     return isinstance(node, Num | Scal | SizeOf)
 

@@ -101,3 +101,21 @@ def test_infinite_gradients_are_left_out():
     x = torch.tensor([[-1.0, -2.0], [4.0, -0.5]])
     _, saved = made.root_forward(x)
     assert made.root_backward(torch.ones(2, 2), *saved).tolist() == [[0, 0], [0.25, 0]]
+
+
+@op
+def rectified_twice(f, x: tensor[n, d], W: tensor[d, k]):
+    f.h[n, d] = relu(x[n, d])
+    f.y[n, k] = sum(f.h[n, d] * W[d, k], over=d)
+    return f.y
+
+
+def test_the_mask_of_what_is_never_negative_is_its_sign():
+    assert ".mul_(torch.sign(h))" in render(rectified_twice.op.derivation)
+
+
+def test_no_mask_where_the_gradient_vanishes_itself():
+    """3 * h**2 * dy is 0 where h is."""
+    backward = render(layers.op.derivation).partition("_backward(")[2]
+    assert "sign" not in backward
+    assert "where" not in backward
