@@ -16,6 +16,7 @@ from derive.program import (
     Node,
     Num,
     PartOf,
+    Place,
     Read,
     Scal,
     SizeOf,
@@ -184,6 +185,8 @@ class Expressions:
         """The length of a dimension."""
         if isinstance(dim, str):
             return length(dim)
+        if isinstance(dim, Place):
+            return self.integer(dim.length)
         if not isinstance(dim, Merged):
             raise Unsupported("one place inside a merge")
         return f"({' * '.join(self.extent(a) for a in dim.axes)})"
@@ -191,6 +194,8 @@ class Expressions:
     def index(self, i: Index) -> Text:
         if isinstance(i, str):
             return Text(variable(i))
+        if isinstance(i, Place):
+            return self.index(i.index)
         if isinstance(i, Merged):
             out = self.index(i.axes[0])
             for a in i.axes[1:]:
