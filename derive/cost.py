@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import prod
 
-from derive.program import Arithmetic, Call, Join, Node, Program, Read, Reduce, Scatter, base
+from derive.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter, base
 from derive.walking import index_axes, node_axes, walk
 
 NOMINAL = 32
@@ -102,6 +103,8 @@ def elementary_work(node: Node, nominal: Nominal) -> float:
 
 
 def _weight(node: Call) -> float:
+    if node.fn == "where" and node.args[1:] == (Num(Fraction(1)), Num(Fraction(0))):
+        return 0.0  # the condition itself, as a number
     if node.fn == "pow" and str(node.args[1]) in ("2", "3"):
         return 1.0
     return _HEAVY.get(node.fn, 1.0)

@@ -19,6 +19,7 @@ from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.local_derivatives import Handing, by_local_derivatives
+from derive.masks import with_masks
 from derive.nominal import nominal
 from derive.products import common_products
 from derive.program import Assign, Program
@@ -91,6 +92,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
     backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
+    backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = weighted_sums(without_copies(share(common_products(backward))), lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)] if policy.name in ("cost", "least") else []
     handed = with_conditions(forward, backward, len(op.outputs), real, lengths)

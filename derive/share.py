@@ -25,7 +25,7 @@ from derive.program import (
     base,
 )
 from derive.soundness import check
-from derive.walking import children, node_axes, walk
+from derive.walking import children, node_axes, reads, walk
 
 _LONGEST_NAME = 24
 _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
@@ -224,6 +224,9 @@ def _tensors(node: Node) -> str:
     names = "_".join(dict.fromkeys(n.name for n in walk(node) if isinstance(n, Read)))
     if not isinstance(node, Call):
         return names
+    signs = [n for n in walk(node) if isinstance(n, Call) and n.fn == "sign"]
+    if len(signs) == 1 and reads(node) == reads(signs[0]):
+        return f"sign_{names}"  # a step, whatever is added to it
     asked = {"gt": "above", "ge": "from", "lt": "below", "le": "up_to", "eq": "is"}.get(node.fn)
     if asked is None:
         return f"{node.fn}_{names}" if node.fn not in ("add", "sub", "mul", "div", "pow") else names

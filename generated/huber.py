@@ -65,7 +65,7 @@ def huber_backward(dloss: Tensor, x: Tensor, t: Tensor, threshold: float) -> Hub
     leading = x.shape[:]
     t_minus_x = t - x  # t_minus_x[...] = t[...] - x[...]
     r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
-    dr = torch.where(r <= threshold, r, threshold).mul_(dloss / math.prod(leading))
+    dr = r.clamp(max=threshold).mul_(dloss / math.prod(leading))
     dt = torch.sign(t_minus_x).mul_(dr)  # dt[...] = sign(t_minus_x[...]) * dr[...]
     dx = -dt  # dx[...] = -dt[...]
     return HuberGradients(dx, dt)

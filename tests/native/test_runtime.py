@@ -179,3 +179,48 @@ def test_a_merge_that_does_not_fit_is_refused(package: Package) -> None:
     kernel = runtime.Kernel("flatten.c", "none", ("y: n t*e", "x: n t e"), ("z: n",), ("n",))
     assert kernel.sizes([torch.Size((2, 6)), torch.Size((2, 3, 2))], ()) == {"n": 2, "t": 3, "e": 2}
     assert kernel.sizes([torch.Size((2, 5)), torch.Size((2, 3, 2))], ()) is None
+
+
+JOINED = """
+from derive import *
+
+n, h, p, c = axes("n h p=2 c")
+
+
+@op
+def interleaved(f, a: tensor[n, h], b: tensor[n, h]):
+    f.y[n, (h, p)] = concat(a[n, h], b[n, h], along=p)
+    return f.y
+
+
+@op
+def picked(f, z: tensor[n, c], k: index(c)[n]):
+    f.y[n] = where(k[n] > 0, z[n, k[n]], 0)
+    return f.y
+"""
+
+
+def test_parts_of_a_merged_axis_are_written_to_their_places(package: Package) -> None:
+    made = package(specs=JOINED)
+    a, b, dy = torch.randn(3, 4), torch.randn(3, 4), torch.randn(3, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, saved = made.interleaved_forward(a, b)
+        da, db = made.interleaved_backward(dy, *saved)
+    assert torch.equal(y, torch.stack([a, b], -1).flatten(1))
+    assert torch.equal(da, dy[:, ::2])
+    assert torch.equal(db, dy[:, 1::2])
+
+
+def test_an_index_that_is_computed_is_checked(package: Package) -> None:
+    made = package(specs=JOINED)
+    z, k, dy = torch.randn(4, 5), torch.tensor([-2, 3, 4, 1]), torch.randn(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out, saved = made.picked_forward(z, k)
+        dz = made.picked_backward(dy, *saved)
+    assert out.tolist() == [0, z[1, 3], z[2, 4], z[3, 1]]
+    expected = torch.zeros(4, 5).index_put_((torch.tensor([1, 2, 3]), torch.tensor([3, 4, 1])), dy[1:])
+    assert torch.equal(dz, expected)
+    with pytest.raises(IndexError, match="picked"):
+        made.picked_forward(z, torch.tensor([0, 3, 9, 1]))

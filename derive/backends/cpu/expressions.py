@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
-from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Scal, SizeOf, Window, base
+from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Place, Read, Scal, SizeOf, Window, base
 from derive.walking import index_axes
 
 _RESERVED = frozenset(
@@ -171,6 +171,8 @@ class Expressions:
         """The length of a dimension."""
         if isinstance(dim, str):
             return length(dim)
+        if isinstance(dim, Place):
+            return self.integer(dim.length)
         if not isinstance(dim, Merged):
             raise Unsupported("one place inside a merge")
         return f"({' * '.join(self.extent(a) for a in dim.axes)})"
@@ -178,6 +180,8 @@ class Expressions:
     def index(self, i: Index) -> Text:
         if isinstance(i, str):
             return Text(variable(i))
+        if isinstance(i, Place):
+            return self.index(i.index)
         if isinstance(i, Merged):
             out = self.index(i.axes[0])
             for a in i.axes[1:]:

@@ -11,7 +11,8 @@ from derive.backends.cpu.expressions import Expressions, length
 from derive.backends.cpu.flat import Flat
 from derive.backends.cpu.groups import Group, grouped
 from derive.backends.cpu.nests import Nest, extent
-from derive.backends.cpu.normal import Normal, Unsupported, normal
+from derive.backends.cpu.normal import Normal, normal
+from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.rows import Rows
 from derive.backends.cpu.stages import Plan, planned
@@ -44,13 +45,17 @@ class _Scratch:
 
 def kernel(name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset()) -> Kernel:
     """The function of a program. Raises Unsupported where it cannot be printed."""
-    tensors = {n for n, _ in program.given}
-    form = normal(program, integers & tensors, conditions & tensors)
+    given = [n for n, _ in program.given]
+    program, places = with_places(program, integers & set(given))
+    form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
     steps = grouped(with_products(form))
     plans = [_plan(k, steps, form) for k in range(len(steps))]
-    given = [n for n, _ in program.given]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
-    out, scratch = Writer(depth=1), _Scratch()
+    out, scratch, first = Writer(depth=1), _Scratch(), Writer(depth=1)
+    text = Expressions(form)
+    for p in places:
+        scratch.take("int64_t", text.name(p.name), _count(form.dims[p.name], text))
+        p.fill(form, first)
     for step, plan in zip(steps, plans, strict=True):
         out.line()
         if plan is None:
@@ -60,16 +65,16 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
             print_product(step, form, out)
         else:
             _group(plan, form, out, scratch, outputs)
-    text = Expressions(form)
     inputs = tuple(given)
-    checks = _checks(form, text)
+    checks, filled = _checks(form, text, {text.name(p.name) for p in places})
     counts = [_count(form.dims[n], text) for n in outputs]
-    lengths = _lengths(form, [*out.lines, *checks, *counts, *(n for _, _, n in scratch.lines)])
+    lengths = _lengths(form, [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.lines)])
     params = _pointers(inputs, outputs, form, text)
     params += [f"const int64_t {length(a)}" for a in lengths]
     params += [f"const double {text.name(s)}" for s in program.scalars]
     sizes = {n: _count(form.dims[n], text) for n in outputs}
     fresh = [f"fresh({text.name(n)}, {count} * sizeof *{text.name(n)});" for n, count in sizes.items() if form.dims[n]]
+    fresh = [*(x.strip() for x in first.lines), *filled, *fresh]
     source = _function(name, [*params, "const int threads"], checks, fresh, scratch, out)
     return Kernel(name, source, inputs, outputs, lengths, program.scalars)
 
@@ -159,18 +164,23 @@ def _lengths(form: Normal, lines: list[str]) -> tuple[str, ...]:
     return tuple(sorted(a for a in axes if length(a) in words))
 
 
-def _checks(form: Normal, text: Expressions) -> list[str]:
-    """Every index lies on its axis; nothing is read or written before that is known."""
-    found: dict[str, None] = {}
+def _checks(form: Normal, text: Expressions, filled: set[str]) -> tuple[list[str], list[str]]:
+    """Every index lies on its axis, which is known before anything is read by it: inputs, and what is `filled`."""
+    found: dict[tuple[str, str], str] = {}
     for s in form.loops:
         for name, index in [(s.name, s.slots), *((r.name, r.index) for r in s.reads())]:
             for dim, i in zip(form.dims[name], index, strict=True):
                 if isinstance(i, Read):
-                    if i.name not in form.integers:
-                        raise Unsupported(f"an index by {i.name}, which is no integer input")
                     count = " * ".join(text.extent(d) for d in form.dims[i.name]) or "1"
-                    found[f"if (!all_below({text.name(i.name)}, {count}, {text.extent(dim)})) return BAD_INDEX;"] = None
-    return list(found)
+                    found[text.name(i.name), text.extent(dim)] = count
+    checks, own = [], []
+    for (name, limit), count in found.items():
+        bad = f"if (!all_below({name}, {count}, {limit}))"
+        if name in filled:
+            own += [f"{bad} {{", "    free(scratch);", "    return BAD_INDEX;", "}"]
+        else:
+            checks.append(f"{bad} return BAD_INDEX;")
+    return checks, own
 
 
 def _function(

@@ -36,15 +36,15 @@ def split_merged(program: Program) -> Program:
     return replace(program, statements=tuple(_split(s, parts) for s in program.statements))
 
 
-def merges(program: Program) -> Parts:
-    """Which axes are merges of which: a dimension read under both names says so, or an axis that is taken apart."""
+def taken_apart(program: Program) -> Parts:
+    """What the length of an axis is made of, axes and whole numbers: a merge says so, or a read that takes it apart."""
     found = _known(program)
     for s in program.statements:
         for n in walk(s.value):
             if isinstance(n, PartOf) and isinstance(n.whole, str):
-                lengths = _lengths(n)
-                if lengths:
-                    found.setdefault(base(n.whole), lengths)
+                lengths = [base(x.axis) if isinstance(x, SizeOf) else str(x) for x in n.lengths]
+                if all(isinstance(x, SizeOf) or str(x).isdecimal() for x in n.lengths):
+                    found.setdefault(base(n.whole), tuple(lengths))
     return found
 
 

@@ -23,6 +23,7 @@ from derive.program import (
     Node,
     Num,
     PartOf,
+    Place,
     Program,
     Read,
     Reduce,
@@ -174,10 +175,17 @@ def _parts(s: Assign, join: Join) -> list[tuple[tuple[Index, ...], Node]]:
     parts = []
     for value, own in zip(join.parts, join.own, strict=True):
         at = Window(((own, 1),) if own else (), offset)  # no axis of its own: one place
-        parts.append((tuple(at if i == join.axis else i for i in s.axes), value))
+        parts.append((tuple(_placed(i, join.axis, at) for i in s.axes), value))
         width: Node = SizeOf(own) if own else Num(Fraction(1))
         offset = width if offset == ZERO else Call("add", (offset, width))
     return parts
+
+
+def _placed(slot: Index, axis: str, at: Index) -> Index:
+    """A slot with a place for an axis, also where that is part of a merge."""
+    if isinstance(slot, Merged):
+        return Merged(tuple(Place(at, SizeOf(axis)) if a == axis else a for a in slot.axes))
+    return at if slot == axis else slot
 
 
 def _scatter(s: Scatter, out: Normal) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sympy import Expr
 
 from derive.backends.cpu.kernel import Kernel, kernel
-from derive.backends.cpu.merges import Parts, merges
+from derive.backends.cpu.merges import Parts, taken_apart
 from derive.backends.cpu.normal import Unsupported
 from derive.backends.cpu.step import descent
 from derive.backends.values import Dims
@@ -106,7 +106,8 @@ def _definition(
     op = d.op
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
     program = d.backward if name == "BACKWARD" else d.forward
-    derived = _derived(op, merges(program), known, [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)], shapes)
+    wanted = [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
+    derived = _derived(op, taken_apart(program), known, wanted, shapes)
     parts = [
         f'"{op.name}.c"',
         f'"{k.name}"',
@@ -139,9 +140,9 @@ def _derived(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: S
         rule = next((r for r in op.sizes if r.axis.base == axis), None)
         if axis in known or rule is None:
             continue
-        if rule.formula is None and axis in parts and set(parts[axis]) <= known:
+        if rule.formula is None and axis in parts and {a for a in parts[axis] if not a.isdecimal()} <= known:
             known.add(axis)
-            product = " * ".join(f's["{a}"]' for a in parts[axis])
+            product = " * ".join(a if a.isdecimal() else f's["{a}"]' for a in parts[axis])
             out.append(f'("{axis}", lambda s: {product}), ')
             continue
         if rule.formula is None:

@@ -1,0 +1,89 @@
+"""Indices that are themselves computed: integers filled in before the loops, checked, and read like an input's.
+
+`z[n, r[n]]` with `r[n] = where(y[n] != ignore_index, y[n], 0)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from derive.backends.cpu.expressions import Expressions, length, variable
+from derive.backends.cpu.normal import Normal, Unsupported
+from derive.backends.cpu.writer import Writer
+from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scatter
+from derive.share import put
+from derive.walking import walk
+
+_WHOLE = {"add": "+", "sub": "-", "mul": "*"}
+_EXTREMA = {"maximum": "at_least", "minimum": "at_most"}
+
+
+@dataclass(frozen=True)
+class Places:
+    """One integer tensor that the function computes, in terms of its integer inputs."""
+
+    name: str
+    axes: tuple[str, ...]
+    value: Node
+    note: str
+
+    def fill(self, form: Normal, out: Writer) -> None:
+        """The loops that fill it in."""
+        text = Expressions(form)
+        out.comment(self.note)
+        counters = [(variable(a), length(a)) for a in self.axes]
+        head = " ".join(f"for (int64_t {i} = 0; {i} < {n}; {i}++)" for i, n in counters)
+        target = f"{text.name(self.name)}[{text.offset(Read(self.name, self.axes))}]"
+        out.line(f"{head} {target} = {_whole(self.value, text)};".strip())
+
+
+def with_places(program: Program, integers: frozenset[str]) -> tuple[Program, tuple[Places, ...]]:
+    """The program with computed indices as if they were given, and these. Raises Unsupported for what is no integer."""
+    made = {s.name: s for s in program.statements if isinstance(s, Assign)}
+    found: dict[str, Places] = {}
+    for name in sorted(_indices(program) - integers):
+        s = made.get(name)
+        if s is None or name in program.returns or not all(isinstance(a, str) for a in s.axes):
+            raise Unsupported(f"an index by {name}, which is no integer input")
+        axes = tuple(str(a) for a in s.axes)
+        found[name] = Places(name, axes, _in_inputs(s.value, made, integers), str(s))
+    given = (*program.given, *((p.name, p.axes) for p in found.values()))
+    statements = tuple(s for s in program.statements if s.name not in found)
+    return replace(program, given=given, statements=statements), tuple(found.values())
+
+
+def _indices(program: Program) -> set[str]:
+    """The tensors whose elements are places."""
+    tops: list[Node | Index] = [n for s in program.statements for n in walk(s.value) if isinstance(n, Read)]
+    inside = [i for n in tops if isinstance(n, Read) for i in n.index]
+    inside += [i for s in program.statements if isinstance(s, Scatter) for i in s.slots]
+    return {n.name for i in inside for n in walk(i) if isinstance(n, Read)}
+
+
+def _in_inputs(value: Node, made: Mapping[str, Assign], integers: frozenset[str]) -> Node:
+    """A value in terms of integer inputs alone. Raises Unsupported where it has others."""
+    while others := [n for n in walk(value) if isinstance(n, Read) and n.name not in integers]:
+        s = made.get(others[0].name)
+        if s is None or s.axes != others[0].index:
+            raise Unsupported(f"an index that is computed of {others[0].name}")
+        value = put(value, others[0], s.value)
+    return value
+
+
+def _whole(node: Node, text: Expressions) -> str:
+    """A whole number in C."""
+    if isinstance(node, Read):
+        return text.read(node).code
+    if isinstance(node, Num) and node.value == int(node.value):
+        return str(int(node.value))
+    if isinstance(node, Call) and node.fn == "where":
+        condition, a, b = node.args
+        return f"({text.value(condition).code} ? {_whole(a, text)} : {_whole(b, text)})"
+    if isinstance(node, Call) and node.fn in _WHOLE:
+        first, second = (_whole(a, text) for a in node.args)
+        return f"({first} {_WHOLE[node.fn]} {second})"
+    if isinstance(node, Call) and node.fn in _EXTREMA:
+        first, second = (_whole(a, text) for a in node.args)
+        return f"{_EXTREMA[node.fn]}({first}, {second})"
+    raise Unsupported(f"an index that is computed as {node}")

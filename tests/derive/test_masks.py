@@ -1,0 +1,121 @@
+"""A finite gradient under a condition is multiplied by it; anything else stays a choice."""
+
+import pytest
+import torch
+
+from derive import axes, constant, exp, log, maximum, mean, minimum, op, relu, scalar, sqrt, sum, tensor, where
+from derive.emit import render
+from tests.derive.live import module
+
+n, d, k = axes("n d k")
+
+
+@op
+def hinge(f, s: tensor[n, d], t: constant[n, d]):
+    f.m[n, d] = maximum(1 - t[n, d] * s[n, d], 0)
+    f.loss[()] = mean(f.m[n, d] ** 2 + f.m[n, d], over=(n, d))
+    return f.loss
+
+
+@op
+def clipped(f, x: tensor[n, d], lo: scalar = -1.0, hi: scalar = 1.0):
+    f.y[n, d] = minimum(maximum(x[n, d], lo), hi)
+    return f.y
+
+
+@op
+def layers(f, x: tensor[n, d], W: tensor[d, k]):
+    f.h[n, k] = relu(sum(x[n, d] * W[d, k], over=d))
+    f.y[n] = sum(f.h[n, k] ** 3, over=k)
+    return f.y
+
+
+@op
+def root(f, x: tensor[n, d]):
+    f.h[n, d] = maximum(x[n, d], 0)
+    f.y[n, d] = sqrt(f.h[n, d])
+    return f.y
+
+
+@op
+def entropy(f, p: tensor[n, d]):
+    f.y[n, d] = where(p[n, d] > 0, p[n, d] * log(p[n, d]), 0)
+    return f.y
+
+
+@op
+def margins(f, a: tensor[n, d], b: tensor[n, d]):
+    f.y[n] = sum(maximum(a[n, d], b[n, d]) * exp(minimum(a[n, d], 0)), over=d)
+    return f.y
+
+
+@op
+def huber(f, r: tensor[n, d], t: scalar = 1.5):
+    f.y[n, d] = where(r[n, d] <= t, r[n, d] ** 2 / 2, t * (r[n, d] - t / 2))
+    return f.y
+
+
+PLAIN = {
+    "huber": lambda r: torch.where(r <= 1.5, r**2 / 2, 1.5 * (r - 0.75)),
+    "hinge": lambda s, t: (lambda m: (m**2 + m).mean())(torch.maximum(1 - t * s, torch.zeros_like(s))),
+    "clipped": lambda x: torch.minimum(torch.maximum(x, -torch.ones_like(x)), torch.ones_like(x)),
+    "layers": lambda x, W: (torch.relu(x @ W) ** 3).sum(1),
+    "margins": lambda a, b: (torch.maximum(a, b) * torch.exp(torch.minimum(a, torch.zeros_like(a)))).sum(1),
+}
+
+
+@pytest.mark.parametrize("spec", [hinge, clipped, layers, margins, huber])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_gradients_with_ties(spec, dtype):
+    """Whole numbers, so that many of what is compared are equal."""
+    op, made = spec.op, module(spec.op)
+    generator = torch.Generator().manual_seed(0)
+    args = [torch.randint(-2, 3, (6, 6), generator=generator).to(dtype) for _ in op.operands if _.is_tensor]
+    wanted = [o.differentiable for o in op.operands if o.is_tensor]
+    leaves = [a.clone().requires_grad_(w) for a, w in zip(args, wanted, strict=True)]
+    exact = PLAIN[op.name](*leaves)
+    dy = torch.randn(exact.shape, generator=generator, dtype=dtype)
+    y, saved = getattr(made, f"{op.name}_forward")(*args)
+    torch.testing.assert_close(y, exact.detach())
+    found = getattr(made, f"{op.name}_backward")(dy, *saved)
+    for g, e in zip(
+        found if isinstance(found, tuple) else (found,),
+        torch.autograd.grad(exact, [a for a in leaves if a.requires_grad], dy),
+        strict=True,
+    ):
+        torch.testing.assert_close(g, e)
+
+
+@pytest.mark.parametrize(("spec", "chosen"), [(hinge, False), (clipped, False), (root, True), (entropy, True)])
+def test_what_stays_a_choice(spec, chosen):
+    """`dy / (2 * sqrt(h))` and `log(p)` are infinite where they are left out."""
+    assert ("torch.where" in render(spec.op.derivation)) is chosen
+
+
+def test_a_choice_of_what_is_compared_is_an_extremum():
+    assert "r.clamp(max=t)" in render(huber.op.derivation)
+
+
+def test_infinite_gradients_are_left_out():
+    made = module(root.op)
+    x = torch.tensor([[-1.0, -2.0], [4.0, -0.5]])
+    _, saved = made.root_forward(x)
+    assert made.root_backward(torch.ones(2, 2), *saved).tolist() == [[0, 0], [0.25, 0]]
+
+
+@op
+def rectified_twice(f, x: tensor[n, d], W: tensor[d, k]):
+    f.h[n, d] = relu(x[n, d])
+    f.y[n, k] = sum(f.h[n, d] * W[d, k], over=d)
+    return f.y
+
+
+def test_the_mask_of_what_is_never_negative_is_its_sign():
+    assert ".mul_(torch.sign(h))" in render(rectified_twice.op.derivation)
+
+
+def test_no_mask_where_the_gradient_vanishes_itself():
+    """3 * h**2 * dy is 0 where h is."""
+    backward = render(layers.op.derivation).partition("_backward(")[2]
+    assert "sign" not in backward
+    assert "where" not in backward
