@@ -8,11 +8,12 @@ from sympy import Expr, Mul
 
 from derive import lower
 from derive.contraction_order import pairwise
+from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.factoring import factored
 from derive.nominal import nominal
-from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, Statement
+from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
 from derive.saving import dims
 from derive.share import put, share
 from derive.soundness import check
@@ -108,7 +109,7 @@ def _value(equation: Equation) -> Node:
     body = factored(equation.body, lower.node) if equation.normal else lower.node(equation.body)
     if equation.kind is None:
         return body
-    reduced: Node = Reduce(equation.kind, tuple(a.name for a in equation.over), body)
+    reduced = _reduced(equation.kind, tuple(a.name for a in equation.over), body)
     if equation.scale == 1:
         return reduced
     if equation.scale == -1:
@@ -117,6 +118,14 @@ def _value(equation: Equation) -> Node:
     if isinstance(scale, Call) and scale.fn == "div" and scale.args[0] == lower.ONE:
         return Call("div", (reduced, scale.args[1]))
     return Call("mul", (reduced, scale))
+
+
+def _reduced(kind: str, over: tuple[str, ...], body: Node) -> Node:
+    """A reduction; the mean of a product that a matrix product sums is that sum, divided."""
+    total = Reduce("sum", over, body)
+    if kind == "mean" and (is_matrix_product(total) or is_weighted(total)):
+        return Call("div", (total, multiplied([SizeOf(a) for a in over])))
+    return Reduce(kind, over, body)
 
 
 def _inline(equation: Equation, values: dict[str, Node]) -> None:

@@ -26,6 +26,7 @@ from derive.program import Assign, Program
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.share import share, without_copies
 from derive.shared_sums import shared_sums
+from derive.taken_apart import over_parts
 from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums
 
@@ -93,7 +94,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     lengths = nominal(named)
     backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
-    backward = weighted_sums(without_copies(share(common_products(backward))), lengths)
+    backward = weighted_sums(over_parts(without_copies(share(common_products(backward)))), lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)] if policy.name in ("cost", "least") else []
     handed = with_conditions(forward, backward, len(op.outputs), real, lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs])

@@ -74,3 +74,14 @@ def test_one_product_for_both_gradients():
 def test_left_alone_where_nothing_else_reads_the_product():
     assert "w" not in {s.name for s in derive_op(nothing_shared.op).forward.statements}
     assert str(derive_op(nothing_shared.op).forward.statements[-1].value).count("sum") == 1
+
+
+@op
+def correlation(f, x: tensor[n, d], z: tensor[n, m]):
+    f.y[d, m] = mean(x[n, d] * z[n, m], over=n)
+    return f.y
+
+
+def test_the_mean_of_a_product_over_more_axes_is_a_matrix_product():
+    (statement,) = derive_op(correlation.op).forward.statements
+    assert str(statement.value) == "sum(x[n, d] * z[n, m], over=n) / size(n)"

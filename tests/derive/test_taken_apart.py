@@ -1,0 +1,37 @@
+"""What is computed at the parts of an axis is computed over the parts: small factors broadcast and are not gathered."""
+
+import torch
+
+from derive import axes, length, mean, op, rsqrt, scalar, sigmoid, tensor
+from derive.emit import render
+from tests.derive.live import module
+
+n, c, g, k, t = axes("n c g k t")
+
+
+@op
+def gated_groups(f, x: tensor[n, c, t], gamma: tensor[c], G: length(g) = 2, eps: scalar = 1e-5):
+    f.z[n, g, k, t] = x[n, (g, k), t]
+    f.mu[n, g] = mean(f.z[n, g, k, t], over=(k, t))
+    f.var[n, g] = mean((f.z[n, g, k, t] - f.mu[n, g]) ** 2, over=(k, t))
+    f.xhat[n, (g, k), t] = (f.z[n, g, k, t] - f.mu[n, g]) * rsqrt(f.var[n, g] + eps)
+    f.a[n, c, t] = gamma[c] * f.xhat[n, c, t]
+    f.y[n, c, t] = f.a[n, c, t] * sigmoid(f.a[n, c, t])
+    return f.y
+
+
+def test_nothing_is_gathered():
+    assert "arange" not in render(gated_groups.op.derivation)
+
+
+def test_gradients():
+    made = module(gated_groups.op)
+    generator = torch.Generator().manual_seed(0)
+    x, dy = (torch.randn(3, 6, 4, generator=generator, dtype=torch.float64) for _ in range(2))
+    gamma = torch.randn(6, generator=generator, dtype=torch.float64)
+    leaves = [a.clone().requires_grad_() for a in (x, gamma)]
+    y = torch.nn.functional.silu(torch.nn.functional.group_norm(leaves[0], 2, leaves[1], eps=1e-5))
+    out, saved = made.gated_groups_forward(x, gamma)
+    torch.testing.assert_close(out, y.detach(), rtol=1e-12, atol=1e-12)
+    for found, exact in zip(made.gated_groups_backward(dy, *saved), torch.autograd.grad(y, leaves, dy), strict=True):
+        torch.testing.assert_close(found, exact, rtol=1e-11, atol=1e-11)
