@@ -22,7 +22,7 @@ def test_a_line_is_counted_by_its_statement() -> None:
     lines = {p.code.partition(" = ")[0]: p for p in (*report.forward, *report.backward)}
     assert lines["mu"].bytes == 4 * (8 * 16 + 8)  # read x, write mu
     assert lines["y"].bytes == 4 * (2 * 8 * 16 + 2 * 16)  # read xhat, gamma and beta, write y
-    assert lines["dx"].bytes == 4 * (3 * 8 * 16 + 3 * 8)  # read dxhat, xhat, three numbers a row, write dx
+    assert lines["dx"].bytes == 4 * (3 * 8 * 16 + 3 * 8 + 16)  # read dy, xhat, gamma, three numbers a row, write dx
     assert lines["dx"].floor == lines["dx"].bytes / 1e9
     assert all(p.taken > 0 for p in lines.values())
 

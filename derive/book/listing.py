@@ -14,6 +14,7 @@ from pygments.lexers import PythonLexer
 
 from derive.emit import render
 from derive.pipeline import Derivation
+from derive.terms.elements import tensor_names
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -55,9 +56,24 @@ def listings(d: Derivation) -> tuple[Listing, Listing]:
     backward = {x.name: key(BACKWARD, x.name) for x in d.closed.definitions}
     name = d.op.name
     return (
-        _listing("forward", source, functions[f"{name}_forward"], forward),
-        _listing("backward", source, functions[f"{name}_backward"], forward | backward),
+        _listing("forward", source, functions[f"{name}_forward"], forward, {}),
+        _listing("backward", source, functions[f"{name}_backward"], forward | backward, _written_out(d)),
     )
+
+
+def _written_out(d: Derivation) -> dict[str, Keys]:
+    """For each equation of the backward those that have no line of their own and are written out in its lines."""
+    own = {s.name for s in d.backward.statements} | set(d.backward.returns)
+    absent = [x for x in d.closed.definitions if x.name not in own and x.name not in _gradients(d)]
+    return {
+        key(BACKWARD, x.name): tuple(key(BACKWARD, a.name) for a in absent if a.name in tensor_names(x.value))
+        for x in d.closed.definitions
+    }
+
+
+def _gradients(d: Derivation) -> set[str]:
+    """The gradients that the backward returns, under the names of their equations."""
+    return {a.target.name for a in d.steps.adjoints if a.of in {o.name for o in d.op.differentiable}}
 
 
 def highlighted(source: str) -> str:
@@ -65,11 +81,13 @@ def highlighted(source: str) -> str:
     return str(highlight(source, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
-def _listing(title: str, source: str, function: ast.FunctionDef, known: Mapping[str, str]) -> Listing:
+def _listing(
+    title: str, source: str, function: ast.FunctionDef, known: Mapping[str, str], inside: Mapping[str, Keys]
+) -> Listing:
     first = function.lineno  # decorators are left out: what they do is the same for every op
     text = _without_comments(source).splitlines()[first - 1 : function.end_lineno]
     html = highlighted("\n".join(text)).rstrip("\n").split("\n")
-    pairs = {line: (keys, made) for at, keys, made in _pairs(function, known) for line in at}
+    pairs = {line: (keys, made) for at, keys, made in _pairs(function, known, inside) for line in at}
     lines = [CodeLine(each, *pairs.get(k, ((), ()))) for k, each in enumerate(html, first)]
     return Listing(title, tuple(lines))
 
@@ -84,14 +102,18 @@ def _without_comments(source: str) -> str:
     return "\n".join(lines)
 
 
-def _pairs(function: ast.FunctionDef, known: Mapping[str, str]) -> Iterator[tuple[range, Keys, Keys]]:
+def _pairs(
+    function: ast.FunctionDef, known: Mapping[str, str], inside: Mapping[str, Keys]
+) -> Iterator[tuple[range, Keys, Keys]]:
     """For each statement its lines, the equations that it serves, and those whose tensors it computes.
 
     A statement serves the equation of the tensor that it sets. One that sets a helper serves every equation that is
-    computed from it. The return serves the equations whose tensors have another name in the code.
+    computed from it. The return serves the equations whose tensors have another name in the code. Equations `inside`
+    another one's lines are served by what sets that.
     """
     statements = [s for s in function.body if not _is_preamble(s)]
     computed = {known[n] for s in statements for n in _sets(s, known)}
+    computed |= {k for e in computed for k in inside.get(e, ())}
     serves: list[Keys] = [()] * len(statements)
     for k in reversed(range(len(statements))):
         own = [known[n] for n in _sets(statements[k], known)]
@@ -103,7 +125,8 @@ def _pairs(function: ast.FunctionDef, known: Mapping[str, str]) -> Iterator[tupl
         serves[k] = tuple(dict.fromkeys(own))
     for statement, keys in zip(statements, serves, strict=True):
         made = tuple(known[n] for n in _sets(statement, known))
-        yield range(statement.lineno, (statement.end_lineno or statement.lineno) + 1), keys, made
+        more = tuple(k for e in made for k in inside.get(e, ()))
+        yield range(statement.lineno, (statement.end_lineno or statement.lineno) + 1), (*keys, *more), made
 
 
 def _is_preamble(statement: ast.stmt) -> bool:

@@ -21,10 +21,10 @@ def test_a_line_belongs_to_the_equation_of_what_it_sets_and_a_helper_to_all_it_s
         name: (f"forward-{name}",) for name in ("mu", "x_minus_mu", "var", "rstd", "xhat", "y")
     }
     assert paired("layernorm", 1) == {
-        "dxhat": ("backward-dxhat",),
+        "dy_xhat": ("backward-dx", "backward-dgamma"),
         "mean_dxhat_xhat": ("backward-dx",),
         "mean_dxhat": ("backward-dx",),
-        "dx": ("backward-dx",),
+        "dx": ("backward-dx", "backward-dxhat"),  # gamma * dy is written out in it
         "dgamma": ("backward-dgamma",),
         "dbeta": ("backward-dbeta",),
     }

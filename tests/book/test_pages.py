@@ -94,7 +94,7 @@ def test_an_equation_lights_its_lines_and_a_line_its_equation(browser: Browser, 
     with looking.opened(browser, site / "ops" / "layernorm.html") as page:
         page.hover("#backward-dx")
         lines = [text for text in lit(page) if " = " in text]
-        assert [line.split(" = ")[0] for line in lines] == ["mean_dxhat_xhat", "mean_dxhat", "dx"]
+        assert [line.split(" = ")[0] for line in lines] == ["dy_xhat", "mean_dxhat_xhat", "mean_dxhat", "dx"]
         page.hover("h1")
         assert lit(page) == []
         page.focus(".line[data-eq~='forward-rstd']")
