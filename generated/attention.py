@@ -71,7 +71,7 @@ def attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Attentio
     s = q @ k.mT / math.sqrt(d)  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
     m = s.amax(-1, keepdim=True)  # m[..., i] = amax(s[..., i, j], over=j)
     u = s.sub_(m).exp_()  # u[..., i, j] = exp(s[..., i, j] - m[..., i])
-    p = u / u.sum(-1, keepdim=True)  # p[..., i, j] = u[..., i, j] / sum(u[..., i, j], over=j)
+    p = u.div_(u.sum(-1, keepdim=True))  # p[..., i, j] = u[..., i, j] / sum(u[..., i, j], over=j)
     o = p @ v  # o[..., i, e] = sum(p[..., i, j] * v[..., j, e], over=j)
     return o, AttentionSaved(p, o, q, k, v)
 

@@ -79,7 +79,7 @@ def attention_with_bias_forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -
     s = q @ k.mT / math.sqrt(d) + bias
     m = s.amax(-1, keepdim=True)  # m[..., h, i] = amax(s[..., h, i, j], over=j)
     u = s.sub_(m).exp_()  # u[..., h, i, j] = exp(s[..., h, i, j] - m[..., h, i])
-    p = u / u.sum(-1, keepdim=True)  # p[..., h, i, j] = u[..., h, i, j] / sum(u[..., h, i, j], over=j)
+    p = u.div_(u.sum(-1, keepdim=True))  # p[..., h, i, j] = u[..., h, i, j] / sum(u[..., h, i, j], over=j)
     o = p @ v  # o[..., h, i, e] = sum(p[..., h, i, j] * v[..., h, j, e], over=j)
     return o, AttentionWithBiasSaved(p, o, q, k, v)
 

@@ -72,7 +72,7 @@ def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
     s = torch.einsum("...ghid, ...gjd -> ...ghij", q, k) / math.sqrt(d)
     m = s.amax(-1, keepdim=True)  # m[..., g, h, i] = amax(s[..., g, h, i, j], over=j)
     u = s.sub_(m).exp_()  # u[..., g, h, i, j] = exp(s[..., g, h, i, j] - m[..., g, h, i])
-    p = u / u.sum(-1, keepdim=True)  # p[..., g, h, i, j] = u[..., g, h, i, j] / sum(u[..., g, h, i, j], over=j)
+    p = u.div_(u.sum(-1, keepdim=True))  # p[..., g, h, i, j] = u[..., g, h, i, j] / sum(u[..., g, h, i, j], over=j)
     o = torch.einsum("...ghij, ...gje -> ...ghie", p, v)
     return o, GroupedQueryAttentionSaved(p, o, q, k, v)
 

@@ -44,7 +44,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, SoftmaxSaved]:
     check_shapes("softmax", ("x: ... d>0",), x)
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
     u = (x - m).exp_()  # u[..., d] = exp(x[..., d] - m[...])
-    p = u / u.sum(-1, keepdim=True)  # p[..., d] = u[..., d] / sum(u[..., d], over=d)
+    p = u.div_(u.sum(-1, keepdim=True))  # p[..., d] = u[..., d] / sum(u[..., d], over=d)
     return p, SoftmaxSaved(p)
 
 

@@ -43,7 +43,8 @@ class Memory:
             | set(self.program.returns)
             | {s.onto for s in self.program.statements if isinstance(s, Scatter)}
         )
-        return frozenset(n for n in once if n in made and once.count(n) == 1 and n not in kept)
+        spent = {n for n in once if once.count(n) == 1} | _divided_by_its_sum(here.value)
+        return frozenset(n for n in spent if n in made and n not in kept)
 
     def _is_made(self, s: Assign) -> bool:
         """Whether a statement fills a tensor of its own, of the inputs' dtype, every element in a place of its own."""
@@ -51,6 +52,18 @@ class Memory:
             return is_product(s.value) and is_whole(s)
         call = isinstance(s.value, Call) and self.is_large(s.value) and self.dtypes.is_real(s.value)
         return call and is_whole(s)
+
+
+def _divided_by_its_sum(value: Node) -> set[str]:
+    """What a statement divides by its own sum, or the like: Python has the sum before the tensor is written over."""
+    if not isinstance(value, Call) or value.fn not in ("add", "sub", "mul", "div"):
+        return set()
+    own, other = value.args
+    if not isinstance(own, Read):
+        return set()
+    sums = [n for n in walk(other) if isinstance(n, Reduce) and n.body == own and not any(map(is_pack, n.axes))]
+    bare = sum(isinstance(n, Read) and n.name == own.name for n in walk(other)) - len(sums)
+    return {own.name} if sums and bare == 0 else set()
 
 
 def is_whole(s: Assign) -> bool:

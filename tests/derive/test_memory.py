@@ -1,0 +1,55 @@
+"""What is divided by its own sum is divided in its own memory; Python has the sum before that is written over."""
+
+import pytest
+import torch
+
+from derive import axes, exp, mean, op, sum, tanh, tensor
+from derive.emit import render
+from tests.derive.live import module
+
+n, d = axes("n d")
+
+
+@op
+def shares(f, x: tensor[n, d]):
+    f.u[n, d] = exp(x[n, d])
+    f.p[n, d] = f.u[n, d] / sum(f.u[n, d], over=d)
+    return f.p
+
+
+@op
+def centred(f, x: tensor[n, d]):
+    f.u[n, d] = tanh(x[n, d])
+    f.y[n, d] = f.u[n, d] - mean(f.u[n, d], over=n)
+    return f.y
+
+
+@op
+def divided_by_another(f, x: tensor[n, d]):
+    f.u[n, d] = exp(x[n, d])
+    f.y[n, d] = f.u[n, d] / (1 + sum(f.u[n, d] ** 2, over=d))
+    return f.y
+
+
+PLAIN = {
+    "shares": lambda x: x.exp() / x.exp().sum(1, keepdim=True),
+    "centred": lambda x: x.tanh() - x.tanh().mean(0),
+    "divided_by_another": lambda x: x.exp() / (1 + (x.exp() ** 2).sum(1, keepdim=True)),
+}
+
+
+@pytest.mark.parametrize("spec", [shares, centred, divided_by_another])
+@pytest.mark.parametrize("shape", [(4, 3), (1, 3), (4, 1), (1, 1)])
+def test_gradients(spec, shape):
+    op, made = spec.op, module(spec.op)
+    x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    dy = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    y, saved = getattr(made, f"{op.name}_forward")(x.detach())
+    exact = PLAIN[op.name](x)
+    torch.testing.assert_close(y, exact.detach(), rtol=1e-13, atol=1e-13)
+    found = getattr(made, f"{op.name}_backward")(dy, *saved)
+    torch.testing.assert_close(found, torch.autograd.grad(exact, x, dy)[0], rtol=1e-11, atol=1e-12)
+
+
+def test_written_as_a_person_would():
+    assert "p = u.div_(u.sum(1, keepdim=True))" in render(shares.op.derivation)
