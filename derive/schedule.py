@@ -182,7 +182,7 @@ class _Builder:
         """`parts` holds values by the axes that they are summed over, each over its own."""
         value: Node
         if any(parts):
-            total = Add(*(sigma(body, summed) for summed, body in parts.items()))
+            total = merge_sums(Add(*(sigma(body, summed) for summed, body in parts.items())), self.shared)
             value = self.reduction(total, _spread(slots))
         else:
             value = factored(parts[frozenset()], self.hoister(d))
@@ -302,24 +302,34 @@ def _count_sums(values: list[Expr]) -> dict[Expr, int]:
 
 
 def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
-    """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself."""
+    """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself.
+
+    Those of `c*sum(a) - c*sum(a*s)` with `s >= 0` are merged in any case: they may be nearly equal, and a sum of
+    `a*(1 - s)` subtracts before it adds up.
+    """
     groups: dict[tuple[Expr, tuple[Axis, ...]], list[tuple[Expr, Sigma]]] = {}
     out: list[Expr] = []
     for term in Add.make_args(expr):
         sums = [f for f in Mul.make_args(term) if isinstance(f, Sigma)]
-        mergeable = len(sums) == 1 and sums[0] not in shared and not _has_delta(sums[0])
-        if mergeable and not is_contraction(sums[0].body):
+        if len(sums) == 1 and not _has_delta(sums[0]) and not is_contraction(sums[0].body):
             outer = term / sums[0]
             number = outer.as_coeff_Mul()[0]
             groups.setdefault((outer / number, sums[0].over), []).append((number, sums[0]))
         else:
             out.append(term)
     for (outer, over), members in groups.items():
-        if len(members) == 1:
-            out.append(members[0][0] * outer * members[0][1])
-        else:
-            out.append(outer * Sigma(Add(*(n * s.body for n, s in members)), *over))
+        merged = [m for m in members if m[1] not in shared or any(_nearly_equal(m, other) for other in members)]
+        if len(merged) > 1:
+            out.append(outer * Sigma(Add(*(n * s.body for n, s in merged)), *over))
+        out += [n * outer * s for n, s in members if len(merged) < 2 or (n, s) not in merged]
     return Add(*out)
+
+
+def _nearly_equal(one: tuple[Expr, Sigma], other: tuple[Expr, Sigma]) -> bool:
+    """Whether two sums, each with its number, are subtracted and one has but a factor more, which is not negative."""
+    ratio = other[1].body / one[1].body
+    part = any(all(e.is_positive for e in r.as_powers_dict().values()) for r in (ratio, 1 / ratio))
+    return bool(part and ratio != 1 and (one[0] * other[0]).is_negative and ratio.is_nonnegative)
 
 
 def _means(values: object, own: set[Expr]) -> set[Expr]:
