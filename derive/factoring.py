@@ -146,14 +146,21 @@ def common_factor(terms: list[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
 
 
 def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
-    """The largest factor that more than one term has, if taking it out spares an operation on something large."""
-    best, gain = None, 0
+    """The largest factor that more than one term has, if taking it out spares an operation on something large.
+
+    Of factors as large, the one that leaves the least: `t + a*x*(1 - t**2)` and not `a*x + t*(1 - a*t*x)`.
+    """
+    best, gain, left = None, 0, 0
     candidates = {(b, S.One if e > 0 else S.NegativeOne) for t in terms for b, e in t.powers}
     for b, e in sorted(candidates, key=lambda c: (c[0].sort_key(), c[1])):
-        count = len([t for t in terms if t.has(b, e)])
-        mine = (count - 1) * 32 ** weight(b) if count > 1 and weight(b) else 0
-        if mine > gain:
-            best, gain = (b, e), mine
+        inside = [t for t in terms if t.has(b, e)]
+        mine = (len(inside) - 1) * 32 ** weight(b) if len(inside) > 1 and weight(b) else 0
+        if mine == 0 or mine < gain:
+            continue
+        number, common = common_factor(inside)
+        rest = sum(len(t.over(number, common).powers) for t in inside)
+        if mine > gain or rest < left:
+            best, gain, left = (b, e), mine, rest
     return best
 
 

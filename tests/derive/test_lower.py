@@ -45,6 +45,7 @@ TABLE = [
     ("nothing common", X + G, "x[n, d] + g[d]"),
     # Horner
     ("grouped by a large factor", G * X + G * X * Y + G * A, "g[d] * (a[n] + x[n, d] * (1 + y[n, d]))"),
+    ("grouped by what leaves least", X + Y - Y * X**2, "x[n, d] + y[n, d] * (1 - x[n, d]**2)"),
     ("three-term closed form", normal(G * A * (X - B / Size(n) - Y * W / (Size(n) - 1))),
      "a[n] * g[d] * (x[n, d] - w[] / (size(n) - 1) * y[n, d] - b[d] / size(n))"),
     # small factors first
