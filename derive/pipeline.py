@@ -18,6 +18,7 @@ from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.local_derivatives import Handing, by_local_derivatives
+from derive.merged_axes import over_parts
 from derive.nominal import nominal
 from derive.products import common_products
 from derive.program import Assign, Program
@@ -43,7 +44,6 @@ class Derivation:
     stepwise_backward: Program | None
     conditions: tuple[Assign, ...] = ()  # what the forward hands on of tensors that the backward only compares
     local: tuple[Equation, ...] = ()  # what the forward makes for the backward's sake alone
-
     functions: tuple[Assign, ...] = ()  # what it hands on of tensors that the backward reads in one function alone
 
     @property
@@ -100,12 +100,13 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         named,
         steps,
         closed,
-        handed.forward,
-        handed.backward,
+        over_parts(handed.forward),
+        over_parts(handed.backward),
         long_forward,
         long_backward,
         handed.conditions,
-        handing.made, handed.functions,
+        handing.made,
+        handed.functions,
     )
 
 
