@@ -327,9 +327,10 @@ def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
 
 def _nearly_equal(one: tuple[Expr, Sigma], other: tuple[Expr, Sigma]) -> bool:
     """Whether two sums, each with its number, are subtracted and one has but a factor more, which is not negative."""
-    ratio = other[1].body / one[1].body
-    part = any(all(e.is_positive for e in r.as_powers_dict().values()) for r in (ratio, 1 / ratio))
-    return bool(part and ratio != 1 and (one[0] * other[0]).is_negative and ratio.is_nonnegative)
+    powers = (other[1].body / one[1].body).as_powers_dict()
+    part = any(all((sign * e).is_positive for e in powers.values()) for sign in (1, -1))
+    not_negative = all(e.is_even or b.is_nonnegative for b, e in powers.items())
+    return bool(part and one[1] != other[1] and (one[0] * other[0]).is_negative and not_negative)
 
 
 def _means(values: object, own: set[Expr]) -> set[Expr]:

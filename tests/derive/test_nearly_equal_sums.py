@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, index, op, sigmoid, tanh, tensor
+from derive import axes, exp, index, op, sigmoid, tanh, tensor
+from derive.pipeline import derive_op
 from derive.spec import OpCall
 from tests.derive.live import module
 
@@ -24,6 +25,13 @@ def outer_gate(f, x: tensor[n, e], z: tensor[d]):
     """The sum over d of dy * s alone is read as well."""
     f.y[n, d] = x[n, 0] * sigmoid(x[n, 0] + z[d])
     return f.y
+
+
+@op
+def repeated(f, x: tensor[n, d], o: tensor[k]):
+    f.a[()] = exp(o[0]) ** 2
+    f.c[n, d] = tanh(f.a[()] * o[0])
+    return f.c
 
 
 PLAIN: list[tuple[OpCall, dict[str, tuple[int, ...]], Callable[..., Tensor]]] = [
@@ -51,3 +59,7 @@ def test_float32(spec: OpCall, shapes: dict[str, tuple[int, ...]], plain: Callab
             for column, (got, want) in enumerate(zip(gradients(forward, torch.float32), truth, strict=True)):
                 errors[row, column] += float((got - want).norm() / want.norm())
     assert (errors[0] <= 2 * errors[1]).all(), errors
+
+
+def test_two_sums_that_two_statements_read() -> None:
+    assert "sum(dc[n, d] * (1 - c[n, d]**2), over=(d, n))" in str(derive_op(repeated.op).backward)
