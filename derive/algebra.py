@@ -234,7 +234,7 @@ def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
 def _matched(
     pattern: Sigma, candidate: Sigma, elements: list[At], theirs: list[At], mapping: dict[Axis, Expr]
 ) -> dict[Axis, Expr] | None:
-    """`mapping` with the pattern's elements put on the candidate's until it has all axes, if the sums are equal then."""
+    """`mapping` with the pattern's elements put on the candidate's until it has all axes, if both are equal then."""
     if not elements or free_axes(pattern) <= mapping.keys():
         return mapping if mapping and pattern.xreplace(dict(mapping)) == candidate else None
     lead, *rest = elements

@@ -1,4 +1,4 @@
-"""What reads some parts of an axis is computed over the parts, and merged: the rest is taken apart, and nothing gathered.
+"""What reads some parts of an axis is computed over the parts, and merged: the rest is a view, nothing is gathered.
 
 `u[n, c] = r[n, part(c, 0)] * x[n, c]` would read `r` at `c // size(k)`; `u[n, (h, k)] = r[n, h] * x[n, (h, k)]` is a
 broadcast between two views.
