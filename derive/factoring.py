@@ -70,6 +70,10 @@ class _Term:
         mine = dict(self.powers).get(b, S.Zero)
         return bool(mine * e > 0)
 
+    def is_among(self, others: list[_Term]) -> bool:
+        """Whether one of the others has the same number and the same powers."""
+        return any(o.number == self.number and dict(o.powers) == dict(self.powers) for o in others)
+
     @property
     def product(self) -> Product:
         return Product(self.number, tuple(Pow(b, e) for b, e in self.powers))
@@ -94,8 +98,13 @@ def _shared_out(terms: list[_Term]) -> Sum:
     if shared is None:
         return Sum(tuple(t.product for t in terms))
     b, e = shared
-    inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e)]
     outside = [t for t in terms if not t.has(b, e)]
+    apart = [t for t in terms if t.has(b, e) and b.is_nonnegative and t.over(-S.One, {b: e}).is_among(outside)]
+    inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e) and t not in apart]
+    if apart and inside:  # u - u*s beside v*s is u*(1 - s) + v*s, and not u + s*(v - u), where v may be small
+        outside = [t for t in terms if t in outside or t in apart]
+    else:
+        inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e)]
     grouped = _factor(inside)
     grouped = replace(grouped, powers=_times(Pow(b, e), *grouped.powers))
     if not outside:
