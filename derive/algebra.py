@@ -236,15 +236,15 @@ def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
 def _matched(
     pattern: Sigma, candidate: Sigma, elements: list[At], theirs: list[At], mapping: dict[Axis, Expr]
 ) -> dict[Axis, Expr] | None:
-    """`mapping` with each of the pattern's elements put on one of the candidate's, where that makes the sums equal."""
-    if not elements:
+    """`mapping` with the pattern's elements put on the candidate's until it has all axes, if both are equal then."""
+    if not elements or free_axes(pattern) <= mapping.keys():
         return mapping if mapping and pattern.xreplace(dict(mapping)) == candidate else None
     lead, *rest = elements
     for at in theirs:
-        if at.tensor != lead.tensor:
+        both = list(zip(lead.index, at.index, strict=True)) if at.tensor == lead.tensor else []
+        if at.tensor != lead.tensor or any(i != t for i, t in both if i.is_Integer or i in pattern.over):
             continue
         extended = dict(mapping)
-        both = zip(lead.index, at.index, strict=True)
         pairs = [(i, t) for i, t in both if isinstance(i, Axis) and i not in pattern.over]
         agree = all(extended.setdefault(i, t) == t for i, t in pairs)
         # what runs inside the candidate's sum cannot stand for an axis that is free outside the pattern's

@@ -72,6 +72,10 @@ class _Term:
         mine = dict(self.powers).get(b, S.Zero)
         return bool(mine * e > 0)
 
+    def is_among(self, others: list[_Term]) -> bool:
+        """Whether one of the others has the same number and the same powers."""
+        return any(o.number == self.number and dict(o.powers) == dict(self.powers) for o in others)
+
     @property
     def product(self) -> Product:
         return Product(self.number, tuple(Pow(b, e) for b, e in self.powers))
@@ -96,8 +100,13 @@ def _shared_out(terms: list[_Term]) -> Sum:
     if shared is None:
         return Sum(tuple(t.product for t in terms))
     b, e = shared
-    inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e)]
     outside = [t for t in terms if not t.has(b, e)]
+    apart = [t for t in terms if t.has(b, e) and b.is_nonnegative and t.over(-S.One, {b: e}).is_among(outside)]
+    inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e) and t not in apart]
+    if apart and inside:  # u - u*s beside v*s is u*(1 - s) + v*s, and not u + s*(v - u), where v may be small
+        outside = [t for t in terms if t in outside or t in apart]
+    else:
+        inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e)]
     grouped = _factor(inside)
     grouped = replace(grouped, powers=_times(Pow(b, e), *grouped.powers))
     if not outside:
@@ -148,14 +157,21 @@ def common_factor(terms: list[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
 
 
 def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
-    """The largest factor that more than one term has, if taking it out spares an operation on something large."""
-    best, gain = None, 0
+    """The largest factor that more than one term has, if taking it out spares an operation on something large.
+
+    Of factors as large, the one that leaves the least: `t + a*x*(1 - t**2)` and not `a*x + t*(1 - a*t*x)`.
+    """
+    best, gain, left = None, 0, 0
     candidates = {(b, S.One if e > 0 else S.NegativeOne) for t in terms for b, e in t.powers}
     for b, e in sorted(candidates, key=lambda c: (c[0].sort_key(), c[1])):
-        count = len([t for t in terms if t.has(b, e)])
-        mine = (count - 1) * 32 ** weight(b) if count > 1 and weight(b) else 0
-        if mine > gain:
-            best, gain = (b, e), mine
+        inside = [t for t in terms if t.has(b, e)]
+        mine = (len(inside) - 1) * 32 ** weight(b) if len(inside) > 1 and weight(b) else 0
+        if mine == 0 or mine < gain:
+            continue
+        number, common = common_factor(inside)
+        rest = sum(len(t.over(number, common).powers) for t in inside)
+        if mine > gain or rest < left:
+            best, gain, left = (b, e), mine, rest
     return best
 
 

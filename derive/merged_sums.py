@@ -21,24 +21,35 @@ def count_sums(values: list[Expr]) -> dict[Expr, int]:
 
 
 def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
-    """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself."""
+    """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself.
+
+    Those of `c*sum(a) - c*sum(a*s)` with `s >= 0` are merged in any case: they may be nearly equal, and a sum of
+    `a*(1 - s)` subtracts before it adds up.
+    """
     groups: dict[tuple[Expr, tuple[Axis, ...]], list[tuple[Expr, Sigma]]] = {}
     out: list[Expr] = []
     for term in Add.make_args(expr):
         sums = [f for f in Mul.make_args(term) if isinstance(f, Sigma)]
-        mergeable = len(sums) == 1 and sums[0] not in shared and not has_delta(sums[0])
-        if mergeable and not is_contraction(sums[0].body):
+        if len(sums) == 1 and not has_delta(sums[0]) and not is_contraction(sums[0].body):
             outer = term / sums[0]
             number = outer.as_coeff_Mul()[0]
             groups.setdefault((outer / number, sums[0].over), []).append((number, sums[0]))
         else:
             out.append(term)
     for (outer, over), members in groups.items():
-        if len(members) == 1:
-            out.append(members[0][0] * outer * members[0][1])
-        else:
-            out.append(outer * Sigma(Add(*(n * s.body for n, s in members)), *over))
+        merged = [m for m in members if m[1] not in shared or any(_nearly_equal(m, other) for other in members)]
+        if len(merged) > 1:
+            out.append(outer * Sigma(Add(*(n * s.body for n, s in merged)), *over))
+        out += [n * outer * s for n, s in members if len(merged) < 2 or (n, s) not in merged]
     return Add(*out)
+
+
+def _nearly_equal(one: tuple[Expr, Sigma], other: tuple[Expr, Sigma]) -> bool:
+    """Whether two sums, each with its number, are subtracted and one has but a factor more, which is not negative."""
+    powers = (other[1].body / one[1].body).as_powers_dict()
+    part = any(all((sign * e).is_positive for e in powers.values()) for sign in (1, -1))
+    not_negative = all(e.is_even or b.is_nonnegative for b, e in powers.items())
+    return bool(part and one[1] != other[1] and (one[0] * other[0]).is_negative and not_negative)
 
 
 def means_among(values: object, own: set[Expr]) -> set[Expr]:

@@ -20,13 +20,13 @@ from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.local_derivatives import Handing, by_local_derivatives
 from derive.masks import with_masks
+from derive.merged_axes import over_parts
 from derive.nominal import nominal
 from derive.products import common_products
 from derive.program import Assign, Program
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.share import share, without_copies
 from derive.shared_sums import shared_sums
-from derive.taken_apart import over_parts
 from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums
 
@@ -45,7 +45,6 @@ class Derivation:
     stepwise_backward: Program | None
     conditions: tuple[Assign, ...] = ()  # what the forward hands on of tensors that the backward only compares
     local: tuple[Equation, ...] = ()  # what the forward makes for the backward's sake alone
-
     functions: tuple[Assign, ...] = ()  # what it hands on of tensors that the backward reads in one function alone
 
     @property
@@ -94,7 +93,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     lengths = nominal(named)
     backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
-    backward = weighted_sums(over_parts(without_copies(share(common_products(backward)))), lengths)
+    backward = weighted_sums(without_copies(share(common_products(backward))), lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)] if policy.name in ("cost", "least") else []
     handed = with_conditions(forward, backward, len(op.outputs), real, lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs])
@@ -103,12 +102,13 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         named,
         steps,
         closed,
-        handed.forward,
-        handed.backward,
+        over_parts(handed.forward),
+        over_parts(handed.backward),
         long_forward,
         long_backward,
         handed.conditions,
-        handing.made, handed.functions,
+        handing.made,
+        handed.functions,
     )
 
 

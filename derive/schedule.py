@@ -180,7 +180,7 @@ class _Builder:
         """`parts` holds values by the axes that they are summed over, each over its own."""
         value: Node
         if any(parts):
-            total = Add(*(sigma(body, summed) for summed, body in parts.items()))
+            total = merge_sums(Add(*(sigma(body, summed) for summed, body in parts.items())), self.shared)
             value = self.reduction(total, spread_over(slots))
         else:
             value = factored(parts[frozenset()], self.hoister(d))

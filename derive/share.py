@@ -45,7 +45,7 @@ def share(program: Program) -> Program:
         known = [d for n in nodes for s in statements if (d := _definition(s, n)) is not None]
         named = next((d for d in known if d.name not in added_to), None)
         if named is None:
-            named = Assign(name_of(node, taken), axes_of(node), node)
+            named = Assign(name_of(node, taken), _axes_beside(node, statements[first]), node)
             taken.add(named.name)
         rest = []
         for s in statements[first:]:
@@ -144,6 +144,17 @@ def axes_of(node: Node) -> tuple[str, ...]:
             best = here if len(here) > len(best) else best
     found = (*best, *(a for a in axes if a not in best))
     return tuple(sorted(found, key=lambda a: base(a) != "..."))  # what lacks `...` broadcasts only behind it
+
+
+def _axes_beside(node: Node, reader: Statement) -> tuple[Index, ...]:
+    """The node's axes; in the order of a tensor that it meets, where none of its own operands has all of them."""
+    axes = axes_of(node)
+    found = [tuple(i for i in n.index if i in axes) for top in (node, reader.value) for n in _whole_reads(top)]
+    return next((f for f in found if len(f) == len(axes)), axes)
+
+
+def _whole_reads(node: Node) -> list[Read]:
+    return [n for n in walk(node) if isinstance(n, Read) and all(isinstance(i, str) for i in n.index)]
 
 
 def _nodes(s: Statement) -> list[Node | Index]:

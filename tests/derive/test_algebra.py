@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from sympy import Expr, S, exp, log
+from sympy import Expr, Mul, S, exp, log
 
 from derive.algebra import is_contraction, match, normal, opened_by_name, rewrite, sigma, substitute
 from derive.notation import axes
@@ -275,3 +275,13 @@ def test_match_where_no_one_element_has_all_the_free_axes() -> None:
     g, h, i, j, e, f = axes("g h i j e f")
     pattern, candidate = (sigma(At(p, g, h, i, j) * At(v, g, j, last), [j]) for last in (e, f))
     assert match(pattern, candidate) == {g: g, h: h, i: i, e: f}
+
+
+def test_match_of_many_places_of_one_tensor() -> None:
+    """They differ in one place: told at once, where every pairing of their reads would be 10! of them."""
+    pattern, candidate = (
+        sigma(Mul(*(1 + y(n, k) * x(m, k) for k in (*range(9), last))) ** S.Half, [m]) for last in (9, 10)
+    )
+    assert match(pattern, candidate) is None
+    renamed = pattern.xreplace({n: d})
+    assert match(pattern, renamed) == {n: d}

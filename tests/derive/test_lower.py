@@ -26,6 +26,7 @@ n, m, d, k, t = axes("n m d k t")
 X, Y = At(Tensor("x"), n, d), At(Tensor("y"), n, d)
 A, G, B, W = At(Tensor("a"), n), At(Tensor("g"), d), At(Tensor("b"), d), At(Tensor("w"))
 POSITIVE = At(Tensor("r", positive=True), n)
+SHARE = At(Tensor("p", positive=True), n, d)
 eps = Scalar("eps")
 SUM = sigma(Y, [n])
 
@@ -49,6 +50,9 @@ TABLE = [
     ("nothing common", X + G, "x[n, d] + g[d]"),
     # Horner
     ("grouped by a large factor", G * X + G * X * Y + G * A, "g[d] * (a[n] + x[n, d] * (1 + y[n, d]))"),
+    ("grouped by what leaves least", X + Y - Y * X**2, "x[n, d] + y[n, d] * (1 - x[n, d]**2)"),
+    ("a complement stays whole", X - X * SHARE + Y * SHARE + G * SHARE**2,
+     "x[n, d] * (1 - p[n, d]) + p[n, d] * (g[d] * p[n, d] + y[n, d])"),
     ("three-term closed form", normal(G * A * (X - B / Size(n) - Y * W / (Size(n) - 1))),
      "a[n] * g[d] * (x[n, d] - w[] / (size(n) - 1) * y[n, d] - b[d] / size(n))"),
     # small factors first
@@ -132,7 +136,7 @@ def test_value_is_kept(name: str, expr: Expr, text: str | None) -> None:
     sizes = {"n": 3, "d": 2, "m": 3}
     shapes = {"x": (3, 2), "y": (3, 2), "a": (3,), "g": (2,), "b": (2,), "w": ()}
     tensors = {key: fractions(rng, *shape) for key, shape in shapes.items()}
-    tensors["r"] = abs(fractions(rng, 3))
+    tensors["r"], tensors["p"] = abs(fractions(rng, 3)), tensors["x"] ** 2
     tensors["w"] = np.array(Fraction(2, 3), dtype=object)
     world = World(sizes, tensors, {"eps": Fraction(1, 7)})
     world = world.having(total=world.tensor(SUM, (d,)))

@@ -9,6 +9,10 @@ _ONCE = "no two values are added at one place, and what is there before is 0"
 
 _WHY: tuple[tuple[str, str, str, str], ...] = (
     ("exp", "saved tensor exchanged", "y: Tensor, dy: Tensor", _PRODUCT),
+    *(
+        (op, "saved tensor exchanged", "dy_dx: Tensor, dy: Tensor", _PRODUCT)
+        for op in ("elu", "silu", "gelu", "gelu_tanh")
+    ),
     ("square", "saved tensor exchanged", "x: Tensor, dy: Tensor", _PRODUCT),
     ("dropout", "saved tensor exchanged", "mask: Tensor, dy: Tensor", _PRODUCT),
     ("batchnorm", "saved tensor exchanged", "dy: Tensor, gamma: Tensor, xhat: Tensor, rstd", _PRODUCT),

@@ -303,4 +303,9 @@ def spec(f, x: tensor[n, d]):
     f.a[j, n] = concat(x[n, d], x[n, d], x[n, d], along=j)
     f.b[i, n, j] = sum(x[d + i, d] + f.a[(n, d), n], over=d)
     return f.b""",
+    "many places of one tensor in sums to be told apart": """
+def spec(f, x: tensor[m], w: tensor[n, d, k]):
+    f.y[i, n] = x[i + n] + where(w[n, 1, 3] <= w[0, 0, 0], w[n, 1, 2], w[n, 0, 0]) * x[1] / (
+        (w[n, 0, 1] / (w[1, 0, 0] ** 2 + 1)) ** 2 + 1)
+    return f.y""",
 }

@@ -1,0 +1,47 @@
+"""What the backward names has the axes of what it meets, and of what reads it: no transposes, and nothing gathered."""
+
+import torch
+from torch.nn.functional import group_norm, silu
+
+from derive import axes, length, mean, op, rsqrt, sigmoid, sum, tensor
+from derive.pipeline import derive_op
+from tests.derive.live import module
+
+n, c, d, g, k = axes("n c d g k")
+
+
+@op
+def two_sums(f, a: tensor[n, d], b: tensor[n, d], w: tensor[d]):
+    f.y[n] = sum(a[n, d] * b[n, d] * w[d], over=d)
+    f.z[d] = sum(a[n, d] * b[n, d], over=n)
+    return f.y, f.z
+
+
+@op
+def norm_silu(f, x: tensor[n, c], gamma: tensor[c], beta: tensor[c], groups: length(g)):
+    f.z[n, g, k] = x[n, (g, k)]
+    f.mu[n, g] = mean(f.z[n, g, k], over=k)
+    f.r[n, g] = rsqrt(mean((f.z[n, g, k] - f.mu[n, g]) ** 2, over=k) + 1e-5)
+    f.xhat[n, (g, k)] = (f.z[n, g, k] - f.mu[n, g]) * f.r[n, g]
+    f.a[n, c] = gamma[c] * f.xhat[n, c] + beta[c]
+    f.y[n, c] = f.a[n, c] * sigmoid(f.a[n, c])
+    return f.y
+
+
+def test_in_the_order_of_what_it_meets() -> None:
+    named = derive_op(two_sums.op).backward.statements[0]
+    assert str(named) == "dz_plus_dy_w[n, d] = dz[d] + dy[n] * w[d]"
+
+
+def test_over_the_parts_that_it_reads() -> None:
+    first = derive_op(norm_silu.op).backward.statements[0]
+    assert str(first) == "xhat[n, (g, k)] = r[n, g] * z_minus_mu[n, g, k]"
+
+
+def test_gradients_of_a_norm_over_groups() -> None:
+    at = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((3, 6), (6,), (6,))]
+    dy = torch.randn(3, 6, dtype=torch.float64)
+    wanted = torch.autograd.grad(silu(group_norm(at[0], 2, at[1], at[2])), at, dy)
+    found = torch.autograd.grad(module(norm_silu.op).norm_silu(*at, 2), at, dy)
+    for got, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,65 @@
+"""sum(a) - sum(a*s) is summed as a*(1 - s), which is as exact as autograd where both sums are nearly equal."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import axes, exp, index, op, sigmoid, tanh, tensor
+from derive.pipeline import derive_op
+from derive.spec import OpCall
+from tests.derive.live import module
+
+n, d, k, e = axes("n d k e")
+
+
+@op
+def slope_by_kind(f, x: tensor[n, d], a: tensor[k], kind: index(k)[n]):
+    f.y[n, d] = x[n, d] * tanh(a[kind[n]] * x[n, d])
+    return f.y
+
+
+@op
+def outer_gate(f, x: tensor[n, e], z: tensor[d]):
+    """The sum over d of dy * s alone is read as well."""
+    f.y[n, d] = x[n, 0] * sigmoid(x[n, 0] + z[d])
+    return f.y
+
+
+@op
+def repeated(f, x: tensor[n, d], o: tensor[k]):
+    f.a[()] = exp(o[0]) ** 2
+    f.c[n, d] = tanh(f.a[()] * o[0])
+    return f.c
+
+
+PLAIN: list[tuple[OpCall, dict[str, tuple[int, ...]], Callable[..., Tensor]]] = [
+    (slope_by_kind, {"x": (9, 8), "a": (3,)}, lambda x, a, kind: x * torch.tanh(a[kind][:, None] * x)),
+    (outer_gate, {"x": (9, 2), "z": (8,)}, lambda x, z: x[:, :1] * torch.sigmoid(x[:, :1] + z)),
+]
+
+
+@pytest.mark.parametrize(("spec", "shapes", "plain"), PLAIN, ids=lambda p: p.op.name if isinstance(p, OpCall) else "")
+def test_float32(spec: OpCall, shapes: dict[str, tuple[int, ...]], plain: Callable[..., Tensor]) -> None:
+    function = getattr(module(spec.op), spec.op.name)
+    kind = [torch.arange(9) % 3] if spec is slope_by_kind else []
+    errors = torch.zeros(2, len(shapes))
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        at = [10 * torch.randn(s, generator=generator) for s in shapes.values()]
+        dy = torch.randn(9, 8, generator=generator)
+
+        def gradients(forward: Callable[..., Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
+            leaves = [t.to(dtype).requires_grad_() for t in at]  # noqa: B023
+            return torch.autograd.grad(forward(*leaves, *kind), leaves, dy.to(dtype))  # noqa: B023
+
+        truth = gradients(plain, torch.float64)
+        for row, forward in enumerate((function, plain)):
+            for column, (got, want) in enumerate(zip(gradients(forward, torch.float32), truth, strict=True)):
+                errors[row, column] += float((got - want).norm() / want.norm())
+    assert (errors[0] <= 2 * errors[1]).all(), errors
+
+
+def test_two_sums_that_two_statements_read() -> None:
+    assert "sum(dc[n, d] * (1 - c[n, d]**2), over=(d, n))" in str(derive_op(repeated.op).backward)
