@@ -55,6 +55,8 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     values = [cast(printer.value(n, order), printer.like) for n in (start, *tensors)]
     if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
         return None
+    if node == printer.top and not any(n == start for n in tensors):
+        values[0] = printer.own(start, values[0], order)
     function = "sub" if len(tensors) == 1 else "addcmul"
     number = f", alpha={factor}" if len(tensors) == 1 else f", value={factor}" if factor != "1" else ""
     dims = broadcast(values, order)

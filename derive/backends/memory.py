@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from derive.backends.dtypes import Dtypes
 from derive.backends.layout import is_product
 from derive.backends.values import is_pack
+from derive.cost import product_factors
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, base
 from derive.walking import index_axes, node_axes, reads, walk
 
@@ -29,13 +30,31 @@ class Memory:
 
     def spent_at(self, k: int) -> frozenset[str]:
         """Large tensors of ours that this statement reads once and nothing reads afterwards."""
+        once = [n.name for n in walk(self.program.statements[k].value) if isinstance(n, Read)]
+        return frozenset(n for n in self._last_read_at(k) if once.count(n) == 1)
+
+    def first_at(self, k: int) -> str | None:
+        """A large tensor of ours that this statement begins with, computes with and is the last to read.
+
+        `u / sum(u)` and `s + y * (1 - s)`: Python has what is computed of it before it is written over.
+        """
+        value = self.program.statements[k].value
+        if not isinstance(value, Call) or value.fn not in ("add", "sub", "mul", "div"):
+            return None
+        for own, other in (value.args, value.args[::-1]) if value.fn == "add" else (value.args,):
+            inside = [f for f in product_factors(other) if isinstance(own, Read) and own.name in reads(f)]
+            computed = all(isinstance(f, Call) or (isinstance(f, Reduce) and not _over_pack(f)) for f in inside)
+            if isinstance(own, Read) and inside and computed and own.name in self._last_read_at(k):
+                return own.name
+        return None
+
+    def _last_read_at(self, k: int) -> frozenset[str]:
+        """Large tensors of ours that nothing reads after this statement."""
         here, *later = self.program.statements[k:]
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
-        summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce)]
-        over_pack = [r for r in summed if any(is_pack(a) for a in r.axes)]  # with no axis there, the very tensor
-        viewed |= {r.body.name for r in over_pack if isinstance(r.body, Read)}
-        once = [n.name for n in walk(here.value) if isinstance(n, Read)]
+        summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]
+        viewed |= {r.body.name for r in summed if isinstance(r.body, Read)}  # with no axis there, the very tensor
         again = {n for s in later for n in (*reads(s.value), *(x for i in getattr(s, "slots", ()) for x in reads(i)))}
         kept = (
             again
@@ -43,8 +62,7 @@ class Memory:
             | set(self.program.returns)
             | {s.onto for s in self.program.statements if isinstance(s, Scatter)}
         )
-        spent = {n for n in once if once.count(n) == 1} | _divided_by_its_sum(here.value)
-        return frozenset(n for n in spent if n in made and n not in kept)
+        return frozenset((reads(here.value) & made) - kept)
 
     def _is_made(self, s: Assign) -> bool:
         """Whether a statement fills a tensor of its own, of the inputs' dtype, every element in a place of its own."""
@@ -54,16 +72,8 @@ class Memory:
         return call and is_whole(s)
 
 
-def _divided_by_its_sum(value: Node) -> set[str]:
-    """What a statement divides by its own sum, or the like: Python has the sum before the tensor is written over."""
-    if not isinstance(value, Call) or value.fn not in ("add", "sub", "mul", "div"):
-        return set()
-    own, other = value.args
-    if not isinstance(own, Read):
-        return set()
-    sums = [n for n in walk(other) if isinstance(n, Reduce) and n.body == own and not any(map(is_pack, n.axes))]
-    bare = sum(isinstance(n, Read) and n.name == own.name for n in walk(other)) - len(sums)
-    return {own.name} if sums and bare == 0 else set()
+def _over_pack(node: Reduce) -> bool:
+    return any(is_pack(a) for a in node.axes)
 
 
 def is_whole(s: Assign) -> bool:

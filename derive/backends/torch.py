@@ -55,6 +55,8 @@ class Printer:
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
+    top: Node | None = None  # the value of the statement being printed
+    first: str | None = None  # see Memory.first_at
     long: bool = False  # whether the expression being printed makes several large tensors
 
     def __post_init__(self) -> None:
@@ -101,6 +103,7 @@ class Printer:
         if isinstance(node, Scan):
             inside = tuple(node.over if d == node.to else d for d in order)
             return align(running(node, squeeze(self.value(node.body, inside))), order)
+        top = node == self.top
         at_once = (fused(self, node, order) if self.fuse else None) or triangle(self, node, order)
         if at_once is not None:
             return at_once
@@ -111,8 +114,16 @@ class Printer:
         if self.dtypes.leaves_integers(node):
             real = f".to({self.like}.dtype)"
             args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
+        if top:
+            args[0] = self.own(node.args[0], args[0], order)
         over = written_over(node, args, order, self.long) if self.fuse and not self.negates_little(node, args) else None
         return over or self.owned(node, call_code(node, args, order, self.like))
+
+    def own(self, node: Node, value: Value, order: Dims) -> Value:
+        """What a statement begins with, ours to be written over where nothing reads it behind the statement."""
+        first = isinstance(node, Read) and node.name == self.first
+        name = self.names.get(node.name, node.name) if isinstance(node, Read) else ""
+        return replace(value, owned=True) if first and value.code == name and value.dims == order else value
 
     def compared(self, node: Node, order: Dims) -> Value:
         """One side of a comparison, where an axis may stay whole numbers."""
@@ -180,6 +191,7 @@ class Printer:
     def print(self) -> list[Line]:
         for k, statement in enumerate(self.program.statements):
             self.spent = self.memory.spent_at(k) if self.fuse else frozenset()
+            self.top, self.first = statement.value, self.memory.first_at(k) if self.fuse else None
             self.long = self.fuse and is_long(statement.value, self.memory.is_large, self.spent)
             if isinstance(statement, Scatter):
                 scatter(self, statement)

@@ -53,3 +53,20 @@ def test_gradients(spec, shape):
 
 def test_written_as_a_person_would():
     assert "p = u.div_(u.sum(1, keepdim=True))" in render(shares.op.derivation)
+
+
+@op
+def swish(f, x: tensor[n, d]):
+    f.s[n, d] = 1 / (1 + exp(-x[n, d]))
+    f.y[n, d] = x[n, d] * f.s[n, d]
+    f.z[n, d] = f.s[n, d] * (1 - f.s[n, d])
+    return f.y, f.z
+
+
+def test_what_is_computed_of_a_tensor_stands_before_it_is_written_over():
+    made = module(swish.op)
+    x = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y, z, _ = made.swish_forward(x)
+    s = torch.sigmoid(x)
+    torch.testing.assert_close(y, x * s)
+    torch.testing.assert_close(z, s * (1 - s))
