@@ -80,7 +80,9 @@ def _factor(printer: Printer, numbers: list[tuple[Node, bool]], negative: bool) 
     """The product of Python numbers, each multiplied or divided by, as code."""
     out: Node = Num(Fraction(-1 if negative else 1))
     for n, divides in numbers:
-        if divides:
+        if isinstance(n, Num) and isinstance(out, Num) and not divides:
+            out = Num(out.value * n.value)
+        elif divides:
             out = Call("div", (out, n))
         else:
             out = n if out == Num(Fraction(1)) else Call("mul", (out, n))
