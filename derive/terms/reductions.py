@@ -9,10 +9,45 @@ from sympy import Basic, Expr, Symbol, Tuple, sympify
 from derive.terms.axes import Axis, Size
 
 
-class Reduce(Expr):
-    """A reduction as a spec says it: `sum`, `mean`, `amax`, `amin` of a body over axes (still by their own names)."""
+class _Bound(Expr):
+    """What binds axes: they are not free in it, and its sign is that of what it runs over."""
 
     is_commutative = True
+
+    @property
+    def kind(self) -> str:
+        return "sum"
+
+    @property
+    def body(self) -> Expr:
+        raise NotImplementedError
+
+    @property
+    def over(self) -> tuple[Axis, ...]:
+        raise NotImplementedError
+
+    @property
+    def free_symbols(self) -> set[Basic]:
+        return self.body.free_symbols - set(self.over)
+
+    def _eval_is_real(self) -> bool | None:
+        return True
+
+    def _eval_is_positive(self) -> bool | None:
+        return self.body.is_positive
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return self.body.is_nonnegative
+
+    def _sympystr(self, printer: Any) -> str:
+        over = ", ".join(a.name for a in self.over)
+        over = f"({over})" if len(self.over) > 1 else over
+        return f"{self.kind}({printer.doprint(self.body)}, over={over})"
+
+
+class Reduce(_Bound):
+    """A reduction as a spec says it: `sum`, `mean`, `amax`, `amin` of a body over axes (still by their own names)."""
+
     kinds = ("sum", "mean", "amax", "amin", "prod")
 
     def __new__(cls, kind: Any, body: Any, *axes: Axis) -> Reduce:
@@ -33,24 +68,6 @@ class Reduce(Expr):
     def over(self) -> tuple[Axis, ...]:
         return tuple(self.args[2])
 
-    @property
-    def free_symbols(self) -> set[Basic]:
-        return self.body.free_symbols - set(self.over)
-
-    def _eval_is_real(self) -> bool | None:
-        return True
-
-    def _eval_is_positive(self) -> bool | None:
-        return self.body.is_positive
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return self.body.is_nonnegative
-
-    def _sympystr(self, printer: Any) -> str:
-        over = ", ".join(a.name for a in self.over)
-        over = f"({over})" if len(self.over) > 1 else over
-        return f"{self.kind}({printer.doprint(self.body)}, over={over})"
-
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         body = printer.doprint(self.body)
         if self.body.is_Add:
@@ -68,10 +85,8 @@ class Reduce(Expr):
         return rf"\left({text}\right)^{{{exp}}}" if exp else text
 
 
-class Sigma(Expr):
+class Sigma(_Bound):
     """A sum in normal form: one product, summed over bound axes. Build it with `algebra.sigma`, never directly."""
-
-    is_commutative = True
 
     def __new__(cls, body: Any, *axes: Axis) -> Sigma:
         return Expr.__new__(cls, sympify(body), *axes)
@@ -83,24 +98,6 @@ class Sigma(Expr):
     @property
     def over(self) -> tuple[Axis, ...]:
         return self.args[1:]
-
-    @property
-    def free_symbols(self) -> set[Basic]:
-        return self.body.free_symbols - set(self.over)
-
-    def _eval_is_real(self) -> bool | None:
-        return True
-
-    def _eval_is_positive(self) -> bool | None:
-        return self.body.is_positive
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return self.body.is_nonnegative
-
-    def _sympystr(self, printer: Any) -> str:
-        over = ", ".join(a.name for a in self.over)
-        over = f"({over})" if len(self.over) > 1 else over
-        return f"sum({printer.doprint(self.body)}, over={over})"
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         axes = ",".join(printer.doprint(a) for a in self.over)
