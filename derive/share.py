@@ -183,9 +183,16 @@ def _largest_repeated(statements: list[Statement]) -> list[Node]:
         for n in _nodes(s):
             if isinstance(n, Call | Reduce) and is_tensor(n) and not _cheap(n):
                 seen.setdefault(_nameless(n) or n, []).append(n)
-    repeated = [nodes for nodes in seen.values() if len(nodes) > 1]
+    repeated = [nodes for nodes in seen.values() if len(nodes) > (2 if _is_one_number(nodes[0]) else 1)]
     largest: list[Node] = max(repeated, key=lambda nodes: len(str(nodes[0])), default=[])
     return list(dict.fromkeys(largest))
+
+
+def _is_one_number(node: Node) -> bool:
+    """Whether a node is one number over lengths, `dloss / n`, which reads as well twice as under a name."""
+    if not isinstance(node, Call) or node.fn != "div" or node_axes(node) or reads(node.args[1]):
+        return False
+    return isinstance(node.args[0], Read)
 
 
 def _cheap(node: Call | Reduce) -> bool:

@@ -58,9 +58,8 @@ def bce_with_logits_forward(x: Tensor, t: Tensor) -> tuple[Tensor, BceWithLogits
 def bce_with_logits_backward(dloss: Tensor, x: Tensor, t: Tensor) -> BceWithLogitsGradients:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = x.shape[:]
-    dloss_over_leading = dloss / math.prod(leading)  # dloss_over_leading[] = dloss[] / size(...)
-    dx = torch.sigmoid(x).sub_(t).mul_(dloss_over_leading)
-    dt = -dloss_over_leading * x  # dt[...] = -dloss_over_leading[] * x[...]
+    dx = torch.sigmoid(x).sub_(t).mul_(dloss / math.prod(leading))
+    dt = -dloss / math.prod(leading) * x  # dt[...] = -dloss[] / size(...) * x[...]
     return BceWithLogitsGradients(dx, dt)
 
 

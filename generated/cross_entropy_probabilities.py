@@ -66,9 +66,8 @@ def cross_entropy_probabilities_backward(dloss: Tensor, logp: Tensor, t: Tensor)
     """The gradient of every real input, from dloss and what the forward saved."""
     n = logp.shape[0]
     sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
-    dloss_over_n = dloss / n  # dloss_over_n[] = dloss[] / size(n)
-    dz = torch.exp(logp).mul_(sum_t).sub_(t).mul_(dloss_over_n)
-    dt = -dloss_over_n * logp  # dt[n, c] = -dloss_over_n[] * logp[n, c]
+    dz = torch.exp(logp).mul_(sum_t).sub_(t).mul_(dloss / n)
+    dt = -dloss / n * logp  # dt[n, c] = -dloss[] / size(n) * logp[n, c]
     return CrossEntropyProbabilitiesGradients(dz, dt)
 
 

@@ -186,9 +186,8 @@ def names_step_backward(
     """The gradient of every real input, from dloss and what the forward saved."""
     n = embcat.shape[0]
     t = ix.shape[1]
-    dloss_over_n = dloss / n  # dloss_over_n[] = dloss[] / size(n)
-    dlogits = dloss_over_n * probs  # dlogits[n, c] = dloss_over_n[] * probs[n, c]
-    dlogits.scatter_add_(1, y.unsqueeze(1), (-dloss_over_n).expand(n, 1))
+    dlogits = dloss / n * probs  # dlogits[n, c] = dloss[] / size(n) * probs[n, c]
+    dlogits.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
     dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
     dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
     dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)

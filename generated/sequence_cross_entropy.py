@@ -61,9 +61,8 @@ def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Sequen
 def sequence_cross_entropy_backward(dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = exp_z_minus_m.shape[:-1]
-    dloss_over_leading = dloss / math.prod(leading)  # dloss_over_leading[] = dloss[] / size(...)
-    dz = dloss_over_leading / s * exp_z_minus_m  # dz[..., c] = dloss_over_leading[] / s[...] * exp_z_minus_m[..., c]
-    dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss_over_leading).expand(leading).unsqueeze(-1))
+    dz = dloss / math.prod(leading) / s * exp_z_minus_m
+    dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss / math.prod(leading)).expand(leading).unsqueeze(-1))
     return dz
 
 

@@ -61,9 +61,8 @@ def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Softmax
 def softmax_cross_entropy_backward(dloss: Tensor, p: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     n = p.shape[0]
-    dloss_over_n = dloss / n  # dloss_over_n[] = dloss[] / size(n)
-    dz = dloss_over_n * p  # dz[n, c] = dloss_over_n[] * p[n, c]
-    dz.scatter_add_(1, y.unsqueeze(1), (-dloss_over_n).expand(n, 1))  # dz[n, c] = dz, at [n, y[n]] += -dloss_over_n[]
+    dz = dloss / n * p  # dz[n, c] = dloss[] / size(n) * p[n, c]
+    dz.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))  # dz[n, c] = dz, at [n, y[n]] += -dloss[] / size(n)
     return dz
 
 
