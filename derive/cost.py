@@ -144,6 +144,11 @@ def work(program: Program, nominal: Nominal) -> float:
     return total
 
 
+def work_and_names(program: Program, nominal: Nominal) -> float:
+    """What equal forms are compared by: the element operations of a program, and what its names cost."""
+    return work(program, nominal) + naming(program, nominal)
+
+
 def naming(program: Program, nominal: Nominal) -> float:
     """What it costs that tensors have names; of two forms with the same work it prefers the one with fewer."""
     return sum(NAMED * nominal.weighted({a for i in s.axes for a in index_axes(i)}) for s in program.statements)

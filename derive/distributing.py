@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.cost import Nominal, is_tensor, naming, node_work, product_factors, work
+from derive.cost import Nominal, is_tensor, node_work, product_factors, work_and_names
 from derive.opened_sums import is_product, renamed
 from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scatter, multiplied
 from derive.share import put
@@ -23,13 +23,9 @@ def distributed(program: Program, nominal: Nominal) -> Program:
     for s in program.statements:
         if isinstance(s, Assign) and is_product(s) and (apart := written_where_read(s, best)) is not None:
             changed = _everywhere(apart, nominal)
-            if changed != apart and _cost(changed, nominal) < _cost(best, nominal):
+            if changed != apart and work_and_names(changed, nominal) < work_and_names(best, nominal):
                 best = changed
     return check(best)
-
-
-def _cost(program: Program, nominal: Nominal) -> float:
-    return work(program, nominal) + naming(program, nominal)
 
 
 def _everywhere(program: Program, nominal: Nominal) -> Program:

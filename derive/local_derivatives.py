@@ -14,7 +14,7 @@ from sympy import Add, Expr, Mul
 from derive import lower
 from derive.adjoint import Stepwise
 from derive.collapse.search import Closed
-from derive.cost import elementary_work, naming, work
+from derive.cost import elementary_work, work_and_names
 from derive.definitions import Definition
 from derive.equations import Equation, Op
 from derive.forward import forward_program
@@ -26,6 +26,9 @@ from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Tensor, tensor_names
 from derive.terms.reductions import Sigma
+
+_MOST_TRIED = 1500
+"""Groups of gradients times equations squared: a trial looks at the whole op, and long chains are left as they are."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,10 @@ def by_local_derivatives(steps: Stepwise, closed: Closed, policy: Policy) -> Han
     definitions = list(closed.definitions)
     best = Handing(steps.op, closed.kept)
     bound = {c.target.name for c in steps.cotangents} | {a.target.name for a in steps.adjoints}
-    for group in _groups([l for d in definitions if (l := _local(d, bound)) is not None]):
+    groups = _groups([l for d in definitions if (l := _local(d, bound)) is not None])
+    if len(groups) * len(steps.op.equations) ** 2 > _MOST_TRIED:
+        return best
+    for group in groups:
         for some in dict.fromkeys((group, *((one,) for one in group))):
             changed, trial = _handed(replace(steps, op=best.op), definitions, some, best, policy)
             if _is_cheaper(trial, best):
@@ -115,7 +121,7 @@ def _handed(
 
 def _shortened(handing: Handing) -> Handing:
     """The same, its new equations by way of the forward's own products where that is less work: `s + y * (1 - s)`."""
-    best = handing
+    best, least = handing, _work(handing) if handing.made else (0.0, 0.0)
     for made in handing.made:
         for own in reversed([e for e in handing.op.equations if e not in handing.made]):
             current = next(e for e in best.made if e.name == made.name)
@@ -126,8 +132,8 @@ def _shortened(handing: Handing) -> Handing:
                 op=replace(best.op, equations=equations),
                 made=tuple(changed if e == current else e for e in best.made),
             )
-            if changed != current and _work(trial) < _work(best):
-                best = trial
+            if changed != current and (found := _work(trial)) < least:
+                best, least = trial, found
     return best
 
 
@@ -177,4 +183,4 @@ def _work(handing: Handing) -> tuple[float, float]:
     lengths = nominal(handing.op)
     programs = (forward_program(handing.op, handing.kept.names), handing.kept.program)
     functions = sum(elementary_work(s.value, lengths) for p in programs for s in p.statements)
-    return sum(work(p, lengths) + naming(p, lengths) for p in programs), functions
+    return sum(work_and_names(p, lengths) for p in programs), functions

@@ -22,7 +22,7 @@ from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce,
 from derive.soundness import check
 from derive.terms.axes import Size
 from derive.terms.elements import At, Scalar
-from derive.walking import reads, walk
+from derive.walking import reads
 
 _ONE, _TWO, _ZERO, _MINUS = (Num(Fraction(k)) for k in (1, 2, 0, -1))
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
@@ -171,10 +171,8 @@ def _is_finite(node: Node, names: Collection[str]) -> bool:
     if isinstance(node, Read):
         return node.name in names
     if isinstance(node, Reduce):
-        if node.kind == "sum" and (is_matrix_product(node) or is_weighted(node)):
-            return all(isinstance(n, Read | Call | str | Num | Scal | SizeOf) for n in walk(node.body)) and bool(
-                reads(node.body) & set(names)
-            )
+        if node.kind == "sum" and (is_matrix_product(node) or is_weighted(node)):  # were the rest not, no sum would be
+            return bool(reads(node.body) & set(names)) and _is_finite(node.body, {*names, *reads(node.body)})
         return node.kind in ("sum", "mean") and _is_finite(node.body, names)
     if isinstance(node, Call):
         parts = node.args[1:] if node.fn == "where" else node.args

@@ -14,7 +14,7 @@ from sympy import Expr, Mul
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import normal, sigma
 from derive.collapse.extrema import compared, is_exact
-from derive.cost import Cost, naming, work
+from derive.cost import Cost, work_and_names
 from derive.definitions import Definition
 from derive.equations import Equation, Op
 from derive.nominal import nominal
@@ -174,7 +174,7 @@ def with_kept(
     program = schedule(op.name, definitions, given, scalars, returns)
     lengths = nominal(op)
     kept = sum(lengths.elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names if n not in held)
-    return Kept(names, program, Cost(work(program, lengths) + naming(program, lengths), kept))
+    return Kept(names, program, Cost(work_and_names(program, lengths), kept))
 
 
 def _price(op: Op, name: str, policy: Policy) -> float:

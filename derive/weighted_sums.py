@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from derive.cost import Nominal, is_tensor, naming, product_factors, work
+from derive.cost import Nominal, is_tensor, product_factors, work_and_names
 from derive.distributing import written_where_read
 from derive.opened_sums import Known, Opened, common, is_product, opened, plain, renamed
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, base, multiplied
@@ -26,13 +26,9 @@ def weighted_sums(program: Program, nominal: Nominal) -> Program:
     best = program
     for node in dict.fromkeys(n for s in program.statements for n in walk(s.value) if isinstance(n, Reduce)):
         trial = _as_matrix_and_vector(node, best)
-        if trial is not None and _cost(trial, nominal) < _cost(best, nominal):
+        if trial is not None and work_and_names(trial, nominal) < work_and_names(best, nominal):
             best = trial
     return best
-
-
-def _cost(program: Program, nominal: Nominal) -> float:
-    return work(program, nominal) + naming(program, nominal)
 
 
 def _as_matrix_and_vector(node: Reduce, program: Program) -> Program | None:
