@@ -17,7 +17,7 @@ from typer import Option
 from benchmarks import names
 from benchmarks.jax_forms import jax
 from benchmarks.measure import Measured, as_json, derivation_seconds, measure, measure_names
-from benchmarks.report import chart, table
+from benchmarks.report import chart, page, table
 from benchmarks.rows import SIZES, composite, row
 from benchmarks.ways import native_package, use_threads
 from derive.catalogue import catalogue, find, load_file
@@ -25,6 +25,8 @@ from derive.equations import Op
 from derive.errors import DeriveError
 
 QUICK_SECONDS, SECONDS = 0.4, 3.0
+LEAST_WIDTH = 200
+"""Characters: a table cut to fewer says nothing."""
 
 
 def main(
@@ -37,7 +39,7 @@ def main(
     threads: Annotated[int, Option(help="Threads of PyTorch and JAX; all cores if not given.", min=0)] = 0,
     out: Annotated[Path, Option(metavar="DIR", help="For benchmarks.json and benchmarks.svg.")] = Path("runs"),
 ) -> None:
-    """Measure forward + backward, each way in turn, and write a table, benchmarks.json and benchmarks.svg."""
+    """Measure forward + backward, each way in turn, and write a table, benchmarks.json, .md and .svg."""
     try:
         wanted = _wanted(ops, file)
         sizes = [s for s in SIZES if s in (size or SIZES)]
@@ -73,11 +75,13 @@ def main(
             found.append(measure_names(each, seconds, compiled, native))
             progress.advance(task)
     about = _about(threads)
-    Console().print(table(found, derivation, ", ".join(f"{k} {v}" for k, v in about.items())), highlight=False)
+    wide = Console(width=max(Console().width, LEAST_WIDTH), soft_wrap=True)
+    wide.print(table(found, derivation, ", ".join(f"{k} {v}" for k, v in about.items())), highlight=False)
     out.mkdir(parents=True, exist_ok=True)
     (out / "benchmarks.json").write_text(json.dumps(as_json(found, about, derivation), indent=1) + "\n")
+    (out / "benchmarks.md").write_text(page(found, ", ".join(f"{k} {v}" for k, v in about.items())))
     chart(found, out / "benchmarks.svg", f"forward + backward, float32, {threads} thread(s)")
-    print(f"{out / 'benchmarks.json'}, {out / 'benchmarks.svg'}: written")
+    print(f"{out / 'benchmarks.json'}, {out / 'benchmarks.md'}, {out / 'benchmarks.svg'}: written")
 
 
 def _wanted(ops: list[str] | None, file: Path | None) -> list[Op]:

@@ -92,6 +92,7 @@ JAX: dict[str, Callable[..., Any]] = {
     "cross_entropy_weighted": _weighted,
     "dropout": lambda x, mask: x * mask / 0.5,
     "elu": lambda x: nn.elu(x),
+    "bias_gelu": lambda x, b: nn.gelu(x + b, approximate=False),
     "gelu": lambda x: nn.gelu(x, approximate=False),
     "gelu_tanh": lambda x: nn.gelu(x, approximate=True),
     "groupnorm": _groupnorm,

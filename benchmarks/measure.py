@@ -40,6 +40,10 @@ class Measured:
         """How many times faster than autograd of the primitives."""
         return self.times[way].over(self.times[AUTOGRAD]) if way in self.times else None
 
+    def over_floor(self, way: str) -> float | None:
+        """The best time as a multiple of the floor."""
+        return self.times[way].best / self.floor if way in self.times and self.floor else None
+
 
 def measure(row: Row, seconds: float, compiled: bool, native: NativePackage | None, threads: int) -> Measured:
     """Measure one row for about so many seconds. Raises ValueError where a way computes something else."""
@@ -53,6 +57,11 @@ def measure(row: Row, seconds: float, compiled: bool, native: NativePackage | No
     kept = {AUTOGRAD: saved_by_tape(own.primitives, leaves, **row.numbers), "generated": distinct_bytes(saved)}
     if row.op.name in NATIVE:
         kept["native op"] = saved_by_tape(NATIVE[row.op.name], leaves, **row.numbers)
+    kernels = None if native is None else native.functions(row.op.name)
+    if kernels is not None:
+        with torch.no_grad():
+            *_, saved = kernels.pair[0](*row.args, **row.numbers)
+        kept["native"] = distinct_bytes(saved)
     return Measured(row.op.name, row.size, row.shapes, times, floor(row, threads), _peaks(found), kept)
 
 
@@ -69,12 +78,14 @@ def _peaks(found: Mapping[str, Way]) -> dict[str, int]:
 
 
 def floor(row: Row, threads: int) -> float:
-    """Seconds that the bytes and the multiply-adds of a row take at this machine's rates."""
-    d = row.op.derivation
+    """Seconds that a row's bytes and multiply-adds take at this machine's rates, by the form that moves fewer."""
     given = {a: prod(n) if isinstance(n, tuple) else n for a, n in row.lengths.items()}
-    sizes = example_sizes(d.named, given)
-    products = multiply_adds(d.forward, sizes) + multiply_adds(d.backward, sizes)
-    return measured(threads).floor(least_bytes(d, sizes), products)
+    floors = []
+    for d in (row.op.derivation, derive_op(row.op, "kernel")):
+        sizes = example_sizes(d.named, given)
+        products = multiply_adds(d.forward, sizes) + multiply_adds(d.backward, sizes)
+        floors.append(measured(threads).floor(least_bytes(d, sizes), products))
+    return min(floors)
 
 
 def derivation_seconds(op: Op) -> float:

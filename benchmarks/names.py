@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from benchmarks.jax_forms import jax, names_loss
-from benchmarks.ways import AUTOGRAD, Way, forms
+from benchmarks.ways import AUTOGRAD, Pair, Way, forms
 from derive.catalogue import find
 from training.names.network import Network, initialise
 from training.names.twin import autograd_loss
@@ -74,6 +73,10 @@ def step_ways(batch: int, compiled: bool, native: Any = None) -> dict[str, Way]:
 
         return run
 
+    def in_one(sgd: Callable[..., Any]) -> Way:
+        parameters = network()
+        return lambda: ((sgd(*parameters, ix, y, _RATE, _EPS),), ())
+
     own = forms(find(OP))
     live = own.live
     out = {AUTOGRAD: taped(autograd_loss)}
@@ -82,15 +85,31 @@ def step_ways(batch: int, compiled: bool, native: Any = None) -> dict[str, Way]:
     if jax is not None:
         out["JAX jit"] = _jax_step(network(), ix, y)
     out["generated"] = by_hand(live.forward, live.backward)
-    place = [torch.empty_like(p) for p in network()]
-    gradients = vars(sys.modules[live.function.__module__])["NamesStepGradients"](*place)
-    out["generated out="] = by_hand(live.forward, lambda *args: own.backward_out(*args, out=gradients))
+    out["generated out="] = by_hand(*_over((live.forward, live.backward), own.pair_out))
     if compiled:
         out["generated compiled"] = whole(live.forward, live.backward)
-    pair = None if native is None else native.functions("names_step")
-    if pair is not None:
-        out["generated native"] = by_hand(*pair)
+    found = None if native is None else native.functions(OP)
+    if found is not None:
+        out["native"] = by_hand(*found.pair)
+        out["native out="] = by_hand(*_over(found.pair, found.pair_out))
+        out["native, one call"] = in_one(found.sgd)
     return out
+
+
+def _over(pair: Pair, pair_out: Pair) -> Pair:
+    """The forward and the backward over the memory of their first calls."""
+    (forward, backward), (forward_out, backward_out) = pair, pair_out
+    held: dict[str, Any] = {}
+
+    def ahead(*args: Any) -> Any:
+        held["forward"] = forward_out(*args, out=held["forward"]) if "forward" in held else forward(*args)
+        return held["forward"]
+
+    def back(*args: Any) -> Any:
+        held["backward"] = backward_out(*args, out=held["backward"]) if "backward" in held else backward(*args)
+        return held["backward"]
+
+    return ahead, back
 
 
 def _jax_step(parameters: Network, ix: Any, y: Any) -> Way:

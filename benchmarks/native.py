@@ -13,6 +13,7 @@ NATIVE: dict[str, Callable[..., Any]] = {
     "attention_with_bias": lambda q, k, v, bias: F.scaled_dot_product_attention(q, k, v, attn_mask=bias),
     "batchnorm": lambda x, gamma, beta, correction: F.batch_norm(x, None, None, gamma, beta, training=True),
     "bce_with_logits": F.binary_cross_entropy_with_logits,
+    "bias_gelu": lambda x, b: F.gelu(x + b),
     "bilinear": F.bilinear,
     "causal_attention": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
     "conv1d": F.conv1d,

@@ -14,7 +14,9 @@ from benchmarks.ways import AUTOGRAD, COLUMNS
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-_COLOURS = ("#999999", "#777777", "#4c78a8", "#f2a03d", "#8cc27f", "#54a24b", "#2f6b2f", "#b03060")
+_COLOURS = (
+    "#999999", "#777777", "#4c78a8", "#f2a03d", "#8cc27f", "#54a24b", "#2f6b2f", "#b03060", "#d6616b", "#7b1f3a",
+)  # fmt: skip
 
 
 def table(rows: Iterable[Measured], derivation: Mapping[str, float], about: str) -> Table:
@@ -25,23 +27,52 @@ def table(rows: Iterable[Measured], derivation: Mapping[str, float], about: str)
     out.add_column("autograd us\nmedian (best)", justify="right")
     for way in others:
         out.add_column(way.replace(" ", "\n"), justify="right")
-    out.add_column("generated\nover floor", justify="right")
+    out.add_column("over floor\ngenerated, native", justify="right")
     out.add_column("peak MB\nautograd, ours", justify="right")
-    out.add_column("saved MB\nautograd, native, ours", justify="right")
+    out.add_column("saved MB\nautograd, native op, generated, native", justify="right")
     out.add_column("derived\nin ms", justify="right")
     for k, r in enumerate(rows):
         first = k == 0 or rows[k - 1].op != r.op
         base = r.times[AUTOGRAD]
         cells = [_times(r.speedup(way)) for way in others]
-        over = r.times["generated"].best / r.floor if r.floor else None
         peak = ", ".join(_megabytes(r.peak.get(way)) for way in (AUTOGRAD, "generated"))
-        saved = ", ".join(_megabytes(r.saved.get(way)) for way in (AUTOGRAD, "native op", "generated"))
         took = f"{1000 * derivation[r.op]:.0f}" if first and r.op in derivation else ""
         micro = f"{1e6 * base.median:,.0f} ({1e6 * base.best:,.0f})"
         if first and k:
             out.add_section()
-        out.add_row(r.op if first else "", r.shapes, micro, *cells, _times(over), peak, saved, took)
+        out.add_row(r.op if first else "", r.shapes, micro, *cells, _over_floor(r), peak, _saved(r), took)
     return out
+
+
+def page(rows: Iterable[Measured], about: str) -> str:
+    """The table as Markdown, a section a size."""
+    rows = list(rows)
+    others = [way for way in COLUMNS if way != AUTOGRAD and any(way in r.times for r in rows)]
+    lines = [f"{about}. Times faster than autograd of the primitives, the median over rounds of the ratio.", ""]
+    for size in dict.fromkeys(r.size for r in rows):
+        head = ["op", "first input", "autograd, us", *others, "over floor", "saved MB"]
+        rule = "|---" * 2 + "|---:" * (len(head) - 2)
+        lines += [f"## {size.capitalize()}", "", f"| {' | '.join(head)} |", f"{rule}|"]
+        for r in (r for r in rows if r.size == size):
+            cells = [r.op, r.shapes, f"{1e6 * r.times[AUTOGRAD].median:,.0f}", *(_times(r.speedup(w)) for w in others)]
+            cells += [_over_floor(r), _saved(r)]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    legend = [f"- `{way}`: {what}" for way, what in COLUMNS.items() if way == AUTOGRAD or way in others]
+    legend += [f"- `over floor`: {_FLOOR}", f"- `saved MB`: {_SAVED}"]
+    return "\n".join([*lines, *legend, ""])
+
+
+_FLOOR = "the best times of `generated out=` and `native out=` over the floor"
+_SAVED = "kept for the backward, inputs included: autograd, native op, generated, native"
+
+
+def _over_floor(row: Measured) -> str:
+    return ", ".join(_times(row.over_floor(way)) or "-" for way in ("generated out=", "native out="))
+
+
+def _saved(row: Measured) -> str:
+    return ", ".join(_megabytes(row.saved.get(way)) for way in (AUTOGRAD, "native op", "generated", "native"))
 
 
 def _legend(others: list[str]) -> str:
@@ -50,8 +81,9 @@ def _legend(others: list[str]) -> str:
         [
             *lines,
             "Figures under these are times faster than autograd, the median over rounds of the ratio.",
-            "Preallocated: the gradients of `generated out=`, and nothing else; every way of the names step updates",
-            "its parameters in place (JAX is given back the buffers that it donated).",
+            "Preallocated: outputs, saved tensors and gradients in columns with out= and in one call, nothing else.",
+            "Every way of the names step updates its parameters in place, `native, one call` in the same kernel; JAX",
+            "is given back the buffers that it donated.",
         ]
     )
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,7 @@ from derive.live import Live, build
 
 Result = tuple[tuple[Any, ...], tuple[Any, ...]]
 Way = Callable[[], Result]
+Pair = tuple[Callable[..., Any], Callable[..., Any]]
 
 AUTOGRAD = "autograd"
 COLUMNS = {
@@ -38,9 +40,11 @@ COLUMNS = {
     "native op": "PyTorch's own op",
     "JAX jit": "the op in JAX, forward and backward in one jitted program",
     "generated": "the generated forward and backward, eager",
-    "generated out=": "the same, the backward writing into preallocated gradients (derive generate --workspace)",
+    "generated out=": "the same over the memory of an earlier call (derive generate --workspace)",
     "generated compiled": "torch.compile of the generated forward and backward",
-    "generated native": "the generated CPU kernels",
+    "native": "the generated CPU kernels (derive generate --backend cpu)",
+    "native out=": "the same over the memory of an earlier call",
+    "native, one call": "a loss with its gradients in one kernel, over the memory of an earlier call",
 }
 
 
@@ -52,10 +56,10 @@ class Forms:
     primitives: Callable[..., Any]  # the forward's equations as they were written, with no operation fused
 
     @property
-    def backward_out(self) -> Callable[..., Any]:
-        """The generated backward that writes into given gradients."""
-        found: Callable[..., Any] = self.live.function.__globals__[f"{self.live.derivation.op.name}_backward_out"]
-        return found
+    def pair_out(self) -> Pair:
+        """The generated forward and backward that write over what an earlier call returned."""
+        found, name = self.live.function.__globals__, self.live.derivation.op.name
+        return found[f"{name}_forward_out"], found[f"{name}_backward_out"]
 
 
 @cache
@@ -110,12 +114,19 @@ def ways(row: Row, compiled: bool = True, native: NativePackage | None = None) -
     if jax_way is not None:
         out["JAX jit"] = jax_way
     out["generated"] = by_pair(own.live.forward, own.live.backward, row, dys)
-    out["generated out="] = by_pair(own.live.forward, preallocated(own, row, dys), row, dys)
+    out["generated out="] = by_pair_out((own.live.forward, own.live.backward), own.pair_out, row, dys)
     if compiled:
         out["generated compiled"] = by_pair(_compiled(own.live.forward), _compiled(own.live.backward), row, dys)
-    pair = None if native is None else native.functions(row.op.name)
-    if pair is not None:
-        out["generated native"] = by_pair(*pair, row, dys)
+    return out | ({} if native is None else _native_ways(native, row, dys))
+
+
+def _native_ways(native: NativePackage, row: Row, dys: tuple[Tensor, ...]) -> dict[str, Way]:
+    found = native.functions(row.op.name)
+    if found is None:
+        return {}
+    out = {"native": by_pair(*found.pair, row, dys), "native out=": by_pair_out(found.pair, found.pair_out, row, dys)}
+    if found.with_gradients is not None:
+        out["native, one call"] = by_one_call(*found.with_gradients, row, float(dys[0]))
     return out
 
 
@@ -146,13 +157,36 @@ def by_pair(forward: Callable[..., Any], backward: Callable[..., Any], row: Row,
     return run
 
 
-def preallocated(own: Forms, row: Row, dys: tuple[Tensor, ...]) -> Callable[..., Any]:
-    """The generated backward with gradients that are allocated once, here."""
+def by_pair_out(pair: Pair, pair_out: Pair, row: Row, dys: tuple[Tensor, ...]) -> Way:
+    """The same, over memory that is allocated once, here."""
+    (forward, backward), (forward_out, backward_out) = pair, pair_out
     with torch.no_grad():
-        *_, saved = own.live.forward(*row.args, **row.numbers)
-        out = own.live.backward(*dys, *saved)
-    out = type(out)(*map(torch.empty_like, out)) if isinstance(out, tuple) else torch.empty_like(out)
-    return lambda *args: own.backward_out(*args, out=out)
+        results = forward(*row.args, **row.numbers)
+        gradients = backward(*dys, *results[-1])
+    if isinstance(gradients, tuple):
+        gradients = type(gradients)(*map(torch.empty_like, gradients))
+    else:
+        gradients = torch.empty_like(gradients)
+
+    @torch.no_grad()
+    def run() -> Result:
+        *outputs, saved = forward_out(*row.args, **row.numbers, out=results)
+        return tuple(outputs), _tuple(backward_out(*dys, *saved, out=gradients))
+
+    return run
+
+
+def by_one_call(with_gradients: Callable[..., Any], over: Callable[..., Any], row: Row, dy: float) -> Way:
+    """A loss and its gradients in one call, over memory that is allocated once, here."""
+    *_, cotangent = signature(with_gradients).parameters
+    numbers = {**row.numbers, cotangent: dy}
+    out = with_gradients(*row.args, **numbers)
+
+    def run() -> Result:
+        loss, gradients = over(*row.args, **numbers, out=out)
+        return (loss,), _tuple(gradients)
+
+    return run
 
 
 def by_jax(row: Row, dys: tuple[Tensor, ...]) -> Way | None:
@@ -181,16 +215,29 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
+class NativeFunctions:
+    """What a package has of one op; of a loss, the calls that do it all."""
+
+    pair: Pair
+    pair_out: Pair
+    with_gradients: Pair | None  # and the same over memory of an earlier call
+    sgd: Callable[..., Any] | None
+
+
+@dataclass(frozen=True)
 class NativePackage:
     """A package of `derive generate --backend cpu`, and why it is missing where it is."""
 
     module: Any = None
     missing: str = ""
 
-    def functions(self, name: str) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-        """The forward and the backward of an op; None where the package has none."""
-        forward, backward = (getattr(self.module, f"{name}_{part}", None) for part in ("forward", "backward"))
-        return None if forward is None or backward is None else (forward, backward)
+    def functions(self, name: str) -> NativeFunctions | None:
+        """The functions of an op; None where the package has none."""
+        if not hasattr(self.module, f"{name}_forward"):
+            return None
+        parts = ("forward", "backward", "forward_out", "backward_out", "with_gradients", "with_gradients_out", "sgd")
+        f, b, fo, bo, one, one_out, sgd = (getattr(self.module, f"{name}_{part}", None) for part in parts)
+        return NativeFunctions((f, b), (fo, bo), None if one is None else (one, one_out), sgd)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -199,7 +246,8 @@ def native_package(ops: Iterable[Op], file: Path | None = None) -> Any:
     with TemporaryDirectory(prefix="benchmarks_") as folder:
         package = "handgrad_native_kernels"
         source = [] if file is None else ["--from", str(file)]
-        command = [sys.executable, "-m", "derive.cli", "generate", "--backend", "cpu", "--out", f"{folder}/{package}"]
+        command = [sys.executable, "-m", "derive.cli", "generate", "--backend", "cpu", "--workspace", "--step"]
+        command += ["--out", f"{folder}/{package}"]
         done = subprocess.run([*command, *source, *(op.name for op in ops)], capture_output=True, text=True)
         if done.returncode:
             yield NativePackage(missing=(done.stderr.strip().splitlines() or ["no message"])[-1])

@@ -20,7 +20,7 @@ from derive.equations import Equation, Op
 from derive.forward import forward_program
 from derive.nominal import nominal
 from derive.reading import factored
-from derive.saving import Kept, Policy, recompute, with_kept
+from derive.saving import Kept, Policy, priced, recompute, with_kept
 from derive.share import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
@@ -175,7 +175,8 @@ def _name(local: _Local, of: Mapping[str, str], taken: set[str]) -> str:
 def _is_cheaper(new: Handing, old: Handing) -> bool:
     """Whether both passes together spare an elementary function, at no more work, and no more is kept."""
     (new_work, new_functions), (old_work, old_functions) = _work(new), _work(old)
-    return new.kept.cost.kept <= old.kept.cost.kept and new_work < old_work and new_functions < old_functions
+    no_more = priced(new.op, new.kept.names) <= priced(old.op, old.kept.names)
+    return no_more and new_work < old_work and new_functions < old_functions
 
 
 def _work(handing: Handing) -> tuple[float, float]:

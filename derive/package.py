@@ -44,7 +44,7 @@ def write_package(
     ops = list(ops)
     texts: dict[str, str] = {}
     for op in ops:
-        texts |= render_files(derive_op(op, save), backend, step, workspace)
+        texts |= render_files(derive_op(op, cheapest(backend) if save == "cost" else save), backend, step, workspace)
         if done is not None:
             done(op)
     try:
@@ -67,6 +67,11 @@ def write_package(
         except OSError as error:
             raise _refused("write to", out, error) from None
     return tuple(sorted([*changed, *stale]))
+
+
+def cheapest(backend: str) -> str:
+    """What `save="cost"` is on a backend."""
+    return "kernel" if backend == "cpu" else "cost"
 
 
 def _read(out: Path) -> dict[str, str]:

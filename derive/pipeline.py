@@ -67,7 +67,8 @@ class Derivation:
 
 
 def derive_op(op: Op, save: str = "cost") -> Derivation:
-    """Take an op down the whole road. `save` overrides what the forward keeps: "cost", "least", "input", "output".
+    """Take an op down the whole road. `save` overrides what the forward keeps: "cost", "least", "input", "output";
+    "kernel" is "cost" as C loops have it.
 
     Raises DeriveError where the op has no derivative to give, or no form of that kind within its domain.
     """
@@ -84,7 +85,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     named, steps, closed = _cheapest(op, policy)
     if policy.conditional:
         within_domain(named, closed)
-    handing = by_local_derivatives(steps, closed, policy) if policy.name == "cost" else Handing(named, closed.kept)
+    by_cost = policy.name in ("cost", "kernel")
+    handing = by_local_derivatives(steps, closed, policy) if by_cost else Handing(named, closed.kept)
     forward = forward_program(handing.op, handing.kept.names)
     long_forward = long_backward = None
     if op.stepwise:
@@ -94,8 +96,10 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = weighted_sums(without_copies(share(common_products(backward))), lengths)
-    real = [n for n in handing.kept.names if not _is_integer(handing.op, n)] if policy.name in ("cost", "least") else []
-    handed = with_conditions(forward, backward, len(op.outputs), real, lengths)
+    handed_on = handing.kept.names if by_cost or policy.name == "least" else ()
+    real = [n for n in handed_on if not _is_integer(handing.op, n)]
+    masked = [] if policy.name == "kernel" else real  # a loop would wait for bytes among its floats
+    handed = with_conditions(forward, backward, len(op.outputs), masked, lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs])
     return Derivation(
         op,
@@ -167,7 +171,7 @@ def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
     op = derivation.named
     words = {"cost": "by cost", "least": "the fewest bytes", "input": "from the inputs", "output": "from the output"}
     out: dict[tuple[str, ...], Alternative] = {}
-    for name, policy in POLICIES.items():
+    for name, policy in ((n, p) for n, p in POLICIES.items() if n in words):
         closed = search(derivation.steps, policy)
         if policy.conditional and not set(closed.kept.names) & set(op.outputs):
             continue

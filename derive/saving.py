@@ -7,6 +7,7 @@ again when that frees memory, and never a reduction or a matrix product.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sympy import Expr, Mul
@@ -66,8 +67,13 @@ POLICIES = {
     "least": Policy("least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=frozenset({None, "gather"})),
     "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
     "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
+    "kernel": Policy("kernel", inner=PRICE + 4),
 }
-"""How `save=` chooses: by cost; the fewest bytes; from the inputs alone; from the outputs."""
+"""How `save=` chooses: by cost; the fewest bytes; from the inputs alone; from the outputs; by what costs a kernel.
+
+To a loop in C an inner tensor is one more to write and to read, and the few operations that make it again from
+an input, which is read in any case, are free; elementary functions are not.
+"""
 
 
 def recompute(
@@ -172,9 +178,13 @@ def with_kept(
     if returns is None:
         returns = tuple(gradients[o.name] for o in op.differentiable)
     program = schedule(op.name, definitions, given, scalars, returns)
-    lengths = nominal(op)
-    kept = sum(lengths.elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names if n not in held)
-    return Kept(names, program, Cost(work_and_names(program, lengths), kept))
+    kept = priced(op, [n for n in names if n not in held], policy)
+    return Kept(names, program, Cost(work_and_names(program, nominal(op)), kept))
+
+
+def priced(op: Op, names: Iterable[str], policy: Policy = POLICIES["cost"]) -> float:
+    """The elements of these tensors, each weighed by what it costs to keep."""
+    return sum(nominal(op).elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names)
 
 
 def _price(op: Op, name: str, policy: Policy) -> float:

@@ -14,6 +14,7 @@ from .avg_pool2d import avg_pool2d, avg_pool2d_backward, avg_pool2d_forward
 from .batched_matmul import batched_matmul, batched_matmul_backward, batched_matmul_forward
 from .batchnorm import batchnorm, batchnorm_backward, batchnorm_forward
 from .bce_with_logits import bce_with_logits, bce_with_logits_backward, bce_with_logits_forward
+from .bias_gelu import bias_gelu, bias_gelu_backward, bias_gelu_forward
 from .bilinear import bilinear, bilinear_backward, bilinear_forward
 from .causal_attention import causal_attention, causal_attention_backward, causal_attention_forward
 from .concatenate import concatenate, concatenate_backward, concatenate_forward
@@ -191,6 +192,9 @@ __all__ = [
     "bce_with_logits",
     "bce_with_logits_backward",
     "bce_with_logits_forward",
+    "bias_gelu",
+    "bias_gelu_backward",
+    "bias_gelu_forward",
     "bilinear",
     "bilinear_backward",
     "bilinear_forward",

@@ -32,24 +32,34 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute in float32 where the tensors of `out` are half precision, and give them their values last."""
+    """Compute in float32 where tensors of `out` are half precision, and give them their values last."""
 
     @functools.wraps(function)
-    def written(*args: Any, out: Any) -> Any:
-        targets = out if isinstance(out, tuple) else (out,)
-        if not any(t.dtype in HALF for t in targets):
-            return function(*args, out=out)
-        wide = [_widened(t) for t in targets]
-        function(*(_widened(a) for a in args), out=type(out)(*wide) if isinstance(out, tuple) else wide[0])
-        for target, value in zip(targets, wide):
-            target.copy_(value)
-        return out
+    def written(*args: Any, out: Any, **kwargs: Any) -> Any:
+        if not _is_half(out):
+            return function(*args, out=out, **kwargs)
+        found = function(*map(_widened, args), out=_widened(out), **{k: _widened(v) for k, v in kwargs.items()})
+        return _given_back(out, found)
 
     written.__code__ = written.__code__.replace(co_name=f"{function.__name__}_in_float32")
     return written
 
 
+def _is_half(value: Any) -> bool:
+    return any(map(_is_half, value)) if isinstance(value, tuple) else isinstance(value, Tensor) and value.dtype in HALF
+
+
+def _given_back(out: Any, found: Any) -> Any:
+    """What was found, in the half precision tensors of `out` where it has such."""
+    if isinstance(out, tuple):
+        each = map(_given_back, out, found)
+        return type(out)(*each) if hasattr(out, "_fields") else tuple(each)
+    return out.copy_(found) if _is_half(out) else found
+
+
 def _widened(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return type(value)(*map(_widened, value)) if hasattr(value, "_fields") else tuple(map(_widened, value))
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 

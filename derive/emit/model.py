@@ -23,7 +23,7 @@ class Function:
     lines: tuple[str, ...]
     title: str = ""
     saved: tuple[Field, ...] | None = None
-    decorator: str = "in_float32"
+    decorators: tuple[str, ...] = ("in_float32",)
 
 
 @dataclass(frozen=True)

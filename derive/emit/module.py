@@ -9,6 +9,7 @@ from derive.emit.checks import ranges, shape
 from derive.emit.model import Field, Function, Module
 from derive.emit.names import Names
 from derive.emit.pair import Pair, signature
+from derive.emit.together import with_gradients
 from derive.header import docstring, summary
 from derive.pipeline import Derivation
 
@@ -19,15 +20,15 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
     names = Names(d)
     pair = Pair(d, names, d.forward, d.backward, d.kept, title, f"{op.name}_forward", f"{op.name}_backward")
     targets = {a.of: a.target.name for a in d.steps.adjoints}
-    gradients = tuple(
-        Field(targets[o.name], "Tensor", shape(tuple(a.name for a in o.axes))) for o in op.differentiable
-    )
+    gradients = tuple(Field(targets[o.name], "Tensor", shape(tuple(a.name for a in o.axes))) for o in op.differentiable)
     extra: tuple[Function, ...] = ()
     if d.stepwise_forward is not None and d.stepwise_backward is not None:
         extra = _stepwise(d, names, title)
     kernels = pair.native(title, step) if backend == "cpu" else None
+    if kernels is not None and kernels.together is not None:
+        extra += with_gradients(pair, kernels.together, tuple(g.name for g in gradients), workspace)
     if workspace:
-        extra += (pair.backward_out([g.name for g in gradients]),)
+        extra += (pair.forward_out(kernels), pair.backward_out([g.name for g in gradients], kernels))
     used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}

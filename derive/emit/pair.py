@@ -30,7 +30,7 @@ class Pair:
         forward_name: str, backward_name: str, fuse: bool = True,
     ):  # fmt: skip
         self.fuse = fuse
-        self.d, self.names, self.op = d, names, d.named
+        self.d, self.names, self.op, self.title = d, names, d.named, title
         forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
         self.forward_layouts = layouts(forward, strict, {}, names.slow)
@@ -64,7 +64,7 @@ class Pair:
         )  # fmt: skip
         return native(self.d, shapes, title, step)
 
-    def backward_out(self, gradients: list[str]) -> Function:
+    def backward_out(self, gradients: list[str], kernels: Native | None) -> Function:
         """The backward once more, its gradients written into tensors of the caller's."""
         made = {line.code.partition(" = ")[0] for line in self.printed}
         targets: dict[str, str] = {}
@@ -75,20 +75,44 @@ class Pair:
                 targets[name] = place
             else:  # a cotangent as it came, or a gradient that is another one's as well
                 copies.append(f"{place}.copy_({name})")
-        tensors = {*self.backward_layouts.dims, *self.names.tensors.values()}
-        vectors = {self.names.tensors.get(n, n) for n, dims in self.backward_layouts.dims.items() if len(dims) == 1}
-        lines = [*(_commented(line) for line in into(self.printed, targets, tensors, vectors)), *copies]
+        lines = self._into(self.printed, targets, self.backward_layouts)
+        called = None if kernels is None else kernels.backward_call
+        native = () if called is None else called.lines((*copies, "return out"), targets)
         return Function(
             f"{self.backward.name}_out", f"{self.backward.signature}, *, out: {self.backward.returns}",
             self.backward.returns, "The same, written into the tensors of `out`, which share no memory with the rest.",
-            (*self.head, *lines, "return out"), decorator="writes_out",
+            (*native, *self.head, *lines, *copies, "return out"), decorators=("writes_out",),
         )  # fmt: skip
+
+    def forward_out(self, kernels: Native | None) -> Function:
+        """The forward once more, what it computes written where an earlier call's results lie."""
+        made = {line.code.partition(" = ")[0] for line in self.forward_printed}
+        outputs = [self.names.tensors.get(o, o) for o in self.d.op.outputs]
+        places = {o: f"out[{k}]" for k, o in enumerate(outputs)}
+        places = {f.name: f"out[-1].{f.name}" for f in self.saved} | places
+        targets = {name: place for name, place in places.items() if name in made}
+        *lines, result = self.forward.lines
+        before = lines[: len(lines) - len(self.forward_printed)]
+        called = None if kernels is None else kernels.forward_call
+        native = () if called is None else called.lines((result,), targets)
+        return Function(
+            f"{self.forward.name}_out", f"{signature(self.op)}, *, out: {self.forward.returns}",
+            self.forward.returns, "The same, written over what an earlier call with inputs of these shapes returned.",
+            (*before[:self.lengths_read], *native, *before[self.lengths_read:],
+             *self._into(self.forward_printed, targets, self.forward_layouts), result), decorators=("writes_out",),
+        )  # fmt: skip
+
+    def _into(self, printed: list[Line], targets: dict[str, str], laid: Layouts) -> list[str]:
+        tensors = {*laid.dims, *self.names.tensors.values()}
+        vectors = {self.names.tensors.get(n, n) for n, dims in laid.dims.items() if len(dims) == 1}
+        return [_commented(line) for line in into(printed, targets, tensors, vectors)]
 
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
         real = next((o for o in tensors if o.ranges_over is None), tensors[0])
         printed, sizes, checked = self._print(program, self.forward_layouts, real.name)
+        self.forward_printed = printed
         lines = [_commented(line) for line in printed]
         sizes += [f.name for f in self.saved if f.note == "a length"]
         axes = {v: k for k, v in names.sizes.items()}

@@ -43,6 +43,14 @@ def gelu_tanh(f, x: tensor[...]):
 
 
 @op
+def bias_gelu(f, x: tensor[..., d], b: tensor[d]):
+    """A bias, then GELU: what follows the first projection of a transformer's block (Radford et al., 2018)."""
+    f.h[..., d] = x[..., d] + b[d]
+    f.y = gelu(f.h)
+    return f.y
+
+
+@op
 def swiglu(f, gate: tensor[...], up: tensor[...]):
     """The gated unit between two projections: silu of the gate times the other (Shazeer, 2020)."""
     f.y[...] = gate[...] * sigmoid(gate[...]) * up[...]

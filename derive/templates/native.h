@@ -136,13 +136,19 @@ static const double LN2_HIGH = 0.693359375, LN2_LOW = -2.12194440054690583e-4; /
 
 #define IS_FLOAT (sizeof(real) == sizeof(float))
 
-// 2^n for a whole number n, by its bits.
-INLINE float two_to_float(int32_t n) {
-    const int32_t bits = (n + 127) << 23;
-    float out;
-    memcpy(&out, &bits, sizeof out);
-    return out;
+INLINE uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
 }
+INLINE float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+#define ONE_FLOAT 0x3f800000u // the bits of 1
+
+// 2^n for a whole number n, by its bits.
 INLINE double two_to_double(int64_t n) {
     const int64_t bits = (n + 1023) << 52;
     double out;
@@ -150,13 +156,8 @@ INLINE double two_to_double(int64_t n) {
     return out;
 }
 
-// The nearest whole number: adding 1.5 * 2^23 leaves it in the last bits.
-INLINE int32_t nearest_float(float x) {
-    const float shifted = x + 12582912.0f;
-    int32_t bits;
-    memcpy(&bits, &shifted, sizeof bits);
-    return bits - 0x4b400000;
-}
+// The nearest whole number: adding 1.5 * 2^23, or 1.5 * 2^52, leaves it in the last bits.
+#define NEAREST_FLOAT 12582912.0f
 INLINE int64_t nearest_double(double x) {
     const double shifted = x + 6755399441055744.0;
     int64_t bits;
@@ -164,12 +165,11 @@ INLINE int64_t nearest_double(double x) {
     return bits - 0x4338000000000000;
 }
 
-// exp(r) - 1 for |r| <= log(2) / 2: Taylor's series, whose next term is below the last place. Taken in pairs, since a chain
-// of multiply-adds would wait for itself.
+// exp(r) - 1 for |r| <= log(2) / 2: in float, the polynomial whose largest error is least, 8e-9; in double, Taylor's series.
+// Taken in pairs, since a chain of multiply-adds would wait for itself.
 INLINE float exp_series_float(float r) {
-    const float z = r * r;
-    const float low = 0.5f + r * (1.0f / 6), middle = 1.0f / 24 + r * (1.0f / 120), high = 1.0f / 720 + r * (1.0f / 5040);
-    return r + z * (low + z * (middle + z * high));
+    const float z = r * r, low = 0.5f + r * 0.16666577f, high = 0.041666555f + r * 0.008363179f;
+    return r + z * (low + z * (high + z * 0.0013926184f));
 }
 INLINE double exp_series_double(double r) {
     double p = 1.0 / 6227020800;
@@ -191,10 +191,11 @@ INLINE double exp_series_double(double r) {
 INLINE float exp_float(float x) {
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    const int32_t n = nearest_float(x * 1.44269504f);
-    const float r = x - (float)n * (float)LN2_HIGH - (float)n * (float)LN2_LOW;
-    const int32_t half = n >> 1;
-    return (exp_series_float(r) + 1.0f) * two_to_float(half) * two_to_float(n - half);
+    const float shifted = x * 1.44269504f + NEAREST_FLOAT, n = shifted - NEAREST_FLOAT;
+    const float r = x - n * (float)LN2_HIGH - n * (float)LN2_LOW;
+    const uint32_t whole = bits_of(shifted) << 23; // n, where a float has its exponent
+    const uint32_t half = (uint32_t)((int32_t)whole >> 1) & 0xff800000u;
+    return (exp_series_float(r) + 1.0f) * float_of(half + ONE_FLOAT) * float_of(whole - half + ONE_FLOAT);
 }
 INLINE double exp_double(double x) {
     x = x < -746.0 ? -746.0 : x;
@@ -250,9 +251,9 @@ INLINE float log_float(float x) {
 
 // exp(y) - 1 for |y| <= 24, accurate near 0: with y = n * log(2) + r, 2^n * (exp(r) - 1) + (2^n - 1).
 INLINE float exp_less_one_float(float y) {
-    const int32_t n = nearest_float(y * 1.44269504f);
-    const float r = y - (float)n * (float)LN2_HIGH - (float)n * (float)LN2_LOW;
-    const float two = two_to_float(n);
+    const float shifted = y * 1.44269504f + NEAREST_FLOAT, n = shifted - NEAREST_FLOAT;
+    const float r = y - n * (float)LN2_HIGH - n * (float)LN2_LOW;
+    const float two = float_of((bits_of(shifted) << 23) + ONE_FLOAT);
     return two * exp_series_float(r) + (two - 1.0f);
 }
 INLINE double exp_less_one_double(double y) {

@@ -153,6 +153,7 @@ REFERENCES: dict[str, Reference] = {
         lambda x, correction=1: x.var(-1, correction=correction), scalars=({"correction": 0}, {"correction": 2})
     ),
     # activations
+    "bias_gelu": Reference(lambda x, b: F.gelu(x + b)),
     "elu": Reference(lambda x, alpha=1.0: F.elu(x, alpha), scalars=({"alpha": 0.7},)),
     "gelu": Reference(F.gelu),
     "gelu_tanh": Reference(lambda x: F.gelu(x, approximate="tanh")),

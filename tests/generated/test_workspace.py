@@ -1,4 +1,4 @@
-"""`derive generate --workspace`: the backward that writes into given tensors computes what the other one does."""
+"""`derive generate --workspace`: forwards and backwards that write into given tensors compute what the others do."""
 
 from __future__ import annotations
 
@@ -38,6 +38,46 @@ def test_the_same_numbers_are_written(op: Op) -> None:
     for variant in variants if carries_pack else variants[:1]:
         for want, got in zip(*both(op, variant, torch.float64), strict=True):
             torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13, equal_nan=True)
+
+
+def ahead(op: Op, variant: str, dtype: torch.dtype) -> tuple[tuple, tuple, tuple]:
+    """What a forward returned, then overwritten by another sample's, and what that sample gives by itself."""
+    live = build(op, workspace=True)
+    tensors, numbers = sample(op, 0, dtype, variant)
+    first = live.forward(*tensors, **numbers)
+    given = {t.untyped_storage().data_ptr() for t in tensors}
+    held = [t for t in leaves(first) if t.untyped_storage().data_ptr() not in given]
+    for t in held:
+        t.fill_(7)
+    tensors, numbers = sample(op, 1, dtype, variant)
+    want = live.forward(*tensors, **numbers)
+    again = live.function.__globals__[f"{op.name}_forward_out"](*tensors, **numbers, out=first)
+    return tuple(held), want, again
+
+
+def leaves(value: object) -> list[torch.Tensor]:
+    if isinstance(value, tuple):
+        return [t for v in value for t in leaves(v)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_forward_writes_over_an_earlier_one(op: Op) -> None:
+    variants = [v for v in ("odd", "empty", "rank0") if v not in REFERENCES[op.name].without]
+    carries_pack = any(a.is_pack for o in op.operands for a in o.axes)
+    for variant in variants if carries_pack else variants[:1]:
+        held, want, got = ahead(op, variant, torch.float64)
+        assert type(got[-1]) is type(want[-1]) and len(leaves(got)) == len(leaves(want))
+        for g, w in zip(leaves(got), leaves(want), strict=True):
+            torch.testing.assert_close(g, w, rtol=1e-13, atol=1e-13, equal_nan=True)
+        assert {t.data_ptr() for t in held} <= {t.data_ptr() for t in leaves(got)}
+
+
+def test_a_forward_in_half_precision_writes_over_an_earlier_one() -> None:
+    op = next(o for o in catalogue() if o.name == "layernorm")
+    held, want, got = ahead(op, "odd", torch.bfloat16)
+    assert got[0].data_ptr() == held[0].data_ptr() and got[0].dtype == torch.bfloat16
+    assert all(torch.equal(g, w) for g, w in zip(leaves(got), leaves(want), strict=True))
 
 
 def test_half_precision_is_computed_in_float32() -> None:

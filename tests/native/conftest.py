@@ -24,7 +24,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
     sys.path.insert(0, str(root))
     numbers = count()
 
-    def make(*names: str, specs: str = "", step: bool = False) -> ModuleType:
+    def make(*names: str, specs: str = "", step: bool = False, workspace: bool = False) -> ModuleType:
         folder = root / f"native_{next(numbers)}"
         if specs:
             file = Path(f"{folder}_specs.py")
@@ -32,7 +32,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
             ops = load_file(file)
         else:
             ops = [find(name) for name in names]
-        write_package(ops, folder, backend="cpu", step=step)
+        write_package(ops, folder, backend="cpu", step=step, workspace=workspace)
         importlib.invalidate_caches()
         made = importlib.import_module(folder.name)
         for op in ops:

@@ -23,5 +23,5 @@ def test_a_kernel_beside_each_module_and_gone_with_it(tmp_path: Path) -> None:
 def test_every_loop_stands_under_its_equation(tmp_path: Path) -> None:
     write_package([find("rmsnorm")], tmp_path, backend="cpu")
     text = (tmp_path / "rmsnorm.c").read_text()
-    for equation in ("xhat[..., d] = rrms[...] * x[..., d]", "dgamma[d] = sum(dy_xhat[..., d], over=...)"):
+    for equation in ("xhat[..., d] = rrms[...] * x[..., d]", "dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)"):
         assert f"// {equation}" in text

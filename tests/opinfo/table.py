@@ -553,6 +553,7 @@ TABLE: dict[str, Row] = {
 """Every op of the catalogue that PyTorch has an OpInfo for."""
 
 WITHOUT: dict[str, str] = {
+    "bias_gelu": "no op of PyTorch's",
     "embedding_with_positions": "a composition of embedding and addition",
     "merge_axes": "flatten, whose samples are those of the op flatten",
     "merge_heads": "a composition of transpose and flatten",

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.groups import Group
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.normal import Loop, Normal, is_boolean
 from derive.program import Call, Index, Merged, Node, Num, Read, Window
-from derive.walking import index_axes, walk
+from derive.share import put
+from derive.walking import index_axes, node_axes, walk
 
 _HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "softplus", "sin", "cos", "pow"})
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps
@@ -50,6 +51,7 @@ class Plan:
 def planned(group: Group, normal: Normal, outside: frozenset[str]) -> Plan:
     """Stages and places of a group; `outside` names what later steps read or the program returns."""
     group = replace(group, loops=tuple(x for s in group.loops for x in _row_first(s, group, normal)))
+    group = _invariants_first(group, normal)
     work = _Work(group)
     for loop in group.loops:
         work.put(loop)
@@ -70,6 +72,40 @@ def _row_first(loop: Loop, group: Group, normal: Normal) -> list[Loop]:
     normal.dims[name] = slots
     own = replace(loop, name=name, slots=slots, over=inner)
     return [own, replace(loop, value=Read(name, slots), over=group.outer)]
+
+
+def _invariants_first(group: Group, normal: Normal) -> Group:
+    """What loops over inner axes compute of the outer axes alone, computed once for each place of these.
+
+    Along rows it is a number, and the compiler does as much unless it calls an elementary function.
+    """
+    if not group.outer:
+        return group
+    changing = {s.name for s in group.loops if s.kind == "add"}
+    loops: list[Loop] = []
+    names: dict[Node, Read] = {}
+    for loop in group.loops:
+        for node in _invariants(loop.value, group) if group.inner(loop) else ():
+            if changing & {r.name for r in _reads(node)}:
+                continue
+            if node not in names:
+                name = normal.fresh(f"{loop.name}_factor")
+                normal.dims[name] = group.outer
+                loops.append(Loop(name, group.outer, node, note=f"{name}[{', '.join(group.outer)}] = {node}"))
+                names[node] = Read(name, group.outer)
+            loop = replace(loop, value=put(loop.value, node, names[node]))
+        loops.append(loop)
+    return replace(group, loops=tuple(loops))
+
+
+def _invariants(node: Node, group: Group) -> list[Node]:
+    """The largest expressions of the outer axes alone, conditions left out."""
+    if not isinstance(node, Call):
+        return []
+    if _reads(node) and set(node_axes(node)) == set(group.outer):
+        dear = group.lane is not None or not is_cheap(node)
+        return [node] if dear and not is_boolean(node, set()) else []
+    return [found for a in node.args for found in _invariants(a, group)]
 
 
 class _Work:

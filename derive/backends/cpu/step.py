@@ -1,47 +1,91 @@
-"""A whole training step as one program: forward, backward, and the gradient times a rate taken from every input.
+"""Programs of a loss that are more than its forward or its backward: both at once, and a whole training step.
 
-The updates are additions in place, after everything that reads the inputs as they were.
+What is computed from the same places of the inputs is then one pass: the backward needs nothing from memory that the
+forward has at hand.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from derive.pipeline import Derivation
-from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement
-from derive.share import renamed
+from derive.program import Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement
+from derive.share import put, renamed, share
 from derive.soundness import check
 
 RATE = "lr"
 
 
-def descent(d: Derivation) -> Program | None:
-    """One step of gradient descent, or None where the op's output is not one number or an input has the rate's name."""
-    op = d.op
-    names = {o.name for o in op.operands} | {s.name for p in (d.forward, d.backward) for s in p.statements}
-    dims = next((s.axes for s in d.forward.statements if s.name == op.outputs[0]), None)
-    if len(op.outputs) != 1 or dims != () or RATE in names or not set(d.backward.scalars) <= set(d.forward.scalars):
+@dataclass(frozen=True)
+class Joined:
+    """The statements of a forward and its backward, and what the gradients are called, one for each real input."""
+
+    statements: tuple[Statement, ...]
+    gradients: tuple[str, ...]
+
+
+def with_gradients(d: Derivation) -> Program | None:
+    """The loss and its gradients, from its inputs and its cotangent as a number; None where the output is not one."""
+    cotangent = _cotangent(d)
+    if cotangent is None:
         return None
-    cotangent = d.steps.cotangents[0].target.name
-    taken = names | {cotangent}
-    again: dict[str, str] = {}
-    defined = {s.name for s in d.forward.statements}
-    for s in d.backward.statements:
-        if s.name in defined and s.name not in again:
-            again[s.name] = _fresh(f"{s.name}_again", taken)
-    backward = [_again(s, again) for s in d.backward.statements]
-    start = Assign(cotangent, (), Num(Fraction(1)))
+    joined = _joined(d, Scal(cotangent))
+    scalars = (*d.forward.scalars, cotangent)
+    returns = (d.op.outputs[0], *joined.gradients)
+    return check(Program(f"{d.op.name}_with_gradients", d.forward.given, scalars, joined.statements, returns))
+
+
+def descent(d: Derivation) -> Program | None:
+    """One step of gradient descent, or None where the op's output is not one number or an input has the rate's name.
+
+    The updates are additions in place, after everything that reads the inputs as they were.
+    """
+    op = d.op
+    if _cotangent(d) is None or RATE in _names(d):
+        return None
+    joined = _joined(d, Num(Fraction(1)))
     updates: list[Statement] = []
-    for o, gradient in zip(op.differentiable, d.backward.returns, strict=True):
+    for o, gradient in zip(op.differentiable, joined.gradients, strict=True):
         axes = tuple(a.name for a in o.axes)
         slots: tuple[Index, ...] = axes
-        value: Node = Call("neg", (Call("mul", (Scal(RATE), Read(again.get(gradient, gradient), slots))),))
+        value: Node = Call("neg", (Call("mul", (Scal(RATE), Read(gradient, slots))),))
         updates.append(Scatter(o.name, axes, slots, value, onto=o.name, note=""))
-    statements = (*d.forward.statements, start, *backward, *updates)
-    return check(
-        Program(f"{op.name}_sgd", d.forward.given, (*d.forward.scalars, RATE), statements, (op.outputs[0],))
-    )
+    statements = (*joined.statements, *updates)
+    return check(Program(f"{op.name}_sgd", d.forward.given, (*d.forward.scalars, RATE), statements, (op.outputs[0],)))
+
+
+def _cotangent(d: Derivation) -> str | None:
+    """The name of the loss's cotangent; None where the op's output is not one number."""
+    op = d.op
+    dims = next((s.axes for s in d.forward.statements if s.name == op.outputs[0]), None)
+    if len(op.outputs) != 1 or dims != () or not set(d.backward.scalars) <= set(d.forward.scalars):
+        return None
+    return d.steps.cotangents[0].target.name
+
+
+def _names(d: Derivation) -> set[str]:
+    return {o.name for o in d.op.operands} | {s.name for p in (d.forward, d.backward) for s in p.statements}
+
+
+def _joined(d: Derivation, cotangent: Node) -> Joined:
+    """The forward, then the backward from this cotangent, its names apart from those of the forward."""
+    read = Read(d.steps.cotangents[0].target.name, ())
+    taken = _names(d) | {read.name}
+    again: dict[str, str] = {}
+    defined = {s.name: s for s in d.forward.statements}
+    statements = list(d.forward.statements)
+    for s in d.backward.statements:
+        if s.name not in defined or s.name in again:
+            statements.append(_from(_again(s, again), read, cotangent))
+        elif renamed(s, again) != defined[s.name]:  # what the backward computes as the forward did is at hand
+            again[s.name] = _fresh(f"{s.name}_again", taken)
+            statements.append(_from(_again(s, again), read, cotangent))
+    gradients = tuple(again.get(g, g) for g in d.backward.returns)
+    scalars = d.forward.scalars + ((cotangent.name,) if isinstance(cotangent, Scal) else ())
+    returns = (d.op.outputs[0], *gradients)
+    program = check(Program(d.op.name, d.forward.given, scalars, tuple(statements), returns))
+    return Joined(share(program).statements, gradients)
 
 
 def _fresh(name: str, taken: set[str]) -> str:
@@ -55,3 +99,8 @@ def _again(s: Statement, names: dict[str, str]) -> Statement:
     """A statement of the backward, its names apart from those of the forward."""
     s = replace(renamed(s, names), name=names.get(s.name, s.name))
     return replace(s, onto=names.get(s.onto, s.onto)) if isinstance(s, Scatter) and s.onto else s
+
+
+def _from(s: Statement, read: Read, value: Node) -> Statement:
+    """The statement with the cotangent's value in place of its name."""
+    return replace(s, value=put(s.value, read, value))

@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sympy import Expr
 
+from derive.backends.convolutions import is_convolution
 from derive.backends.cpu.kernel import Kernel, kernel
 from derive.backends.cpu.merges import Parts, taken_apart
 from derive.backends.cpu.normal import Unsupported
-from derive.backends.cpu.step import descent
+from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.values import Dims
 from derive.equations import Op
 from derive.pipeline import Derivation
+from derive.program import Reduce
 from derive.terms.axes import Size
+from derive.walking import walk
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call of a kernel as the code has it: the kernel's name there, its arguments, and the names of its outputs."""
+
+    kernel: str
+    args: str
+    outputs: tuple[str, ...]
+
+    def lines(self, then: tuple[str, ...], out: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """The call, and what follows where it ran; with `out`, its outputs are written into these tensors."""
+        args = self.args
+        if out is not None:
+            places = ", ".join(str(out.get(n)) for n in self.outputs)
+            args += f", out=({places}{',' if len(self.outputs) == 1 else ''})"
+        left = f"({self.outputs[0]},)" if len(self.outputs) == 1 else ", ".join(self.outputs)
+        named = [f"    {left} = found"] if any(re.search(rf"\b{n}\b", t) for n in self.outputs for t in then) else []
+        return (f"found = {self.kernel}({args})", "if found is not None:", *named, *(f"    {t}" for t in then))
+
+
+@dataclass(frozen=True)
+class Together:
+    """A loss and its gradients from one kernel: the call, and what the loss and the gradients are named in the code."""
+
+    called: Called
+    loss: str
+    gradients: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Native:
-    """What a module has beside its torch form. `reason` says why a kernel is missing."""
+    """What a module has beside its torch form. Without a kernel, the forward's first line says why."""
 
-    kernels: tuple[Kernel, ...]
-    definitions: tuple[str, ...]
-    forward: tuple[str, ...]  # the first lines of the forward
-    backward: tuple[str, ...]
-    registration: tuple[str, ...]
-    step: tuple[str, ...]  # the first lines of the training step, where there is one
-    imports: tuple[str, ...]
+    kernels: tuple[Kernel, ...] = ()
+    definitions: tuple[str, ...] = ()
+    forward_call: Called | None = None
+    forward: tuple[str, ...] = ()  # the first lines of the forward
+    backward_call: Called | None = None
+    backward: tuple[str, ...] = ()
+    registration: tuple[str, ...] = ()
+    together: Together | None = None  # a loss with its gradients, where there is one
+    step: tuple[str, ...] = ()  # the same of the training step
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,68 +77,72 @@ class Shapes:
     saved: tuple[str, ...]  # the fields of the saved tuple
     code: Callable[[Expr], str]  # how a length is computed from others
 
+    def given(self, kernel: str) -> Mapping[str, str]:
+        """The axes whose length is an argument of a kernel's function, and its name there."""
+        return self.backward_lengths if kernel == "BACKWARD" else self.lengths
+
 
 def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
     """The kernels of an op and the lines around them; with `step`, a training step's where the op is a loss."""
     op = d.op
     integers = frozenset(o.name for o in op.operands if o.kind == "index")
     conditions = frozenset(c.name for c in d.conditions)
+    programs = {"FORWARD": d.forward, "BACKWARD": d.backward, "WITH_GRADIENTS": with_gradients(d)}
+    programs["STEP"] = descent(d) if step else None
+    names = {"FORWARD": f"{op.name}_forward", "BACKWARD": f"{op.name}_backward"}
     try:
-        forward = kernel(f"{op.name}_forward", d.forward, integers, conditions)
-        backward = kernel(f"{op.name}_backward", d.backward, integers, conditions)
-        program = descent(d) if step else None
-        whole = None if program is None else kernel(program.name, program, integers, conditions)
-        return _around(d, shapes, title, integers, forward, backward, whole)
+        values = [s.value for p in (d.forward, d.backward) for s in p.statements]
+        if any(isinstance(n, Reduce) and is_convolution(n) for value in values for n in walk(value)):
+            raise Unsupported("a convolution that would come near PyTorch's own")
+        kernels = {
+            n: kernel(names.get(n, p.name), p, integers, conditions) for n, p in programs.items() if p is not None
+        }
+        if not kernels["BACKWARD"].outputs:
+            del kernels["BACKWARD"]
+        return _around(d, shapes, title, integers, kernels)
     except Unsupported as error:
         said = f'torch_only("{op.name}", "the CPU backend has no loop for {error}")'
-        return Native((), (), (said,), (), (), (), ("torch_only",))
+        return Native(forward=(said,), imports=("torch_only",))
 
 
 def _around(
-    d: Derivation, shapes: Shapes, title: str, integers: frozenset[str], forward: Kernel, backward: Kernel,
-    whole: Kernel | None,
-) -> Native:  # fmt: skip
+    d: Derivation, shapes: Shapes, title: str, integers: frozenset[str], kernels: Mapping[str, Kernel]
+) -> Native:
     op = d.op
-    kernels = [("FORWARD", forward, shapes.forward, shapes.lengths)]
-    if backward.outputs:
-        kernels.append(("BACKWARD", backward, shapes.backward, shapes.backward_lengths))
-    registration = [f"register({n})" for n, *_ in kernels]
-    if whole is not None:
-        kernels.append(("STEP", whole, shapes.forward, shapes.lengths))
-    definitions = [_definition(n, k, dims, given, d, integers, shapes) for n, k, dims, given in kernels]
     cotangents = {c.of: c.target.name for c in d.steps.cotangents}
     targets = {o.name: r for o, r in zip(op.differentiable, d.backward.returns, strict=True)}
-    second = "BACKWARD" if backward.outputs else "None"
-    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r})")
-    saved = [f"{title}Saved({', '.join(shapes.saved)})"]
+    calls = {n: _called(n, k, shapes) for n, k in kernels.items()}
+    saved = f"{title}Saved({', '.join(shapes.saved)})"
     outputs = [shapes.names(o) for o in op.outputs]
-    head = _call("FORWARD", forward, shapes.lengths, shapes, f"{', '.join([*outputs, *saved])}")
-    returned = [shapes.names(r) for r in d.backward.returns]
-    result = returned[0] if len(returned) == 1 else f"{title}Gradients({', '.join(returned)})"
-    back = _call("BACKWARD", backward, shapes.backward_lengths, shapes, result) if backward.outputs else ()
-    imports = ("Kernel", "differentiable", "register")
-    made = tuple(k for _, k, *_ in kernels)
-    lines = () if whole is None else _call("STEP", whole, shapes.lengths, shapes, shapes.names(op.outputs[0]))
-    return Native(made, tuple(definitions), head, back, tuple(registration), lines, imports)
+
+    found = [shapes.names(r) for r in d.backward.returns]
+    gradients = found[0] if len(found) == 1 else f"{title}Gradients({', '.join(found)})"
+    whole = with_gradients(d)
+    together = None
+    if whole is not None:
+        together = Together(calls.pop("WITH_GRADIENTS"), outputs[0], tuple(map(shapes.names, whole.returns[1:])))
+    results = {"FORWARD": ", ".join([*outputs, saved]), "BACKWARD": gradients, "STEP": outputs[0]}
+    lines = {n: c.lines((f"return {results[n]}",)) for n, c in calls.items()}
+    registration = [f"register({n})" for n in kernels if n != "STEP"]
+    second = "BACKWARD" if "BACKWARD" in kernels else "None"
+    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r})")
+    return Native(
+        tuple(kernels.values()),
+        tuple(_definition(n, k, d, integers, shapes) for n, k in kernels.items()),
+        calls["FORWARD"], lines["FORWARD"], calls.get("BACKWARD"), lines.get("BACKWARD", ()), tuple(registration),
+        together, lines.get("STEP", ()), ("Kernel", "differentiable", "register"),
+    )  # fmt: skip
 
 
-def _call(name: str, k: Kernel, given: Mapping[str, str], shapes: Shapes, result: str) -> tuple[str, ...]:
+def _called(name: str, k: Kernel, shapes: Shapes) -> Called:
+    given = shapes.given(name)
     args = [shapes.names(n) for n in k.inputs] + list(given.values()) + [shapes.names(n) for n in k.numbers]
-    outputs = [shapes.names(n) for n in k.outputs]
-    left = f"({outputs[0]},)" if len(outputs) == 1 else ", ".join(outputs)
-    return (
-        f"found = {name}({', '.join(args)})",
-        "if found is not None:",
-        f"    {left} = found",
-        f"    return {result}",
-    )
+    return Called(name, ", ".join(args), tuple(shapes.names(n) for n in k.outputs))
 
 
-def _definition(
-    name: str, k: Kernel, dims: Mapping[str, Dims], given: Mapping[str, str], d: Derivation, integers: frozenset[str],
-    shapes: Shapes,
-) -> str:  # fmt: skip
+def _definition(name: str, k: Kernel, d: Derivation, integers: frozenset[str], shapes: Shapes) -> str:
     op = d.op
+    given, dims = shapes.given(name), _dims(name, d, shapes)
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
     program = d.backward if name == "BACKWARD" else d.forward
     wanted = [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
@@ -124,11 +163,22 @@ def _definition(
     conditions = {c.name for c in d.conditions}
     if conditions & {*k.inputs, *k.outputs}:
         parts.append(f"booleans={_tuple(n for n in (*k.inputs, *k.outputs) if n in conditions)}")
+    if name in ("STEP", "WITH_GRADIENTS"):
+        parts.append("taped=False")
     if name == "STEP":
         parts.append(f"changed={_tuple(o.name for o in op.differentiable)}")
     if derived:
         parts.append(f"derived=({''.join(derived)})")
     return f"{name} = Kernel({', '.join(parts)})"
+
+
+def _dims(name: str, d: Derivation, shapes: Shapes) -> Mapping[str, Dims]:
+    """The dimensions of what a kernel takes and gives."""
+    whole = with_gradients(d) if name == "WITH_GRADIENTS" else None
+    if whole is None:
+        return shapes.backward if name == "BACKWARD" else shapes.forward
+    own = zip(whole.returns[1:], d.backward.returns, strict=True)
+    return {**{g: shapes.backward[r] for g, r in own}, **shapes.forward}
 
 
 def _derived(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
