@@ -36,20 +36,49 @@ _GAIN = 1.1  # how many times cheaper than the order as written another must be
 
 
 def pairwise(program: Program, nominal: Nominal) -> Program:
-    """The same program, with sums of long products in steps of two factors, the intermediate tensors named."""
+    """The same program, with sums of long products in steps of two factors, the intermediate tensors named.
+
+    Every sum takes the order that is best for it alone, or, where that costs the program less, one whose steps others
+    can share.
+    """
+    alone, cost = _in_steps(program, nominal, frozenset())
+    common = _in_common(program, nominal)
+    if common:
+        together, less = _in_steps(program, nominal, common)
+        if less * _GAIN < cost:
+            return together
+    return alone
+
+
+def _in_steps(program: Program, nominal: Nominal, halved: frozenset[_Key]) -> tuple[Program, float]:
+    """The program with its sums in order, and what these cost; steps in `halved` are taken to be shared."""
     taken = {n for n, _ in program.given} | {s.name for s in program.statements}
-    trial = _Orders(nominal, set(taken))
+    trial = _Orders(nominal, set(taken), halved)
     for s in program.statements:
         trial.within(s.value)
     shared = frozenset(key for key, count in trial.uses.items() if count > 1)
-    orders, out = _Orders(nominal, taken, shared), list[Statement]()
+    orders, out = _Orders(nominal, taken, halved, shared), list[Statement]()
     for s in program.statements:
         value = orders.within(s.value)
         out += [*orders.made, replace(s, value=value)]
         orders.made.clear()
     for name in orders.named:
         out = _inlined(name, out)
-    return check(replace(program, statements=tuple(out)))
+    return check(replace(program, statements=tuple(out))), orders.cost
+
+
+def _in_common(program: Program, nominal: Nominal) -> frozenset[_Key]:
+    """The steps that several sums could have in common, in whatever order they are taken."""
+    count: dict[_Key, int] = {}
+    for s in program.statements:
+        for node in (n for n in walk(s.value) if isinstance(n, Reduce) and n.kind == "sum"):
+            groups = _groups([f for f in product_factors(node.body) if is_tensor(f)])
+            axes = [frozenset(a for f in g for a in node_axes(f)) for g in groups]
+            for size in range(2, len(groups) if len(groups) <= _MOST else 0):
+                for subset in combinations(range(len(groups)), size):
+                    key = _step_key(subset, groups, axes, frozenset(node_axes(node)))
+                    count[key] = count.get(key, 0) + 1
+    return frozenset(key for key, times in count.items() if times > 1)
 
 
 def _inlined(name: str, statements: list[Statement]) -> list[Statement]:
@@ -75,11 +104,13 @@ class _Orders:
 
     nominal: Nominal
     taken: set[str]
+    halved: frozenset[_Key]
     shared: frozenset[_Key] | None = None  # None: order all, to find out
     made: list[Statement] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
     known: dict[_Key, Read] = field(default_factory=dict)
     uses: dict[_Key, int] = field(default_factory=dict)
+    cost: float = 0.0
 
     def within(self, node: Node) -> Node:
         if isinstance(node, Call):
@@ -98,10 +129,12 @@ class _Orders:
             return node
         axes = [frozenset(a for f in g for a in node_axes(f)) for g in groups]
         kept = frozenset(node_axes(node))
-        cost, tree, keys = _best(groups, axes, kept, self.nominal, self.known)
-        gain = cost * _GAIN < _in_turn(axes, kept, self.nominal)
-        if not gain and self.shared is not None and not self.shared & keys:
+        cost, tree, keys = _best(groups, axes, kept, self.nominal, self.known, self.halved)
+        as_written = _in_turn(axes, kept, self.nominal)
+        if cost * _GAIN >= as_written and self.shared is not None and not self.shared & keys:
+            self.cost += as_written
             return node
+        self.cost += cost
         for key in keys:
             self.uses[key] = self.uses.get(key, 0) + 1
         left, right = (self.step(side, groups, axes, kept) for side in tree)
@@ -177,27 +210,37 @@ def _best(
     kept: frozenset[str],
     nominal: Nominal,
     known: dict[_Key, Read],
+    halved: frozenset[_Key],
 ) -> tuple[float, tuple[_Tree, _Tree], frozenset[_Key]]:
     """The cheapest order of multiplying all factors two at a time, by every way to split every subset; its steps."""
     everything = tuple(range(len(axes)))
-    table: dict[tuple[int, ...], tuple[float, _Tree, frozenset[str], frozenset[_Key]]] = {
-        (k,): (0.0, k, a, frozenset()) for k, a in enumerate(axes)
+    table: dict[tuple[int, ...], tuple[float, float, _Tree, frozenset[str], frozenset[_Key]]] = {
+        (k,): (0.0, 0.0, k, a, frozenset()) for k, a in enumerate(axes)
     }
     for size in range(2, len(axes) + 1):
         for subset in combinations(everything, size):
-            outside = kept.union(*(axes[k] for k in everything if k not in subset))
-            out = outside.intersection(frozenset().union(*(axes[k] for k in subset)))
-            key = _key([f for k in subset for f in groups[k]], out)
+            key = _step_key(subset, groups, axes, kept)
+            out = key[1]
+            own = frozenset() if size == len(axes) else frozenset({key})
             found = []
             for one, other in _splits(subset):
-                (c1, t1, a1, k1), (c2, t2, a2, k2) = table[one], table[other]
-                own = frozenset() if size == len(axes) else frozenset({key})
-                cost = 0.0 if key in known else c1 + c2 + _pair(a1, a2, out, nominal)
-                found.append((cost, (t1, t2), out, k1 | k2 | own))
+                (s1, c1, t1, a1, k1), (s2, c2, t2, a2, k2) = table[one], table[other]
+                pair = _pair(a1, a2, out, nominal)
+                cost, seeming = (0.0, 0.0) if key in known else (c1 + c2 + pair, s1 + s2 + pair)
+                found.append((seeming / 2 if own & halved else seeming, cost, (t1, t2), out, k1 | k2 | own))
             table[subset] = min(found, key=lambda f: f[0])
-    cost, tree, _, keys = table[everything]
+    _, cost, tree, _, keys = table[everything]
     assert not isinstance(tree, int)
     return cost, tree, keys
+
+
+def _step_key(
+    subset: tuple[int, ...], groups: list[list[Node]], axes: list[frozenset[str]], kept: frozenset[str]
+) -> _Key:
+    """A step: these groups multiplied, and summed to the axes that the result or the other groups have."""
+    outside = kept.union(*(a for k, a in enumerate(axes) if k not in subset))
+    out = outside.intersection(frozenset().union(*(axes[k] for k in subset)))
+    return _key([f for k in subset for f in groups[k]], out)
 
 
 def _splits(subset: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -63,8 +63,9 @@ def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor
 def bilinear_backward(dy: Tensor, x: Tensor, z: Tensor, w: Tensor) -> BilinearGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     o = dy.shape[-1]
-    dx = torch.einsum("...oj, oij -> ...i", torch.einsum("...o, ...j -> ...oj", dy, z), w)
-    dz = torch.einsum("...oi, oij -> ...j", torch.einsum("...o, ...i -> ...oi", dy, x), w)
+    w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(w[o, i, j] * dy[..., o], over=o)
+    dx = (z[..., None, :] * w_dy).sum(-1)  # dx[..., i] = sum(z[..., j] * w_dy[..., i, j], over=j)
+    dz = w_dy.mul_(x[..., None]).sum(-2)  # dz[..., j] = sum(x[..., i] * w_dy[..., i, j], over=i)
     dw = torch.einsum("...oi, ...j -> oij", torch.einsum("...o, ...i -> ...oi", dy, x), z)
     db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
     return BilinearGradients(dx, dz, dw, db)

@@ -39,7 +39,7 @@ def generate(
         bool, typer.Option("--step", help="With --backend cpu: a whole step of gradient descent for each loss as well.")
     ] = False,
     workspace: Annotated[
-        bool, typer.Option("--workspace", help="With OP_forward_out and OP_backward_out as well, which write over an earlier call's results.")
+        bool, typer.Option("--workspace", help="With OP_forward_out and OP_backward_out, which write over old results.")
     ] = False,
 ) -> None:
     """Write a package with one module for each op."""

@@ -11,10 +11,10 @@ batch statistics are. The choice that takes in the most work wins.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
-from derive.backends.cpu.normal import Loop, Unsupported
+from derive.backends.cpu.normal import Loop, Normal, Unsupported
 from derive.backends.cpu.products import Product, Step
 from derive.cost import NOMINAL
 from derive.program import Index, Merged, Read
@@ -46,7 +46,15 @@ class Group:
         return "\n".join([f"{head}:", *(f"  {s}" for s in self.loops)])
 
 
-def grouped(steps: list[Step]) -> list[Group | Product]:
+@dataclass(frozen=True)
+class _Candidate:
+    """A group, and the steps that it was taken from, folds cut in two where that lets a part of one join."""
+
+    group: Group
+    steps: tuple[Step, ...]
+
+
+def grouped(steps: list[Step], form: Normal) -> list[Group | Product]:
     """The steps in groups, in an order that respects what reads what."""
     out: list[Group | Product] = []
     left = list(steps)
@@ -56,25 +64,45 @@ def grouped(steps: list[Step]) -> list[Group | Product]:
             out.append(first)
             left.pop(0)
             continue
-        best = max(_candidates(left), key=_worth, default=None)
+        best = max(_candidates(left, form), key=lambda c: _worth(c.group), default=None)
         if best is None:
             raise Unsupported(f"{first}")
-        out.append(best)
-        taken = {id(s) for s in best.loops}
-        left = [s for s in left if id(s) not in taken]
+        out.append(best.group)
+        for s in best.group.loops:
+            form.dims.setdefault(s.name, s.slots)
+            form.taken.add(s.name)
+        taken = {id(s) for s in best.group.loops}
+        left = [s for s in best.steps if id(s) not in taken]
     return out
 
 
-def _candidates(steps: list[Step]) -> Iterator[Group]:
+def _candidates(steps: list[Step], form: Normal) -> Iterator[_Candidate]:
     """Groups that begin with the first loop, for every choice of outer axes under which it can stand."""
     first = steps[0]
     assert isinstance(first, Loop)
     own = [a for a in first.domain if _plain_in(first.slots, a) or a in first.over]
     sizes = range(len(own) + 1)
     for outer in (c for n in sizes for c in combinations(own, n)):
-        group = _group(outer, steps)
-        if group is not None:
-            yield group
+        parts = {id(s): _cut(s, outer, form) for s in steps if isinstance(s, Loop)}
+        found = _group(outer, [x for s in steps for x in parts.get(id(s), (s,))])
+        if found is None:
+            continue
+        taken = {id(s) for s in found.loops}
+        whole = {k for k, cut in parts.items() if id(cut[0]) not in taken}  # what was cut for nothing
+        yield _Candidate(found, tuple(x for s in steps for x in ((s,) if id(s) in whole else parts.get(id(s), (s,)))))
+
+
+def _cut(loop: Loop, outer: tuple[str, ...], form: Normal) -> tuple[Loop, ...]:
+    """A fold over some of the outer axes as one over its other axes, and one of what that gives over those."""
+    apart = tuple(a for a in outer if a in loop.over)
+    rest = tuple(a for a in loop.over if a not in apart)
+    if not loop.is_fold or loop.is_product or not apart or not rest or set(outer) <= set(loop.over):
+        return (loop,)
+    name = f"{loop.name}_each"
+    while name in form.taken:
+        name += "_"
+    slots = (*apart, *loop.slots)
+    return replace(loop, name=name, slots=slots, over=rest), replace(loop, value=Read(name, slots), over=apart)
 
 
 def _group(outer: tuple[str, ...], steps: list[Step]) -> Group | None:
@@ -164,13 +192,15 @@ def _memories(loop: Loop) -> list[tuple[str, ...]]:
 def _worth(group: Group) -> tuple[float, ...]:
     """The more element operations a group takes in the better; then rows rather than columns, then many rows.
 
-    A fold with inner axes of its own shares its loop with nothing, and counts for nothing.
+    A fold with inner axes of its own shares its loop with nothing, and counts for nothing. A total of several axes
+    is as large as what it adds up, once for every chunk, and comes last.
     """
     work = sum(float(NOMINAL) ** len(s.domain) for s in group.loops if not _alone(s, group))
     rows = group.lane is None or not any(group.inner(s) for s in group.loops)
     inside = any(group.inner(s) for s in group.loops)
     flat = len({s.domain for s in group.loops}) == 1 and len(group.outer) == 1
-    return (work, rows, flat or inside, -len(group.totals), len(group.outer))
+    wide = sum(len(s.free) > 1 for s in group.totals)
+    return (work, -wide, rows, flat or inside, -len(group.totals), len(group.outer))
 
 
 def _alone(loop: Loop, group: Group) -> bool:

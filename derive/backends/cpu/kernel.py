@@ -48,7 +48,7 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     given = [n for n, _ in program.given]
     program, places = with_places(program, integers & set(given))
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
-    steps = grouped(with_products(form))
+    steps = grouped(with_products(form), form)
     plans = [_plan(k, steps, form) for k in range(len(steps))]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
     out, scratch, first = Writer(depth=1), _Scratch(), Writer(depth=1)

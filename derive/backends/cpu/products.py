@@ -12,7 +12,7 @@ from itertools import combinations
 from derive.backends.cpu.normal import Loop, Normal
 from derive.cost import product_factors
 from derive.program import Call, Index, Merged, Node, Read
-from derive.walking import index_axes, node_axes
+from derive.walking import index_axes, node_axes, walk
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,7 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
     for node, outer in ((tensors[0], rows), (tensors[1], columns)):
         matrix = _matrix(node, normal)
         if matrix is None or not _fits(matrix, outer, order):
-            wanted = (*batch, *outer, *order) if outer and batch + outer == free[: len(batch + outer)] else (
-                *batch, *order, *outer)  # fmt: skip
+            wanted = _laid_out(node, batch, outer, order)
             name = normal.fresh(f"{loop.name}_{'left' if node is tensors[0] else 'right'}")
             helper = Loop(name, wanted, node, note=f"{name}[{', '.join(wanted)}] = {node}")
             normal.dims[name] = wanted
@@ -116,6 +115,13 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
         operands.append(matrix)
     left, right = operands
     return [*before, Product(loop.name, result, left, right, batch, rows, columns, order, alpha, loop.note)]
+
+
+def _laid_out(node: Node, batch: tuple[str, ...], outer: tuple[str, ...], inner: tuple[str, ...]) -> tuple[str, ...]:
+    """The axes of a factor that is computed first: last what is last in the memory of what it is made from."""
+    last = [index_axes(r.index[-1])[-1:] for r in walk(node) if isinstance(r, Read) and r.index]
+    score = sum((axes == inner[-1:]) - (axes == outer[-1:]) for axes in last if axes)
+    return (*batch, *outer, *inner) if score >= 0 or not outer else (*batch, *inner, *outer)
 
 
 def _transposed(loop: Loop, order: tuple[str, ...], normal: Normal) -> list[Step]:

@@ -15,6 +15,7 @@ from derive.share import put
 from derive.walking import index_axes, node_axes, walk
 
 _HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "softplus", "sin", "cos", "pow"})
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps
 
 
@@ -77,7 +78,7 @@ def _row_first(loop: Loop, group: Group, normal: Normal) -> list[Loop]:
 def _invariants_first(group: Group, normal: Normal) -> Group:
     """What loops over inner axes compute of the outer axes alone, computed once for each place of these.
 
-    Along rows it is a number, and the compiler does as much unless it calls an elementary function.
+    Along rows it is a number, and of plain arithmetic the compiler does as much.
     """
     if not group.outer:
         return group
@@ -103,8 +104,9 @@ def _invariants(node: Node, group: Group) -> list[Node]:
     if not isinstance(node, Call):
         return []
     if _reads(node) and set(node_axes(node)) == set(group.outer):
-        dear = group.lane is not None or not is_cheap(node)
-        return [node] if dear and not is_boolean(node, set()) else []
+        arithmetic = all(n.fn in _ARITHMETIC for n in walk(node) if isinstance(n, Call))
+        named = group.lane is not None or not arithmetic
+        return [node] if named and not is_boolean(node, set()) else []
     return [found for a in node.args for found in _invariants(a, group)]
 
 
