@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sympy import Expr
 
 from derive.backends.cpu.wrapper import Native, Shapes, native
@@ -229,8 +231,9 @@ class Pair:
 
 
 def _length_of(formula: Expr) -> str:
-    """Code of a length where the others stand in a dictionary `s`."""
-    return size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
+    """Code of a length where the others stand in a dictionary `s`, leading axes as the number of their places."""
+    code = size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
+    return re.sub(r'math\.prod\((s\["[^"]*"\])\)', r"\1", code)
 
 
 def _place(axis: str, sources: dict[str, Dims]) -> tuple[str, int] | None:

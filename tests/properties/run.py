@@ -12,7 +12,7 @@ import signal
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -20,6 +20,7 @@ from multiprocessing import get_context
 import torch
 from rich.progress import track
 
+from tests.properties import native
 from tests.properties.grammar import Example
 from tests.properties.judging import Verdict, expected_refusal, judge
 from tests.properties.shrinking import numbered, shrunk
@@ -45,7 +46,7 @@ class Outcome:
         return self.kind == "right" or self.kind.startswith("rightly refused")
 
 
-def outcome(number: int, made: Example) -> Outcome:
+def outcome(number: int, made: Example, judge: Callable[[Example], Verdict] = judge) -> Outcome:
     """Judge one example; whatever it raises is an outcome too."""
     try:
         with _limit():
@@ -83,10 +84,10 @@ def _limit() -> Iterator[None]:
         signal.alarm(0)
 
 
-def _tried(job: tuple[int, int]) -> Outcome:
-    seed, number = job
+def _tried(job: tuple[int, int, bool]) -> Outcome:
+    seed, number, kernels = job
     torch.set_num_threads(1)
-    return outcome(number, numbered(seed, number)[0])
+    return outcome(number, numbered(seed, number)[0], native.judge if kernels else judge)
 
 
 def main() -> int:
@@ -96,8 +97,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first example")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--shrink", action="store_true", help="make the first failure of each kind small")
+    parser.add_argument("--native", action="store_true", help="the C kernels instead of the torch form")
     given = parser.parse_args()
-    jobs = [(given.seed, k) for k in range(given.first, given.first + given.examples)]
+    jobs = [(given.seed, k, given.native) for k in range(given.first, given.first + given.examples)]
     kinds: dict[str, list[int]] = defaultdict(list)
     with get_context("spawn").Pool(given.jobs, maxtasksperchild=20) as pool:  # each leaves modules and caches behind
         found = pool.imap_unordered(_tried, jobs, chunksize=25)
@@ -105,10 +107,12 @@ def main() -> int:
             kinds[o.kind].append(o.number)
             if not o.fine:
                 print(f"example {o.number}: {o.kind}", flush=True)
-    return report(given.seed, kinds, given.shrink)
+    return report(given.seed, kinds, given.shrink, native.judge if given.native else judge)
 
 
-def report(seed: int, kinds: dict[str, list[int]], shrink: bool) -> int:
+def report(
+    seed: int, kinds: dict[str, list[int]], shrink: bool, judge: Callable[[Example], Verdict] = judge
+) -> int:
     """Print how often each outcome came, then a spec for each that is wrong."""
     failed = []
     for kind, numbers in sorted(kinds.items(), key=lambda k: -len(k[1])):
@@ -118,10 +122,10 @@ def report(seed: int, kinds: dict[str, list[int]], shrink: bool) -> int:
     for kind, number in failed:
         made, choices = numbered(seed, number)
         if shrink:
-            made = shrunk(choices, lambda e, kind=kind: outcome(0, e).kind == kind)
+            made = shrunk(choices, lambda e, kind=kind: outcome(0, e, judge).kind == kind)
         print(f"\n--- {kind}\n# example {number}, save={made.save}, {made.layout} cotangents, lengths {made.lengths}")
         print("# " + ", ".join(f"{i.name}: {list(i.shape)}" for i in made.inputs))
-        print(f"# {outcome(0, made).detail}\n{made.source}")
+        print(f"# {outcome(0, made, judge).detail}\n{made.source}")
     return int(bool(failed))
 
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.properties import native
 from tests.properties.found import FOUND
 from tests.properties.grammar import Example, Input
 from tests.properties.judging import expected_refusal, judge
@@ -34,6 +35,18 @@ def test_random_specs(part: int) -> None:
 def test_random_specs_are_all_different() -> None:
     sources = {numbered(SEED, number)[0].source for number in range(PARTS * EACH)}
     assert len(sources) == PARTS * EACH
+
+
+NATIVE = (79, (10, 163, 228, 0, 1, 2, 3, 4, 5, 6, 7, 8)), (77, (120, 166, 221)), (78, (165,)), (80, (24,)), (81, (266,))
+"""Examples by seed: those whose kernels were wrong once, and the first of a seed."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed, number", [(seed, k) for seed, numbers in NATIVE for k in numbers])
+def test_random_specs_as_kernels(seed: int, number: int) -> None:
+    """`python -m tests.properties.run --native` tries others."""
+    found = outcome(number, numbered(seed, number)[0], native.judge)
+    assert found.fine, f"{found.kind}: {found.detail}\n{numbered(seed, number)[0].source}"
 
 
 def assert_right(made: Example) -> None:

@@ -36,7 +36,7 @@ _ATOM, _UNARY, _COMMA = 9, 7, 0
 def axis_name(axis: str) -> str:
     """`row` for `...`, and a number for each prime of a bound copy."""
     stem, *rest = axis.split("'")
-    stem = "rows" if stem == "..." else stem
+    stem = stem.replace("...", "rows")  # which stands alone, or in the name of a merge
     return "_".join([stem, *(r or "1" for r in rest)])
 
 
@@ -118,6 +118,8 @@ class Expressions:
             return Text(f"-{arg.inside(_UNARY)}", _UNARY, "number" if known else "real")
         if node.fn == "where":
             a, b = ((x if known else x.real).inside(1) for x in args[1:])
+            if not known and a.isdecimal() and b.isdecimal():
+                a = f"R({a})"  # else both are whole numbers to C, which divides them as such
             return Text(f"{args[0].inside(1)} ? {a} : {b}", _COMMA, "number" if known else "real")
         if node.fn in ("pi", "e"):
             return Text(repr(getattr(math, node.fn)), kind="number")
@@ -158,12 +160,12 @@ class Expressions:
         return code or "0"
 
     def _places(self, read: Read, skip: frozenset[str]) -> list[tuple[Index, Index]]:
-        """Dimensions and the places on them, without the axes to skip."""
+        """Dimensions and the places on them, without the dimensions over the axes to skip."""
         out: list[tuple[Index, Index]] = []
         for dim, index in zip(self.normal.dims[read.name], read.index, strict=True):
-            if isinstance(index, Merged) and skip & set(index_axes(index)):
+            if isinstance(dim, Merged) and isinstance(index, Merged) and skip & set(index_axes(dim)):
                 out += [(a, a) for a in index.axes if a not in skip]
-            elif index not in skip:
+            elif dim not in skip:
                 out.append((dim, index))
         return out
 

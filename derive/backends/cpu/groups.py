@@ -17,7 +17,7 @@ from itertools import combinations
 from derive.backends.cpu.normal import Loop, Normal, Unsupported
 from derive.backends.cpu.products import Product, Step
 from derive.cost import NOMINAL
-from derive.program import Index, Merged, Read
+from derive.program import Index, Merged, Read, Window
 from derive.walking import index_axes
 
 
@@ -162,7 +162,12 @@ def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[L
 def _plain_in(slots: tuple[Index, ...], axis: str) -> bool:
     """Whether different values of the axis write different places."""
     places = [i for i in slots if axis in index_axes(i)]
-    return len(places) >= 1 and any(i == axis or (isinstance(i, Merged) and axis in i.axes) for i in places)
+    return any(i == axis or (isinstance(i, Merged) and axis in i.axes) or _moves_along(i, axis) for i in places)
+
+
+def _moves_along(index: Index, axis: str) -> bool:
+    """Whether it is the axis shifted, as a part of a concatenation is."""
+    return isinstance(index, Window) and tuple(a for a, _ in index.steps) == (axis,)
 
 
 def _same_outer(index: tuple[Index, ...], slots: tuple[Index, ...], outer: tuple[str, ...]) -> bool:

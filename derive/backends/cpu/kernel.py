@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.calls import print_product
@@ -17,8 +18,8 @@ from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.rows import Rows
 from derive.backends.cpu.stages import Plan, planned
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
-from derive.program import Index, PartOf, Program, Read, SizeOf, base
-from derive.walking import index_axes, walk
+from derive.program import Call, Index, Node, PartOf, Program, Read, SizeOf, Window, base
+from derive.walking import children, index_axes, walk
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def _checks(form: Normal, text: Expressions, filled: set[str]) -> tuple[list[str
                 if isinstance(i, Read):
                     count = " * ".join(text.extent(d) for d in form.dims[i.name]) or "1"
                     found[text.name(i.name), text.extent(dim)] = count
-    checks, own = [], []
+    checks, own = _bounds(form, text), []
     for (name, limit), count in found.items():
         bad = f"if (!all_below({name}, {count}, {limit}))"
         if name in filled:
@@ -181,6 +182,41 @@ def _checks(form: Normal, text: Expressions, filled: set[str]) -> tuple[list[str
         else:
             checks.append(f"{bad} return BAD_INDEX;")
     return checks, own
+
+
+def _bounds(form: Normal, text: Expressions) -> list[str]:
+    """Every place along an axis that is not the dimension's own lies on it; the torch form says which does not.
+
+    What is read under a condition is left out: the condition may be that it does.
+    """
+    found: dict[str, None] = {}
+    for s in form.loops:
+        for name, index in [(s.name, s.slots), *((r.name, r.index) for r in _unconditional(s.value))]:
+            for dim, i in zip(form.dims[name], index, strict=True):
+                if isinstance(i, str) and isinstance(dim, str) and base(i) != base(dim):
+                    found[f"{length(i)} > {length(dim)}"] = None
+                elif isinstance(i, Window):
+                    ends = [_end(i, text, side) for side in (-1, 1)]
+                    found |= {} if ends[0].isdecimal() else {f"{ends[0]} < 0": None}
+                    found[f"{ends[1]} >= {text.extent(dim)}"] = None
+    return [f"if ({test}) return BAD_INDEX;" for test in found]
+
+
+def _end(window: Window, text: Expressions, side: int) -> str:
+    """The last place of a window on one side."""
+    moving = [(length(a), step) for a, step in window.steps if step * side > 0]
+    parts = [f"({n} - 1)" if step == 1 else f"{step} * ({n} - 1)" for n, step in moving]
+    offset = text.integer(window.offset)
+    return " + ".join([*parts, *([offset] if offset != "0" or not parts else [])])
+
+
+def _unconditional(node: Node | Index) -> Iterator[Read]:
+    """What is read in any case."""
+    if isinstance(node, Read):
+        yield node
+    taken = node.args[:1] if isinstance(node, Call) and node.fn == "where" else children(node)
+    for child in taken:
+        yield from _unconditional(child)
 
 
 def _function(

@@ -134,7 +134,8 @@ class _Work:
             sweep.loops.append(loop)
         else:
             self._stage(k).values.append(loop)
-        self.at[loop.name], self.sweep[loop.name] = k, sweep
+        if k >= self.at.get(loop.name, 0):  # parts of a concatenation may be written in any order
+            self.at[loop.name], self.sweep[loop.name] = k, sweep
         for r in loop.reads():
             self.readers.setdefault(r.name, []).append((sweep, r))
             self.read_at[r.name] = max(k, self.read_at.get(r.name, -1))

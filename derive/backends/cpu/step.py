@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from derive.pipeline import Derivation
-from derive.program import Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement
+from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement
 from derive.share import put, renamed, share
 from derive.soundness import check
 
@@ -81,6 +81,9 @@ def _joined(d: Derivation, cotangent: Node) -> Joined:
         elif renamed(s, again) != defined[s.name]:  # what the backward computes as the forward did is at hand
             again[s.name] = _fresh(f"{s.name}_again", taken)
             statements.append(_from(_again(s, again), read, cotangent))
+    if read.name in d.backward.returns:  # the gradient is the cotangent as it came
+        again[read.name] = _fresh(f"{read.name}_returned", taken)
+        statements.append(Assign(again[read.name], (), cotangent))
     gradients = tuple(again.get(g, g) for g in d.backward.returns)
     scalars = d.forward.scalars + ((cotangent.name,) if isinstance(cotangent, Scal) else ())
     returns = (d.op.outputs[0], *gradients)

@@ -15,6 +15,7 @@ from derive.backends.cpu.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.values import Dims
 from derive.equations import Op
+from derive.length_code import lengths_of
 from derive.pipeline import Derivation
 from derive.program import Reduce
 from derive.terms.axes import Size
@@ -145,7 +146,9 @@ def _definition(name: str, k: Kernel, d: Derivation, integers: frozenset[str], s
     given, dims = shapes.given(name), _dims(name, d, shapes)
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
     program = d.backward if name == "BACKWARD" else d.forward
+    needs = () if name == "BACKWARD" else _needs(op, shapes)
     wanted = [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
+    wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)] if needs else []
     derived = _derived(op, taken_apart(program), known, wanted, shapes)
     parts = [
         f'"{op.name}.c"',
@@ -169,7 +172,18 @@ def _definition(name: str, k: Kernel, d: Derivation, integers: frozenset[str], s
         parts.append(f"changed={_tuple(o.name for o in op.differentiable)}")
     if derived:
         parts.append(f"derived=({''.join(derived)})")
+    if needs:
+        parts.append(f"needs=lambda s: {' and '.join(needs)}")
     return f"{name} = Kernel({', '.join(parts)})"
+
+
+def _needs(op: Op, shapes: Shapes) -> list[str]:
+    """What the lengths must satisfy, as code; the torch form says which does not."""
+    found = []
+    for r in op.requirements:
+        left, right = shapes.code(r.left), shapes.code(r.right)
+        found.append(f"({left}) % ({right}) == 0" if r.relation == "%" else f"{left} {r.relation} {right}")
+    return found
 
 
 def _dims(name: str, d: Derivation, shapes: Shapes) -> Mapping[str, Dims]:
@@ -188,12 +202,15 @@ def _derived(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: S
     while pending:
         axis = pending.pop(0)
         rule = next((r for r in op.sizes if r.axis.base == axis), None)
-        if axis in known or rule is None:
+        if axis in known:
             continue
-        if rule.formula is None and axis in parts and {a for a in parts[axis] if not a.isdecimal()} <= known:
+        free = rule is None or rule.formula is None
+        if free and axis in parts and {a for a in parts[axis] if not a.isdecimal()} <= known:
             known.add(axis)
             product = " * ".join(a if a.isdecimal() else f's["{a}"]' for a in parts[axis])
             out.append(f'("{axis}", lambda s: {product}), ')
+            continue
+        if rule is None:
             continue
         if rule.formula is None:
             raise Unsupported(f"the length of {axis}, which no tensor has")
