@@ -22,8 +22,8 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
         if not any(dtype in HALF for dtype in dtypes):
             return function(*args, **kwargs)
-        args = tuple(_widened(a) for a in args)
-        out = function(*args, **{k: _widened(v) for k, v in kwargs.items()})
+        args = tuple(widened(a) for a in args)
+        out = function(*args, **{k: widened(v) for k, v in kwargs.items()})
         return _narrowed(out, dtypes[0]) if dtypes[0] in HALF else out
 
     # torch.compile keeps what it compiled with the code object, and few versions of each: every function has its own.
@@ -38,7 +38,7 @@ def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
     def written(*args: Any, out: Any, **kwargs: Any) -> Any:
         if not _is_half(out):
             return function(*args, out=out, **kwargs)
-        found = function(*map(_widened, args), out=_widened(out), **{k: _widened(v) for k, v in kwargs.items()})
+        found = function(*map(widened, args), out=widened(out), **{k: widened(v) for k, v in kwargs.items()})
         return _given_back(out, found)
 
     written.__code__ = written.__code__.replace(co_name=f"{function.__name__}_in_float32")
@@ -52,14 +52,17 @@ def _is_half(value: Any) -> bool:
 def _given_back(out: Any, found: Any) -> Any:
     """What was found, in the half precision tensors of `out` where it has such."""
     if isinstance(out, tuple):
-        each = map(_given_back, out, found)
+        each = [_given_back(o, f) for o, f in zip(out, found)]
+        if all([a is b for a, b in zip(each, out)]):
+            return out
         return type(out)(*each) if hasattr(out, "_fields") else tuple(each)
     return out.copy_(found) if _is_half(out) else found
 
 
-def _widened(value: Any) -> Any:
+def widened(value: Any) -> Any:
+    """In float32 where it is half precision, so that what is computed from it is rounded once."""
     if isinstance(value, tuple):
-        return type(value)(*map(_widened, value)) if hasattr(value, "_fields") else tuple(map(_widened, value))
+        return type(value)(*map(widened, value)) if hasattr(value, "_fields") else tuple(map(widened, value))
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 

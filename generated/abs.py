@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AbsSaved(NamedTuple):
@@ -57,7 +57,7 @@ class _Abs(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = abs_backward(dy, *AbsSaved(*kept(ctx)))
+        gradients = abs_backward(widened(dy), *AbsSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

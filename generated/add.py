@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AddSaved(NamedTuple):
@@ -65,7 +65,7 @@ class _Add(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dz):
-        gradients = add_backward(dz, *AddSaved(*kept(ctx)))
+        gradients = add_backward(widened(dz), *AddSaved(*kept(ctx)))
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

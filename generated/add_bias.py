@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AddBiasSaved(NamedTuple):
@@ -67,7 +67,7 @@ class _AddBias(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = add_bias_backward(dy, *AddBiasSaved(*kept(ctx)))
+        gradients = add_bias_backward(widened(dy), *AddBiasSaved(*kept(ctx)))
         dx, db = typed(ctx, gradients)
         return dx, db
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AddColumnSaved(NamedTuple):
@@ -66,7 +66,7 @@ class _AddColumn(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = add_column_backward(dy, *AddColumnSaved(*kept(ctx)))
+        gradients = add_column_backward(widened(dy), *AddColumnSaved(*kept(ctx)))
         dx, dc = typed(ctx, gradients)
         return dx, dc
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AddNumberSaved(NamedTuple):
@@ -66,7 +66,7 @@ class _AddNumber(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = add_number_backward(dy, *AddNumberSaved(*kept(ctx)))
+        gradients = add_number_backward(widened(dy), *AddNumberSaved(*kept(ctx)))
         dx, da = typed(ctx, gradients)
         return dx, da
 

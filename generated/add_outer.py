@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AddOuterSaved(NamedTuple):
@@ -67,7 +67,7 @@ class _AddOuter(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = add_outer_backward(dy, *AddOuterSaved(*kept(ctx)))
+        gradients = add_outer_backward(widened(dy), *AddOuterSaved(*kept(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

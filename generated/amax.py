@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AmaxSaved(NamedTuple):
@@ -61,7 +61,7 @@ class _Amax(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = amax_backward(dy, *AmaxSaved(*kept(ctx)))
+        gradients = amax_backward(widened(dy), *AmaxSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

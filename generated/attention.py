@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AttentionSaved(NamedTuple):
@@ -99,7 +99,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, do):
-        gradients = attention_backward(do, *AttentionSaved(*kept(ctx)))
+        gradients = attention_backward(widened(do), *AttentionSaved(*kept(ctx)))
         dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 

@@ -47,7 +47,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AttentionWithBiasSaved(NamedTuple):
@@ -113,7 +113,7 @@ class _AttentionWithBias(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, do):
-        gradients = attention_with_bias_backward(do, *AttentionWithBiasSaved(*kept(ctx)))
+        gradients = attention_with_bias_backward(widened(do), *AttentionWithBiasSaved(*kept(ctx)))
         dq, dk, dv, dbias = typed(ctx, gradients)
         return dq, dk, dv, dbias
 

@@ -26,7 +26,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class AvgPool2dSaved(NamedTuple):
@@ -71,7 +71,7 @@ class _AvgPool2d(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = avg_pool2d_backward(dy, *AvgPool2dSaved(*kept(ctx)))
+        gradients = avg_pool2d_backward(widened(dy), *AvgPool2dSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class BatchedMatmulSaved(NamedTuple):
@@ -69,7 +69,7 @@ class _BatchedMatmul(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dc):
-        gradients = batched_matmul_backward(dc, *BatchedMatmulSaved(*kept(ctx)))
+        gradients = batched_matmul_backward(widened(dc), *BatchedMatmulSaved(*kept(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

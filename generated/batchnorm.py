@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, ratio, typed
+from ._support import check_shapes, in_float32, keep, kept, ratio, typed, widened
 
 
 class BatchnormSaved(NamedTuple):
@@ -96,7 +96,7 @@ class _Batchnorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = batchnorm_backward(dy, *BatchnormSaved(*kept(ctx)))
+        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 

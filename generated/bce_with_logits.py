@@ -28,7 +28,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class BceWithLogitsSaved(NamedTuple):
@@ -73,7 +73,7 @@ class _BceWithLogits(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = bce_with_logits_backward(dloss, *BceWithLogitsSaved(*kept(ctx)))
+        gradients = bce_with_logits_backward(widened(dloss), *BceWithLogitsSaved(*kept(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class BiasGeluSaved(NamedTuple):
@@ -79,7 +79,7 @@ class _BiasGelu(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = bias_gelu_backward(dy, *BiasGeluSaved(*kept(ctx)))
+        gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*kept(ctx)))
         dx, db = typed(ctx, gradients)
         return dx, db
 

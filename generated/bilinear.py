@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class BilinearSaved(NamedTuple):
@@ -81,7 +81,7 @@ class _Bilinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = bilinear_backward(dy, *BilinearSaved(*kept(ctx)))
+        gradients = bilinear_backward(widened(dy), *BilinearSaved(*kept(ctx)))
         dx, dz, dw, db = typed(ctx, gradients)
         return dx, dz, dw, db
 

@@ -43,7 +43,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class CausalAttentionSaved(NamedTuple):
@@ -104,7 +104,7 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, do):
-        gradients = causal_attention_backward(do, *CausalAttentionSaved(*kept(ctx)))
+        gradients = causal_attention_backward(widened(do), *CausalAttentionSaved(*kept(ctx)))
         dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 

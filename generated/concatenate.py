@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class ConcatenateSaved(NamedTuple):
@@ -70,7 +70,7 @@ class _Concatenate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = concatenate_backward(dy, *ConcatenateSaved(*kept(ctx)))
+        gradients = concatenate_backward(widened(dy), *ConcatenateSaved(*kept(ctx)))
         dx, dz = typed(ctx, gradients)
         return dx, dz
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class Conv1dSaved(NamedTuple):
@@ -81,7 +81,7 @@ class _Conv1d(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = conv1d_backward(dy, *Conv1dSaved(*kept(ctx)))
+        gradients = conv1d_backward(widened(dy), *Conv1dSaved(*kept(ctx)))
         dx, dw, db = typed(ctx, gradients)
         return dx, dw, db
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class Conv1dStride2Dilation3Saved(NamedTuple):
@@ -81,7 +81,7 @@ class _Conv1dStride2Dilation3(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = conv1d_stride2_dilation3_backward(dy, *Conv1dStride2Dilation3Saved(*kept(ctx)))
+        gradients = conv1d_stride2_dilation3_backward(widened(dy), *Conv1dStride2Dilation3Saved(*kept(ctx)))
         dx, dw, db = typed(ctx, gradients)
         return dx, dw, db
 

@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -87,7 +87,7 @@ class _Conv2dStride2Dilation2(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = conv2d_stride2_dilation2_backward(dy, *Conv2dStride2Dilation2Saved(*kept(ctx)))
+        gradients = conv2d_stride2_dilation2_backward(widened(dy), *Conv2dStride2Dilation2Saved(*kept(ctx)))
         dx, dk, db = typed(ctx, gradients)
         return dx, dk, db
 

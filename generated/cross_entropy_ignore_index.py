@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class CrossEntropyIgnoreIndexSaved(NamedTuple):
@@ -95,7 +95,7 @@ class _CrossEntropyIgnoreIndex(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = cross_entropy_ignore_index_backward(dloss, *CrossEntropyIgnoreIndexSaved(*kept(ctx)))
+        gradients = cross_entropy_ignore_index_backward(widened(dloss), *CrossEntropyIgnoreIndexSaved(*kept(ctx)))
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, ratio, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, ratio, typed, widened
 
 
 class CrossEntropyLabelSmoothingSaved(NamedTuple):
@@ -86,7 +86,7 @@ class _CrossEntropyLabelSmoothing(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = cross_entropy_label_smoothing_backward(dloss, *CrossEntropyLabelSmoothingSaved(*kept(ctx)))
+        gradients = cross_entropy_label_smoothing_backward(widened(dloss), *CrossEntropyLabelSmoothingSaved(*kept(ctx)))
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 

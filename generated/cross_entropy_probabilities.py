@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, ratio, typed
+from ._support import check_shapes, in_float32, keep, kept, ratio, typed, widened
 
 
 class CrossEntropyProbabilitiesSaved(NamedTuple):
@@ -81,7 +81,7 @@ class _CrossEntropyProbabilities(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = cross_entropy_probabilities_backward(dloss, *CrossEntropyProbabilitiesSaved(*kept(ctx)))
+        gradients = cross_entropy_probabilities_backward(widened(dloss), *CrossEntropyProbabilitiesSaved(*kept(ctx)))
         dz, dt = typed(ctx, gradients)
         return dz, dt
 

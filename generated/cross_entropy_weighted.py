@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class CrossEntropyWeightedSaved(NamedTuple):
@@ -84,7 +84,7 @@ class _CrossEntropyWeighted(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = cross_entropy_weighted_backward(dloss, *CrossEntropyWeightedSaved(*kept(ctx)))
+        gradients = cross_entropy_weighted_backward(widened(dloss), *CrossEntropyWeightedSaved(*kept(ctx)))
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 

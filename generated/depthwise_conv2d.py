@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class DepthwiseConv2dSaved(NamedTuple):
@@ -83,7 +83,7 @@ class _DepthwiseConv2d(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = depthwise_conv2d_backward(dy, *DepthwiseConv2dSaved(*kept(ctx)))
+        gradients = depthwise_conv2d_backward(widened(dy), *DepthwiseConv2dSaved(*kept(ctx)))
         dx, dk, db = typed(ctx, gradients)
         return dx, dk, db
 

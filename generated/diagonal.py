@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class DiagonalSaved(NamedTuple):
@@ -60,7 +60,7 @@ class _Diagonal(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = diagonal_backward(dy, *DiagonalSaved(*kept(ctx)))
+        gradients = diagonal_backward(widened(dy), *DiagonalSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class DivSaved(NamedTuple):
@@ -68,7 +68,7 @@ class _Div(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dz):
-        gradients = div_backward(dz, *DivSaved(*kept(ctx)))
+        gradients = div_backward(widened(dz), *DivSaved(*kept(ctx)))
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class DivColumnSaved(NamedTuple):
@@ -70,7 +70,7 @@ class _DivColumn(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = div_column_backward(dy, *DivColumnSaved(*kept(ctx)))
+        gradients = div_column_backward(widened(dy), *DivColumnSaved(*kept(ctx)))
         dx, dc = typed(ctx, gradients)
         return dx, dc
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class DotSaved(NamedTuple):
@@ -68,7 +68,7 @@ class _Dot(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = dot_backward(dy, *DotSaved(*kept(ctx)))
+        gradients = dot_backward(widened(dy), *DotSaved(*kept(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

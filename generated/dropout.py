@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class DropoutSaved(NamedTuple):
@@ -58,7 +58,7 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = dropout_backward(dy, *DropoutSaved(*kept(ctx)))
+        gradients = dropout_backward(widened(dy), *DropoutSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

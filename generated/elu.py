@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class EluSaved(NamedTuple):
@@ -63,7 +63,7 @@ class _Elu(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = elu_backward(dy, *EluSaved(*kept(ctx)))
+        gradients = elu_backward(widened(dy), *EluSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

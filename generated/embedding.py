@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class EmbeddingSaved(NamedTuple):
@@ -65,7 +65,7 @@ class _Embedding(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, demb):
-        gradients = embedding_backward(demb, *EmbeddingSaved(*kept(ctx)))
+        gradients = embedding_backward(widened(demb), *EmbeddingSaved(*kept(ctx)))
         (dC,) = typed(ctx, (gradients,))
         return dC, None
 

@@ -26,7 +26,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class EmbeddingWithPositionsSaved(NamedTuple):
@@ -75,7 +75,7 @@ class _EmbeddingWithPositions(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dx):
-        gradients = embedding_with_positions_backward(dx, *EmbeddingWithPositionsSaved(*kept(ctx)))
+        gradients = embedding_with_positions_backward(widened(dx), *EmbeddingWithPositionsSaved(*kept(ctx)))
         dC, dP = typed(ctx, gradients)
         return dC, dP, None
 

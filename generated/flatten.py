@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class FlattenSaved(NamedTuple):
@@ -59,7 +59,7 @@ class _Flatten(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = flatten_backward(dy, *FlattenSaved(*kept(ctx)))
+        gradients = flatten_backward(widened(dy), *FlattenSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class GatherRowsSaved(NamedTuple):
@@ -64,7 +64,7 @@ class _GatherRows(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = gather_rows_backward(dy, *GatherRowsSaved(*kept(ctx)))
+        gradients = gather_rows_backward(widened(dy), *GatherRowsSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class GeluSaved(NamedTuple):
@@ -64,7 +64,7 @@ class _Gelu(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = gelu_backward(dy, *GeluSaved(*kept(ctx)))
+        gradients = gelu_backward(widened(dy), *GeluSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

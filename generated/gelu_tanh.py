@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class GeluTanhSaved(NamedTuple):
@@ -72,7 +72,7 @@ class _GeluTanh(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = gelu_tanh_backward(dy, *GeluTanhSaved(*kept(ctx)))
+        gradients = gelu_tanh_backward(widened(dy), *GeluTanhSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

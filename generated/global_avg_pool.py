@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class GlobalAvgPoolSaved(NamedTuple):
@@ -60,7 +60,7 @@ class _GlobalAvgPool(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = global_avg_pool_backward(dy, *GlobalAvgPoolSaved(*kept(ctx)))
+        gradients = global_avg_pool_backward(widened(dy), *GlobalAvgPoolSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -43,7 +43,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class GroupedQueryAttentionSaved(NamedTuple):
@@ -102,7 +102,7 @@ class _GroupedQueryAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, do):
-        gradients = grouped_query_attention_backward(do, *GroupedQueryAttentionSaved(*kept(ctx)))
+        gradients = grouped_query_attention_backward(widened(do), *GroupedQueryAttentionSaved(*kept(ctx)))
         dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 

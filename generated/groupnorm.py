@@ -46,7 +46,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class GroupnormSaved(NamedTuple):
@@ -119,7 +119,7 @@ class _Groupnorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = groupnorm_backward(dy, *GroupnormSaved(*kept(ctx)))
+        gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*kept(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 

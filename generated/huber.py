@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class HuberSaved(NamedTuple):
@@ -81,7 +81,7 @@ class _Huber(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = huber_backward(dloss, *HuberSaved(*kept(ctx)))
+        gradients = huber_backward(widened(dloss), *HuberSaved(*kept(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt, None
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class KlDivSaved(NamedTuple):
@@ -61,7 +61,7 @@ class _KlDiv(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = kl_div_backward(dloss, *KlDivSaved(*kept(ctx)))
+        gradients = kl_div_backward(widened(dloss), *KlDivSaved(*kept(ctx)))
         (dlogp,) = typed(ctx, (gradients,))
         return dlogp, None
 

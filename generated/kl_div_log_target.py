@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class KlDivLogTargetSaved(NamedTuple):
@@ -74,7 +74,7 @@ class _KlDivLogTarget(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = kl_div_log_target_backward(dloss, *KlDivLogTargetSaved(*kept(ctx)))
+        gradients = kl_div_log_target_backward(widened(dloss), *KlDivLogTargetSaved(*kept(ctx)))
         dlogp, dlogt = typed(ctx, gradients)
         return dlogp, dlogt
 

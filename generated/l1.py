@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class L1Saved(NamedTuple):
@@ -73,7 +73,7 @@ class _L1(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = l1_backward(dloss, *L1Saved(*kept(ctx)))
+        gradients = l1_backward(widened(dloss), *L1Saved(*kept(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class L2NormalizeSaved(NamedTuple):
@@ -70,7 +70,7 @@ class _L2Normalize(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = l2_normalize_backward(dy, *L2NormalizeSaved(*kept(ctx)))
+        gradients = l2_normalize_backward(widened(dy), *L2NormalizeSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

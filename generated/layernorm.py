@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class LayernormSaved(NamedTuple):
@@ -93,7 +93,7 @@ class _Layernorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = layernorm_backward(dy, *LayernormSaved(*kept(ctx)))
+        gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class LeakyReluSaved(NamedTuple):
@@ -60,7 +60,7 @@ class _LeakyRelu(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = leaky_relu_backward(dy, *LeakyReluSaved(*kept(ctx)))
+        gradients = leaky_relu_backward(widened(dy), *LeakyReluSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class LinearSaved(NamedTuple):
@@ -76,7 +76,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = linear_backward(dy, *LinearSaved(*kept(ctx)))
+        gradients = linear_backward(widened(dy), *LinearSaved(*kept(ctx)))
         dx, dw, db = typed(ctx, gradients)
         return dx, dw, db
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class LogSaved(NamedTuple):
@@ -57,7 +57,7 @@ class _Log(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = log_backward(dy, *LogSaved(*kept(ctx)))
+        gradients = log_backward(widened(dy), *LogSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

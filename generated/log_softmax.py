@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class LogSoftmaxSaved(NamedTuple):
@@ -66,7 +66,7 @@ class _LogSoftmax(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = log_softmax_backward(dy, *LogSoftmaxSaved(*kept(ctx)))
+        gradients = log_softmax_backward(widened(dy), *LogSoftmaxSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class LogsumexpSaved(NamedTuple):
@@ -67,7 +67,7 @@ class _Logsumexp(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = logsumexp_backward(dy, *LogsumexpSaved(*kept(ctx)))
+        gradients = logsumexp_backward(widened(dy), *LogsumexpSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

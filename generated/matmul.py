@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MatmulSaved(NamedTuple):
@@ -68,7 +68,7 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dc):
-        gradients = matmul_backward(dc, *MatmulSaved(*kept(ctx)))
+        gradients = matmul_backward(widened(dc), *MatmulSaved(*kept(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MatvecSaved(NamedTuple):
@@ -68,7 +68,7 @@ class _Matvec(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = matvec_backward(dy, *MatvecSaved(*kept(ctx)))
+        gradients = matvec_backward(widened(dy), *MatvecSaved(*kept(ctx)))
         da, dx = typed(ctx, gradients)
         return da, dx
 

@@ -27,7 +27,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -79,7 +79,7 @@ class _MaxPool2d(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = max_pool2d_backward(dy, *MaxPool2dSaved(*kept(ctx)))
+        gradients = max_pool2d_backward(widened(dy), *MaxPool2dSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

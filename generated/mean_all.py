@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MeanAllSaved(NamedTuple):
@@ -59,7 +59,7 @@ class _MeanAll(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = mean_all_backward(dy, *MeanAllSaved(*kept(ctx)))
+        gradients = mean_all_backward(widened(dy), *MeanAllSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MergeAxesSaved(NamedTuple):
@@ -59,7 +59,7 @@ class _MergeAxes(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = merge_axes_backward(dy, *MergeAxesSaved(*kept(ctx)))
+        gradients = merge_axes_backward(widened(dy), *MergeAxesSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

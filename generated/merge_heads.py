@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MergeHeadsSaved(NamedTuple):
@@ -59,7 +59,7 @@ class _MergeHeads(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = merge_heads_backward(dy, *MergeHeadsSaved(*kept(ctx)))
+        gradients = merge_heads_backward(widened(dy), *MergeHeadsSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MseSaved(NamedTuple):
@@ -72,7 +72,7 @@ class _Mse(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = mse_backward(dloss, *MseSaved(*kept(ctx)))
+        gradients = mse_backward(widened(dloss), *MseSaved(*kept(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MulSaved(NamedTuple):
@@ -68,7 +68,7 @@ class _Mul(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dz):
-        gradients = mul_backward(dz, *MulSaved(*kept(ctx)))
+        gradients = mul_backward(widened(dz), *MulSaved(*kept(ctx)))
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MulColumnSaved(NamedTuple):
@@ -68,7 +68,7 @@ class _MulColumn(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = mul_column_backward(dy, *MulColumnSaved(*kept(ctx)))
+        gradients = mul_column_backward(widened(dy), *MulColumnSaved(*kept(ctx)))
         dx, dc = typed(ctx, gradients)
         return dx, dc
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class MulRowSaved(NamedTuple):
@@ -69,7 +69,7 @@ class _MulRow(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = mul_row_backward(dy, *MulRowSaved(*kept(ctx)))
+        gradients = mul_row_backward(widened(dy), *MulRowSaved(*kept(ctx)))
         dx, dg = typed(ctx, gradients)
         return dx, dg
 

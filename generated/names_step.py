@@ -77,7 +77,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, explains_index, in_float32, keep, kept, ratio, typed
+from ._support import check_length, check_shapes, explains_index, in_float32, keep, kept, ratio, typed, widened
 
 
 class NamesStepSaved(NamedTuple):
@@ -441,7 +441,7 @@ class _NamesStep(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = names_step_backward(dloss, *NamesStepSaved(*kept(ctx)))
+        gradients = names_step_backward(widened(dloss), *NamesStepSaved(*kept(ctx)))
         dC, dW1, db1, dbngain, dbnbias, dW2, db2 = typed(ctx, gradients)
         return dC, dW1, db1, dbngain, dbnbias, dW2, db2, None, None, None
 

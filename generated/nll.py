@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class NllSaved(NamedTuple):
@@ -64,7 +64,7 @@ class _Nll(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = nll_backward(dloss, *NllSaved(*kept(ctx)))
+        gradients = nll_backward(widened(dloss), *NllSaved(*kept(ctx)))
         (dlogp,) = typed(ctx, (gradients,))
         return dlogp, None
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class PowElementwiseSaved(NamedTuple):
@@ -69,7 +69,7 @@ class _PowElementwise(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dz):
-        gradients = pow_elementwise_backward(dz, *PowElementwiseSaved(*kept(ctx)))
+        gradients = pow_elementwise_backward(widened(dz), *PowElementwiseSaved(*kept(ctx)))
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class ReciprocalSaved(NamedTuple):
@@ -57,7 +57,7 @@ class _Reciprocal(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = reciprocal_backward(dy, *ReciprocalSaved(*kept(ctx)))
+        gradients = reciprocal_backward(widened(dy), *ReciprocalSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

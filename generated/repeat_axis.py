@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class RepeatAxisSaved(NamedTuple):
@@ -58,7 +58,7 @@ class _RepeatAxis(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = repeat_axis_backward(dy, *RepeatAxisSaved(*kept(ctx)))
+        gradients = repeat_axis_backward(widened(dy), *RepeatAxisSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

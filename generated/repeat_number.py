@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class RepeatNumberSaved(NamedTuple):
@@ -57,7 +57,7 @@ class _RepeatNumber(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = repeat_number_backward(dy, *RepeatNumberSaved(*kept(ctx)))
+        gradients = repeat_number_backward(widened(dy), *RepeatNumberSaved(*kept(ctx)))
         (da,) = typed(ctx, (gradients,))
         return da, None
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class RmsnormSaved(NamedTuple):
@@ -80,7 +80,7 @@ class _Rmsnorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = rmsnorm_backward(dy, *RmsnormSaved(*kept(ctx)))
+        gradients = rmsnorm_backward(widened(dy), *RmsnormSaved(*kept(ctx)))
         dx, dgamma = typed(ctx, gradients)
         return dx, dgamma, None
 

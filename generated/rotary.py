@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class RotarySaved(NamedTuple):
@@ -78,7 +78,7 @@ class _Rotary(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = rotary_backward(dy, *RotarySaved(*kept(ctx)))
+        gradients = rotary_backward(widened(dy), *RotarySaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

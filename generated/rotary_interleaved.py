@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class RotaryInterleavedSaved(NamedTuple):
@@ -79,7 +79,7 @@ class _RotaryInterleaved(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = rotary_interleaved_backward(dy, *RotaryInterleavedSaved(*kept(ctx)))
+        gradients = rotary_interleaved_backward(widened(dy), *RotaryInterleavedSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

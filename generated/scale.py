@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class ScaleSaved(NamedTuple):
@@ -68,7 +68,7 @@ class _Scale(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = scale_backward(dy, *ScaleSaved(*kept(ctx)))
+        gradients = scale_backward(widened(dy), *ScaleSaved(*kept(ctx)))
         dx, da = typed(ctx, gradients)
         return dx, da
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class SequenceCrossEntropySaved(NamedTuple):
@@ -76,7 +76,7 @@ class _SequenceCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = sequence_cross_entropy_backward(dloss, *SequenceCrossEntropySaved(*kept(ctx)))
+        gradients = sequence_cross_entropy_backward(widened(dloss), *SequenceCrossEntropySaved(*kept(ctx)))
         (dz,) = typed(ctx, (gradients,))
         return dz, None
 

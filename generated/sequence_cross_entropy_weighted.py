@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class SequenceCrossEntropyWeightedSaved(NamedTuple):
@@ -87,7 +87,9 @@ class _SequenceCrossEntropyWeighted(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = sequence_cross_entropy_weighted_backward(dloss, *SequenceCrossEntropyWeightedSaved(*kept(ctx)))
+        gradients = sequence_cross_entropy_weighted_backward(
+            widened(dloss), *SequenceCrossEntropyWeightedSaved(*kept(ctx))
+        )
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 

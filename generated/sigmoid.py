@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SigmoidSaved(NamedTuple):
@@ -57,7 +57,7 @@ class _Sigmoid(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = sigmoid_backward(dy, *SigmoidSaved(*kept(ctx)))
+        gradients = sigmoid_backward(widened(dy), *SigmoidSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

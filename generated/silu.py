@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SiluSaved(NamedTuple):
@@ -62,7 +62,7 @@ class _Silu(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = silu_backward(dy, *SiluSaved(*kept(ctx)))
+        gradients = silu_backward(widened(dy), *SiluSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SoftmaxSaved(NamedTuple):
@@ -66,7 +66,7 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dp):
-        gradients = softmax_backward(dp, *SoftmaxSaved(*kept(ctx)))
+        gradients = softmax_backward(widened(dp), *SoftmaxSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

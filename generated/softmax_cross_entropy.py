@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class SoftmaxCrossEntropySaved(NamedTuple):
@@ -76,7 +76,7 @@ class _SoftmaxCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = softmax_cross_entropy_backward(dloss, *SoftmaxCrossEntropySaved(*kept(ctx)))
+        gradients = softmax_cross_entropy_backward(widened(dloss), *SoftmaxCrossEntropySaved(*kept(ctx)))
         (dz,) = typed(ctx, (gradients,))
         return dz, None
 

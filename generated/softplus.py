@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SoftplusSaved(NamedTuple):
@@ -58,7 +58,7 @@ class _Softplus(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = softplus_backward(dy, *SoftplusSaved(*kept(ctx)))
+        gradients = softplus_backward(widened(dy), *SoftplusSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

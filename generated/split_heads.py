@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep, kept, typed
+from ._support import check_length, check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SplitHeadsSaved(NamedTuple):
@@ -62,7 +62,7 @@ class _SplitHeads(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = split_heads_backward(dy, *SplitHeadsSaved(*kept(ctx)))
+        gradients = split_heads_backward(widened(dy), *SplitHeadsSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SquaredDeviationsSaved(NamedTuple):
@@ -69,7 +69,7 @@ class _SquaredDeviations(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dq):
-        gradients = squared_deviations_backward(dq, *SquaredDeviationsSaved(*kept(ctx)))
+        gradients = squared_deviations_backward(widened(dq), *SquaredDeviationsSaved(*kept(ctx)))
         dx, dmu = typed(ctx, gradients)
         return dx, dmu
 

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class StandardiseSaved(NamedTuple):
@@ -94,7 +94,7 @@ class _Standardise(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = standardise_backward(dy, *StandardiseSaved(*kept(ctx)))
+        gradients = standardise_backward(widened(dy), *StandardiseSaved(*kept(ctx)))
         dx, dmu, dvar, dgamma, dbeta = typed(ctx, gradients)
         return dx, dmu, dvar, dgamma, dbeta, None
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SubSaved(NamedTuple):
@@ -66,7 +66,7 @@ class _Sub(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dz):
-        gradients = sub_backward(dz, *SubSaved(*kept(ctx)))
+        gradients = sub_backward(widened(dz), *SubSaved(*kept(ctx)))
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

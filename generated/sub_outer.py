@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SubOuterSaved(NamedTuple):
@@ -68,7 +68,7 @@ class _SubOuter(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = sub_outer_backward(dy, *SubOuterSaved(*kept(ctx)))
+        gradients = sub_outer_backward(widened(dy), *SubOuterSaved(*kept(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SumSaved(NamedTuple):
@@ -59,7 +59,7 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = sum_backward(dy, *SumSaved(*kept(ctx)))
+        gradients = sum_backward(widened(dy), *SumSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

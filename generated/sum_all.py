@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SumAllSaved(NamedTuple):
@@ -58,7 +58,7 @@ class _SumAll(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = sum_all_backward(dy, *SumAllSaved(*kept(ctx)))
+        gradients = sum_all_backward(widened(dy), *SumAllSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

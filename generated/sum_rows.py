@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SumRowsSaved(NamedTuple):
@@ -59,7 +59,7 @@ class _SumRows(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = sum_rows_backward(dy, *SumRowsSaved(*kept(ctx)))
+        gradients = sum_rows_backward(widened(dy), *SumRowsSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

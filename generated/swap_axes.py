@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SwapAxesSaved(NamedTuple):
@@ -57,7 +57,7 @@ class _SwapAxes(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = swap_axes_backward(dy, *SwapAxesSaved(*kept(ctx)))
+        gradients = swap_axes_backward(widened(dy), *SwapAxesSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

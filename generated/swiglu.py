@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class SwigluSaved(NamedTuple):
@@ -76,7 +76,7 @@ class _Swiglu(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = swiglu_backward(dy, *SwigluSaved(*kept(ctx)))
+        gradients = swiglu_backward(widened(dy), *SwigluSaved(*kept(ctx)))
         dgate, dup = typed(ctx, gradients)
         return dgate, dup
 

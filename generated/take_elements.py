@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_index, check_shapes, explains_index, in_float32, keep, kept, typed
+from ._support import check_index, check_shapes, explains_index, in_float32, keep, kept, typed, widened
 
 
 class TakeElementsSaved(NamedTuple):
@@ -64,7 +64,7 @@ class _TakeElements(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = take_elements_backward(dy, *TakeElementsSaved(*kept(ctx)))
+        gradients = take_elements_backward(widened(dy), *TakeElementsSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, ratio, typed
+from ._support import check_shapes, in_float32, keep, kept, ratio, typed, widened
 
 
 class VarSaved(NamedTuple):
@@ -67,7 +67,7 @@ class _Var(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, dv):
-        gradients = var_backward(dv, *VarSaved(*kept(ctx)))
+        gradients = var_backward(widened(dv), *VarSaved(*kept(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

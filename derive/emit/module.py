@@ -78,6 +78,7 @@ def _imports(used: str, ranges: bool, workspace: bool) -> tuple[str, ...]:
     used_ratio = ["ratio"] if "ratio(" in used else []
     used_places = ["places"] if "*places(" in used else []
     support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_places, *used_ratio, "typed"]
+    support += ["widened"]
     support += ["writes_out"] if workspace else []
     return (*lines, f"from ._support import {', '.join(support)}")
 

@@ -92,7 +92,8 @@ class Pair:
         outputs = [self.names.tensors.get(o, o) for o in self.d.op.outputs]
         places = {o: f"out[{k}]" for k, o in enumerate(outputs)}
         places = {f.name: f"out[-1].{f.name}" for f in self.saved} | places
-        targets = {name: place for name, place in places.items() if name in made}
+        repeated = {line.code.partition(" = ")[0] for line in self.forward_printed if ".expand(" in line.code}
+        targets = {name: place for name, place in places.items() if name in made - repeated}
         *lines, result = self.forward.lines
         before = lines[: len(lines) - len(self.forward_printed)]
         called = None if kernels is None else kernels.forward_call
