@@ -42,10 +42,16 @@ def _unflattened(code: Value, slots: list[Index], k: int, sizes: Sizes) -> Value
     """The value with one merged dimension split; its parts take their places in `slots`."""
     merged = slots[k]
     assert isinstance(merged, Merged)
-    lengths = ", ".join(length(a, sizes) for a in merged.axes)
+    parts = _innermost(merged)
+    lengths = ", ".join(length(a, sizes) for a in parts)
     code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
-    slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in merged.axes]
+    slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in parts]
     return Value(code.code, tuple(f"?{n}" for n in range(len(slots))))
+
+
+def _innermost(merged: Merged) -> list[Index]:
+    """The parts of a merge, those of merges inside it in their place."""
+    return [x for a in merged.axes for x in (_innermost(a) if isinstance(a, Merged) else [a])]
 
 
 def _at(slots: list[Index], k: int) -> int:

@@ -92,8 +92,9 @@ class Pair:
         outputs = [self.names.tensors.get(o, o) for o in self.d.op.outputs]
         places = {o: f"out[{k}]" for k, o in enumerate(outputs)}
         places = {f.name: f"out[-1].{f.name}" for f in self.saved} | places
-        repeated = {line.code.partition(" = ")[0] for line in self.forward_printed if ".expand(" in line.code}
-        targets = {name: place for name, place in places.items() if name in made - repeated}
+        targets = {name: place for name, place in places.items() if name in made}
+        views = {line.code.partition(" = ")[0] for line in self.forward_printed if ".expand(" in line.code}
+        written = {name: place for name, place in targets.items() if name not in views}
         *lines, result = self.forward.lines
         before = lines[: len(lines) - len(self.forward_printed)]
         called = None if kernels is None else kernels.forward_call
@@ -102,7 +103,7 @@ class Pair:
             f"{self.forward.name}_out", f"{signature(self.op)}, *, out: {self.forward.returns}",
             self.forward.returns, "The same, written over what an earlier call with inputs of these shapes returned.",
             (*before[:self.lengths_read], *native, *before[self.lengths_read:],
-             *self._into(self.forward_printed, targets, self.forward_layouts), result), decorators=("writes_out",),
+             *self._into(self.forward_printed, written, self.forward_layouts), result), decorators=("writes_out",),
         )  # fmt: skip
 
     def _into(self, printed: list[Line], targets: dict[str, str], laid: Layouts) -> list[str]:
