@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from inspect import signature
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -240,11 +241,14 @@ class NativePackage:
         return NativeFunctions((f, b), (fo, bo), None if one is None else (one, one_out), sgd)  # type: ignore[arg-type]
 
 
+_packages = count()  # a process imports a name once
+
+
 @contextmanager
 def native_package(ops: Iterable[Op], file: Path | None = None) -> Any:
     """Generate the ops with native kernels into a folder of their own, and import it as long as it is needed."""
     with TemporaryDirectory(prefix="benchmarks_") as folder:
-        package = "handgrad_native_kernels"
+        package = f"handgrad_native_kernels_{next(_packages)}"
         source = [] if file is None else ["--from", str(file)]
         command = [sys.executable, "-m", "derive.cli", "generate", "--backend", "cpu", "--workspace", "--step"]
         command += ["--out", f"{folder}/{package}"]

@@ -85,8 +85,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     named, steps, closed = _cheapest(op, policy)
     if policy.conditional:
         within_domain(named, closed)
-    by_cost = policy.name in ("cost", "kernel")
-    handing = by_local_derivatives(steps, closed, policy) if by_cost else Handing(named, closed.kept)
+    handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
     forward = forward_program(handing.op, handing.kept.names)
     long_forward = long_backward = None
     if op.stepwise:
@@ -96,11 +95,9 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = weighted_sums(without_copies(share(common_products(backward))), lengths)
-    handed_on = handing.kept.names if by_cost or policy.name == "least" else ()
-    real = [n for n in handed_on if not _is_integer(handing.op, n)]
-    masked = [] if policy.name == "kernel" else real  # a loop would wait for bytes among its floats
-    handed = with_conditions(forward, backward, len(op.outputs), masked, lengths)
-    handed = with_functions(handed, [n for n in real if n not in op.outputs])
+    real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
+    handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
+    handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])
     return Derivation(
         op,
         named,

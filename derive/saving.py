@@ -57,17 +57,22 @@ class Policy:
     output: float = OUTPUT_PRICE
     again: frozenset[str | None] = frozenset({None})  # None is pointwise work, "gather" reads at random places
     conditional: bool = False  # whether eliminations that hold only under a condition are tried
+    local: bool = False  # whether the forward makes local derivatives
+    functions: bool = False  # whether a function of a kept tensor may be kept instead of it
+    masks: bool = False  # whether a comparison may: bytes, for which a loop over floats would wait
 
 
 _EVERYTHING: frozenset[str | None] = frozenset({None, "gather", "sum", "mean", "amax", "amin"})
 _DEAR, _CHEAP = 1e6, 0.01
 
 POLICIES = {
-    "cost": Policy("cost"),
-    "least": Policy("least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=frozenset({None, "gather"})),
+    "cost": Policy("cost", local=True, functions=True, masks=True),
+    "least": Policy(
+        "least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=frozenset({None, "gather"}), functions=True, masks=True
+    ),
     "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
     "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
-    "kernel": Policy("kernel", inner=PRICE + 4),
+    "kernel": Policy("kernel", inner=PRICE + 4, local=True, functions=True),
 }
 """How `save=` chooses: by cost; the fewest bytes; from the inputs alone; from the outputs; by what costs a kernel.
 

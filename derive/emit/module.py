@@ -42,6 +42,8 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
             if op.source.startswith("derive/ops")
             else f"derive generate --from {op.source}"
         )
+        + (f" --backend {backend}" if backend != "torch" else "")
+        + (" --step" if step else "")
         + (" --workspace" if workspace else ""),
         docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
         imports=_imports(used, bool(ranges(op)), workspace),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 
 from sympy import Expr
 
@@ -69,14 +70,7 @@ class Pair:
     def backward_out(self, gradients: list[str], kernels: Native | None) -> Function:
         """The backward once more, its gradients written into tensors of the caller's."""
         made = {line.code.partition(" = ")[0] for line in self.printed}
-        targets: dict[str, str] = {}
-        copies = []
-        for gradient, name in zip(gradients, self.returned, strict=True):
-            place = f"out.{gradient}" if len(gradients) > 1 else "out"
-            if name in made and name not in targets:
-                targets[name] = place
-            else:  # a cotangent as it came, or a gradient that is another one's as well
-                copies.append(f"{place}.copy_({name})")
+        targets, copies = placed(gradients, self.returned, made, "out")
         lines = self._into(self.printed, targets, self.backward_layouts)
         called = None if kernels is None else kernels.backward_call
         native = () if called is None else called.lines((*copies, "return out"), targets)
@@ -230,6 +224,21 @@ class Pair:
             name = wanted.get(d or "", "_")
             parts.append(f"*{name}" if is_pack(d) else name)
         return f"{', '.join(parts)} = {code}.shape"
+
+
+def placed(
+    gradients: Sequence[str], names: Sequence[str], made: Collection[str], out: str
+) -> tuple[dict[str, str], list[str]]:
+    """Where in `out` each name of ours is written, and the copies for those that are not made by themselves."""
+    targets: dict[str, str] = {}
+    copies = []
+    for gradient, name in zip(gradients, names, strict=True):
+        place = f"{out}.{gradient}" if len(gradients) > 1 else out
+        if name in made and name not in targets:
+            targets[name] = place
+        else:  # a cotangent as it came, or a gradient that is another one's as well
+            copies.append(f"{place}.copy_({name})")
+    return targets, copies
 
 
 def _length_of(formula: Expr) -> str:

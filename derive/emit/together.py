@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from derive.backends.cpu.wrapper import Together
 from derive.emit.model import Function
-from derive.emit.pair import Pair, signature
+from derive.emit.pair import Pair, placed, signature
 
 
 def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], workspace: bool) -> tuple[Function, ...]:
@@ -28,13 +28,8 @@ def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], w
     )  # fmt: skip
     if not workspace:
         return (first,)
-    targets, copies = {together.loss: "out[0]"}, []
-    for field, gradient in zip(gradients, together.gradients, strict=True):
-        place = f"out[1].{field}" if several else "out[1]"
-        if gradient in together.called.outputs and gradient not in targets:
-            targets[gradient] = place
-        else:  # an input as it came, or a gradient that is another one's as well
-            copies.append(f"{place}.copy_({gradient})")
+    targets, copies = placed(gradients, together.gradients, together.called.outputs, "out[1]")
+    targets[together.loss] = "out[0]"
     second = Function(
         f"{name}_out", f"{given}, *, out: {kind}", kind, "The same, written over what an earlier call returned.",
         (

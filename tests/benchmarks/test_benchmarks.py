@@ -16,7 +16,7 @@ from benchmarks.__main__ import main
 from benchmarks.clock import Times, by_turns
 from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.rows import SIZES, composite, lengths_of, operations, row
-from benchmarks.ways import AUTOGRAD, agree, forms, ways
+from benchmarks.ways import AUTOGRAD, agree, forms, native_package, ways
 from derive import *
 from derive.catalogue import catalogue, find
 
@@ -53,9 +53,23 @@ def test_a_way_that_computes_something_else_is_named() -> None:
 
 
 def test_every_way_of_the_names_step_takes_the_same_step() -> None:
-    found = names.step_ways(32, compiled=False)
-    for _ in range(3):
-        agree({name: way() for name, way in found.items()})
+    with native_package([find(names.OP)]) as native:
+        found = names.step_ways(32, compiled=False, native=native)
+        assert {"native", "native out=", "native, one call"} <= set(found)
+        for _ in range(3):
+            agree({name: way() for name, way in found.items()})
+
+
+@pytest.mark.parametrize("name", ["softmax_cross_entropy", "mse", "layernorm"])
+def test_the_native_ways_agree_and_write_where_they_wrote_before(name: str) -> None:
+    small = row(find(name), "small")
+    with native_package([small.op]) as native:
+        found = {k: w for k, w in ways(small, compiled=False, native=native).items() if k == AUTOGRAD or "native" in k}
+        assert ("native, one call" in found) is (name != "layernorm")
+        agree({k: way() for k, way in found.items()})
+        for k in {"native out=", "native, one call"} & set(found):
+            (_, first), (_, again) = found[k](), found[k]()
+            assert [g.data_ptr() for g in first] == [g.data_ptr() for g in again]
 
 
 def test_composite_is_more_than_one_operation() -> None:
@@ -91,6 +105,11 @@ def test_the_command_writes_a_table_a_file_and_a_chart(tmp_path: Path, capsys: p
     assert (only["op"], only["size"], only["shapes"]) == ("silu", "small", "64 x 64")
     assert set(only["seconds"]) >= {AUTOGRAD, "native op", "generated"}
     assert only["floor"] > 0 and only["saved bytes"]["generated"] == 64 * 64 * 4
+    assert {"native", "native out="} <= set(only["seconds"]) and only["saved bytes"]["native"] == 64 * 64 * 4
+    page = (tmp_path / "benchmarks.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("| silu |"))
+    head = next(line for line in page.splitlines() if line.startswith("| op |"))
+    assert line.count("|") == head.count("|") and "| 64 x 64 |" in line
     assert "<svg" in (tmp_path / "benchmarks.svg").read_text()
 
 

@@ -90,19 +90,21 @@ def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
-@pytest.mark.parametrize("name", OPS)
+LOSSES = [n for n, op in OPS.items() if len(op.outputs) == 1 and not op.equation(op.outputs[0]).index]
+
+
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_a_loss_with_its_gradients(name: str, dtype: torch.dtype, generated: Callable[[str], ModuleType]) -> None:
     """One call gives the loss and the cotangent times its gradients, and does so again over what it returned."""
     module = generated(name)
-    both = getattr(module, f"{name}_with_gradients", None)
-    variants = [v for v in ("odd", "strided", "coincident") if v not in REFERENCES[name].without]
-    for variant in variants if both is not None else ():
+    both = getattr(module, f"{name}_with_gradients")
+    for variant in (v for v in ("odd", "strided", "coincident") if v not in REFERENCES[name].without):
         tensors, numbers = sample(OPS[name], 0, dtype, variant)
         loss, gradients = both(*tensors, **numbers, **{list(signature(both).parameters)[-1]: -0.75})
         want, saved = getattr(module, f"{name}_forward")(*tensors, **numbers)
         wanted = getattr(module, f"{name}_backward")(torch.full_like(want, -0.75), *saved)
-        tolerance = {torch.float32: 2e-5, torch.float64: 1e-12, torch.bfloat16: 1e-2}[dtype]
+        tolerance = {torch.float32: 1e-6, torch.float64: 2e-15, torch.bfloat16: 2**-7}[dtype]  # of the largest element
         _close(leaves((loss, gradients)), leaves((want, wanted)), tolerance)
         kept = [t.clone() for t in leaves((loss, gradients))]
         for t in leaves((loss, gradients)):
@@ -116,7 +118,7 @@ def test_a_loss_with_its_gradients(name: str, dtype: torch.dtype, generated: Cal
 def _close(got: list[torch.Tensor], want: list[torch.Tensor], tolerance: float) -> None:
     for g, w in zip(got, want, strict=True):
         assert g.dtype == w.dtype and g.shape == w.shape
-        assert ((g - w).abs().max() if g.numel() else 0) <= tolerance * max(1.0, float(w.abs().max()))
+        assert not g.numel() or (g - w).abs().max() <= tolerance * w.abs().max()
 
 
 def test_what_has_no_kernel_is_known() -> None:

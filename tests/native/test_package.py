@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import torch
+
 from derive.catalogue import find
-from derive.package import write_package
+from derive.package import cheapest, write_package
+from derive.pipeline import derive_op
+from tests.native.conftest import Package
 
 SHARED = {"__init__.py", "_support.py", "_native.py", "_native.h"}
 
@@ -25,3 +30,49 @@ def test_every_loop_stands_under_its_equation(tmp_path: Path) -> None:
     text = (tmp_path / "rmsnorm.c").read_text()
     for equation in ("xhat[..., d] = rrms[...] * x[..., d]", "dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)"):
         assert f"// {equation}" in text
+
+
+def _c(name: str, folder: Path) -> str:
+    write_package([find(name)], folder, backend="cpu")
+    return (folder / f"{name}.c").read_text()
+
+
+def test_kernels_keep_inputs_and_statistics_rather_than_what_is_made_of_them() -> None:
+    kept = {name: derive_op(find(name), cheapest("cpu")).kept for name in ("layernorm", "gelu", "leaky_relu")}
+    assert kept == {"layernorm": ("mu", "rstd", "x", "gamma"), "gelu": ("dy_dx",), "leaky_relu": ("x",)}
+    assert derive_op(find("layernorm"), cheapest("torch")).kept == ("rstd", "xhat", "gamma")
+
+
+def test_what_is_the_same_along_a_row_or_a_column_is_computed_before_the_loop(tmp_path: Path) -> None:
+    row = _c("l2_normalize", tmp_path / "row")
+    assert "const real dx_factor = r_sum[i_rows] > R(eps * eps) ?" in row
+    assert "r * (dy[i_rows * n_d + i_d] - dx_factor * y[i_rows * n_d + i_d])" in row
+    column = _c("batchnorm", tmp_path / "column")
+    assert "dx_factor[i_d - from] = gamma[i_d] * rstd[i_d];" in column
+    assert "/ R((double)n_n" not in column.rpartition("dx[i_n * n_d + i_d] =")[2].partition(";")[0]
+
+
+def test_a_fold_over_some_of_a_passes_axes_is_cut_in_two(tmp_path: Path) -> None:
+    backward = _c("groupnorm", tmp_path).partition("int groupnorm_backward")[2]
+    assert backward.count("dgamma_each[") == 2, "written in the pass over groups, read after it"
+    assert "bytes(n_n * (n_g * n_k) * n_s" not in backward, "xhat is not laid out as a whole"
+
+
+DIAGONAL = """from derive import *
+
+n, m = axes("n m")
+
+
+@op
+def diagonal_squared(f, x: tensor[n, m]):
+    f.y[n] = x[n, n] ** 2
+    return f.y
+"""
+
+
+def test_places_on_an_axis_of_another_length_are_checked(package: Package) -> None:
+    native = package(specs=DIAGONAL)
+    long, short = torch.arange(15.0).reshape(3, 5), torch.arange(15.0).reshape(5, 3)
+    assert native.diagonal_squared_forward(long)[0].tolist() == [0, 36, 144]
+    with pytest.raises(ValueError, match="axis n is 5 in x but 3"):
+        native.diagonal_squared_forward(short)

@@ -196,9 +196,12 @@ def _bounds(form: Normal, text: Expressions) -> list[str]:
                 if isinstance(i, str) and isinstance(dim, str) and base(i) != base(dim):
                     found[f"{length(i)} > {length(dim)}"] = None
                 elif isinstance(i, Window):
-                    ends = [_end(i, text, side) for side in (-1, 1)]
-                    found |= {} if ends[0].isdecimal() else {f"{ends[0]} < 0": None}
-                    found[f"{ends[1]} >= {text.extent(dim)}"] = None
+                    low, high = (_end(i, text, side) for side in (-1, 1))
+                    length_ = text.extent(dim)
+                    if "-" in low and low != f"({length_} - 1)":
+                        found[f"{low} < 0"] = None
+                    if high != f"({length_} - 1)":
+                        found[f"{high} >= {length_}"] = None
     return [f"if ({test}) return BAD_INDEX;" for test in found]
 
 

@@ -88,7 +88,8 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
     op = d.op
     integers = frozenset(o.name for o in op.operands if o.kind == "index")
     conditions = frozenset(c.name for c in d.conditions)
-    programs = {"FORWARD": d.forward, "BACKWARD": d.backward, "WITH_GRADIENTS": with_gradients(d)}
+    whole = with_gradients(d)
+    programs = {"FORWARD": d.forward, "BACKWARD": d.backward, "WITH_GRADIENTS": whole}
     programs["STEP"] = descent(d) if step else None
     names = {"FORWARD": f"{op.name}_forward", "BACKWARD": f"{op.name}_backward"}
     try:
@@ -100,15 +101,17 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
         }
         if not kernels["BACKWARD"].outputs:
             del kernels["BACKWARD"]
-        return _around(d, shapes, title, integers, kernels)
+        return _around(d, shapes, title, integers, kernels, () if whole is None else whole.returns[1:])
     except Unsupported as error:
         said = f'torch_only("{op.name}", "the CPU backend has no loop for {error}")'
         return Native(forward=(said,), imports=("torch_only",))
 
 
 def _around(
-    d: Derivation, shapes: Shapes, title: str, integers: frozenset[str], kernels: Mapping[str, Kernel]
-) -> Native:
+    d: Derivation, shapes: Shapes, title: str, integers: frozenset[str], kernels: Mapping[str, Kernel],
+    joined: tuple[str, ...],
+) -> Native:  # fmt: skip
+    """The lines around kernels; `joined` are the gradients' names in the one that gives a loss with them."""
     op = d.op
     cotangents = {c.of: c.target.name for c in d.steps.cotangents}
     targets = {o.name: r for o, r in zip(op.differentiable, d.backward.returns, strict=True)}
@@ -118,10 +121,9 @@ def _around(
 
     found = [shapes.names(r) for r in d.backward.returns]
     gradients = found[0] if len(found) == 1 else f"{title}Gradients({', '.join(found)})"
-    whole = with_gradients(d)
     together = None
-    if whole is not None:
-        together = Together(calls.pop("WITH_GRADIENTS"), outputs[0], tuple(map(shapes.names, whole.returns[1:])))
+    if joined:
+        together = Together(calls.pop("WITH_GRADIENTS"), outputs[0], tuple(map(shapes.names, joined)))
     results = {"FORWARD": ", ".join([*outputs, saved]), "BACKWARD": gradients, "STEP": outputs[0]}
     lines = {n: c.lines((f"return {results[n]}",)) for n, c in calls.items()}
     registration = [f"register({n})" for n in kernels if n != "STEP"]
@@ -129,7 +131,7 @@ def _around(
     registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r})")
     return Native(
         tuple(kernels.values()),
-        tuple(_definition(n, k, d, integers, shapes) for n, k in kernels.items()),
+        tuple(_definition(n, k, d, integers, shapes, joined) for n, k in kernels.items()),
         calls["FORWARD"], lines["FORWARD"], calls.get("BACKWARD"), lines.get("BACKWARD", ()), tuple(registration),
         together, lines.get("STEP", ()), ("Kernel", "differentiable", "register"),
     )  # fmt: skip
@@ -141,9 +143,14 @@ def _called(name: str, k: Kernel, shapes: Shapes) -> Called:
     return Called(name, ", ".join(args), tuple(shapes.names(n) for n in k.outputs))
 
 
-def _definition(name: str, k: Kernel, d: Derivation, integers: frozenset[str], shapes: Shapes) -> str:
+def _definition(
+    name: str, k: Kernel, d: Derivation, integers: frozenset[str], shapes: Shapes, joined: tuple[str, ...]
+) -> str:
     op = d.op
-    given, dims = shapes.given(name), _dims(name, d, shapes)
+    dims = shapes.backward if name == "BACKWARD" else shapes.forward
+    if name == "WITH_GRADIENTS":
+        dims = {**{j: shapes.backward[r] for j, r in zip(joined, d.backward.returns, strict=True)}, **dims}
+    given = shapes.given(name)
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
     program = d.backward if name == "BACKWARD" else d.forward
     needs = () if name == "BACKWARD" else _needs(op, shapes)
@@ -184,15 +191,6 @@ def _needs(op: Op, shapes: Shapes) -> list[str]:
         left, right = shapes.code(r.left), shapes.code(r.right)
         found.append(f"({left}) % ({right}) == 0" if r.relation == "%" else f"{left} {r.relation} {right}")
     return found
-
-
-def _dims(name: str, d: Derivation, shapes: Shapes) -> Mapping[str, Dims]:
-    """The dimensions of what a kernel takes and gives."""
-    whole = with_gradients(d) if name == "WITH_GRADIENTS" else None
-    if whole is None:
-        return shapes.backward if name == "BACKWARD" else shapes.forward
-    own = zip(whole.returns[1:], d.backward.returns, strict=True)
-    return {**{g: shapes.backward[r] for g, r in own}, **shapes.forward}
 
 
 def _derived(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:

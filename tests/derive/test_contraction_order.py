@@ -1,0 +1,44 @@
+"""In what steps sums of long products are taken."""
+
+from __future__ import annotations
+
+from derive.catalogue import find
+from derive.contraction_order import pairwise
+from derive.cost import is_matrix_product
+from derive.nominal import nominal
+from derive.pipeline import derive_op
+from derive.program import Assign, Call, Program, Read, Reduce
+from derive.walking import reads, walk
+
+
+def _sum(names: str, over: tuple[str, ...]) -> Reduce:
+    """A sum of a product, its factors as `dy:no w:oij z:nj`."""
+    product: Read | Call | None = None
+    for factor in names.split():
+        name, axes = factor.split(":")
+        read = Read(name, tuple(axes))
+        product = read if product is None else Call("mul", (product, read))
+    assert product is not None
+    return Reduce("sum", over, product)
+
+
+def test_what_two_sums_can_share_is_taken_once_even_if_neither_would_for_itself() -> None:
+    """dx and dz of a bilinear form: outer products would be as cheap for each alone."""
+    given = (("dy", tuple("no")), ("w", tuple("oij")), ("x", tuple("ni")), ("z", tuple("nj")))
+    statements = (
+        Assign("dx", tuple("ni"), _sum("dy:no z:nj w:oij", ("o", "j"))),
+        Assign("dz", tuple("nj"), _sum("dy:no x:ni w:oij", ("o", "i"))),
+    )
+    program = pairwise(Program("bilinear", given, (), statements, ("dx", "dz")), nominal(find("bilinear")))
+    shared, dx, dz = program.statements
+    assert reads(shared.value) == {"dy", "w"}
+    assert reads(dx.value) == {shared.name, "z"} and reads(dz.value) == {shared.name, "x"}
+
+
+def test_a_bilinear_backward_takes_two_large_products() -> None:
+    backward = derive_op(find("bilinear")).backward
+    large = [
+        n for s in backward.statements for n in walk(s.value)
+        if isinstance(n, Reduce) and is_matrix_product(n) and len({*n.axes, *s.axes}) >= 4
+    ]  # fmt: skip
+    assert len(large) == 2
