@@ -16,15 +16,17 @@ def print_product(p: Product, form: Normal, out: Writer) -> None:
     a = _side(p.a, p.rows, p.inner, p.batch, text)
     b = _side(p.b, p.inner, p.columns, p.batch, text)
     c = _side(p.out, p.rows, p.columns, p.batch, text)
-    call = f"product({a}, {b}, {c}, {extent(p.rows)}, {extent(p.columns)}, {extent(p.inner)}, {alpha});"
+    sizes = f"{extent(p.rows)}, {extent(p.columns)}, {extent(p.inner)}"
+    call = f"product({a}, {b}, {c}, {sizes}, {alpha}, {{}});"
     if not p.batch:
-        out.line(call)
+        out.line(call.format("threads"))
         return
     count = extent(p.batch)
-    out.line(f"#pragma omp parallel for num_threads(batch_team(threads, {count})) schedule(static)")
+    together = f"batch_team(threads, {count})"
+    out.line(f"#pragma omp parallel for num_threads({together}) schedule(static)")
     with out.loop("at", "0", count):
         decode(out, p.batch, "at")
-        out.line(call)
+        out.line(call.format(f"threads / {together}"))
 
 
 def _side(m: Matrix, rows: tuple[str, ...], columns: tuple[str, ...], batch: tuple[str, ...], text: Expressions) -> str:

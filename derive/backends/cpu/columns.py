@@ -20,7 +20,8 @@ class Columns(Nest):
     def print(self) -> None:
         *slow, fast = self.group.outer
         out, n = self.out, length(fast)
-        blocks = f"columns({n}, threads)"
+        sharing = f"threads / at_most(threads, {extent(tuple(slow))})" if slow else "threads"
+        blocks = f"columns({n}, {sharing})"
         if self.group.totals:
             blocks = f"columns({n}, 1)"  # totals add alike for any number of threads
         out.line(f"const int64_t width = {blocks};")

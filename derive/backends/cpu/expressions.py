@@ -14,13 +14,18 @@ from derive.walking import index_axes
 _RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    real threads status scratch chunk chunks at from to block lane R main bool true false asm""".split()  # noqa: SIM905
+    real threads status scratch chunk chunks piece pieces task at from to block lane R main bool true false
+    asm""".split()  # noqa: SIM905
 )
 _SHARED = frozenset(
-    """at_most at_least team batch_team first_of_chunk blocks columns column_blocks bytes take all_below larger smaller
-    fill add_up largest smallest square cube product blas use_blas malloc free next width fresh""".split()  # noqa: SIM905
+    """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
+    larger smaller fill add_up largest smallest square cube product blas use_blas malloc free next width fresh
+    BLOCK ROWS COLUMNS SPAN TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED IS_FLOAT
+    CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux errno""".split()  # noqa: SIM905
 )
-_SUFFIXES = ("_here", "_total", "_block", "_end", "_part", "_parts", "_rows", "_new", "_nan")  # of our own variables
+_SUFFIXES = tuple(  # of our own variables
+    "_here _total _block _end _part _parts _rows _new _nan _pieces _columns".split()  # noqa: SIM905
+)
 _BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
            "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1),
            "or": ("|", 1)}  # fmt: skip

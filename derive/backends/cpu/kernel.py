@@ -17,6 +17,7 @@ from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.rows import Rows
 from derive.backends.cpu.stages import Plan, planned
+from derive.backends.cpu.streams import Streams, streams
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
 from derive.program import Call, Index, Node, PartOf, Program, Read, SizeOf, Window, base
 from derive.walking import children, index_axes, walk
@@ -117,7 +118,13 @@ def _group(plan: Plan, form: Normal, out: Writer, scratch: _Scratch, outputs: tu
             blocks = f"blocks({length(fast)})" if isinstance(nest, Flat) else f"column_blocks({length(fast)})"
             parts = f"{extent(tuple(slow))} * {blocks}" if slow else blocks
         scratch.take("real", f"{c}_parts", f"{parts} * {size}".removesuffix(" * 1"))
-    with out.block(""):
+    long = Streams(plan, form, out) if isinstance(nest, Columns) and streams(plan) else None
+    if long is not None:
+        for line in long.scratch():
+            scratch.take(*line)
+        with out.block(f"if ({long.tall()})"):
+            long.print()
+    with out.otherwise() if long is not None else out.block(""):
         nest.print()
         for s in group.totals:
             out.comment(s.note)
@@ -126,7 +133,7 @@ def _group(plan: Plan, form: Normal, out: Writer, scratch: _Scratch, outputs: tu
             size = extent(s.free)
             count = parts.removesuffix(f" * {size}")
             how = {"sum": "add_up", "amax": "largest", "amin": "smallest"}[s.kind]
-            out.line(f"{how}({c}, {c}_parts, {count}, {size});")
+            out.line(f"{how}({c}, {c}_parts, {count}, {size}, {size});")
 
 
 def _shape(plan: Plan) -> type[Nest]:

@@ -41,6 +41,15 @@ class Writer:
         self.line("}")
 
     @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """`… else {` … `}`, after a block."""
+        self.lines[-1] += " else {"
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    @contextmanager
     def loop(self, variable: str, start: str, stop: str, pragma: str = "") -> Iterator[None]:
         if pragma:
             self.line(f"#pragma omp {pragma}")

@@ -1,0 +1,134 @@
+"""Loops over long columns: every sweep goes through memory once, row after row, and threads share the rows.
+
+A fold over the rows is taken in pieces, whose number depends on the rows alone, and is complete before the next sweep
+begins. Short columns stay in the cache for all sweeps, a block at a time: for them the form of columns.py is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from derive.backends.cpu.columns import Columns
+from derive.backends.cpu.expressions import length, variable
+from derive.backends.cpu.nests import START, extent, fold
+from derive.backends.cpu.normal import Loop
+from derive.backends.cpu.stages import Plan, Sweep
+
+_MERGE = {"sum": "add_up", "amax": "largest", "amin": "smallest"}
+
+
+def streams(plan: Plan) -> bool:
+    """Whether the rows of every sweep may be shared out among threads, and something is folded over them."""
+    sweeps = [sweep for stage in plan.stages for sweep in stage.sweeps]
+    loops = [s for sweep in sweeps for s in sweep.loops]
+    folds = [s for s in loops if s.is_fold]
+    group = plan.group
+    if len(group.outer) > 1 or group.totals or any(sweep.nested or sweep.ordered for sweep in sweeps):
+        return False
+    added = any(s.kind == "add" for s in group.loops)
+    return bool(folds) and not added and all(s.slots == group.outer for s in folds)
+
+
+@dataclass
+class Streams(Columns):
+    def print(self) -> None:
+        self.out.line(f"const int64_t width = columns({self.count}, 1);")
+        self.out.line(f"#pragma omp parallel num_threads(team(threads, {self.work}))")
+        with self.out.block(""):
+            folded: list[tuple[Sweep, Loop]] = []
+            for stage in self.plan.stages:
+                self.values_of(folded, stage.values)
+                for sweep in stage.sweeps:
+                    self.notes(sweep.loops)
+                    self.sweep(sweep)
+                folded = [(sweep, s) for sweep in stage.sweeps for s in sweep.loops if s.is_fold]
+            self.values_of(folded, [])
+
+    @property
+    def count(self) -> str:
+        """How many columns there are."""
+        return length(str(self.group.lane))
+
+    @property
+    def column(self) -> str:
+        return variable(str(self.group.lane))
+
+    def local(self, name: str) -> str:
+        return f"{self.text.name(name)}_columns" if self.plan.place[name] == "value" else super().local(name)
+
+    def kept_in(self, s: Loop) -> str:
+        """Where a value of every column lies."""
+        return f"{self.local(s.name)}{self.at_column}" if self.plan.place[s.name] == "value" else self.stored(s)
+
+    def tall(self) -> str:
+        """The condition under which this form is better."""
+        axes = max((sweep.axes for stage in self.plan.stages for sweep in stage.sweeps), key=len)
+        return f"{extent(axes)} >= TALL"
+
+    def scratch(self) -> Iterator[tuple[str, str, str]]:
+        """Type, name and length of what lies between the sweeps."""
+        for name, place in self.plan.place.items():
+            if place == "value":
+                yield self.type(name), self.local(name), self.count
+        for sweep in (sweep for stage in self.plan.stages for sweep in stage.sweeps):
+            for s in (s for s in sweep.loops if s.is_fold):
+                yield "real", f"{self.text.name(s.name)}_pieces", f"pieces({extent(self.order(sweep))}) * {self.count}"
+
+    def values_of(self, folded: list[tuple[Sweep, Loop]], values: list[Loop]) -> None:
+        """What sweeps have folded, then what needs no inner axis: for every column."""
+        if not folded and not values:
+            return
+        out = self.out
+        out.line("#pragma omp for schedule(static)")
+        with out.loop("block", "0", f"({self.count} + SPAN - 1) / SPAN"):
+            out.line(f"const int64_t from = block * SPAN, to = at_most(from + SPAN, {self.count});")
+            for sweep, s in folded:
+                c, count = self.text.name(s.name), f"pieces({extent(self.order(sweep))})"
+                into = self.local(s.name) if self.plan.place[s.name] == "value" else c
+                out.line(f"{_MERGE[s.kind]}({into} + from, {c}_pieces + from, {count}, to - from, {self.count});")
+            for note in dict.fromkeys(s.note for s in values):
+                out.comment(note)
+            if values:
+                with self.lane():
+                    for s in values:
+                        out.line(f"{self.kept_in(s)} = {self.right(s)};")
+
+    @contextmanager
+    def rows(self, sweep: Sweep, folds: list[Loop]) -> Iterator[None]:
+        """A thread's rows of a sweep, a block of columns at a time."""
+        out, axes = self.out, self.order(sweep)
+        rows, across = extent(axes), f"column_blocks({self.count})"
+        out.line("#pragma omp for schedule(static)")
+        with out.loop("task", "0", f"pieces({rows}) * {across}"):
+            out.line(f"const int64_t piece = task / {across}, from = task % {across} * width;")
+            out.line(f"const int64_t to = at_most(from + width, {self.count});")
+            for s in folds:
+                out.line(f"real {self.text.name(s.name)}_block[COLUMNS];")
+            if folds:
+                with self.lane():
+                    for s in folds:
+                        out.line(f"{self.block(s)} = {START[s.kind]};")
+            row = variable(axes[0]) if len(axes) == 1 else "at"
+            with out.loop(row, f"first_of_piece(piece, {rows})", f"first_of_piece(piece + 1, {rows})"):
+                if len(axes) > 1:
+                    self.decode(axes, "at")
+                with self.lane():
+                    yield
+            if folds:
+                with self.lane():
+                    for s in folds:
+                        piece = f"{self.text.name(s.name)}_pieces[piece * {self.count} + {self.column}]"
+                        out.line(f"{piece} = {self.block(s)};")
+
+    def sweep(self, sweep: Sweep) -> None:
+        with self.rows(sweep, [s for s in sweep.loops if s.is_fold]):
+            self.elements(sweep.loops)
+
+    def block(self, s: Loop) -> str:
+        """Where a piece of a fold is taken, for one column."""
+        return f"{self.text.name(s.name)}_block[{self.column} - from]"
+
+    def accumulate(self, s: Loop) -> None:
+        self.out.line(fold(s.kind, self.block(s), self.text.real(s.value)))

@@ -1,0 +1,65 @@
+"""Matrix products: small ones in tiles of our own, larger ones through BLAS, all without it."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+import torch
+
+from tests.native.conftest import Package
+
+SIZES = [(1, 1, 1), (1, 40, 3), (7, 33, 5), (6, 16, 64), (13, 27, 200), (200, 27, 32), (3, 2, 1100), (130, 70, 90)]
+SIZES += [(90, 200, 520)]  # rows, columns, inner
+
+
+@pytest.fixture(scope="module")
+def native(package: Package) -> ModuleType:
+    return package("matmul", "batched_matmul")
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=[True, False], ids=["blas", "no blas"])
+def blas(request: pytest.FixtureRequest, native: ModuleType) -> Iterator[bool]:
+    runtime = sys.modules[f"{native.__name__}._native"]
+    dtypes = [torch.float32, torch.float64]
+    libraries = [runtime.library(f"{n}.c", t) for n in ("matmul", "batched_matmul") for t in dtypes]
+    if not request.param:
+        for made in libraries:
+            made.use_blas(ctypes.c_void_p(0))
+    yield request.param
+    for made, dtype in zip(libraries, dtypes * 2, strict=True):
+        runtime._hand_over_blas(made, dtype)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("batch", [(), (1,), (5,)], ids=str)
+def test_products_of_any_size(
+    native: ModuleType, blas: bool, batch: tuple[int, ...], dtype: torch.dtype, size: tuple[int, int, int]
+) -> None:
+    n, m, k = size
+    a, b, dy = (torch.randn(*batch, *s, dtype=dtype) for s in ((n, k), (k, m), (n, m)))
+    name = "batched_matmul" if batch else "matmul"
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-4
+    found = []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        y, saved = getattr(native, f"{name}_forward")(a, b)
+        found.append([y, *getattr(native, f"{name}_backward")(dy, *saved)])
+    a64, b64, dy64 = a.double(), b.double(), dy.double()
+    for got, want in zip(found[0], (a64 @ b64, dy64 @ b64.mT, a64.mT @ dy64), strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=tolerance, atol=tolerance * float(want.abs().max()))
+    small = n * m * k <= 1 << 19 and max(size) <= 512
+    if small or not blas:
+        assert all(torch.equal(x, y) for others in found[1:] for x, y in zip(found[0], others, strict=True))
