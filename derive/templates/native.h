@@ -24,6 +24,13 @@ enum { NO_MEMORY = 1, BAD_INDEX = 2 };
 enum { BLOCK = 1024, ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // elements of a block, rows and columns of one; a few columns
 enum { TALL = 256 }; // rows that make columns too long to stay in the cache
 
+// An argument of a kernel, of those that the runtime hands over in a row: converting each takes longer than many a kernel.
+typedef union {
+    void *at;
+    int64_t count;
+    double number;
+} argument;
+
 // --- how work is cut up -----------------------------------------------------------------------------------------------
 
 INLINE int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit; }

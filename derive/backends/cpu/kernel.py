@@ -72,13 +72,26 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     counts = [_count(form.dims[n], text) for n in outputs]
     lengths = _lengths(form, [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.lines)])
     params = _pointers(inputs, outputs, form, text)
+    members = ["at"] * len(params) + ["count"] * (len(lengths) + 1) + ["number"] * len(program.scalars)
     params += [f"const int64_t {length(a)}" for a in lengths]
-    params += [f"const double {text.name(s)}" for s in program.scalars]
+    params += ["const int threads", *(f"const double {text.name(s)}" for s in program.scalars)]
     sizes = {n: _count(form.dims[n], text) for n in outputs}
     fresh = [f"fresh({text.name(n)}, {count} * sizeof *{text.name(n)});" for n, count in sizes.items() if form.dims[n]]
     fresh = [*(x.strip() for x in first.lines), *filled, *fresh]
-    source = _function(name, [*params, "const int threads"], checks, fresh, scratch, out)
-    return Kernel(name, source, inputs, outputs, lengths, program.scalars)
+    source = _function(name, params, checks, fresh, scratch, out)
+    return Kernel(name, f"{source}\n\n{_in_a_row(name, members)}", inputs, outputs, lengths, program.scalars)
+
+
+def _in_a_row(name: str, members: list[str]) -> str:
+    """The function of one argument that the runtime calls."""
+    given = [f"a[{k}].{member}" for k, member in enumerate(members)]
+    rows = ["    return " + name + "("]
+    for k, word in enumerate(given):
+        word += ");" if k == len(given) - 1 else ", "
+        if len(rows[-1]) + len(word.rstrip()) > LINE_LENGTH:
+            rows = [*rows[:-1], rows[-1].rstrip(), "        "]
+        rows[-1] += word
+    return "\n".join([f"int {name}_of(const argument *a) {{", *rows, "}"])
 
 
 def _reads(step: Group | Product) -> set[str]:
