@@ -19,9 +19,9 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
-        dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
-        if not any(dtype in HALF for dtype in dtypes):
+        if not _any_half(args, kwargs):
             return function(*args, **kwargs)
+        dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
         args = tuple(widened(a) for a in args)
         out = function(*args, **{k: widened(v) for k, v in kwargs.items()})
         return _narrowed(out, dtypes[0]) if dtypes[0] in HALF else out
@@ -36,13 +36,17 @@ def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def written(*args: Any, out: Any, **kwargs: Any) -> Any:
-        if not _is_half(out):
+        if not _any_half(args, kwargs) or not _is_half(out):
             return function(*args, out=out, **kwargs)
         found = function(*map(widened, args), out=widened(out), **{k: widened(v) for k, v in kwargs.items()})
         return _given_back(out, found)
 
     written.__code__ = written.__code__.replace(co_name=f"{function.__name__}_in_float32")
     return written
+
+
+def _any_half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any([getattr(a, "dtype", None) in HALF for a in (*args, *kwargs.values())])
 
 
 def _is_half(value: Any) -> bool:

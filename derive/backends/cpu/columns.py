@@ -40,10 +40,6 @@ class Columns(Nest):
                     self.sweep(sweep)
 
     @property
-    def work(self) -> str:
-        return extent(max((s.domain for s in self.group.loops), key=len))
-
-    @property
     def at_column(self) -> str:
         return f"[{self.column}]"
 

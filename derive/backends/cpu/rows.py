@@ -38,12 +38,6 @@ class Rows(Nest):
                 out.line(pragma)
                 self.rows("0", extent(outer))
 
-    @property
-    def work(self) -> str:
-        """The element operations of the group, roughly."""
-        largest = max((s.domain for s in self.group.loops), key=len)
-        return extent(largest)
-
     def row(self, name: str) -> str:
         """How many elements one thread's row of a buffer has."""
         return extent(tuple(a for a in self.axes(name) if a not in self.outer))
