@@ -18,8 +18,9 @@ from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.rows import Rows
 from derive.backends.cpu.stages import Plan, planned
 from derive.backends.cpu.streams import Streams, streams
+from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
-from derive.program import Call, Index, Node, PartOf, Program, Read, SizeOf, Window, base
+from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
 from derive.walking import children, index_axes, walk
 
 
@@ -50,6 +51,7 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     given = [n for n, _ in program.given]
     program, places = with_places(program, integers & set(given))
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
+    without_views(form)
     steps = grouped(with_products(form), form)
     plans = [_plan(k, steps, form) for k in range(len(steps))]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
@@ -216,13 +218,23 @@ def _bounds(form: Normal, text: Expressions) -> list[str]:
                 if isinstance(i, str) and isinstance(dim, str) and base(i) != base(dim):
                     found[f"{length(i)} > {length(dim)}"] = None
                 elif isinstance(i, Window):
-                    low, high = (_end(i, text, side) for side in (-1, 1))
-                    length_ = text.extent(dim)
-                    if "-" in low and low != f"({length_} - 1)":
-                        found[f"{low} < 0"] = None
-                    if high != f"({length_} - 1)":
-                        found[f"{high} >= {length_}"] = None
+                    found |= dict.fromkeys(_off(i, text.extent(dim), text))
+                for part in i.axes if isinstance(i, Merged) else ():
+                    if isinstance(part, Place):
+                        found |= dict.fromkeys(_off(part.index, text.integer(part.length), text))
     return [f"if ({test}) return BAD_INDEX;" for test in found]
+
+
+def _off(index: Index, extent_: str, text: Expressions) -> Iterator[str]:
+    """The conditions under which a place lies off an axis."""
+    if isinstance(index, str) and length(index) != extent_:
+        yield f"{length(index)} > {extent_}"
+    elif isinstance(index, Window):
+        low, high = (_end(index, text, side) for side in (-1, 1))
+        if "-" in low and low != f"({extent_} - 1)":
+            yield f"{low} < 0"
+        if high != f"({extent_} - 1)" and not (high.isdecimal() and extent_.isdecimal() and int(high) < int(extent_)):
+            yield f"{high} >= {extent_}"
 
 
 def _end(window: Window, text: Expressions, side: int) -> str:

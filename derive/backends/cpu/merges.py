@@ -96,6 +96,8 @@ def _split(s: Statement, parts: Parts) -> Statement:
             return replace(n, args=tuple(node(a) for a in n.args))
         if isinstance(n, Reduce):
             return replace(n, axes=tuple(x for a in n.axes for x in own.get(a, (a,))), body=node(n.body))
+        if isinstance(n, Join):
+            return replace(n, parts=tuple(node(p) for p in n.parts))
         if isinstance(n, AxisValue) and n.axis in own:
             first, *rest = own[n.axis]
             value: Node = AxisValue(first)
@@ -127,7 +129,7 @@ def _of_statement(s: Statement, parts: Parts) -> Parts:
             lengths = _lengths(n)
             if lengths:
                 here[n.whole] = lengths
-    taken = axes - set(here)
+    taken = (axes | fixed) - set(here)
     out: Parts = {}
     for axis in sorted(here):
         own = tuple(p if p not in taken else f"{p}'{base(axis)}" for p in here[axis])

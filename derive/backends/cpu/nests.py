@@ -172,7 +172,8 @@ class Nest:
     def notes(self, loops: list[Loop]) -> None:
         """The equations that a sweep computes."""
         wanted = self._wanted(loops)
-        for note in dict.fromkeys(s.note for s in self.group.loops if s in loops or s.name in wanted):
+        found = [s for s in self.group.loops if s in loops or s.name in wanted]
+        for note in dict.fromkeys(line for s in found for line in s.note.split("\n")):
             self.out.comment(note)
 
     def order(self, sweep: Sweep) -> tuple[str, ...]:

@@ -152,12 +152,13 @@ def _definition(
         dims = {**{j: shapes.backward[r] for j, r in zip(joined, d.backward.returns, strict=True)}, **dims}
     given = shapes.given(name)
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
-    program = d.backward if name == "BACKWARD" else d.forward
+    programs = {"FORWARD": (d.forward,), "BACKWARD": (d.backward,)}.get(name, (d.forward, d.backward))
+    parts = {axis: made for p in programs for axis, made in taken_apart(p).items()}
     needs = () if name == "BACKWARD" else _needs(op, shapes)
     wanted = [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
     wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)] if needs else []
-    derived = _derived(op, taken_apart(program), known, wanted, shapes)
-    parts = [
+    derived = _derived(op, parts, known, wanted, shapes)
+    texts = [
         f'"{op.name}.c"',
         f'"{k.name}"',
         _tuple(f"{n}: {_axes(dims[n])}".rstrip() for n in k.inputs),
@@ -165,23 +166,23 @@ def _definition(
         _tuple(k.lengths),
     ]
     if given:
-        parts.append(f"given={_tuple(given)}")
+        texts.append(f"given={_tuple(given)}")
     if k.numbers:
-        parts.append(f"numbers={_tuple(k.numbers)}")
+        texts.append(f"numbers={_tuple(k.numbers)}")
     if set(k.inputs) & integers:
-        parts.append(f"indices={_tuple(n for n in k.inputs if n in integers)}")
+        texts.append(f"indices={_tuple(n for n in k.inputs if n in integers)}")
     conditions = {c.name for c in d.conditions}
     if conditions & {*k.inputs, *k.outputs}:
-        parts.append(f"booleans={_tuple(n for n in (*k.inputs, *k.outputs) if n in conditions)}")
+        texts.append(f"booleans={_tuple(n for n in (*k.inputs, *k.outputs) if n in conditions)}")
     if name in ("STEP", "WITH_GRADIENTS"):
-        parts.append("taped=False")
+        texts.append("taped=False")
     if name == "STEP":
-        parts.append(f"changed={_tuple(o.name for o in op.differentiable)}")
+        texts.append(f"changed={_tuple(o.name for o in op.differentiable)}")
     if derived:
-        parts.append(f"derived=({''.join(derived)})")
+        texts.append(f"derived=({''.join(derived)})")
     if needs:
-        parts.append(f"needs=lambda s: {' and '.join(needs)}")
-    return f"{name} = Kernel({', '.join(parts)})"
+        texts.append(f"needs=lambda s: {' and '.join(needs)}")
+    return f"{name} = Kernel({', '.join(texts)})"
 
 
 def _needs(op: Op, shapes: Shapes) -> list[str]:

@@ -18,9 +18,11 @@ class Writer:
         self.lines.append(f"{'    ' * self.depth}{text}" if text else "")
 
     def comment(self, text: str) -> None:
-        """A comment on lines of its own, if it has something to say."""
-        if not text:
-            return
+        """A comment on lines of its own, one for each of the text's, if it has something to say."""
+        for line in text.split("\n") if text else ():
+            self._comment(line)
+
+    def _comment(self, text: str) -> None:
         width = LINE_LENGTH - 4 * self.depth - 3
         words, row = text.split(" "), ""
         for word in words:

@@ -1,0 +1,118 @@
+"""Copies that only look at a tensor under other axes: what reads the copy reads the tensor, what is copied is not made.
+
+`z[t, h, p] = x[t, (h, p)]` goes: z[t, h, 0] is x[t, (h, 0)]. So does `x[t, d] = z[t, part(d, 0), part(d, 1)]` where
+nothing else reads z: what writes z[t, h, p] writes x[t, (h, p)].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from derive.backends.cpu.normal import Loop, Normal, rewritten
+from derive.program import Index, Merged, Node, PartOf, Place, Read, SizeOf, base
+
+
+def without_views(form: Normal) -> None:
+    """Take such copies out of the loops."""
+    for loop in tuple(form.loops):
+        if loop in form.loops and loop.kind == "set" and isinstance(loop.value, Read):
+            if _looks(loop, form):
+                _read_through(loop, form)
+            elif _lays_out(loop, form):
+                _written_through(loop, form)
+
+
+def _looks(loop: Loop, form: Normal) -> bool:
+    """Whether every element is one of a tensor that stays as it is, at a place made of the loop's own axes."""
+    assert isinstance(loop.value, Read)
+    source, at = loop.value.name, form.loops.index(loop)
+    used = [a for i in loop.value.index for a in (i.axes if isinstance(i, Merged) else (i,))]
+    plain = all(isinstance(a, str) for a in (*loop.slots, *used)) and len({*loop.slots}) == len(loop.slots)
+    alone = all(s.name != loop.name for s in form.loops if s is not loop)
+    changed = any(s.name == source for s in form.loops[at:])
+    own = loop.name not in form.program.returns and source not in form.integers
+    return plain and sorted(map(str, used)) == sorted(map(str, loop.slots)) and alone and own and not changed
+
+
+def _read_through(loop: Loop, form: Normal) -> None:
+    assert isinstance(loop.value, Read)
+    source = loop.value
+
+    def seen(node: Node | Index) -> Node | Index:
+        if not isinstance(node, Read) or node.name != loop.name:
+            return node
+        at = {str(a): i for a, i in zip(loop.slots, node.index, strict=True)}
+        return Read(source.name, tuple(_put(i, at) for i in source.index))
+
+    def changed(s: Loop) -> Loop:
+        if all(r.name != loop.name for r in s.reads()):
+            return s
+        value, slots = rewritten(s.value, seen), tuple(rewritten(i, seen) for i in s.slots)
+        return replace(s, value=value, slots=slots, note=f"{loop.note}\n{s.note}")  # type: ignore[arg-type]
+
+    form.loops[:] = [changed(s) for s in form.loops if s is not loop]
+
+
+def _put(index: Index, at: Mapping[str, Index]) -> Index:
+    """An index of the tensor with places for the axes of the view."""
+    if isinstance(index, Merged):
+        return Merged(tuple(_part(at[str(a)], SizeOf(str(a))) for a in index.axes))
+    return at[str(index)]
+
+
+def _part(index: Index, length: Node) -> Index:
+    """A part of a merge: an axis as long as the part is one by itself, anything else a place on so many."""
+    whole = isinstance(index, str) and length == SizeOf(base(index))
+    return index if whole else Place(index, length)
+
+
+def _lays_out(loop: Loop, form: Normal) -> bool:
+    """Whether it takes apart axes to read a tensor that only it reads, and that is written place by place."""
+    assert isinstance(loop.value, Read)
+    source = loop.value.name
+    writers = [s for s in form.loops if s.name == source]
+    readers = [s for s in form.loops if any(r.name == source for r in s.reads())]
+    known = source in form.program.returns or source in dict(form.program.given)
+    if known or readers != [loop] or not writers or any(s.name == loop.name for s in form.loops if s is not loop):
+        return False
+    simple = all(s.kind == "set" and not s.is_fold for s in writers)
+    return simple and _taken_apart(loop) is not None and all(isinstance(a, str) for a in loop.slots)
+
+
+def _taken_apart(loop: Loop) -> dict[str, tuple[tuple[int, Node | None], ...]] | None:
+    """By axis of the loop, which dimensions of the tensor it is made of, and how long they are; None if it is not."""
+    assert isinstance(loop.value, Read)
+    found: dict[str, list[tuple[int, Node | None]]] = {}
+    for k, i in enumerate(loop.value.index):
+        if isinstance(i, str):
+            found.setdefault(i, []).append((k, None))
+        elif isinstance(i, PartOf) and isinstance(i.whole, str) and i.position == len(found.get(i.whole, [])):
+            found.setdefault(i.whole, []).append((k, i.lengths[i.position]))
+        else:
+            return None
+    parts = {i.whole: len(i.lengths) for i in loop.value.index if isinstance(i, PartOf)}
+    if set(found) != set(loop.slots) or any(len(found[str(a)]) != parts.get(a, 1) for a in loop.slots):
+        return None
+    return {a: tuple(k) for a, k in found.items()}
+
+
+def _written_through(loop: Loop, form: Normal) -> None:
+    assert isinstance(loop.value, Read)
+    source, made = loop.value.name, _taken_apart(loop)
+    assert made is not None
+    form.dims[loop.name] = loop.slots
+
+    def slot(axis: str, s: Loop) -> Index:
+        parts = [(s.slots[k], length) for k, length in made[axis]]
+        if len(parts) == 1 and parts[0][1] is None:
+            return parts[0][0]
+        return Merged(tuple(_part(i, length) for i, length in parts if length is not None))
+
+    def through(s: Loop) -> Loop:
+        if s.name != source:
+            return s
+        slots = tuple(slot(str(a), s) for a in loop.slots)
+        return replace(s, name=loop.name, slots=slots, note=f"{s.note}\n{loop.note}")
+
+    form.loops[:] = [through(s) for s in form.loops if s is not loop]
