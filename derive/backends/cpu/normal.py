@@ -193,7 +193,14 @@ def _scatter(s: Scatter, out: Normal) -> None:
     if s.onto != s.name:
         start: Node = ZERO if s.onto is None else Read(s.onto, s.axes)
         out.add(Loop(s.name, s.axes, start, note=f"{s.name}[{', '.join(s.axes)}] = {s.onto or 0}"))
-    out.add(Loop(s.name, s.slots, _pointwise(s.value, out, s.name, _free(s.slots)), "add", note=note))
+    free = _free(s.slots)
+    value = _pointwise(s.value, out, s.name, free)
+    rest = tuple(a for a in node_axes(value) if a not in free)
+    if rest:  # what is added to one place comes from several: an axis was taken apart, and the place has not all parts
+        total = out.fresh(f"{s.name}_sum")
+        out.add(Loop(total, free, value, "sum", rest, note))
+        value = Read(total, free)
+    out.add(Loop(s.name, s.slots, value, "add", note=note))
 
 
 # --- what is known of nodes --------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Copies that only look at a tensor under other axes: what reads the copy reads the tensor, what is copied is not made.
 
-`z[t, h, p] = x[t, (h, p)]` goes: z[t, h, 0] is x[t, (h, 0)]. So does `x[t, d] = z[t, part(d, 0), part(d, 1)]` where
-nothing else reads z: what writes z[t, h, p] writes x[t, (h, p)].
+`z[t, h, p] = x[t, (h, p)]` goes: z[t, h, 0] is x[t, (h, 0)]. So do `y[t, (h, p)] = z[t, h, p]` and `y[t, d] = z[t,
+part(d, 0), part(d, 1)]` where nothing else reads z: what writes z[t, h, p] writes y[t, (h, p)].
 """
 
 from __future__ import annotations
@@ -77,24 +77,31 @@ def _lays_out(loop: Loop, form: Normal) -> bool:
     if known or readers != [loop] or not writers or any(s.name == loop.name for s in form.loops if s is not loop):
         return False
     simple = all(s.kind == "set" and not s.is_fold for s in writers)
-    return simple and _taken_apart(loop) is not None and all(isinstance(a, str) for a in loop.slots)
+    return simple and _taken_apart(loop) is not None
 
 
-def _taken_apart(loop: Loop) -> dict[str, tuple[tuple[int, Node | None], ...]] | None:
-    """By axis of the loop, which dimensions of the tensor it is made of, and how long they are; None if it is not."""
+Parts = tuple[tuple[int, Node | None], ...]
+
+
+def _taken_apart(loop: Loop) -> tuple[Parts, ...] | None:
+    """By slot, of which dimensions of the tensor it is made, and how long they are in a merge; None if it is not."""
     assert isinstance(loop.value, Read)
-    found: dict[str, list[tuple[int, Node | None]]] = {}
-    for k, i in enumerate(loop.value.index):
-        if isinstance(i, str):
-            found.setdefault(i, []).append((k, None))
-        elif isinstance(i, PartOf) and isinstance(i.whole, str) and i.position == len(found.get(i.whole, [])):
-            found.setdefault(i.whole, []).append((k, i.lengths[i.position]))
+    index = loop.value.index
+    plain = {i: k for k, i in enumerate(index) if isinstance(i, str)}
+    found: list[Parts] = []
+    for slot in loop.slots:
+        if isinstance(slot, Merged) and all(a in plain for a in slot.axes):
+            found.append(tuple((plain[str(a)], SizeOf(base(str(a)))) for a in slot.axes))
+        elif isinstance(slot, str) and slot in plain:
+            found.append(((plain[slot], None),))
+        elif isinstance(slot, str):
+            own = [(k, i) for k, i in enumerate(index) if isinstance(i, PartOf) and i.whole == slot]
+            if not own or [i.position for _, i in own] != list(range(len(own[0][1].lengths))):
+                return None
+            found.append(tuple((k, i.lengths[i.position]) for k, i in own))
         else:
             return None
-    parts = {i.whole: len(i.lengths) for i in loop.value.index if isinstance(i, PartOf)}
-    if set(found) != set(loop.slots) or any(len(found[str(a)]) != parts.get(a, 1) for a in loop.slots):
-        return None
-    return {a: tuple(k) for a, k in found.items()}
+    return tuple(found) if sorted(k for parts in found for k, _ in parts) == list(range(len(index))) else None
 
 
 def _written_through(loop: Loop, form: Normal) -> None:
@@ -103,16 +110,16 @@ def _written_through(loop: Loop, form: Normal) -> None:
     assert made is not None
     form.dims[loop.name] = loop.slots
 
-    def slot(axis: str, s: Loop) -> Index:
-        parts = [(s.slots[k], length) for k, length in made[axis]]
-        if len(parts) == 1 and parts[0][1] is None:
-            return parts[0][0]
-        return Merged(tuple(_part(i, length) for i, length in parts if length is not None))
+    def slot(parts: Parts, s: Loop) -> Index:
+        (first, whole), *_ = parts
+        if whole is None:
+            return s.slots[first]
+        return Merged(tuple(_part(s.slots[k], length) for k, length in parts if length is not None))
 
     def through(s: Loop) -> Loop:
         if s.name != source:
             return s
-        slots = tuple(slot(str(a), s) for a in loop.slots)
+        slots = tuple(slot(parts, s) for parts in made)
         return replace(s, name=loop.name, slots=slots, note=f"{s.note}\n{loop.note}")
 
     form.loops[:] = [through(s) for s in form.loops if s is not loop]
