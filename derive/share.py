@@ -150,7 +150,7 @@ def _axes_beside(node: Node, reader: Statement) -> tuple[Index, ...]:
     """The node's axes; in the order of a tensor that it meets, where none of its own operands has all of them."""
     axes = axes_of(node)
     found = [tuple(i for i in n.index if i in axes) for top in (node, reader.value) for n in _whole_reads(top)]
-    return next((f for f in found if len(f) == len(axes)), axes)
+    return next((f for f in found if len(f) == len(axes) == len(set(f))), axes)
 
 
 def _whole_reads(node: Node) -> list[Read]:
