@@ -431,8 +431,8 @@ SHARED void strips(operand a, operand b, result c, int64_t rows, int64_t columns
         }
         real copy[DEEPEST * STRIP];
         if (width < STRIP) memset(copy, 0, sizeof(real) * (size_t)(inner * STRIP));
-        for (int64_t j = 0; j < width; j++) {
-            for (int64_t k = 0; k < inner; k++) copy[k * STRIP + j] = at[k * b.row + j * b.column];
+        for (int64_t k = 0; k < inner; k++) {
+            for (int64_t j = 0; j < width; j++) copy[k * STRIP + j] = at[k * b.row + j * b.column];
         }
         strip(a, copy, STRIP, to, rows, width, inner, alpha);
     }
