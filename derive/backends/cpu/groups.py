@@ -20,6 +20,8 @@ from derive.cost import NOMINAL
 from derive.program import Index, Merged, Read, Window
 from derive.walking import index_axes
 
+_KEPT = 0.75  # of an element operation: writing an element for a later loop
+
 
 @dataclass(frozen=True)
 class Group:
@@ -64,7 +66,7 @@ def grouped(steps: list[Step], form: Normal) -> list[Group | Product]:
             out.append(first)
             left.pop(0)
             continue
-        best = max(_candidates(left, form), key=lambda c: _worth(c.group), default=None)
+        best = max(_candidates(left, form), key=_worth, default=None)
         if best is None:
             raise Unsupported(f"{first}")
         out.append(best.group)
@@ -194,18 +196,32 @@ def _memories(loop: Loop) -> list[tuple[str, ...]]:
     return found or [loop.domain]
 
 
-def _worth(group: Group) -> tuple[float, ...]:
+def _worth(candidate: _Candidate) -> tuple[float, ...]:
     """The more element operations a group takes in the better; then rows rather than columns, then many rows.
 
-    A fold with inner axes of its own shares its loop with nothing, and counts for nothing. A total of several axes
-    is as large as what it adds up, once for every chunk, and comes last.
+    A fold with inner axes of its own shares its loop with nothing, and counts for nothing. What has to be kept for
+    later loops takes back most of what computing it here gains. So does a total of several axes, which is as large as
+    what it adds up, once for every chunk, and it comes last.
     """
-    work = sum(float(NOMINAL) ** len(s.domain) for s in group.loops if not _alone(s, group))
+    group = candidate.group
+    totals = [s for s in group.totals if len(s.free) > 1]
+    work = sum(_size(s) for s in group.loops if not _alone(s, group))
+    work -= _KEPT * sum(_size(s) for s in (*_kept(candidate), *totals))
     rows = group.lane is None or not any(group.inner(s) for s in group.loops)
     inside = any(group.inner(s) for s in group.loops)
     flat = len({s.domain for s in group.loops}) == 1 and len(group.outer) == 1
-    wide = sum(len(s.free) > 1 for s in group.totals)
-    return (work, -wide, rows, flat or inside, -len(group.totals), len(group.outer))
+    return (work, -len(totals), rows, flat or inside, -len(group.totals), len(group.outer))
+
+
+def _size(loop: Loop) -> float:
+    return float(NOMINAL) ** len(loop.domain)
+
+
+def _kept(candidate: _Candidate) -> list[Loop]:
+    """What the group writes element by element and loops outside of it read."""
+    taken = {id(s) for s in candidate.group.loops}
+    later = {r.name for s in candidate.steps if isinstance(s, Loop) and id(s) not in taken for r in s.reads()}
+    return [s for s in candidate.group.loops if s.kind == "set" and s.name in later]
 
 
 def _alone(loop: Loop, group: Group) -> bool:
