@@ -61,17 +61,25 @@ static bool lies_at(const exchange *api, void *const *classes, void *object, con
 
 VISIBLE int usable(const exchange *api) { return api->major == 1 && api->look != NULL; }
 
-// Runs a kernel on a tuple of tensors and on `more` arguments; DIFFERENT where a tensor is not what is expected.
-VISIBLE int hand_over(const exchange *api, void *const *classes, int (*kernel)(const argument *), const int64_t *expected,
-                      int64_t count, int64_t more, void *tensors, const argument *rest) {
+// What stays the same from call to call, made once from Python: after it comes what is expected of each tensor.
+typedef struct {
+    const exchange *api;
+    void *const *classes;
+    int (*kernel)(const argument *);
+    int64_t count, more; // tensors, and other arguments
+} plan;
+
+// Runs a kernel on a tuple of tensors and on other arguments; DIFFERENT where a tensor is not what is expected.
+VISIBLE int hand_over(const plan *p, void *tensors, const argument *rest) {
     argument a[MOST];
-    if (count + more > MOST) return DIFFERENT;
-    for (int64_t k = 0; k < count; k++) {
-        if (!lies_at(api, classes, PyTuple_GetItem(tensors, k), &expected, &a[k].at)) return DIFFERENT;
+    const int64_t *expected = (const int64_t *)(p + 1);
+    if (p->count + p->more > MOST) return DIFFERENT;
+    for (int64_t k = 0; k < p->count; k++) {
+        if (!lies_at(p->api, p->classes, PyTuple_GetItem(tensors, k), &expected, &a[k].at)) return DIFFERENT;
     }
-    for (int64_t k = 0; k < more; k++) a[count + k] = rest[k];
+    for (int64_t k = 0; k < p->more; k++) a[p->count + k] = rest[k];
     void *const thread = PyEval_SaveThread();
-    const int status = kernel(a);
+    const int status = p->kernel(a);
     PyEval_RestoreThread(thread);
     return status;
 }
