@@ -46,7 +46,7 @@ def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _any_half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return any([getattr(a, "dtype", None) in HALF for a in (*args, *kwargs.values())])
+    return any([isinstance(a, Tensor) and a.dtype in HALF for a in (*args, *kwargs.values())])
 
 
 def _is_half(value: Any) -> bool:
