@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import warnings
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from tests.native.conftest import Package
+from tests.native.running import only_kernels
 
 
 @pytest.fixture(params=["at once", "by pointers"])
@@ -22,6 +24,13 @@ def native(request: pytest.FixtureRequest, package: Package, monkeypatch: pytest
     if request.param == "by pointers":
         monkeypatch.setattr(runtime, "_hand", lambda: None)
     return made
+
+
+@pytest.fixture
+def kernels(native: ModuleType) -> Iterator[None]:
+    """Every call runs a kernel."""
+    with only_kernels(importlib.import_module(f"{native.__name__}._native")):
+        yield
 
 
 def _inputs(rows: int = 6, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
@@ -36,6 +45,7 @@ def _right(made: ModuleType, *given: Any) -> None:
     torch.testing.assert_close(y, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("kernels")
 @torch.no_grad()
 def test_calls_may_change_in_every_way_from_one_to_the_next(native: ModuleType) -> None:
     x, gamma, beta = _inputs()
@@ -50,20 +60,28 @@ def test_calls_may_change_in_every_way_from_one_to_the_next(native: ModuleType) 
     _right(native, x, gamma, beta)
 
 
+@pytest.mark.usefixtures("kernels")
 @torch.no_grad()
-def test_memory_to_write_into_has_to_fit(native: ModuleType) -> None:
+def test_memory_that_fits_is_written_into(native: ModuleType) -> None:
     x, gamma, beta = _inputs()
-    y, saved = results = native.layernorm_forward(x, gamma, beta)
-    for given in (x, x + 1):
+    y, _ = results = native.layernorm_forward(x, gamma, beta)
+    for given in (x, x + 1, x):
         again, _ = native.layernorm_forward_out(given, gamma, beta, out=results)
         assert again is y
-    native.layernorm_forward_out(x, gamma, beta, out=results)
+        torch.testing.assert_close(y, torch.nn.functional.layer_norm(given, (5,), gamma, beta), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_memory_that_does_not_fit_is_left_to_the_torch_form(native: ModuleType) -> None:
+    x, gamma, beta = _inputs()
+    y, saved = native.layernorm_forward(x, gamma, beta)
     for other in (torch.full((6, 5), torch.nan, dtype=torch.float64), torch.full((5, 6), torch.nan).t()):
         again, _ = native.layernorm_forward_out(x, gamma, beta, out=(other, saved))
         assert again is other
         torch.testing.assert_close(other.float(), y)
 
 
+@pytest.mark.usefixtures("kernels")
 @torch.no_grad()
 def test_indices_of_fewer_bits_are_widened(native: ModuleType) -> None:
     table, places = torch.randn(7, 3), torch.tensor([3, 0, 6])
@@ -86,6 +104,7 @@ def test_other_classes_are_not_handed_over(native: ModuleType) -> None:
     _right(native, x, gamma, beta)
 
 
+@pytest.mark.usefixtures("kernels")
 def test_threads_may_call_at_once(native: ModuleType) -> None:
     failed: list[Exception] = []
 

@@ -27,6 +27,7 @@ from tests.catalogue.test_catalogue import (  # noqa: F401
     test_one_tensor_for_several_inputs,
 )
 from tests.generated.test_workspace import leaves
+from tests.native.running import only_kernels
 
 PACKAGE = "catalogue_in_c"
 pytestmark = pytest.mark.slow  # every op is compiled twice
@@ -53,9 +54,9 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
 
 
 @pytest.fixture(autouse=True)
-def no_torch_form() -> Iterator[None]:
+def no_torch_form(generated: Callable[[str], ModuleType]) -> Iterator[None]:
     """A kernel that gives way to the torch form fails its test, unless it could not be printed."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), only_kernels(importlib.import_module(f"{PACKAGE}._native")):
         warnings.filterwarnings("error", message=".*runs as PyTorch: (?!the CPU backend has no loop for)")
         yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from tests.native.conftest import Package
+from tests.native.running import only_kernels
 
 SPECS = """from derive import *
 
@@ -46,9 +48,10 @@ def native(package: Package) -> ModuleType:
 
 
 @pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
+def threads_and_kernels(native: ModuleType) -> Iterator[None]:
     before = torch.get_num_threads()
-    yield
+    with only_kernels(sys.modules[f"{native.__name__}._native"]):
+        yield
     torch.set_num_threads(before)
 
 

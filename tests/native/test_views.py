@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from tests.native.conftest import Package
+from tests.native.running import only_kernels
 
 SPECS = """from derive import *
 
@@ -93,6 +95,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 @pytest.fixture(scope="module")
 def native(package: Package) -> ModuleType:
     return package(specs=SPECS)
+
+
+@pytest.fixture(autouse=True)
+def kernels(native: ModuleType) -> Iterator[None]:
+    with only_kernels(sys.modules[f"{native.__name__}._native"]):
+        yield
 
 
 @pytest.mark.filterwarnings("error")

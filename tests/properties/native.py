@@ -19,6 +19,7 @@ from torch import Tensor
 from derive.errors import DeriveError
 from derive.package import write_package
 from derive.spec import OpCall
+from tests.native.running import watched
 from tests.properties.grammar import Example
 from tests.properties.judging import Refused, Verdict, cotangent, differences, values
 
@@ -30,7 +31,8 @@ _numbers = count()
 def judge(example: Example) -> Verdict:
     """Print the kernels, compile them and run every function. Raises what that raises but DeriveError.
 
-    A kernel that gives way to the torch form without a reason that is known when it is printed is a failure.
+    A kernel that gives way to the torch form is a failure, but for a reason that is known when it is printed, and
+    where the torch form refuses as well.
     """
     names: dict[str, Any] = {}
     exec(compile(example.source, "<spec>", "exec", dont_inherit=True), names)
@@ -45,7 +47,10 @@ def judge(example: Example) -> Verdict:
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("error", message=".*runs as PyTorch: (?!the CPU backend has no loop for)")
-                wrong = _wrong(example, importlib.import_module(f"{package}.{op.op.name}"), op.op.name)
+                module = importlib.import_module(f"{package}.{op.op.name}")
+                with watched(importlib.import_module(f"{package}._native")) as gave_way:
+                    wrong = _wrong(example, module, op.op.name)
+                wrong += [f"{name} gave way" for name in dict.fromkeys(gave_way)]
         except Refused as refusal:
             return Verdict("rightly refused", str(refusal))
         except UserWarning as warning:
