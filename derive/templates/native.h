@@ -474,8 +474,9 @@ SHARED void product(const real *a, int a_lies, int64_t a_lead, const real *b, in
         product(b, !b_lies, b_lead, a, !a_lies, a_lead, c, PLAIN, c_lead, columns, rows, inner, alpha, threads);
         return;
     }
+    const bool matrices = rows > 1 && columns > 1 && inner > 1; // a strip for a vector would be mostly padding
     if (blas == NULL || inner > INT32_MAX || rows > INT32_MAX || columns > INT32_MAX ||
-        (inner <= DEEPEST && rows * columns <= LARGEST / at_least(inner, 1))) {
+        (matrices && inner <= DEEPEST && rows * columns <= LARGEST / inner)) {
         const operand left = {a, a_lies ? 1 : a_lead, a_lies ? a_lead : 1};
         const operand right = {b, b_lies ? 1 : b_lead, b_lies ? b_lead : 1};
         small_product(left, right, (result){c, c_lead, false}, rows, columns, inner, alpha, threads);
