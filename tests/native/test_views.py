@@ -125,3 +125,44 @@ def test_a_view_takes_no_memory(native: ModuleType) -> None:
         text = (folder / f"{name}.c").read_text()
         made = {v for v in views if f"restrict {v} = take(" in text or f" {v}_rows" in text or f"real {v}[" in text}
         assert not made, f"{name}: {made}"
+
+
+UNEQUAL = """from derive import *
+
+n, m = axes("n m")
+
+
+@op
+def seen(f, x: tensor[m], v: tensor[m], w: tensor[n]):
+    f.g[m] = v[m] * x[m]
+    f.y[n] = x[n]
+    f.o[n] = exp(f.y[n]) * w[n]
+    return f.g, f.o
+
+
+@op
+def laid_out(f, x: tensor[m], v: tensor[m], w: tensor[n]):
+    f.g[m] = v[m] * x[m]
+    f.z[m] = exp(x[m])
+    f.y[n] = f.z[n]
+    f.o[n] = f.y[n] * w[n]
+    return f.g, f.y, f.o
+
+
+@op
+def chosen(f, x: tensor[m], v: tensor[m], w: tensor[n]):
+    f.g[m] = v[m] * x[m]
+    f.o[n] = where(w[n] > 0, x[n], 0)
+    return f.g, f.o
+"""
+
+
+@pytest.mark.parametrize(("m", "n"), [(7, 4), (4, 7)])
+def test_an_axis_shorter_than_the_dimension_is_refused(package: Package, m: int, n: int) -> None:
+    """Also where the tensor would be read through, and under a condition that is false where there is nothing."""
+    made = package(specs=UNEQUAL)
+    x, v, w = torch.randn(m), torch.randn(m), torch.randn(n)
+    w[m:] = -1
+    for name in ("seen", "laid_out", "chosen"):
+        with pytest.raises(ValueError, match=rf"{name}.*axis (m|n)"):
+            getattr(made, f"{name}_forward")(x, v, w)

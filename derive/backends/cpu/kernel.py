@@ -209,17 +209,19 @@ def _checks(form: Normal, text: Expressions, filled: set[str]) -> tuple[list[str
 def _bounds(form: Normal, text: Expressions) -> list[str]:
     """Every place along an axis that is not the dimension's own lies on it; the torch form says which does not.
 
-    What is read under a condition is left out: the condition may be that it does.
+    An axis by itself must be as long as the dimension. A place that is read under a condition is left out: the
+    condition may be that it does.
     """
     found: dict[str, None] = {}
     for s in form.loops:
-        for name, index in [(s.name, s.slots), *((r.name, r.index) for r in _unconditional(s.value))]:
+        certain = set(_unconditional(s.value))
+        for name, index, is_certain in [(s.name, s.slots, True), *((r.name, r.index, r in certain) for r in s.reads())]:
             for dim, i in zip(form.dims[name], index, strict=True):
                 if isinstance(i, str) and isinstance(dim, str) and base(i) != base(dim):
-                    found[f"{length(i)} > {length(dim)}"] = None
-                elif isinstance(i, Window):
+                    found[f"{length(i)} != {length(dim)}"] = None
+                elif isinstance(i, Window) and is_certain:
                     found |= dict.fromkeys(_off(i, text.extent(dim), text))
-                for part in i.axes if isinstance(i, Merged) else ():
+                for part in i.axes if isinstance(i, Merged) and is_certain else ():
                     if isinstance(part, Place):
                         found |= dict.fromkeys(_off(part.index, text.integer(part.length), text))
     return [f"if ({test}) return BAD_INDEX;" for test in found]

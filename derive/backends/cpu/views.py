@@ -15,12 +15,26 @@ from derive.program import Index, Merged, Node, PartOf, Place, Read, SizeOf, bas
 
 def without_views(form: Normal) -> None:
     """Take such copies out of the loops."""
-    for loop in tuple(form.loops):
-        if loop in form.loops and loop.kind == "set" and isinstance(loop.value, Read):
-            if _looks(loop, form):
-                _read_through(loop, form)
-            elif _lays_out(loop, form):
-                _written_through(loop, form)
+    while any(_taken_out(loop, form) for loop in form.loops):
+        pass  # one may be a view of another: looked for again, since their loops have changed
+
+
+def _taken_out(loop: Loop, form: Normal) -> bool:
+    if loop.kind != "set" or not isinstance(loop.value, Read) or not _is_whole(loop.value, form):
+        return False
+    if _looks(loop, form):
+        _read_through(loop, form)
+        return True
+    if _lays_out(loop, form):
+        _written_through(loop, form)
+        return True
+    return False
+
+
+def _is_whole(read: Read, form: Normal) -> bool:
+    """Whether it goes over all of a tensor: a merge and its parts do, an axis by itself only where it is as long."""
+    pairs = list(zip(read.index, form.dims[read.name], strict=True))
+    return all(base(i) == base(d) for i, d in pairs if isinstance(i, str) and isinstance(d, str))
 
 
 def _looks(loop: Loop, form: Normal) -> bool:
