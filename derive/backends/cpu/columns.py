@@ -88,7 +88,7 @@ class Columns(Nest):
             with self.plain(self.order(sweep)):
                 self.folded(self.order(Sweep(sweep.nested, [s])), [s], [s])
                 with self.lane():
-                    total = f"{self.text.name(s.name)}_total[{self.column}]"
+                    total = self.part(s, "_total")
                     self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
             return
         folds = [s for s in sweep.loops if s.is_fold]
@@ -98,7 +98,7 @@ class Columns(Nest):
                 self.declare(s)
             with self.lane():
                 for s in folds:
-                    total = f"{self.text.name(s.name)}_total[{self.column}]"
+                    total = self.part(s, "_total")
                     cast = "(real)" if s.kind == "sum" else ""
                     self.out.line(f"{self.local(s.name)}{self.at_column} = {cast}{total};")
                     self.kept(s)
@@ -107,12 +107,7 @@ class Columns(Nest):
         """Loops over the inner axes, the block's columns innermost."""
         *slow, fast = axes
         i, n, out = variable(fast), length(fast), self.out
-        for s in folds:
-            out.line(f"{'double' if s.kind == 'sum' else 'real'} {self.text.name(s.name)}_total[COLUMNS];")
-        if folds:
-            with self.lane():
-                for s in folds:
-                    out.line(f"{self.text.name(s.name)}_total[{self.column}] = {START[s.kind]};")
+        self.begin(folds, "_total")
         with ExitStack() as stack:
             stack.enter_context(self.plain(tuple(slow)))
             if not folds:
@@ -121,18 +116,26 @@ class Columns(Nest):
                 return
             stack.enter_context(out.block(f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += ROWS)"))
             out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {n});")
-            for s in folds:
-                out.line(f"real {self.text.name(s.name)}_block[COLUMNS];")
-            with self.lane():
-                for s in folds:
-                    out.line(f"{self.text.name(s.name)}_block[{self.column}] = {START[s.kind]};")
+            self.begin(folds, "_block")
             with out.loop(i, f"{i}_block", f"{i}_end"), self.lane():
                 self.elements(loops)
             with self.lane():
                 for s in folds:
-                    name = self.text.name(s.name)
-                    out.line(fold(s.kind, f"{name}_total[{self.column}]", f"{name}_block[{self.column}]"))
+                    out.line(fold(s.kind, self.part(s, "_total"), self.part(s, "_block")))
+
+    def begin(self, folds: list[Loop], suffix: str) -> None:
+        """Arrays over the block's columns that loops fold into. Totals of sums have more digits."""
+        for s in folds:
+            kind = "double" if suffix == "_total" and s.kind == "sum" else "real"
+            self.out.line(f"{kind} {self.text.name(s.name)}{suffix}[COLUMNS];")
+        if folds:
+            with self.lane():
+                for s in folds:
+                    self.out.line(f"{self.part(s, suffix)} = {START[s.kind]};")
+
+    def part(self, s: Loop, suffix: str) -> str:
+        """What such an array holds for one column."""
+        return f"{self.text.name(s.name)}{suffix}[{variable(str(self.group.lane))} - from]"
 
     def accumulate(self, s: Loop) -> None:
-        into = f"{self.text.name(s.name)}_block[{self.column}]"
-        self.out.line(fold(s.kind, into, self.text.real(s.value)))
+        self.out.line(fold(s.kind, self.part(s, "_block"), self.text.real(s.value)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
+from derive.backends.cpu.work import PRODUCTS
 from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Place, Read, Scal, SizeOf, Window, base
 from derive.walking import index_axes
 
@@ -146,7 +147,7 @@ class Expressions:
             return Text(f"{args[0].code} * {args[0].code}", 5, "number")
         if known:
             return Text(f"number_pow({args[0].code}, {args[1].code})", kind="number")
-        if isinstance(exponent, Num) and exponent.value in (2, 3):
+        if isinstance(exponent, Num) and exponent.value in PRODUCTS:
             return Text(f"{'square' if exponent.value == 2 else 'cube'}({args[0].real.code})")
         return Text(f"real_pow({args[0].real.code}, {args[1].real.code})")
 

@@ -11,7 +11,7 @@ from derive.backends.cpu.columns import Columns
 from derive.backends.cpu.expressions import Expressions, length
 from derive.backends.cpu.flat import Flat
 from derive.backends.cpu.groups import Group, grouped
-from derive.backends.cpu.nests import Nest, extent
+from derive.backends.cpu.nests import MERGE, Nest, extent
 from derive.backends.cpu.normal import Normal, normal
 from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
@@ -147,8 +147,7 @@ def _group(plan: Plan, form: Normal, out: Writer, scratch: _Scratch, outputs: tu
             parts = next(n for k, m, n in scratch.lines if m == f"{c}_parts")
             size = extent(s.free)
             count = parts.removesuffix(f" * {size}")
-            how = {"sum": "add_up", "amax": "largest", "amin": "smallest"}[s.kind]
-            out.line(f"{how}({c}, {c}_parts, {count}, {size}, {size});")
+            out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {count}, {size}, {size});")
 
 
 def _shape(plan: Plan) -> type[Nest]:

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from derive.backends.cpu.expressions import Expressions, length, variable
 from derive.backends.cpu.normal import Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
+from derive.backends.cpu.work import calls, units
 from derive.backends.cpu.writer import Writer
-from derive.program import Call, Num, Read
+from derive.program import Read
 from derive.walking import index_axes, walk
-
-_UNITS = {"exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "sin": 40, "cos": 40, "pow": 60}
-_UNIT = 0.2  # of anything else; one unit is about a quarter of a nanosecond
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}
+MERGE = {"sum": "add_up", "amax": "largest", "amin": "smallest"}  # what folds parts in memory
 
 
 @dataclass
@@ -43,9 +42,8 @@ class Nest:
         """What the group computes, in units of about a quarter of a nanosecond."""
         largest = max((s.domain for s in self.group.loops), key=len)
         values = [s.value for s in self.group.loops if len(s.domain) == len(largest)]
-        calls = [n for value in values for n in walk(value) if isinstance(n, Call)]
-        units = round(sum(_UNIT if is_square(n) else _UNITS.get(n.fn, _UNIT) for n in calls))
-        return f"{units} * {extent(largest)}" if units > 1 else extent(largest)
+        cost = round(sum(units(call) for value in values for call in calls(value)))
+        return f"{cost} * {extent(largest)}" if cost > 1 else extent(largest)
 
     # --- where things are ----------------------------------------------------------------------------------
 
@@ -189,11 +187,6 @@ class Nest:
 
     def decode(self, axes: tuple[str, ...], at: str) -> None:
         decode(self.out, axes, at)
-
-
-def is_square(node: Call) -> bool:
-    """Whether it is a power that is written as products."""
-    return node.fn == "pow" and isinstance(node.args[1], Num)
 
 
 def decode(out: Writer, axes: tuple[str, ...], at: str) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.groups import Group
 from derive.backends.cpu.normal import Loop, Normal, is_boolean
-from derive.program import Call, Index, Merged, Node, Num, Read, Window
+from derive.backends.cpu.work import calls, is_heavy
+from derive.program import Call, Index, Merged, Node, Read, Window
 from derive.share import put
 from derive.walking import index_axes, node_axes, walk
 
-_HEAVY = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "softplus", "sin", "cos", "pow"})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps
 
@@ -104,7 +104,7 @@ def _invariants(node: Node, group: Group) -> list[Node]:
     if not isinstance(node, Call):
         return []
     if _reads(node) and set(node_axes(node)) == set(group.outer):
-        arithmetic = all(n.fn in _ARITHMETIC for n in walk(node) if isinstance(n, Call))
+        arithmetic = all(n.fn in _ARITHMETIC for n in calls(node))
         named = group.lane is not None or not arithmetic
         return [node] if named and not is_boolean(node, set()) else []
     return [found for a in node.args for found in _invariants(a, group)]
@@ -196,9 +196,9 @@ def _place(name: str, work: _Work, outside: frozenset[str]) -> str:
 
 def is_cheap(node: Node) -> bool:
     """Whether computing the node once more costs less than a trip through memory."""
-    calls = [n for n in walk(node) if isinstance(n, Call)]
-    heavy = [n for n in calls if n.fn in _HEAVY and not (n.fn == "pow" and isinstance(n.args[1], Num))]
-    return not heavy and len(calls) <= _LONGEST and not any(isinstance(i, Read) for r in _reads(node) for i in r.index)
+    done = calls(node)
+    gathers = any(isinstance(i, Read) for r in _reads(node) for i in r.index)
+    return not gathers and len(done) <= _LONGEST and not any(map(is_heavy, done))
 
 
 def _reads(node: Node) -> list[Read]:

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 from derive.backends.cpu.columns import Columns
 from derive.backends.cpu.expressions import length, variable
-from derive.backends.cpu.nests import START, extent, fold
+from derive.backends.cpu.nests import MERGE, extent
 from derive.backends.cpu.normal import Loop
 from derive.backends.cpu.stages import Plan, Sweep
-
-_MERGE = {"sum": "add_up", "amax": "largest", "amin": "smallest"}
 
 
 def streams(plan: Plan) -> bool:
@@ -87,7 +85,7 @@ class Streams(Columns):
             for sweep, s in folded:
                 c, count = self.text.name(s.name), f"pieces({extent(self.order(sweep))})"
                 into = self.local(s.name) if self.plan.place[s.name] == "value" else c
-                out.line(f"{_MERGE[s.kind]}({into} + from, {c}_pieces + from, {count}, to - from, {self.count});")
+                out.line(f"{MERGE[s.kind]}({into} + from, {c}_pieces + from, {count}, to - from, {self.count});")
             for note in dict.fromkeys(s.note for s in values):
                 out.comment(note)
             if values:
@@ -104,12 +102,7 @@ class Streams(Columns):
         with out.loop("task", "0", f"pieces({rows}) * {across}"):
             out.line(f"const int64_t piece = task / {across}, from = task % {across} * width;")
             out.line(f"const int64_t to = at_most(from + width, {self.count});")
-            for s in folds:
-                out.line(f"real {self.text.name(s.name)}_block[COLUMNS];")
-            if folds:
-                with self.lane():
-                    for s in folds:
-                        out.line(f"{self.block(s)} = {START[s.kind]};")
+            self.begin(folds, "_block")
             row = variable(axes[0]) if len(axes) == 1 else "at"
             with out.loop(row, f"first_of_piece(piece, {rows})", f"first_of_piece(piece + 1, {rows})"):
                 if len(axes) > 1:
@@ -120,15 +113,8 @@ class Streams(Columns):
                 with self.lane():
                     for s in folds:
                         piece = f"{self.text.name(s.name)}_pieces[piece * {self.count} + {self.column}]"
-                        out.line(f"{piece} = {self.block(s)};")
+                        out.line(f"{piece} = {self.part(s, '_block')};")
 
     def sweep(self, sweep: Sweep) -> None:
         with self.rows(sweep, [s for s in sweep.loops if s.is_fold]):
             self.elements(sweep.loops)
-
-    def block(self, s: Loop) -> str:
-        """Where a piece of a fold is taken, for one column."""
-        return f"{self.text.name(s.name)}_block[{self.column} - from]"
-
-    def accumulate(self, s: Loop) -> None:
-        self.out.line(fold(s.kind, self.block(s), self.text.real(s.value)))

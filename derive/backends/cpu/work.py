@@ -1,0 +1,29 @@
+"""What functions cost in C, in units of about a quarter of a nanosecond an element, measured with `-O3` and vectors."""
+
+from __future__ import annotations
+
+from derive.program import Call, Node, Num
+from derive.walking import walk
+
+_UNITS: dict[str, float] = {"exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "pow": 60}
+_LIBRARY = frozenset({"sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erfc"})
+_CALLED = 40.0  # the C library's, an element at a time
+_UNIT = 0.2  # of anything else
+PRODUCTS = (2, 3)  # the exponents whose powers are written as products
+
+
+def calls(node: Node) -> list[Call]:
+    """Every operation of an expression."""
+    return [n for n in walk(node) if isinstance(n, Call)]
+
+
+def units(call: Call) -> float:
+    """What an operation costs by itself."""
+    if call.fn == "pow" and isinstance(call.args[1], Num) and call.args[1].value in PRODUCTS:
+        return _UNIT
+    return _CALLED if call.fn in _LIBRARY else _UNITS.get(call.fn, _UNIT)
+
+
+def is_heavy(call: Call) -> bool:
+    """Whether it costs more than arithmetic does."""
+    return units(call) > _UNIT
