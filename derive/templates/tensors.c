@@ -59,7 +59,8 @@ static bool lies_at(const exchange *api, void *const *classes, void *object, con
     return true;
 }
 
-VISIBLE int usable(const exchange *api) { return api->major == 1 && api->look != NULL; }
+// How many arguments may be handed over: none where this is not the interface that stands above.
+VISIBLE int most_arguments(const exchange *api) { return api->major == 1 && api->look != NULL ? MOST : 0; }
 
 // What stays the same from call to call, made once from Python: after it comes what is expected of each tensor.
 typedef struct {
