@@ -115,7 +115,7 @@ def _closed(
         start = substitute(adjoint.value, {n: inlined[n] for n in names})
         left: set[str] = set()
         while True:
-            value, steps = _collapsed(adjoint, start, {n: i for n, i in eliminated.items() if n not in left}, laws)
+            value, steps = collapsed(adjoint, start, {n: i for n, i in eliminated.items() if n not in left}, laws)
             new = _atoms(value) - _atoms(start)
             lost = {n for n, i in eliminated.items() if _atoms(laws.subtracted.get(i, S.Zero)) & new} - left
             if not lost:
@@ -127,7 +127,7 @@ def _closed(
     return laws.memo[key]
 
 
-def _collapsed(
+def collapsed(
     adjoint: Adjoint, value: Expr, eliminated: dict[str, Inversion], laws: Laws
 ) -> tuple[Expr, tuple[Step, ...]]:
     """A value after eliminations and all that is known of sums, shares and masks."""

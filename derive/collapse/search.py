@@ -16,6 +16,7 @@ from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, Relations, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
+from derive.collapse.vanishing import vanishing
 from derive.collapse.wholes import wholes
 from derive.definitions import Definition
 from derive.nominal import nominal
@@ -54,10 +55,13 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     valid = known if policy.conditional else tuple(i for i in lossy if not _is_number(lossy[i]))
     valid += definitions_of(steps.op, nominal(steps.op).carriers)
     identities = relations(steps.op, known)
-    stretches, cuts = segments(steps, forced(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)
+    everywhere = _undivided(by_names(identities), divisors(steps))
+    facts = Laws((), everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients)
+    steps, gone = vanishing(steps, facts)
+    stretches, cuts = segments(steps, forced(steps))
     always = forced(steps) | frozenset(cuts)
-    laws = Laws(valid, by_names(identities), supports(steps.op), wholes(steps.op), always, gradients, lossy)
+    laws = replace(facts, inversions=valid, relations=by_names(identities), always=always, subtracted=lossy, memo={})
     allowed = divisors(steps) | (_conditions(known) if policy.conditional else set())
     best = _solved(steps, stretches, cuts, laws, allowed, policy)
     everything = [d for c in best for d in c.definitions]
@@ -67,7 +71,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     again = _recomputed(steps, best, policy)
     definitions = tuple(d for c in best for d in c.definitions)
     kept = with_kept(steps, [*again, *definitions], policy=policy)
-    history = tuple(s for c in best for s in c.steps)
+    history = (*gone, *(s for c in best for s in c.steps))
     choices = tuple(c.choice for c in best)
     return Closed(choices, definitions, kept, history, known, identities, _used(best, known))
 
@@ -190,11 +194,8 @@ def _reassociate(
         found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held, policy)
     )
     sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
-    for s in sums:
-        other = reassociated(s, products, laws.relations)
-        if other is None:
-            continue
-        value, used = other
+    ways = [(s, way) for s in sums for way in reassociated(s, products, laws.relations)]
+    for s, (value, used) in ways:
         changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
         kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
         if kept.total < found.kept.total:

@@ -155,3 +155,40 @@ def shares_with_sink(f, s: tensor[i, j], sink: tensor[i]):
     f.u[i, j] = exp(s[i, j] - f.m[i])
     f.p[i, j] = f.u[i, j] / (sum(f.u[i, j], over=j) + exp(sink[i] - f.m[i]))
     return f.p
+
+
+@op
+def attended_in_a_line(f, q: tensor[t, d], z: tensor[u, d], x: tensor[u, e]):
+    f.s[t, u] = sum(q[t, d] * z[u, d], over=d) / sqrt(size(d))
+    f.m[t] = amax(f.s[t, u], over=u)
+    f.y[t, e] = sum(exp(f.s[t, u] - f.m[t]) * x[u, e], over=u) / sum(exp(f.s[t, u] - f.m[t]), over=u)
+    return f.y
+
+
+@op
+def divided_inside(f, q: tensor[t, d], z: tensor[u, d], x: tensor[u, e], mask: constant[t, u]):
+    f.s[t, u] = sum(q[t, d] * z[u, d], over=d) / sqrt(size(d))
+    f.m[t] = amax(f.s[t, u], over=u)
+    f.p[t, u] = exp(f.s[t, u] - f.m[t])
+    f.norm[t] = sum(f.p[t, u], over=u)
+    f.y[t, e] = sum(f.p[t, u] / f.norm[t] * mask[t, u] * x[u, e], over=u)
+    return f.y
+
+
+@op
+def attended_with_sink(f, q: tensor[t, d], z: tensor[u, d], x: tensor[u, e], sink: tensor[()]):
+    f.s[t, u] = sum(q[t, d] * z[u, d], over=d) / sqrt(size(d))
+    f.m[t] = maximum(amax(f.s[t, u], over=u), sink[()])
+    f.p[t, u] = exp(f.s[t, u] - f.m[t])
+    f.y[t, e] = sum(f.p[t, u] * x[u, e], over=u) / (sum(f.p[t, u], over=u) + exp(sink[()] - f.m[t]))
+    return f.y
+
+
+@op
+def pooled_by_attention(f, x: tensor[n, t, d], a: tensor[d]):
+    f.s[n, t] = sum(x[n, t, d] * a[d], over=d)
+    f.m[n] = amax(f.s[n, t], over=t)
+    f.p[n, t] = exp(f.s[n, t] - f.m[n])
+    f.norm[n] = sum(f.p[n, t], over=t)
+    f.y[n, d] = sum(f.p[n, t] / f.norm[n] * x[n, t, d], over=t)
+    return f.y

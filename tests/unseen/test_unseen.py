@@ -60,6 +60,23 @@ def graph_mean(x: Tensor, a: Tensor, src: Tensor, dst: Tensor, degree: Tensor) -
     return torch.zeros(len(degree), a.shape[1], dtype=x.dtype).index_add(0, dst, x[src] @ a) / degree[:, None]
 
 
+def attended(q: Tensor, z: Tensor, x: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, z, x)
+
+
+def divided_inside(q: Tensor, z: Tensor, x: Tensor, mask: Tensor) -> Tensor:
+    return (q @ z.T / q.shape[1] ** 0.5).softmax(1) * mask @ x
+
+
+def attended_with_sink(q: Tensor, z: Tensor, x: Tensor, sink: Tensor) -> Tensor:
+    s = torch.cat([q @ z.T / q.shape[1] ** 0.5, sink.expand(len(q), 1)], 1)
+    return s.softmax(1)[:, :-1] @ x
+
+
+def pooled_by_attention(x: Tensor, a: Tensor) -> Tensor:
+    return ((x @ a).softmax(1)[..., None] * x).sum(1)
+
+
 @dataclass(frozen=True)
 class Case:
     """A forward in plain PyTorch, and what its generated source must hold and must not."""
@@ -88,6 +105,11 @@ CASES = {
         lambda x, g, b: x + F.relu((1 + g)[..., None] * x + b[..., None]), ("dy_inner.sum(2", "(dy_inner * x).sum(2")
     ),
     "by_log_sum_exp": Case(lambda s, x: s.softmax(-1) @ x, ("ByLogSumExpSaved(p, x)",), ("torch.log",)),
+    # the maximum has no gradient, however the division is written, and it is not kept
+    "attended_in_a_line": Case(attended, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
+    "divided_inside": Case(divided_inside, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
+    "attended_with_sink": Case(attended_with_sink, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
+    "pooled_by_attention": Case(pooled_by_attention, (), ("==", "torch.where", ", m, ")),
 }
 
 

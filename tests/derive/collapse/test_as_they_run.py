@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sympy import Add, Expr
+from sympy import Add, Expr, S
 
 from derive.adjoint import Stepwise, stepwise
 from derive.algebra import normal
-from derive.catalogue import catalogue, find
-from derive.collapse import chain, search
+from derive.catalogue import catalogue, find, load_file
+from derive.collapse import chain, search, vanishing
 from derive.collapse.chain import Step
 from derive.collapse.vocabulary import name_sums
 from derive.definitions import Definition
@@ -31,7 +32,8 @@ from derive.verify.chain import chain_world, in_order
 from derive.verify.reference import World
 from tests.derive.specs import SPECS
 
-OPS = {op.name: op for op in (*catalogue(), *(s.op for s in SPECS))}
+UNSEEN = load_file(Path(__file__).parents[2] / "unseen" / "specs.py")
+OPS = {op.name: op for op in (*catalogue(), *(s.op for s in SPECS), *UNSEEN)}
 CLOSE = 1e-10
 
 
@@ -64,8 +66,8 @@ def searched(op: Op, monkeypatch: pytest.MonkeyPatch) -> tuple[Stepwise, World, 
     for adjoint in steps.adjoints:
         world = world.having({adjoint.target.name: world.tensor(adjoint.value, adjoint.axes)})
     watch = Watch(world)
-    monkeypatch.setattr(chain, "Step", watch)
-    monkeypatch.setattr(search, "Step", watch)
+    for place in (chain, search, vanishing):
+        monkeypatch.setattr(place, "Step", watch)
     return steps, world, watch, search.search(steps, POLICIES["cost"])
 
 
@@ -117,7 +119,12 @@ SABOTAGE = [
     pytest.param(dropping(chain, "substitute", shorter), "chain", id="put in its place"),
     pytest.param(dropping(chain, "use_relations", lambda r: (shorter(r[0]), r[1])), "relation", id="relations"),
     pytest.param(dropping(chain, "use_supports", lambda r: (2 * r[0], r[1])), "support", id="supports"),
-    pytest.param(dropping(search, "reassociated", lambda r: r and (2 * r[0], r[1])), "reassociate", id="reassociation"),
+    pytest.param(
+        dropping(search, "reassociated", lambda found: [(2 * value, used) for value, used in found]),
+        "reassociate",
+        id="reassociation",
+    ),
+    pytest.param(dropping(vanishing, "_in_one", lambda value: S.Zero), "reassociate", id="sums in one"),
 ]
 
 

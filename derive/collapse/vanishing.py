@@ -1,0 +1,111 @@
+"""Law: what is 0 once all that it reads is put in its place is 0, whether that is worth a name or not.
+
+The maximum under a softmax gets `-sum_u(dp*p)`, which is 0 as `dp = (do @ v')/z + dz` and `dz = -sum(do*p*v)/z**2` say
+together; but a matrix product is never put in another's place, so that alone it would stay. Neither is a tensor of the
+forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sympy import Add, Expr, Function, Mul, Pow, S
+
+from derive.adjoint import Adjoint, Stepwise
+from derive.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
+from derive.collapse.chain import Laws, Step, collapsed
+from derive.equations import Equation, Op
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Concat, Where
+from derive.terms.elements import tensor_names
+from derive.terms.reductions import Sigma
+
+_LAW = "reassociate"
+_DEEPEST = 6  # names put in, the last computed first
+_WIDEST = 12  # terms, from which on nothing more is put in
+
+_Known = dict[str, tuple[tuple[Axis, ...], Expr]]
+"""What names stand for, in the order in which they are computed."""
+
+
+def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
+    """The adjoints with those that vanish as 0, and why they do. Gradients of inputs stay as they are asked for."""
+    forward = dict(_forward(steps.op))
+    known: _Known = {}
+    named = {a.target.name for a in steps.adjoints if a.of in laws.always}
+    adjoints: list[Adjoint] = []
+    history: list[Step] = []
+    for adjoint in steps.adjoints:
+        if adjoint.of not in laws.gradients | laws.always and _sums(adjoint, set(known)):
+            why = _vanishes(adjoint, known, forward, laws)
+            if not _sums(adjoint, named) and not any(s.law == _LAW for s in why):
+                why = ()  # the chain finds it by itself
+            history += why
+            adjoint = replace(adjoint, contributions=(), cotangent=None) if why else adjoint
+        known[adjoint.target.name] = adjoint.axes, adjoint.value
+        adjoints.append(adjoint)
+    return (replace(steps, adjoints=tuple(adjoints)), tuple(history)) if history else (steps, ())
+
+
+def _sums(adjoint: Adjoint, named: set[str]) -> bool:
+    """Whether it sums some of these."""
+    return any(tensor_names(part) & named for part in adjoint.value.atoms(Sigma))
+
+
+def _forward(op: Op) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:
+    """The tensors of the forward that are sums or plain arithmetic of others."""
+    for e in op.equations:
+        roots = any(not p.exp.is_Integer for p in e.body.atoms(Pow))
+        if e.is_plain and e.kind in (None, "sum", "mean") and not roots and not e.body.atoms(Function, Where, Concat):
+            yield e.name, (e.axes, _value(e))
+
+
+def _value(equation: Equation) -> Expr:
+    if equation.kind is None:
+        return equation.body
+    lengths = Mul(*(Size(a) for a in equation.over)) if equation.kind == "mean" else S.One
+    return equation.scale / lengths * sigma(equation.body, equation.over)
+
+
+def _vanishes(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws) -> tuple[Step, ...]:
+    """The steps to 0; none where it is not reached."""
+    for value, put in _put_in(adjoint.value, known):
+        final, steps = collapsed(adjoint, value, {}, laws)
+        if final == 0 or any(_in_one(v) == 0 for v, _ in [(final, put), *_put_in(final, forward)]):
+            start = Step("chain", adjoint.left, adjoint.value, value, f"put in {', '.join(put)}")
+            end = Step(_LAW, adjoint.left, final, S.Zero, "a sum of a sum in either order")
+            return (start, *steps, *([end] if final != 0 else []))
+    return ()
+
+
+def _put_in(value: Expr, known: _Known) -> Iterator[tuple[Expr, list[str]]]:
+    """The value with names in place, one more each time, and these names."""
+    put: list[str] = []
+    while len(put) < _DEEPEST and len(Add.make_args(value)) <= _WIDEST:
+        names = tensor_names(value.xreplace(dict.fromkeys(value.atoms(Function), S.One)))
+        last = next((name for name in reversed(known) if name in names), None)
+        if last is None:
+            return
+        value = substitute(value, {last: known[last]})
+        put.append(last)
+        yield value, [*put]
+
+
+def _in_one(value: Expr) -> Expr:
+    """Sums of products that hold sums, each as one sum over all axes: equal ones are then equal expressions."""
+
+    def rule(e: Expr) -> Expr | None:
+        if not isinstance(e, Sigma):
+            return None
+        body, bound = opened(e)
+        inner = next((f for f in Mul.make_args(body) if isinstance(f, Sigma)), None)
+        if inner is None:
+            return None
+        part, axes = opened_by_name(inner, {*bound, *body.atoms(Axis)})
+        others = (f for f in Mul.make_args(body) if f != inner)
+        return sigma(Mul(*others, part), (*bound, *axes))
+
+    while (changed := normal(rewrite(value, rule))) != value:
+        value = changed
+    return value
