@@ -1,7 +1,8 @@
 """What is kept only for what the forward makes of it is kept as that.
 
 `y = where(x > 0, x, slope * x)` hands on `x > 0` under a name, a byte an element, and not `x`. Where the backward
-reads `o` in `sigmoid(o)` alone, and the forward has that, `sigmoid(o)` is handed on, and not computed twice.
+reads `o` in `sigmoid(o)` alone, and the forward has that, `sigmoid(o)` is handed on, and not computed twice. Nor is
+what takes PyTorch as long as `tanh(a * x)` does: it is handed on beside an `x` that is read elsewhere too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from derive.autograd_cost import BYTES, CONDITIONS
-from derive.cost import ELEMENTARY, Nominal
+from derive.cost import ELEMENTARY, Nominal, is_dear
 from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter
 from derive.share import axes_of, name_of, put, renamed
 from derive.soundness import check
@@ -25,7 +26,7 @@ class Handed:
     backward: Program
     outputs: int  # how many of what the forward returns
     conditions: tuple[Assign, ...] = ()  # of tensors that the backward only compares
-    functions: tuple[Assign, ...] = ()  # of those that it only reads in one function
+    functions: tuple[Assign, ...] = ()  # of those that it only reads in one function, or that take long
 
 
 def with_conditions(
@@ -53,6 +54,21 @@ def with_functions(known: Handed, names: Collection[str]) -> Handed:
         made = {n for s in out.forward.statements for n in walk(s.value)}
         if len(asked) == 1 and asked[0] in made and reads(asked[0]) == {name} and _is_plain(asked[0]):
             out = _handed(asked[0], name, out)
+    return replace(out, forward=check(out.forward), backward=check(out.backward))
+
+
+def with_dear(known: Handed, cotangents: Collection[str], most: float, nominal: Nominal) -> Handed:
+    """The same, with functions that take long handed on where both passes compute them, as far as `most` bytes go."""
+    out = known
+    calls = (n for s in known.backward.statements for n in walk(s.value) if isinstance(n, Call))
+    for call in dict.fromkeys(c for c in calls if is_dear(c)):
+        made = {n for s in out.forward.statements for n in walk(s.value)}
+        near = next((n for n in out.forward.returns[known.outputs :] if n in reads(call)), None)
+        if call in made and near is not None and reads(call) <= set(dict(out.backward.given)) and _is_plain(call):
+            trial = _handed(call, near, out)
+            held = (axes for n, axes in trial.backward.given if n not in cotangents)
+            if BYTES["real"] * sum(nominal.elements(axes) for axes in held) <= most:
+                out = trial
     return replace(out, forward=check(out.forward), backward=check(out.backward))
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from derive.adjoint import Stepwise, stepwise
-from derive.autograd_cost import Saved, saved_by_forward
+from derive.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
 from derive.checks import check_inputs
 from derive.collapse.extrema import name_extrema
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
-from derive.conditions import with_conditions, with_functions
+from derive.conditions import with_conditions, with_dear, with_functions
 from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
 from derive.definitions import Definition
@@ -23,9 +23,9 @@ from derive.masks import with_masks
 from derive.merged_axes import over_parts
 from derive.nominal import nominal
 from derive.products import common_products
-from derive.program import Assign, Program
+from derive.program import Assign, Program, Read
 from derive.saving import POLICIES, Policy, dims, with_kept
-from derive.share import share, without_copies
+from derive.share import put, share, without_copies
 from derive.shared_sums import shared_sums
 from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums
@@ -45,7 +45,7 @@ class Derivation:
     stepwise_backward: Program | None
     conditions: tuple[Assign, ...] = ()  # what the forward hands on of tensors that the backward only compares
     local: tuple[Equation, ...] = ()  # what the forward makes for the backward's sake alone
-    functions: tuple[Assign, ...] = ()  # what it hands on of tensors that the backward reads in one function alone
+    functions: tuple[Assign, ...] = ()  # functions of tensors that it hands on, in their place or beside them
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -98,6 +98,9 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])
+    if policy.dear:
+        most = sum(BYTES[s.element] * lengths.elements(s.axes) for s in saved_by_autograd(named))
+        handed = with_dear(handed, [c.target.name for c in steps.cotangents], most, lengths)
     return Derivation(
         op,
         named,
@@ -165,7 +168,7 @@ class Alternative:
 
 def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
     """The forms that the ways of saving lead to, each once, the chosen one first."""
-    op = derivation.named
+    op, lengths = derivation.named, nominal(derivation.named)
     words = {"cost": "by cost", "least": "the fewest bytes", "input": "from the inputs", "output": "from the output"}
     out: dict[tuple[str, ...], Alternative] = {}
     for name, policy in ((n, p) for n, p in POLICIES.items() if n in words):
@@ -177,18 +180,27 @@ def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
             handing = by_local_derivatives(derivation.steps, closed, policy)
         where = [f"{i.nonzero} != 0" for i in closed.conditions]
         chosen = closed.kept.names == derivation.closed.kept.names and (name == "cost" or not derivation.local)
+        held = [s.axes for s in derivation.saved] if chosen else [dims(handing.op, n) for n in handing.kept.names]
         out.setdefault(
             handing.kept.names,
             Alternative(
                 words[name],
                 derivation.kept if chosen else closed.kept.names,
-                work(handing.kept.program, nominal(op)) / NOMINAL**2,
-                sum(nominal(op).elements(dims(handing.op, n)) for n in handing.kept.names),
+                work(_reading(handing.kept.program, derivation.functions if chosen else ()), lengths) / NOMINAL**2,
+                sum(map(lengths.elements, held)),
                 " and ".join(where) or None,
                 chosen,
             ),
         )
     return tuple(sorted(out.values(), key=lambda a: not a.chosen))
+
+
+def _reading(program: Program, made: tuple[Assign, ...]) -> Program:
+    """A program that reads these functions of kept tensors instead of computing them."""
+    statements = program.statements
+    for m in made:
+        statements = tuple(replace(s, value=put(s.value, m.value, Read(m.name, m.axes))) for s in statements)
+    return replace(program, statements=statements)
 
 
 def stepwise_program(steps: Stepwise) -> tuple[Program, tuple[str, ...]]:

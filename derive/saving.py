@@ -59,6 +59,7 @@ class Policy:
     conditional: bool = False  # whether eliminations that hold only under a condition are tried
     local: bool = False  # whether the forward makes local derivatives
     functions: bool = False  # whether a function of a kept tensor may be kept instead of it
+    dear: bool = False  # whether such a function may beside it, where PyTorch takes long to compute it again
     masks: bool = False  # whether a comparison may: bytes, for which a loop over floats would wait
 
 
@@ -66,7 +67,7 @@ _EVERYTHING: frozenset[str | None] = frozenset({None, "gather", "sum", "mean", "
 _DEAR, _CHEAP = 1e6, 0.01
 
 POLICIES = {
-    "cost": Policy("cost", local=True, functions=True, masks=True),
+    "cost": Policy("cost", local=True, functions=True, dear=True, masks=True),
     "least": Policy(
         "least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=frozenset({None, "gather"}), functions=True, masks=True
     ),

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from derive import axes, maximum, op, scalar, sigmoid, sum, tensor, where
+from derive import axes, exp, maximum, op, scalar, sigmoid, sum, tanh, tensor, where
 from derive.autograd_cost import total_bytes
+from derive.conditions import Handed, with_dear
 from derive.equations import Op
+from derive.nominal import nominal
 from derive.pipeline import derive_op
 from tests.derive.live import module
 
@@ -123,3 +125,35 @@ def test_a_tensor_that_is_read_in_one_function_is_kept_as_that():
     dy = torch.randn(5, dtype=torch.float64, generator=generator)
     for g, e in zip(made.gated_state_backward(dy, *saved), torch.autograd.grad(exact, leaves, dy), strict=True):
         torch.testing.assert_close(g, e, rtol=1e-12, atol=1e-12)
+
+
+@op
+def dynamic_tanh(f, x: tensor[i, j], a: tensor[()], g: tensor[j]):
+    f.y[i, j] = g[j] * tanh(a[()] * x[i, j])
+    return f.y
+
+
+@op
+def dynamic_exp(f, x: tensor[i, j], a: tensor[()], g: tensor[j]):
+    f.y[i, j] = g[j] * exp(a[()] * x[i, j])
+    return f.y
+
+
+def test_what_takes_long_is_handed_on_beside_what_it_is_of() -> None:
+    assert derive_op(dynamic_tanh.op).kept == ("y_tanh", "x", "a", "g")
+    assert " tanh(" not in str(derive_op(dynamic_tanh.op).backward)
+    for spec, save in ((dynamic_exp, "cost"), (dynamic_tanh, "least"), (dynamic_tanh, "kernel")):
+        assert derive_op(spec.op, save=save).kept == ("x", "a", "g")
+    x, a, g = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((5, 3), (), (3,)))
+    _, saved = module(dynamic_tanh.op).dynamic_tanh_forward(x.detach(), a.detach(), g.detach())
+    dy = torch.randn(5, 3, dtype=torch.float64)
+    exact = torch.autograd.grad(g * torch.tanh(a * x), (x, a, g), dy)
+    torch.testing.assert_close(tuple(module(dynamic_tanh.op).dynamic_tanh_backward(dy, *saved)), exact)
+
+
+def test_no_more_is_handed_on_than_autograd_keeps() -> None:
+    d, lengths = derive_op(dynamic_tanh.op, save="kernel"), nominal(dynamic_tanh.op)
+    known = Handed(d.forward, d.backward, 1)
+    tight = 4 * (lengths.elements(("i", "j")) + lengths.elements("j") + 1)
+    assert with_dear(known, ["dy"], tight, lengths) == known
+    assert with_dear(known, ["dy"], 2 * tight, lengths).forward.returns == ("y", "y_tanh", "x", "a", "g")
