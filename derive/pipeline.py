@@ -25,6 +25,7 @@ from derive.nominal import nominal
 from derive.products import common_products
 from derive.program import Assign, Program, Read
 from derive.saving import POLICIES, Policy, dims, with_kept
+from derive.selections import selected
 from derive.share import put, share, without_copies
 from derive.shared_sums import shared_sums
 from derive.terms.elements import tensor_names
@@ -82,7 +83,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    named, steps, closed = _cheapest(op, policy)
+    named, steps, closed = _cheapest(selected(op), policy)
     if policy.conditional:
         within_domain(named, closed)
     handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from sympy import Mul
+
 from derive.backends.values import Dims
 from derive.equations import Op, Operand
+from derive.selections import selected
 from derive.terms.axes import Axis
-from derive.terms.elements import At
+from derive.terms.elements import At, Delta
 
 
 def shape(dims: Dims) -> str:
@@ -40,7 +43,10 @@ def _is_source(operand: Operand, axis: Axis, op: Op) -> bool:
 
 def indices(op: Op) -> set[str]:
     """The integer tensors that are read by as they are given, where no condition guards them."""
-    return {at.name for e in op.equations for read in e.reads for i in read.index for at in i.atoms(At)}
+    equations = selected(op).equations
+    places = [i for e in equations for read in e.reads for i in read.index]
+    places += [f for e in equations if e.kind == "sum" for f in Mul.make_args(e.body) if isinstance(f, Delta)]
+    return {at.name for i in places for at in i.atoms(At)}
 
 
 def guards(op: Op, name: str) -> list[str]:

@@ -122,7 +122,9 @@ class Situation:
         sizes = None if override else fitting(op, wish, 3) or fitting(op, wish, 2)
         sizes = sizes or fitting(op, wish)
         if sizes is not None and self.lengths == "empty" and not override:
-            return emptied(op, sizes, PACK_NAME if PACK_NAME in axes else axes[0]) if axes else sizes
+            chosen = {o.ranges_over.base for o in op.operands if o.kind == "index" and o.ranges_over is not None}
+            own = [a for a in axes if a not in chosen]  # no value lies on an empty axis
+            return emptied(op, sizes, PACK_NAME if PACK_NAME in own else own[0]) if own else sizes
         return sizes
 
     def _drawn(

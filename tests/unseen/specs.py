@@ -192,3 +192,16 @@ def pooled_by_attention(f, x: tensor[n, t, d], a: tensor[d]):
     f.norm[n] = sum(f.p[n, t], over=t)
     f.y[n, d] = sum(f.p[n, t] / f.norm[n] * x[n, t, d], over=t)
     return f.y
+
+
+@op
+def segment_mean(f, x: tensor[k, d], to: index(n)[k], segments: length(n)):
+    f.count[n] = sum(where(eq(to[k], n), 1, 0), over=k)
+    f.y[n, d] = sum(where(eq(to[k], n), x[k, d], 0), over=k) / maximum(f.count[n], 1)
+    return f.y
+
+
+@op
+def picked(f, p: tensor[n, c], y: index(c)[n]):
+    f.loss[()] = -mean(log(sum(where(eq(c, y[n]), exp(p[n, c]), 0), over=c)), over=n)
+    return f.loss

@@ -77,6 +77,11 @@ def pooled_by_attention(x: Tensor, a: Tensor) -> Tensor:
     return ((x @ a).softmax(1)[..., None] * x).sum(1)
 
 
+def segment_mean(x: Tensor, to: Tensor, segments: int) -> Tensor:
+    chosen = F.one_hot(to, segments).to(x.dtype)
+    return chosen.T @ x / chosen.sum(0).clamp(min=1)[:, None]
+
+
 @dataclass(frozen=True)
 class Case:
     """A forward in plain PyTorch, and what its generated source must hold and must not."""
@@ -109,6 +114,8 @@ CASES = {
     "attended_in_a_line": Case(attended, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
     "divided_inside": Case(divided_inside, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
     "attended_with_sink": Case(attended_with_sink, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
+    "segment_mean": Case(segment_mean, ("index_add_", "embedding(to, dy"), ("==", "where")),
+    "picked": Case(lambda p, y: -p.gather(1, y[:, None]).mean(), (".gather(",), ("==", "where")),
     "pooled_by_attention": Case(pooled_by_attention, (), ("==", "torch.where", ", m, ")),
 }
 
