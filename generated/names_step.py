@@ -198,7 +198,7 @@ def names_step_backward(
         .mul_(bngain * bnvar_inv)
     )
     dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
-    dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(-1, e))
+    dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
     dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
     db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
     dW2 = h.T @ dlogits  # dW2[h, c] = sum(dlogits[n, c] * h[n, h], over=n)
@@ -394,7 +394,7 @@ def names_step_stepwise_backward(
     dhprebn_sum = dhprebn  # dhprebn_sum[n, h] = dhprebn[n, h]
     dembcat = dhprebn_sum @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn_sum[n, h], over=h)
     demb = dembcat.unflatten(1, (t, e))  # demb[n, t, e] = dembcat[n, (t, e)]
-    dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), demb.reshape(-1, e))
+    dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), demb.reshape(ix.numel(), e))
     dW1 = embcat.T @ dhprebn_sum  # dW1[i, h] = sum(dhprebn_sum[n, h] * embcat[n, i], over=n)
     db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
     dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)

@@ -156,10 +156,15 @@ def _gather_back(printer: Printer, s: Scatter, slot: int, target: str) -> str | 
     where = printer.value(index, axes)
     if len(axes) == 1 and not is_pack(axes[0]):
         return f".index_add_({slot}, {where.code}, {value.code})"
-    shape = [printer.size(a) if isinstance(a, str) else "" for a in s.slots[:slot]] + ["-1"]
-    shape += [printer.size(a) for a in s.slots[slot + 1 :] if isinstance(a, str)]
-    whole = _whole(printer, s.value, order) or value.inside(ATOM)
-    flat = f"{whole}.reshape({', '.join(shape)})"
+    whole = _whole(printer, s.value, order)
+    if whole is None and not any(is_pack(a) for a in axes):
+        flat = f"{value.inside(ATOM)}.flatten({slot}, {slot + len(axes) - 1})"
+    else:
+        sides = (s.slots[:slot], s.slots[slot + 1 :])
+        before, after = ([printer.size(a) for a in side if isinstance(a, str)] for side in sides)
+        beside = bool(before or after)  # an empty axis, perhaps: then -1 could be any number
+        shape = [*before, f"{where.inside(ATOM)}.numel()" if beside else "-1", *after]
+        flat = f"{whole or value.inside(ATOM)}.reshape({', '.join(shape)})"
     return f".index_add_({slot}, {where.inside(ATOM)}.reshape(-1), {flat})"
 
 
