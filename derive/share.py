@@ -127,7 +127,7 @@ def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
         return Read(names.get(n.name, n.name), tuple(_rename(i, names) for i in n.index))  # type: ignore[misc]
     if isinstance(n, Call):
         return replace(n, args=tuple(_rename(a, names) for a in n.args))  # type: ignore[misc]
-    if isinstance(n, Reduce):
+    if isinstance(n, Reduce | Scan):
         return replace(n, body=_rename(n.body, names))  # type: ignore[arg-type]
     if isinstance(n, Join):
         return replace(n, parts=tuple(_rename(p, names) for p in n.parts))  # type: ignore[misc]
@@ -181,7 +181,7 @@ def _largest_repeated(statements: list[Statement]) -> list[Node]:
     seen: dict[Node, list[Node]] = {}
     for s in statements:
         for n in _nodes(s):
-            if isinstance(n, Call | Reduce) and is_tensor(n) and not _cheap(n):
+            if isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n):
                 seen.setdefault(_nameless(n) or n, []).append(n)
     repeated = [nodes for nodes in seen.values() if len(nodes) > (2 if _is_one_number(nodes[0]) else 1)]
     largest: list[Node] = max(repeated, key=lambda nodes: len(str(nodes[0])), default=[])
@@ -195,7 +195,7 @@ def _is_one_number(node: Node) -> bool:
     return isinstance(node.args[0], Read)
 
 
-def _cheap(node: Call | Reduce) -> bool:
+def _cheap(node: Call | Reduce | Scan) -> bool:
     """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor arithmetic on axes."""
     if isinstance(node, Call) and node.fn == "where":
         condition, *values = node.args
@@ -210,7 +210,7 @@ def put(node: Node, old: Node, new: Node) -> Node:
         return new
     if isinstance(node, Call):
         return replace(node, args=tuple(put(a, old, new) for a in node.args))
-    if isinstance(node, Reduce):
+    if isinstance(node, Reduce | Scan):
         return replace(node, body=put(node.body, old, new))
     if isinstance(node, Join):
         return replace(node, parts=tuple(put(p, old, new) for p in node.parts))

@@ -9,7 +9,8 @@ from fractions import Fraction
 from derive.backends.values import ATOM, Value, position
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Reduce, Scan, Scatter, multiplied
-from derive.walking import node_axes
+from derive.share import share
+from derive.walking import node_axes, walk
 
 _TURNED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
 
@@ -23,7 +24,8 @@ def with_scans(program: Program, same_length: Callable[[str, str], bool]) -> Pro
         return (_scanned(node, same_length) or _masked(node)) if isinstance(node, Reduce) else node
 
     statements = [replace(s, value=within(s.value)) for s in program.statements if isinstance(s, Assign | Scatter)]
-    return replace(program, statements=tuple(statements))
+    out = replace(program, statements=tuple(statements))
+    return share(out) if any(isinstance(n, Scan) for s in out.statements for n in walk(s.value)) else out
 
 
 def _scanned(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | None:
