@@ -17,14 +17,15 @@ from derive.terms.elements import At
 
 @dataclass(frozen=True)
 class Support:
-    """The tensor `of[axes]` is 0 wherever `condition` does not hold."""
+    """The tensor `of[axes]` is one number wherever `condition` does not hold: 0, or -oo, of which `exp` is 0."""
 
     of: str
     axes: tuple[Axis, ...]
     condition: Expr
+    outside: Expr = S.Zero
 
     def __str__(self) -> str:
-        return f"{self.of} is 0 unless {self.condition}"
+        return f"{self.of} is {self.outside} unless {self.condition}"
 
 
 def supports(op: Op) -> dict[str, tuple[Support, ...]]:
@@ -40,9 +41,8 @@ def supports(op: Op) -> dict[str, tuple[Support, ...]]:
             value = _where_false(equation.body, condition, outside)
             if value.is_number or value in (-S.Infinity, S.Infinity):
                 outside[equation.name, condition] = value
-                if value == 0:
-                    new = Support(equation.name, equation.axes, condition)
-                    found[equation.name] = (*found.get(equation.name, ()), new)
+                new = Support(equation.name, equation.axes, condition, value)
+                found[equation.name] = (*found.get(equation.name, ()), new)
     return found
 
 
@@ -57,12 +57,18 @@ def use_supports(term: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Exp
     factors = list(Mul.make_args(term))
     used: list[Support] = []
     for mask in [f for f in factors if isinstance(f, Where) and f.is_mask]:
-        for at in [f.as_base_exp()[0] for f in factors]:
-            if not isinstance(at, At) or at.as_base_exp()[1] != 1:
-                continue
-            for support in known.get(at.name, ()):
-                here = support.condition.xreplace(dict(zip(support.axes, at.index, strict=True)))
-                if here == mask.condition and mask in factors:
-                    factors.remove(mask)
-                    used.append(support)
+        for factor in (f for f in factors if f != mask):
+            facts = {at: s for at in factor.atoms(At) if (s := _outside(at, mask.condition, known)) is not None}
+            if facts and factor.xreplace({at: s.outside for at, s in facts.items()}) == 0:
+                factors.remove(mask)
+                used += facts.values()
+                break
     return Mul(*factors), tuple(used)
+
+
+def _outside(at: At, condition: Expr, known: dict[str, tuple[Support, ...]]) -> Support | None:
+    """What is known of an element where a condition does not hold."""
+    for support in known.get(at.name, ()):
+        if support.condition.xreplace(dict(zip(support.axes, at.index, strict=True))) == condition:
+            return support
+    return None
