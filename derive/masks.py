@@ -2,8 +2,9 @@
 
 A choice element by element takes ten times as long as a product on a CPU. They differ where what is left out is not
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
-`dy * (1 + sign(a - b)) / 2`; there inputs count as finite too: the chain rule multiplies by them after the choice.
-A choice of what is compared, `where(r <= t, r, t)`, is the smaller of both.
+`dy * (1 + sign(a - b)) / 2`; there inputs count as finite too: the chain rule multiplies by them after the choice. So
+they do where the op writes no `where`, and what is compared is what `relu` and its like are of: were it not finite,
+their values would not be. A choice of what is compared, `where(r <= t, r, t)`, is the smaller of both.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from derive.functions import maximum, minimum, relu, sigmoid, sign
 from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.soundness import check
 from derive.terms.axes import Size
+from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
 from derive.walking import reads
 
@@ -36,6 +38,11 @@ class _Finite:
     gradients: frozenset[str]
     values: frozenset[str]
     positive: frozenset[str]
+    chooses: bool  # whether the op itself does, so that what is not chosen may be anything
+
+    def beside(self, condition: Node) -> frozenset[str]:
+        """What is finite under a condition."""
+        return self.gradients if self.chooses else self.gradients | (self.values & reads(condition))
 
     def with_statement(self, s: Assign | Scatter) -> _Finite:
         """The same after a statement."""
@@ -49,7 +56,8 @@ class _Finite:
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
     """The same backward of an op, with products for choices."""
     positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
-    known = _Finite(frozenset(cotangents), polynomials(op) | frozenset(cotangents), positive)
+    chooses = any(e.body.atoms(Where) for e in op.equations)
+    known = _Finite(frozenset(cotangents), polynomials(op) | frozenset(cotangents), positive, chooses)
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -68,7 +76,7 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
     if node.fn == "where" and not chosen:
         condition, value, other = node.args
         sign = _sign(condition, known)
-        finite = known.gradients if sign is None else known.values
+        finite = known.beside(condition) if sign is None else known.values
         if other == _ZERO and reads(condition) and reads(value) and _is_finite(value, finite):
             vanishes = sign is not None and _vanishes(value, sign.args[0])
             mask = sign or Call("where", (condition, _ONE, _ZERO))
