@@ -18,6 +18,7 @@ from derive.distributing import distributed
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
+from derive.gathered import after_gathers
 from derive.local_derivatives import Handing, by_local_derivatives
 from derive.masks import with_masks
 from derive.merged_axes import over_parts
@@ -95,7 +96,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     lengths = nominal(named)
     backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
-    backward = weighted_sums(without_copies(share(common_products(backward))), lengths)
+    backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])

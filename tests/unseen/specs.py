@@ -205,3 +205,33 @@ def segment_mean(f, x: tensor[k, d], to: index(n)[k], segments: length(n)):
 def picked(f, p: tensor[n, c], y: index(c)[n]):
     f.loss[()] = -mean(log(sum(where(eq(c, y[n]), exp(p[n, c]), 0), over=c)), over=n)
     return f.loss
+
+
+@op
+def running_mean(f, x: tensor[n, t], a: tensor[t]):
+    f.c[n, t] = sum(where(u <= t, x[n, u] * a[u], 0), over=u)
+    f.y[n, t] = f.c[n, t] / (t + 1)
+    return f.y
+
+
+@op
+def contrasted(f, x: tensor[n, d], pair: index(i)[n], tau: scalar = 0.5):
+    f.r[n] = rsqrt(sum(x[n, d] ** 2, over=d))
+    f.s[n, i] = sum(x[n, d] * x[i, d], over=d) * f.r[n] * f.r[i] / tau
+    f.others[n, i] = where(ne(n, i), f.s[n, i], -oo)
+    f.m[n] = amax(f.others[n, i], over=i)
+    f.loss[()] = mean(f.m[n] + log(sum(exp(f.others[n, i] - f.m[n]), over=i)) - f.s[n, pair[n]], over=n)
+    return f.loss
+
+
+@op
+def evidence(f, x: tensor[n, c], y: index(c)[n]):
+    f.a[n, c] = softplus(x[n, c]) + 1
+    f.loss[()] = mean(log(sum(f.a[n, c], over=c)) - log(f.a[n, y[n]]), over=n)
+    return f.loss
+
+
+@op
+def ranked_pairs(f, x: tensor[n], t_: constant[n]):
+    f.loss[()] = mean(relu(1 - (x[i] - x[j]) * sign(t_[i] - t_[j])), over=(i, j))
+    return f.loss

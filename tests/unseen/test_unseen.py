@@ -82,6 +82,22 @@ def segment_mean(x: Tensor, to: Tensor, segments: int) -> Tensor:
     return chosen.T @ x / chosen.sum(0).clamp(min=1)[:, None]
 
 
+def contrasted(x: Tensor, pair: Tensor) -> Tensor:
+    x = F.normalize(x, dim=1)
+    s = (x @ x.T / 0.5).masked_fill(torch.eye(len(x), dtype=torch.bool), -torch.inf)
+    own = torch.where(pair == torch.arange(len(x)), 2.0, s.gather(1, pair[:, None])[:, 0])
+    return (s.logsumexp(1) - own).mean()
+
+
+def evidence(x: Tensor, y: Tensor) -> Tensor:
+    a = F.softplus(x) + 1
+    return (a.sum(1).log() - a.gather(1, y[:, None])[:, 0].log()).mean()
+
+
+def ranked_pairs(x: Tensor, t: Tensor) -> Tensor:
+    return F.relu(1 - (x[:, None] - x) * (t[:, None] - t).sign()).mean()
+
+
 @dataclass(frozen=True)
 class Case:
     """A forward in plain PyTorch, and what its generated source must hold and must not."""
@@ -114,6 +130,12 @@ CASES = {
     "attended_in_a_line": Case(attended, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
     "divided_inside": Case(divided_inside, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
     "attended_with_sink": Case(attended_with_sink, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
+    "running_mean": Case(
+        lambda x, a: (x * a).cumsum(1) / torch.arange(1, x.shape[1] + 1), ("running_dc = ", "dx = a * running_dc")
+    ),
+    "contrasted": Case(contrasted, ("ds = others.sub_(m).exp_()",)),
+    "evidence": Case(evidence, ("softplus(x.gather(1",)),
+    "ranked_pairs": Case(ranked_pairs, (), ("where",)),
     "segment_mean": Case(segment_mean, ("index_add_", "embedding(to, dy"), ("==", "where")),
     "picked": Case(lambda p, y: -p.gather(1, y[:, None]).mean(), (".gather(",), ("==", "where")),
     "pooled_by_attention": Case(pooled_by_attention, (), ("==", "torch.where", ", m, ")),

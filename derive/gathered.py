@@ -1,0 +1,57 @@
+"""What is only read at gathered places is computed at these places alone: `log(q[n, y[n]])`, not all of `log(q)`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive.cost import is_tensor
+from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, SizeOf
+from derive.share import put
+from derive.soundness import check
+from derive.walking import index_axes, reads, walk
+
+
+def after_gathers(program: Program) -> Program:
+    """The same program, with such pointwise tensors at the places where they are read."""
+    statements = list(program.statements)
+    added_to = {s.name for s in statements if isinstance(s, Scatter)}
+    for k, s in reversed([*enumerate(statements)]):
+        if not isinstance(s, Assign) or added_to & {s.name, *reads(s.value)} or not _is_pointwise(s):
+            continue
+        later = statements[k + 1 :]
+        place = None if s.name in program.returns else _only_place(s, later)
+        if place is not None:
+            first = next(j for j, r in enumerate(later) if s.name in reads(r.value))  # the index is known by then
+            axes = tuple(dict.fromkeys(a for i in place for a in index_axes(i)))
+            made = replace(s, axes=axes, value=_at(s.value, dict(zip(s.axes, place, strict=True))))
+            rest = [replace(r, value=put(r.value, Read(s.name, place), Read(s.name, axes))) for r in later[first:]]
+            statements = [*statements[:k], *later[:first], made, *rest]
+    return check(replace(program, statements=tuple(statements)))
+
+
+def _is_pointwise(s: Assign) -> bool:
+    """Whether every element is made of elements at its own place, and of numbers."""
+    plain = all(isinstance(i, str) for i in s.axes) and is_tensor(s.value)
+    return plain and all(isinstance(n, Call | Read | Num | Scal | SizeOf | str) for n in walk(s.value))
+
+
+def _only_place(s: Assign, later: list[Assign | Scatter]) -> tuple[Index, ...] | None:
+    """The one place, with a gather in it and fewer axes than the tensor, where all that comes later reads it."""
+    values = [n for r in later for n in walk(r.value)]
+    slots = [n for r in later if isinstance(r, Scatter) for i in r.slots for n in walk(i)]
+    found = {n.index for n in values if isinstance(n, Read) and n.name == s.name}
+    elsewhere = any(isinstance(n, Read) and n.name == s.name for n in slots)
+    elsewhere = elsewhere or any(isinstance(r, Scatter) and r.onto == s.name for r in later)
+    if len(found) != 1 or elsewhere:
+        return None
+    (place,) = found
+    axes = {a for i in place for a in index_axes(i)}
+    gathers = any(isinstance(i, Read) for i in place)
+    return place if gathers and len(axes) < len(s.axes) and not any("'" in a for a in axes) else None
+
+
+def _at(node: Node, place: dict[Index, Index]) -> Node:
+    """A pointwise value where its axes are at these places."""
+    if isinstance(node, Read):
+        return Read(node.name, tuple(place.get(i, i) for i in node.index))
+    return replace(node, args=tuple(_at(a, place) for a in node.args)) if isinstance(node, Call) else node
