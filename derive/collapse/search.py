@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Function, Mul
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal
@@ -303,12 +303,13 @@ def outside_domain(definitions: list[Definition], allowed: set[str]) -> bool:
 
 
 def _divided_by(value: object) -> set[str]:
+    """The tensors, and functions of some, that an expression divides by: what is positive on paper may underflow."""
     out: set[str] = set()
     for term in Add.make_args(value):
         for f in Mul.make_args(term):
             base, exponent = f.as_base_exp()
-            if exponent.is_number and exponent.is_negative and isinstance(base, At):
-                out.add(base.name)
+            if exponent.is_number and exponent.is_negative and isinstance(base, At | Function):
+                out.add(base.name if isinstance(base, At) else str(base))
             for inner in getattr(f, "over", ()) and [f.body]:
                 out |= _divided_by(inner)
     return out
