@@ -235,3 +235,15 @@ def evidence(f, x: tensor[n, c], y: index(c)[n]):
 def ranked_pairs(f, x: tensor[n], t_: constant[n]):
     f.loss[()] = mean(relu(1 - (x[i] - x[j]) * sign(t_[i] - t_[j])), over=(i, j))
     return f.loss
+
+
+four = axes("four=4")
+
+
+@op
+def lstm_cell(f, x: tensor[n, d], z: tensor[n, h], s: tensor[n, h], a: tensor[d, g], r: tensor[h, g], beta: tensor[g]):
+    f.z4[n, g] = sum(x[n, d] * a[d, g], over=d) + sum(z[n, h] * r[h, g], over=h) + beta[g]
+    f.gate[n, four, h] = f.z4[n, (four, h)]
+    f.new[n, h] = sigmoid(f.gate[n, 0, h]) * s[n, h] + sigmoid(f.gate[n, 1, h]) * tanh(f.gate[n, 2, h])
+    f.out[n, h] = sigmoid(f.gate[n, 3, h]) * tanh(f.new[n, h])
+    return f.out, f.new

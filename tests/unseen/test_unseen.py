@@ -13,6 +13,7 @@ from torch import Tensor
 
 from derive.catalogue import load_file
 from derive.equations import Op
+from derive.verify.verify import verify
 from tests.derive.live import module
 
 HERE = Path(__file__).parent
@@ -189,3 +190,10 @@ def test_source(name: str) -> None:
     code = "\n".join(line.partition("  # ")[0] for line in source.splitlines())
     assert all(text in code for text in CASES[name].holds), code
     assert not any(text in code for text in ("shared", *CASES[name].lacks)), code
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_battery(name: str) -> None:
+    """As `derive verify` judges it, saturated functions and empty batches among the situations."""
+    found = verify(OPS[name])
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
