@@ -247,3 +247,22 @@ def lstm_cell(f, x: tensor[n, d], z: tensor[n, h], s: tensor[n, h], a: tensor[d,
     f.new[n, h] = sigmoid(f.gate[n, 0, h]) * s[n, h] + sigmoid(f.gate[n, 1, h]) * tanh(f.gate[n, 2, h])
     f.out[n, h] = sigmoid(f.gate[n, 3, h]) * tanh(f.new[n, h])
     return f.out, f.new
+
+
+@op
+def turned_by_quaternion(f, q: tensor[..., four], z: tensor[..., four]):
+    f.r[...] = rsqrt(sum(q[..., four] ** 2, over=four))
+    f.y[..., four] = concat(
+        (q[..., 0] * z[..., 0] - q[..., 1] * z[..., 1] - q[..., 2] * z[..., 2] - q[..., 3] * z[..., 3]) * f.r[...],
+        (q[..., 0] * z[..., 1] + q[..., 1] * z[..., 0] + q[..., 2] * z[..., 3] - q[..., 3] * z[..., 2]) * f.r[...],
+        (q[..., 0] * z[..., 2] - q[..., 1] * z[..., 3] + q[..., 2] * z[..., 0] + q[..., 3] * z[..., 1]) * f.r[...],
+        (q[..., 0] * z[..., 3] + q[..., 1] * z[..., 2] - q[..., 2] * z[..., 1] + q[..., 3] * z[..., 0]) * f.r[...],
+        along=four,
+    )
+    return f.y
+
+
+@op
+def sinusoidal_layer(f, x: tensor[n, d], a: tensor[d, h], beta: tensor[h], omega: scalar = 30.0):
+    f.y[n, h] = sin(omega * (sum(x[n, d] * a[d, h], over=d) + beta[h]))
+    return f.y

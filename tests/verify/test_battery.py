@@ -5,7 +5,7 @@ import torch
 
 from derive.catalogue import catalogue, find, load_file
 from derive.errors import DeriveError
-from derive.notation import axes, log, oo, op, sqrt, tensor, where
+from derive.notation import axes, log, oo, op, sin, sqrt, sum, tensor, where
 from derive.verify.battery import BATTERY, cases, situation
 from derive.verify.lengths import fitting, free_axes_of
 from derive.verify.reference import all_sizes
@@ -115,7 +115,7 @@ def test_a_situation_asks_nothing_where_it_means_nothing() -> None:
     assert situation("empty").make(find("mean_all")) is None
 
 
-n = axes("n")
+n, k, h = axes("n k h")
 
 
 @op
@@ -127,3 +127,22 @@ def out_of_reach(f, x: tensor[n]):
 
 def test_what_a_dtype_cannot_hold_is_no_mistake_in_it() -> None:
     assert verify(out_of_reach.op).right
+
+
+@op
+def fast_sine(f, x: tensor[k, h], w: tensor[h]):
+    f.y[k] = sin(30 * sum(x[k, h] * w[h], over=h))
+    return f.y
+
+
+def test_what_no_computation_could_tell_is_not_held_against_one() -> None:
+    for name in ("float32", "extreme values"):
+        case = situation(name).make(fast_sine.op)
+        assert case is not None
+        eps = torch.finfo(case.call.dtype).eps
+        assert eps < case.unavoidable["y"] < 1e3 * eps * 30 * float(case.call.inputs["x"].abs().max())
+
+
+def test_a_jump_excuses_nothing() -> None:
+    case = situation("ties").make(find("amax"))
+    assert case is not None and case.unavoidable["dx"] == 0
