@@ -13,14 +13,16 @@ Forward
     loss[] = -loss_sum[] / count[]
 
 Backward
-    dz[n, c] = dloss[] * (exp_z_minus_m[n, c] / s[n] - delta(y_read[n], c)) * where(y[n] != ignore_index, 1, 0) /
+    ds[n] = dloss[] * where(y[n] != ignore_index, 1, 0) / (count[] * s[n])
+    dz[n, c] = ds[n] * exp_z_minus_m[n, c] - dloss[] * where(y[n] != ignore_index, 1, 0) * delta(y_read[n], c) /
         count[]
 
 It rests on
     sum(exp_z_minus_m[n, c'], over=c') = s[n]   by s
 
 In LaTeX
-    \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}}{\mathrm{count}}\, \left(\frac{\mathrm{exp\_z\_minus\_m}_{n,c}}{s_{n}} - \delta_{\mathrm{y\_read}_{n},\,c}\right)\, \left[y_{n} \neq \mathrm{ignore\_index}\right]
+    \mathrm{d}s_{n} = \frac{\mathrm{d}\mathrm{loss}}{\mathrm{count}\, s_{n}}\, \left[y_{n} \neq \mathrm{ignore\_index}\right]
+    \mathrm{d}z_{n,c} = \mathrm{d}s_{n}\, \mathrm{exp\_z\_minus\_m}_{n,c} - \frac{\mathrm{d}\mathrm{loss}}{\mathrm{count}}\, \left[y_{n} \neq \mathrm{ignore\_index}\right]\, \delta_{\mathrm{y\_read}_{n},\,c}
 
 Saved for the backward: exp_z_minus_m [n, c], s [n, 1], count a number, y [n], ignore_index a number; n*c + 2*n + 1
 elements. Autograd of the same equations keeps 2*n*c + 4*n + 1.
@@ -78,9 +80,10 @@ def cross_entropy_ignore_index_backward(
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
-    y_read = torch.where(ne_y_ignore_index, y, 0)  # y_read[n] = where(ne_y_ignore_index[n], y[n], 0)
     dloss_over_count = dloss / count  # dloss_over_count[] = dloss[] / count[]
-    dz = torch.where(ne_y_ignore_index[:, None], dloss_over_count / s * exp_z_minus_m, 0)
+    ds = torch.where(ne_y_ignore_index, dloss_over_count / s.squeeze(1), 0)
+    y_read = torch.where(ne_y_ignore_index, y, 0)  # y_read[n] = where(ne_y_ignore_index[n], y[n], 0)
+    dz = ds[:, None] * exp_z_minus_m  # dz[n, c] = ds[n] * exp_z_minus_m[n, c]
     dz.scatter_add_(1, y_read.unsqueeze(1), torch.where(ne_y_ignore_index, -dloss_over_count, 0).unsqueeze(1))
     return dz
 

@@ -12,14 +12,16 @@ Forward
     loss[] = mean(e[n], over=n)
 
 Backward
-    dz[n, c] = dloss[] * ((smoothing - 1) * delta(y[n], c) + exp_z_minus_m[n, c] / s[n] - smoothing / size(c)) /
-        size(n)
+    ds[n] = dloss[] / (size(n) * s[n])
+    dz[n, c] = ds[n] * exp_z_minus_m[n, c] + dloss[] * (smoothing - 1) * delta(y[n], c) / size(n) - smoothing *
+        dloss[] / (size(c) * size(n))
 
 It rests on
     sum(exp_z_minus_m[n, c'], over=c') = s[n]   by s
 
 In LaTeX
-    \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}}{N_{n}}\, \left(\left(\mathrm{smoothing} - 1\right)\, \delta_{y_{n},\,c} + \frac{\mathrm{exp\_z\_minus\_m}_{n,c}}{s_{n}} - \frac{\mathrm{smoothing}}{N_{c}}\right)
+    \mathrm{d}s_{n} = \frac{\mathrm{d}\mathrm{loss}}{N_{n}\, s_{n}}
+    \mathrm{d}z_{n,c} = \mathrm{d}s_{n}\, \mathrm{exp\_z\_minus\_m}_{n,c} + \frac{\mathrm{d}\mathrm{loss}}{N_{n}}\, \left(\mathrm{smoothing} - 1\right)\, \delta_{y_{n},\,c} - \frac{\mathrm{smoothing}\, \mathrm{d}\mathrm{loss}}{N_{c}\, N_{n}}
 
 Saved for the backward: exp_z_minus_m [n, c], s [n, 1], y [n], smoothing a number; n*c + 2*n elements. Autograd of
 the same equations keeps 2*n*c + 3*n.
@@ -71,7 +73,8 @@ def cross_entropy_label_smoothing_backward(
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     n, c = exp_z_minus_m.shape
-    dz = dloss / n * (exp_z_minus_m / s - ratio(smoothing, c))
+    ds = dloss / n / s  # ds[n] = dloss[] / size(n) / s[n]
+    dz = (ds * exp_z_minus_m).sub_(dloss, alpha=ratio(smoothing, c * n))
     dz.scatter_add_(1, y.unsqueeze(1), (dloss * (smoothing - 1) / n).expand(n, 1))
     return dz
 

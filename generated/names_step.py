@@ -43,7 +43,7 @@ Backward
     db2[c] = sum(dlogits[n', c], over=n')
 
 It rests on
-    sum(counts[n, c'], over=c') = counts_sum[n]   by counts_sum
+    sum(probs[n, c'], over=c') = 1   by counts_sum, probs, counts_sum_inv
     sum(bnraw[n', h], over=n') = 0   by bnmeani, bndiff, bnraw
 
 In LaTeX

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, Function, Mul
+from sympy import Add, Expr
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, close, forced
 from derive.collapse.complements import complements
+from derive.collapse.domain import conditions, divisors, outside_domain, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.reassociate import matrix_products, reassociated
-from derive.collapse.relations import Relation, Relations, by_names, relations
+from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.supports import supports
 from derive.collapse.vanishing import vanishing
@@ -56,13 +57,13 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     valid += definitions_of(steps.op, nominal(steps.op).carriers)
     identities = relations(steps.op, known)
     gradients = frozenset(o.name for o in steps.op.differentiable)
-    everywhere = _undivided(by_names(identities), divisors(steps))
-    facts = Laws((), everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients)
+    everywhere = undivided(by_names(identities), divisors(steps))
+    facts = Laws(valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients)
     steps, gone = vanishing(steps, facts)
     stretches, cuts = segments(steps, forced(steps))
     always = forced(steps) | frozenset(cuts)
-    laws = replace(facts, inversions=valid, relations=by_names(identities), always=always, subtracted=lossy, memo={})
-    allowed = divisors(steps) | (_conditions(known) if policy.conditional else set())
+    laws = replace(facts, relations=by_names(identities), always=always, subtracted=lossy, memo={})
+    allowed = divisors(steps) | (conditions(known) if policy.conditional else set())
     best = _solved(steps, stretches, cuts, laws, allowed, policy)
     everything = [d for c in best for d in c.definitions]
     for k, candidate in enumerate(best):
@@ -79,11 +80,6 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
 def _is_number(lost: Expr) -> bool:
     """Whether a term of what is subtracted reads nothing, so that nothing could make it vanish again."""
     return any(t != 0 and not t.atoms(At, Scalar) for t in Add.make_args(lost))
-
-
-def _conditions(known: tuple[Inversion, ...]) -> set[str]:
-    """The tensors that conditional eliminations divide by."""
-    return {name for i in known if i.nonzero is not None for name in tensor_names(i.nonzero)}
 
 
 def _used(parts: list[_Candidate], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
@@ -148,7 +144,7 @@ def _search_part(
         return seen[choice]
 
     best = evaluate(Choice())
-    within = _undivided(laws.relations, allowed)
+    within = undivided(laws.relations, allowed)
     if best is None and within != laws.relations:  # what is positive may still underflow to 0
         return _search_part(steps, part, replace(laws, relations=within, memo={}), allowed, policy)
     assert best is not None, "the chain rule's own form divides by what it does not divide by"
@@ -175,11 +171,6 @@ def in_a_circle(choice: Choice, known: tuple[Inversion, ...]) -> bool:
     return False
 
 
-def _undivided(known: Relations, allowed: set[str]) -> Relations:
-    """The identities that divide by nothing but what may be divided by."""
-    return {names: tuple(r for r in some if not _divided_by(r.value) - allowed) for names, some in known.items()}
-
-
 def _reassociate(
     steps: Stepwise,
     found: _Candidate,
@@ -194,7 +185,8 @@ def _reassociate(
         found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held, policy)
     )
     sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
-    ways = [(s, way) for s in sums for way in reassociated(s, products, laws.relations)]
+    within = undivided(laws.relations, divisors(steps))
+    ways = [(s, way) for s in sums for way in reassociated(s, products, within)]
     for s, (value, used) in ways:
         changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
         kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
@@ -290,26 +282,3 @@ def _improve(
         if best.choice == before:
             break
     return best
-
-
-def divisors(steps: Stepwise) -> set[str]:
-    """The tensors that the chain rule itself divides by, and those declared not to be 0: no other may be divided by."""
-    declared = {o.name for o in steps.op.operands if o.assumed}
-    return declared | {name for a in steps.adjoints for name in _divided_by(a.value)}
-
-
-def outside_domain(definitions: list[Definition], allowed: set[str]) -> bool:
-    return any(name not in allowed for d in definitions for name in _divided_by(d.value))
-
-
-def _divided_by(value: object) -> set[str]:
-    """The tensors, and functions of some, that an expression divides by: what is positive on paper may underflow."""
-    out: set[str] = set()
-    for term in Add.make_args(value):
-        for f in Mul.make_args(term):
-            base, exponent = f.as_base_exp()
-            if exponent.is_number and exponent.is_negative and isinstance(base, At | Function):
-                out.add(base.name if isinstance(base, At) else str(base))
-            for inner in getattr(f, "over", ()) and [f.body]:
-                out |= _divided_by(inner)
-    return out

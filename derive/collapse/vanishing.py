@@ -2,7 +2,8 @@
 
 The maximum under a softmax gets `-sum_u(dp*p)`, which is 0 as `dp = (do @ v')/z + dz` and `dz = -sum(do*p*v)/z**2` say
 together; but a matrix product is never put in another's place, so that alone it would stay. Neither is a tensor of the
-forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it.
+forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it. It is found before anything is named, since a name
+for `dp` would hide it.
 """
 
 from __future__ import annotations
@@ -33,14 +34,11 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
     """The adjoints with those that vanish as 0, and why they do. Gradients of inputs stay as they are asked for."""
     forward = dict(_forward(steps.op))
     known: _Known = {}
-    named = {a.target.name for a in steps.adjoints if a.of in laws.always}
     adjoints: list[Adjoint] = []
     history: list[Step] = []
     for adjoint in steps.adjoints:
-        if adjoint.of not in laws.gradients | laws.always and _sums(adjoint, set(known)):
+        if adjoint.of not in laws.gradients | laws.always and _sums(adjoint, known):
             why = _vanishes(adjoint, known, forward, laws)
-            if not _sums(adjoint, named) and not any(s.law == _LAW for s in why):
-                why = ()  # the chain finds it by itself
             history += why
             adjoint = replace(adjoint, contributions=(), cotangent=None) if why else adjoint
         known[adjoint.target.name] = adjoint.axes, adjoint.value
@@ -48,9 +46,9 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
     return (replace(steps, adjoints=tuple(adjoints)), tuple(history)) if history else (steps, ())
 
 
-def _sums(adjoint: Adjoint, named: set[str]) -> bool:
-    """Whether it sums some of these."""
-    return any(tensor_names(part) & named for part in adjoint.value.atoms(Sigma))
+def _sums(adjoint: Adjoint, known: _Known) -> bool:
+    """Whether it sums other adjoints: what does not is what it is."""
+    return any(tensor_names(part) & set(known) for part in adjoint.value.atoms(Sigma))
 
 
 def _forward(op: Op) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:
@@ -70,8 +68,11 @@ def _value(equation: Equation) -> Expr:
 
 def _vanishes(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws) -> tuple[Step, ...]:
     """The steps to 0; none where it is not reached."""
+    eliminated = {i.of: i for i in reversed(laws.inversions) if i.nonzero is None}
     for value, put in _put_in(adjoint.value, known):
-        final, steps = collapsed(adjoint, value, {}, laws)
+        final, steps = collapsed(adjoint, value, eliminated, laws)
+        if final != 0:
+            final, steps = collapsed(adjoint, value, {}, laws)
         if final == 0 or any(_in_one(v) == 0 for v, _ in [(final, put), *_put_in(final, forward)]):
             start = Step("chain", adjoint.left, adjoint.value, value, f"put in {', '.join(put)}")
             end = Step(_LAW, adjoint.left, final, S.Zero, "a sum of a sum in either order")

@@ -123,8 +123,8 @@ class Situation:
         sizes = sizes or fitting(op, wish)
         if sizes is not None and self.lengths == "empty" and not override:
             chosen = {o.ranges_over.base for o in op.operands if o.kind == "index" and o.ranges_over is not None}
-            own = [a for a in axes if a not in chosen]  # no value lies on an empty axis
-            return emptied(op, sizes, PACK_NAME if PACK_NAME in own else own[0]) if own else sizes
+            fit = [a for a in axes if a not in chosen]  # no value lies on an empty axis
+            return emptied(op, sizes, PACK_NAME if PACK_NAME in fit else fit[0]) if fit else sizes
         return sizes
 
     def _drawn(

@@ -266,3 +266,11 @@ def turned_by_quaternion(f, q: tensor[..., four], z: tensor[..., four]):
 def sinusoidal_layer(f, x: tensor[n, d], a: tensor[d, h], beta: tensor[h], omega: scalar = 30.0):
     f.y[n, h] = sin(omega * (sum(x[n, d] * a[d, h], over=d) + beta[h]))
     return f.y
+
+
+@op
+def tempered(f, x: tensor[n, c], tau: tensor[()].positive):
+    f.q[n, c] = (x[n, c] - amax(x[n, c], over=c)) / tau[()]
+    f.u[n, c] = exp(f.q[n, c])
+    f.p[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    return f.p

@@ -137,6 +137,7 @@ CASES = {
     "contrasted": Case(contrasted, ("ds = others.sub_(m).exp_()",)),
     "evidence": Case(evidence, ("softplus(x.gather(1",)),
     "ranked_pairs": Case(ranked_pairs, (), ("where",)),
+    "tempered": Case(lambda x, tau: (x / tau).softmax(1), ("dx = dq / tau", "dq.mul_(q).sum()")),
     "segment_mean": Case(segment_mean, ("index_add_", "embedding(to, dy"), ("==", "where")),
     "picked": Case(lambda p, y: -p.gather(1, y[:, None]).mean(), (".gather(",), ("==", "where")),
     "pooled_by_attention": Case(pooled_by_attention, (), ("==", "torch.where", ", m, ")),
@@ -157,6 +158,7 @@ def inputs(op: Op, sizes: dict[str, int]) -> list[Any]:
             out.append(torch.randint(sizes[o.ranges_over.base], shape))  # type: ignore[union-attr]
         elif o.kind != "scalar":
             value = torch.randn(shape, dtype=torch.float64)
+            value = value.abs() + 0.5 if o.assumed == "positive" else value
             out.append(value.requires_grad_() if o.differentiable else value.abs() + 0.5)
     return out
 

@@ -9,6 +9,7 @@ from sympy import Expr, Mul
 from derive import algebra
 from derive.collapse import inversions, relations, search
 from derive.collapse.chain import Choice, Laws, close, forced
+from derive.collapse.domain import divisors, outside_domain
 from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
@@ -153,7 +154,7 @@ def test_a_sabotaged_law_is_caught(sabotage: object, name: str, monkeypatch: pyt
 def test_no_division_by_what_the_chain_rule_does_not_divide_by() -> None:
     for spec in SPECS:
         made = spec.op.derivation
-        assert not search.outside_domain(list(made.closed.definitions), search.divisors(made.steps)), spec.name
+        assert not outside_domain(list(made.closed.definitions), divisors(made.steps)), spec.name
 
 
 def test_no_difference_of_large_numbers_where_the_chain_rule_has_none() -> None:

@@ -1,0 +1,44 @@
+"""Where a form holds: it divides by nothing but what the chain rule divides by, or what the spec says is not 0."""
+
+from __future__ import annotations
+
+from sympy import Add, Function, Mul
+
+from derive.adjoint import Stepwise
+from derive.collapse.inversions import Inversion
+from derive.collapse.relations import Relations
+from derive.definitions import Definition
+from derive.terms.elements import At, tensor_names
+
+
+def divisors(steps: Stepwise) -> set[str]:
+    """The tensors that the chain rule itself divides by, and those declared not to be 0: no other may be divided by."""
+    declared = {o.name for o in steps.op.operands if o.assumed}
+    return declared | {name for a in steps.adjoints for name in divided_by(a.value)}
+
+
+def outside_domain(definitions: list[Definition], allowed: set[str]) -> bool:
+    return any(name not in allowed for d in definitions for name in divided_by(d.value))
+
+
+def divided_by(value: object) -> set[str]:
+    """The tensors, and functions of some, that an expression divides by: what is positive on paper may underflow."""
+    out: set[str] = set()
+    for term in Add.make_args(value):
+        for f in Mul.make_args(term):
+            base, exponent = f.as_base_exp()
+            if exponent.is_number and exponent.is_negative and isinstance(base, At | Function):
+                out.add(base.name if isinstance(base, At) else str(base))
+            for inner in getattr(f, "over", ()) and [f.body]:
+                out |= divided_by(inner)
+    return out
+
+
+def undivided(known: Relations, allowed: set[str]) -> Relations:
+    """The identities that divide by nothing but what may be divided by."""
+    return {names: tuple(r for r in some if not divided_by(r.value) - allowed) for names, some in known.items()}
+
+
+def conditions(known: tuple[Inversion, ...]) -> set[str]:
+    """The tensors that conditional eliminations divide by."""
+    return {name for i in known if i.nonzero is not None for name in tensor_names(i.nonzero)}
