@@ -49,7 +49,7 @@ def _long_cuts(steps: Stepwise, always: frozenset[str]) -> tuple[str, ...]:
     for k, adjoint in enumerate(steps.adjoints):
         open_names = {n for n in open_names if last_read.get(n, -1) > k}
         length += 1
-        carries_all = not open_names and last_read.get(adjoint.target.name, -1) > k
+        carries_all = not open_names and last_read.get(adjoint.target.name, -1) > k and adjoint.value != 0
         if adjoint.of in always:
             length = 0
         elif carries_all and length >= LONGEST and adjoint.of not in gradients and _given(steps, adjoint):

@@ -47,8 +47,8 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
 
 
 def _sums(adjoint: Adjoint, known: _Known) -> bool:
-    """Whether it sums other adjoints: what does not is what it is."""
-    return any(tensor_names(part) & set(known) for part in adjoint.value.atoms(Sigma))
+    """Whether it holds a sum beside other adjoints: what does not is what it is."""
+    return bool(adjoint.value.atoms(Sigma) and adjoint.reads & set(known))
 
 
 def _forward(op: Op) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:
