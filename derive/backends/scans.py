@@ -54,19 +54,21 @@ def _scanned(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | No
 
 
 def _masked(node: Reduce) -> Node:
-    """`sum(where(c, a*b, 0))` with the choice made in one factor, where that leaves a product of matrices."""
-    chosen = node.body
-    if node.kind != "sum" or not isinstance(chosen, Call) or chosen.fn != "where" or chosen.args[2] != Num(Fraction(0)):
+    """`sum(where(c, a*b, 0) * d)` with the choice made in one factor, where that leaves a product of matrices."""
+    outside = product_factors(node.body)
+    choices = (f for f in outside if isinstance(f, Call) and f.fn == "where" and f.args[2] == Num(Fraction(0)))
+    chosen = next(choices, None)
+    if node.kind != "sum" or chosen is None:
         return node
     condition, value, zero = chosen.args
     factors = product_factors(value)
-    for k, f in enumerate(factors):
-        if set(node_axes(condition)) <= set(node_axes(f)) and is_tensor(f):
-            masked = Call("where", (condition, f, zero))
-            product = Reduce("sum", node.axes, multiplied([*factors[:k], masked, *factors[k + 1 :]]))
-            if is_matrix_product(product):
-                return product
-    return node
+    inside = [f for f in factors if set(node_axes(condition)) <= set(node_axes(f)) and is_tensor(f)]
+    if not inside:
+        return node
+    rest = [*(f for f in factors if f not in inside), *(f for f in outside if f != chosen)]
+    masked = Call("where", (condition, multiplied(inside), zero))  # all of them: what is left out may be infinite
+    product = Reduce("sum", node.axes, multiplied([masked, *rest]))
+    return product if is_matrix_product(product) else node
 
 
 def _ends(mask: Node) -> list[tuple[str, str, str]]:

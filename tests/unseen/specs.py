@@ -274,3 +274,21 @@ def tempered(f, x: tensor[n, c], tau: tensor[()].positive):
     f.u[n, c] = exp(f.q[n, c])
     f.p[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
     return f.p
+
+
+@op
+def distilled(f, x: tensor[n, c], teacher: constant[n, c], y: index(c)[n], tau: scalar = 2.0, w: scalar = 0.5):
+    f.m[n] = amax(x[n, c], over=c)
+    f.l[n] = f.m[n] + log(sum(exp(x[n, c] - f.m[n]), over=c))
+    f.mt[n] = amax(x[n, c] / tau, over=c)
+    f.lt[n] = f.mt[n] + log(sum(exp(x[n, c] / tau - f.mt[n]), over=c))
+    f.hard[()] = mean(f.l[n] - x[n, y[n]], over=n)
+    f.soft[()] = mean(sum(teacher[n, c] * (f.lt[n] - x[n, c] / tau), over=c), over=n)
+    f.loss[()] = w * f.hard[()] + (1 - w) * tau**2 * f.soft[()]
+    return f.loss
+
+
+@op
+def decaying_sum(f, x: tensor[n, t, d], a: tensor[d]):
+    f.y[n, t, d] = sum(where(u <= t, exp(-softplus(a[d]) * (t - u)) * x[n, u, d], 0), over=u)
+    return f.y

@@ -99,6 +99,17 @@ def ranked_pairs(x: Tensor, t: Tensor) -> Tensor:
     return F.relu(1 - (x[:, None] - x) * (t[:, None] - t).sign()).mean()
 
 
+def distilled(x: Tensor, teacher: Tensor, y: Tensor) -> Tensor:
+    return 0.5 * F.cross_entropy(x, y) - 0.5 * 4 * (teacher * (x / 2).log_softmax(1)).sum(1).mean()
+
+
+def decaying_sum(x: Tensor, a: Tensor) -> Tensor:
+    y = [x[:, 0]]
+    for k in range(1, x.shape[1]):
+        y.append(y[-1] * (-F.softplus(a)).exp() + x[:, k])
+    return torch.stack(y, 1)
+
+
 @dataclass(frozen=True)
 class Case:
     """A forward in plain PyTorch, and what its generated source must hold and must not."""
@@ -138,6 +149,8 @@ CASES = {
     "evidence": Case(evidence, ("softplus(x.gather(1",)),
     "ranked_pairs": Case(ranked_pairs, (), ("where",)),
     "tempered": Case(lambda x, tau: (x / tau).softmax(1), ("dx = dq / tau", "dq.mul_(q).sum()")),
+    "distilled": Case(distilled, (), ("==", "where", "new_zeros")),
+    "decaying_sum": Case(decaying_sum, (".triu()",), ("where",)),
     "segment_mean": Case(segment_mean, ("index_add_", "embedding(to, dy"), ("==", "where")),
     "picked": Case(lambda p, y: -p.gather(1, y[:, None]).mean(), (".gather(",), ("==", "where")),
     "pooled_by_attention": Case(pooled_by_attention, (), ("==", "torch.where", ", m, ")),
