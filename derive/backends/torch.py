@@ -114,7 +114,7 @@ class Printer:
         if self.dtypes.leaves_integers(node):
             real = f".to({self.like}.dtype)"
             args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
-        if top:
+        if top and args:  # `e` and `pi` have none
             args[0] = self.own(node.args[0], args[0], order)
         over = written_over(node, args, order, self.long) if self.fuse and not self.negates_little(node, args) else None
         return over or self.owned(node, call_code(node, args, order, self.like))

@@ -28,7 +28,7 @@ def divided_by(value: object) -> set[str]:
         for f in Mul.make_args(term):
             base, exponent = f.as_base_exp()
             if exponent.is_number and exponent.is_negative and isinstance(base, At | Function):
-                out.add(base.name if isinstance(base, At) else str(base))
+                out.add(base.name if isinstance(base, At) else f"{base.func.__name__} of {sorted(tensor_names(base))}")
             for inner in getattr(f, "over", ()) and [f.body]:
                 out |= divided_by(inner)
     return out

@@ -11,7 +11,7 @@ from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, close, forced
 from derive.collapse.complements import complements
-from derive.collapse.domain import conditions, divisors, outside_domain, undivided
+from derive.collapse.domain import conditions, divided_by, divisors, outside_domain, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
@@ -147,7 +147,9 @@ def _search_part(
     within = undivided(laws.relations, allowed)
     if best is None and within != laws.relations:  # what is positive may still underflow to 0
         return _search_part(steps, part, replace(laws, relations=within, memo={}), allowed, policy)
-    assert best is not None, "the chain rule's own form divides by what it does not divide by"
+    if best is None:  # the chain rule's own form divides by something that it writes in another way
+        own = {name for d in close(part, Choice(), laws)[0] for name in divided_by(d.value)}
+        return _search_part(steps, part, replace(laws, memo={}), allowed | own, policy)
     mentioned = {name for a in part for name in a.reads}
     near = _reachable(mentioned, laws.inversions)
     through = [i.through for i in near]
