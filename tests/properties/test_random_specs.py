@@ -37,6 +37,14 @@ def test_random_specs_are_all_different() -> None:
     assert len(sources) == PARTS * EACH
 
 
+@pytest.mark.parametrize("seed, number", [(4711, 169), (4711, 207)])
+def test_random_specs_that_failed_once(seed: int, number: int) -> None:
+    """A division by a function under another axis; an output that is one number without a tensor."""
+    made = numbered(seed, number)[0]
+    found = outcome(number, made)
+    assert found.fine, f"{found.kind}: {found.detail}\n{made.source}"
+
+
 NATIVE = {77: (120, 166, 221), 78: (165,), 79: (10, 36, 163, 228, *range(9)), 80: (24, 201), 81: (266,)}
 NATIVE |= {777: (58, 77), 779: (21, 64), 781: (68,)}
 """Examples by seed: those whose kernels were wrong once, and the first of a seed."""
