@@ -292,3 +292,10 @@ def distilled(f, x: tensor[n, c], teacher: constant[n, c], y: index(c)[n], tau: 
 def decaying_sum(f, x: tensor[n, t, d], a: tensor[d]):
     f.y[n, t, d] = sum(where(u <= t, exp(-softplus(a[d]) * (t - u)) * x[n, u, d], 0), over=u)
     return f.y
+
+
+@op
+def weighed_place(f, p: tensor[n, c], q: tensor[c, d], y: index(c)[n]):
+    f.a[n] = sum(where(eq(y[n], c), where(c > 1, p[n, c], 2 * p[n, c]) * (c + 1) / size(c), 0), over=c)
+    f.z[n] = f.a[n] * mean(delta(c, y[n]) * q[c, d], over=(c, d))
+    return f.z
