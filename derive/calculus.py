@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sympy import Expr, Function, Mul, Pow, S, cos, cosh, sin, sinh, tan, tanh
+from sympy import Expr, Function, Pow, S, cos, cosh, sin, sinh, tan, tanh
 
 from derive.algebra import sigma
 from derive.asked import Alike
 from derive.equations import Equation
 from derive.errors import DeriveError
-from derive.terms.axes import Axis, Size
+from derive.terms.axes import Axis
 from derive.terms.choices import Where
 from derive.terms.elements import At
 
@@ -18,10 +18,8 @@ def local_derivative(equation: Equation, read: At, powers_from_output: bool = Tr
     inner = _as_tangents(equation.body.diff(read))
     if equation.kind is None:
         return from_output(equation, inner, powers_from_output)
-    if equation.kind == "sum":
-        return equation.scale * inner
-    if equation.kind == "mean":
-        return equation.scale * inner / Mul(*(Size(a) for a in equation.over))
+    if equation.kind in ("sum", "mean"):
+        return equation.weight * inner
     if equation.kind in ("amax", "amin"):
         tie = Where(Alike(equation.body, equation.left), S.One, S.Zero)
         return inner * tie / sigma(tie, equation.over)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sympy import Add, Expr, Mul, Pow, S
 
-from derive.terms.axes import Axis, free_axes, sorted_axes
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.elements import At, Tensor
 from derive.terms.indices import Merge
 from derive.terms.reductions import Reduce
@@ -91,6 +91,11 @@ class Equation:
     @property
     def right(self) -> Expr:
         return self.body if self.kind in (None, "concat") else self.scale * Reduce(self.kind, self.body, *self.over)
+
+    @property
+    def weight(self) -> Expr:
+        """What the sum over the body is multiplied by: a mean is a sum over the lengths of its axes."""
+        return self.scale / Mul(*(Size(a) for a in self.over)) if self.kind == "mean" else self.scale
 
     @property
     def reads(self) -> list[At]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sympy import Expr, Mul
+from sympy import Expr
 
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import normal, sigma
@@ -139,19 +139,16 @@ def _definition(equation: Equation, op: Op) -> Definition:
         if isinstance(i, Merge)
         for k, a in enumerate(i.args)
     }
-    return Definition(equation.name, axes, _value(equation).xreplace(parts))
+    return Definition(equation.name, axes, value_of(equation).xreplace(parts))
 
 
-def _value(equation: Equation) -> Expr:
+def value_of(equation: Equation) -> Expr:
     """An equation's right side as a definition: a sum in normal form, anything else as it was written."""
     if equation.kind is None:
         return equation.body
     if equation.kind in ("amax", "amin"):
         return SpecReduce(equation.kind, equation.body, *equation.over)
-    scale = equation.scale
-    if equation.kind == "mean":
-        scale = scale / Mul(*(Size(a) for a in equation.over))
-    return normal(scale * sigma(equation.body, equation.over))
+    return normal(equation.weight * sigma(equation.body, equation.over))
 
 
 def _needed(definitions: list[Definition]) -> set[str]:

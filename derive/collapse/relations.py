@@ -13,7 +13,7 @@ from sympy import Add, Expr, Mul
 from derive.algebra import match, normal, rewrite, sigma, substitute
 from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.equations import Equation, Op
-from derive.terms.axes import Size, free_axes
+from derive.terms.axes import free_axes
 from derive.terms.elements import At, tensor_names
 from derive.terms.reductions import Sigma
 
@@ -65,10 +65,7 @@ def _length(relation: Relation) -> int:
 
 
 def _levels(equation: Equation, valid: dict[str, list[Inversion]]) -> list[Relation]:
-    scale = equation.scale
-    if equation.kind == "mean":
-        scale = scale / Mul(*(Size(a) for a in equation.over))
-    start = normal(scale * sigma(equation.body, equation.over) - equation.left)
+    start = normal(equation.weight * sigma(equation.body, equation.over) - equation.left)
     out: list[Relation] = []
     level: list[tuple[Expr, tuple[str, ...]]] = [(start, (equation.name,))]
     for _ in range(_DEPTH):

@@ -16,8 +16,9 @@ from sympy import Add, Expr, Function, Mul, Pow, S
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
 from derive.collapse.chain import Laws, Step, collapsed
-from derive.equations import Equation, Op
-from derive.terms.axes import Axis, Size
+from derive.equations import Op
+from derive.saving import value_of
+from derive.terms.axes import Axis
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import tensor_names
 from derive.terms.reductions import Sigma
@@ -56,14 +57,7 @@ def _forward(op: Op) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:
     for e in op.equations:
         roots = any(not p.exp.is_Integer for p in e.body.atoms(Pow))
         if e.is_plain and e.kind in (None, "sum", "mean") and not roots and not e.body.atoms(Function, Where, Concat):
-            yield e.name, (e.axes, _value(e))
-
-
-def _value(equation: Equation) -> Expr:
-    if equation.kind is None:
-        return equation.body
-    lengths = Mul(*(Size(a) for a in equation.over)) if equation.kind == "mean" else S.One
-    return equation.scale / lengths * sigma(equation.body, equation.over)
+            yield e.name, (e.axes, value_of(e))
 
 
 def _vanishes(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws) -> tuple[Step, ...]:

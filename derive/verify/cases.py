@@ -181,4 +181,4 @@ def difference(got: Tensor, want: Tensor) -> Tensor:
 
 def shape_of(operand: Operand, lengths: Mapping[str, int], leading: tuple[int, ...]) -> list[int]:
     """The shape of an operand, `...` taken apart."""
-    return [n for a in operand.axes for n in (leading if a.is_pack else (a.fixed or lengths[a.base],))]
+    return [n for a in operand.axes for n in (leading if a.is_pack else (lengths[a.base],))]

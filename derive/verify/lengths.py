@@ -67,18 +67,6 @@ def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int] | Non
     return None if asked else out
 
 
-def length_of(op: Op, axis: Axis, sizes: Mapping[str, int]) -> int:
-    """The length of an axis where those that the caller chooses are `sizes`."""
-    if axis.base in sizes:
-        return sizes[axis.base]
-    rule = next(r for r in op.sizes if r.axis == axis)
-    if rule.operand is not None:
-        operand = next(o for o in op.operands if o.name == rule.operand)
-        return sizes[operand.axes[rule.position].base]
-    formula = Integer(axis.fixed) if rule.formula is None else rule.formula
-    return int(formula.xreplace({s: Integer(length_of(op, s.axis, sizes)) for s in formula.atoms(Size)}))
-
-
 def free_axes_of(op: Op) -> tuple[str, ...]:
     """The axes whose lengths the caller chooses, by the inputs or by an argument, in order of appearance."""
     return _rules_of(op).axes

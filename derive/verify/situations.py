@@ -19,8 +19,8 @@ from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, shape_of, world_of
-from derive.verify.lengths import containers, emptied, fitting, free_axes_of, length_of
-from derive.verify.reference import execute
+from derive.verify.lengths import containers, emptied, fitting, free_axes_of
+from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
 _LONG = 600
@@ -84,6 +84,10 @@ class Situation:
     ) -> Call | None:
         leading = self._leading() if leading is None else leading
         sizes = self._sizes(op, override, leading)
+        try:
+            sizes = None if sizes is None else all_sizes(op, sizes)
+        except DeriveError:  # no place is left beside an empty axis
+            return None
         if sizes is None:
             return None
         first = next((o.name for o in op.operands if o.differentiable), None)
@@ -91,7 +95,7 @@ class Situation:
         for operand in op.operands:
             if operand.is_tensor:
                 shape = shape_of(operand, sizes, leading)
-                drawn = self._drawn(op, operand, shape, sizes, generator, operand.name == first)
+                drawn = self._drawn(operand, shape, sizes, generator, operand.name == first)
                 inputs[operand.name] = values.laid_out(values.DOMAINS[domains[operand.name]](drawn), self.inputs)
         if self.shared:
             inputs = _sharing(op, inputs)
@@ -128,10 +132,10 @@ class Situation:
         return sizes
 
     def _drawn(
-        self, op: Op, operand: Operand, shape: list[int], sizes: Mapping[str, int], generator: Generator, first: bool
+        self, operand: Operand, shape: list[int], sizes: Mapping[str, int], generator: Generator, first: bool
     ) -> Tensor:
         if operand.ranges_over is not None:
-            return values.indices(self.indices, shape, length_of(op, operand.ranges_over, sizes), generator)
+            return values.indices(self.indices, shape, sizes[operand.ranges_over.base], generator)
         drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
         return self.change(drawn, operand, first)
 
