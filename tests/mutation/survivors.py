@@ -13,6 +13,7 @@ _WHY: tuple[tuple[str, str, str, str], ...] = (
         (op, "saved tensor exchanged", "dy_dx: Tensor, dy: Tensor", _PRODUCT)
         for op in ("elu", "silu", "gelu", "gelu_tanh")
     ),
+    ("bias_gelu", "saved tensor exchanged", "dy_dh: Tensor, dy: Tensor", _PRODUCT),
     ("square", "saved tensor exchanged", "x: Tensor, dy: Tensor", _PRODUCT),
     ("dropout", "saved tensor exchanged", "mask: Tensor, dy: Tensor", _PRODUCT),
     ("batchnorm", "saved tensor exchanged", "dy: Tensor, gamma: Tensor, xhat: Tensor, rstd", _PRODUCT),
