@@ -13,6 +13,7 @@ import pytest
 
 from derive.catalogue import find, load_file
 from derive.package import write_package
+from tests.native.running import only_kernels
 
 Package = Callable[..., ModuleType]
 
@@ -41,3 +42,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
 
     yield make
     sys.path.remove(str(root))
+
+
+@pytest.fixture
+def kernels(native: ModuleType) -> Iterator[None]:
+    """Every call of the module's package `native` runs a kernel."""
+    with only_kernels(sys.modules[f"{native.__name__}._native"]):
+        yield

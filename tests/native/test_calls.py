@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import threading
 import warnings
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import torch
 
 from tests.native.conftest import Package
-from tests.native.running import only_kernels
 
 
 @pytest.fixture(params=["at once", "by pointers"])
@@ -24,13 +22,6 @@ def native(request: pytest.FixtureRequest, package: Package, monkeypatch: pytest
     if request.param == "by pointers":
         monkeypatch.setattr(runtime, "_hand", lambda: None)
     return made
-
-
-@pytest.fixture
-def kernels(native: ModuleType) -> Iterator[None]:
-    """Every call runs a kernel."""
-    with only_kernels(importlib.import_module(f"{native.__name__}._native")):
-        yield
 
 
 def _inputs(rows: int = 6, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:

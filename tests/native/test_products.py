@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from tests.native.conftest import Package
-from tests.native.running import only_kernels
+
+pytestmark = pytest.mark.usefixtures("kernels")
 
 SIZES = [(1, 1, 1), (1, 40, 3), (7, 33, 5), (6, 16, 64), (13, 27, 200), (200, 27, 32), (3, 2, 1100), (130, 70, 90)]
 SIZES += [(90, 200, 520)]  # rows, columns, inner
@@ -23,10 +24,9 @@ def native(package: Package) -> ModuleType:
 
 
 @pytest.fixture(autouse=True)
-def threads_and_kernels(native: ModuleType) -> Iterator[None]:
+def threads() -> Iterator[None]:
     before = torch.get_num_threads()
-    with only_kernels(sys.modules[f"{native.__name__}._native"]):
-        yield
+    yield
     torch.set_num_threads(before)
 
 

@@ -28,6 +28,7 @@ def _arguments(dtype: torch.dtype) -> list[Tensor]:
     return [*parameters, torch.randint(0, 27, (8, 3)), torch.randint(0, 27, (8,))]
 
 
+@pytest.mark.usefixtures("kernels")
 def test_a_step_is_the_forward_the_backward_and_the_update(native: ModuleType) -> None:
     """Three steps: every weight is read before it is updated, in float64 to rounding."""
     args = _arguments(torch.float64)
@@ -53,6 +54,7 @@ def test_the_torch_form_takes_the_same_step(native: ModuleType) -> None:
     torch.testing.assert_close(t, target)
 
 
+@pytest.mark.usefixtures("kernels")
 def test_autograd_notices_that_parameters_changed(native: ModuleType) -> None:
     x, t = torch.randn(3, requires_grad=True), torch.randn(3)
     y = x**2

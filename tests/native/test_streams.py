@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -10,7 +9,8 @@ import pytest
 import torch
 
 from tests.native.conftest import Package
-from tests.native.running import only_kernels
+
+pytestmark = pytest.mark.usefixtures("kernels")
 
 SPECS = """from derive import *
 
@@ -48,10 +48,9 @@ def native(package: Package) -> ModuleType:
 
 
 @pytest.fixture(autouse=True)
-def threads_and_kernels(native: ModuleType) -> Iterator[None]:
+def threads() -> Iterator[None]:
     before = torch.get_num_threads()
-    with only_kernels(sys.modules[f"{native.__name__}._native"]):
-        yield
+    yield
     torch.set_num_threads(before)
 
 

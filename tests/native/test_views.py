@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +11,8 @@ import pytest
 import torch
 
 from tests.native.conftest import Package
-from tests.native.running import only_kernels
+
+pytestmark = pytest.mark.usefixtures("kernels")
 
 SPECS = """from derive import *
 
@@ -95,12 +95,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 @pytest.fixture(scope="module")
 def native(package: Package) -> ModuleType:
     return package(specs=SPECS)
-
-
-@pytest.fixture(autouse=True)
-def kernels(native: ModuleType) -> Iterator[None]:
-    with only_kernels(sys.modules[f"{native.__name__}._native"]):
-        yield
 
 
 @pytest.mark.filterwarnings("error")
