@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sympy import Expr, Mul
 
 from derive import lower
@@ -12,6 +10,7 @@ from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.factoring import factored
+from derive.gathered import after_gathers
 from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
 from derive.saving import dims
@@ -27,7 +26,7 @@ from derive.windows import is_gather
 def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it."""
     needed = _needed(op, set(op.outputs) | set(kept))
-    equations = _after_gathers([e for e in op.equations if e.name in needed], {*op.outputs, *kept})
+    equations = [e for e in op.equations if e.name in needed]
     slots = {e.name: found for e in equations if (found := _places(e)) is not None}
     values = {e.name: _lowered(e, slots.get(e.name)) for e in equations}
     for e in equations:
@@ -38,7 +37,7 @@ def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
     program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
-    return share(pairwise(program, nominal(op)))
+    return share(pairwise(after_gathers(program), nominal(op)))
 
 
 def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:
@@ -73,24 +72,6 @@ def _scattered(e: Equation, slots: tuple[Expr, ...]) -> Node:
     body = e.scale * Mul(*(f for f in Mul.make_args(e.body) if not isinstance(f, Delta)))
     rest = tuple(a.name for a in e.over if a not in {b for i in slots for b in free_axes(i)})
     return Reduce("sum", rest, lower.node(body)) if rest else lower.node(body)
-
-
-def _after_gathers(equations: list[Equation], wanted: set[str]) -> list[Equation]:
-    """A pointwise tensor that is only read through one gather is computed at the gathered elements alone."""
-    out = list(equations)
-    for name in [e.name for e in equations]:
-        e = next(e for e in out if e.name == name)  # as it stands now: what it reads may have been put into it
-        readers = [r for r in out if any(at.name == e.name for at in r.reads)]
-        if e.kind is not None or not e.is_plain or e.name in wanted or len(readers) != 1:
-            continue
-        reader = readers[0]
-        reads = [at for at in reader.reads if at.name == e.name]
-        if len(reads) != 1 or len(free_axes(reads[0])) >= len(e.axes) or not any(is_gather(i) for i in reads[0].index):
-            continue
-        at_gathered = e.body.xreplace(dict(zip(e.axes, reads[0].index, strict=True)))
-        out[out.index(reader)] = replace(reader, body=reader.body.xreplace({reads[0]: at_gathered}))
-        out.remove(e)
-    return out
 
 
 def _needed(op: Op, wanted: set[str]) -> set[str]:

@@ -65,12 +65,8 @@ def cross_entropy_ignore_index_forward(
     ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
     count = ne_y_ignore_index.sum()  # count[] = sum(where(ne_y_ignore_index[n], 1, 0), over=n)
     y_read = torch.where(ne_y_ignore_index, y, 0)  # y_read[n] = where(ne_y_ignore_index[n], y[n], 0)
-    loss = (
-        -torch.where(
-            ne_y_ignore_index, z.gather(1, y_read.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1)), 0
-        ).sum()
-        / count
-    )
+    logp = z.gather(1, y_read.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1))
+    loss = -torch.where(ne_y_ignore_index, logp, 0).sum() / count
     return loss, CrossEntropyIgnoreIndexSaved(exp_z_minus_m, s, count, y, ignore_index)
 
 

@@ -57,9 +57,8 @@ def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tupl
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[n], over=n)
-    loss = (
-        -(weight * (z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1)))).sum() / weight_sum
-    )
+    logp = z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1))
+    loss = -(weight * logp).sum() / weight_sum  # loss[] = -sum(weight[n] * logp[n], over=n) / weight_sum[]
     return loss, CrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
 
 

@@ -65,7 +65,7 @@ In LaTeX
 
 Saved for the backward: embcat [n, (t, e)], bnvar_inv [h], bnraw [n, h], h [n, h], probs [n, c], W1 [i, h], bngain
 [h], W2 [h, c], ix [n, t], y [n], v a length, e a length; n*t*e + h*c + i*h + n*c + 2*n*h + n*t + 2*h + n elements.
-Autograd of the same equations keeps n*t*e + h*c + i*h + 2*n*c + 3*n*h + n*t + 2*h + 5*n.
+Autograd of the same equations keeps n*t*e + h*c + i*h + 2*n*c + 3*n*h + n*t + 2*h + 6*n.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ def names_step_forward(
     counts_sum = counts.sum(1, keepdim=True)  # counts_sum[n] = sum(counts[n, c], over=c)
     counts_sum_inv = counts_sum.reciprocal()  # counts_sum_inv[n] = 1 / counts_sum[n]
     probs = counts.mul_(counts_sum_inv)  # probs[n, c] = counts_sum_inv[n] * counts[n, c]
-    loss = -torch.log(probs.gather(1, y.unsqueeze(1)).squeeze(1)).mean()  # loss[] = -mean(log(probs[n, y[n]]), over=n)
+    logprobs = torch.log(probs.gather(1, y.unsqueeze(1)).squeeze(1))  # logprobs[n] = log(probs[n, y[n]])
+    loss = -logprobs.mean()  # loss[] = -mean(logprobs[n], over=n)
     return loss, NamesStepSaved(embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e)
 
 
@@ -316,7 +317,8 @@ def names_step_stepwise_forward(
     counts_sum = counts.sum(1, keepdim=True)  # counts_sum[n] = sum(counts[n, c], over=c)
     counts_sum_inv = counts_sum.reciprocal()  # counts_sum_inv[n] = 1 / counts_sum[n]
     probs = counts_sum_inv * counts  # probs[n, c] = counts_sum_inv[n] * counts[n, c]
-    loss = -torch.log(probs.gather(1, y.unsqueeze(1)).squeeze(1)).mean()  # loss[] = -mean(log(probs[n, y[n]]), over=n)
+    logprobs = torch.log(probs.gather(1, y.unsqueeze(1)).squeeze(1))  # logprobs[n] = log(probs[n, y[n]])
+    loss = -logprobs.mean()  # loss[] = -mean(logprobs[n], over=n)
     return loss, NamesStepStepwiseSaved(
         embcat,
         bndiff,

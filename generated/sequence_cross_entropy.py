@@ -53,7 +53,8 @@ def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Sequen
     m = z.amax(-1, keepdim=True)  # m[...] = amax(z[..., c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
     s = exp_z_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
-    loss = -(z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s.squeeze(-1))).mean()
+    logp = z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s.squeeze(-1))
+    loss = -logp.mean()  # loss[] = -mean(logp[...], over=...)
     return loss, SequenceCrossEntropySaved(exp_z_minus_m, s, y)
 
 

@@ -59,10 +59,8 @@ def sequence_cross_entropy_weighted_forward(
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
     s = exp_z_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[...], over=...)
-    loss = (
-        -(weight * (z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s.squeeze(-1)))).sum()
-        / weight_sum
-    )
+    logp = z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s.squeeze(-1))
+    loss = -(weight * logp).sum() / weight_sum  # loss[] = -sum(weight[...] * logp[...], over=...) / weight_sum[]
     return loss, SequenceCrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
 
 
