@@ -32,14 +32,14 @@ _HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "soft
 ELEMENTARY = frozenset(_HEAVY)
 """The functions that take more than a pass."""
 
-DEAR = frozenset({"tanh", "softplus", "pow", "atan", "asinh", "acosh", "loggamma", "digamma"})
+DEAR = frozenset({"tanh", "softplus", "pow", "atan", "asinh", "acosh", "loggamma", "polygamma"})
 """Those that PyTorch takes longer for, on a CPU, than it takes to write a tensor and read it again: 14 to 100
 multiplications, where `exp`, `log` and `erf` take 4 to 10."""
 
 
 def is_dear(call: Call) -> bool:
     """Whether it is of such a function, which the power of 2 or 3 is not."""
-    return call.fn in DEAR and _weight(call) > 1
+    return call.fn in DEAR and not _is_product(call)
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,12 @@ def elementary_work(node: Node, nominal: Nominal) -> float:
 def _weight(node: Call) -> float:
     if node.fn == "where" and node.args[1:] == (Num(Fraction(1)), Num(Fraction(0))):
         return 0.0  # the condition itself, as a number
-    if node.fn == "pow" and str(node.args[1]) in ("2", "3"):
-        return 1.0
-    return _HEAVY.get(node.fn, 1.0)
+    return 1.0 if _is_product(node) else _HEAVY.get(node.fn, 1.0)
+
+
+def _is_product(call: Call) -> bool:
+    """Whether it is a power that is written as products."""
+    return call.fn == "pow" and str(call.args[1]) in ("2", "3")
 
 
 def is_matrix_product(node: Reduce) -> bool:

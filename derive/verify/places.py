@@ -29,18 +29,27 @@ from derive.terms.reductions import Reduce, Sigma
 if TYPE_CHECKING:
     from derive.verify.reference import World
 
-_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "absolute": torch.abs,
     "acos": torch.acos,
+    "acosh": torch.acosh,
     "asin": torch.asin,
+    "asinh": torch.asinh,
     "atan": torch.atan,
+    "atan2": torch.atan2,
+    "atanh": torch.atanh,
     "cos": torch.cos,
     "cosh": torch.cosh,
     "erf": torch.erf,
     "erfc": torch.erfc,
+    "erfinv": torch.erfinv,
     "exp": torch.exp,
+    "expm1": torch.expm1,
     "floor": torch.floor,
     "log": torch.log,
+    "log1p": torch.log1p,
+    "loggamma": torch.lgamma,
+    "polygamma": lambda n, x: torch.polygamma(int(n.flatten()[0]), x),  # digamma(x) is polygamma(0, x)
     "power": torch.pow,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
@@ -114,7 +123,7 @@ def value_at(e: Basic, places: Places, world: World) -> Tensor:
     if isinstance(e, Where):
         return _choice(e, places, world)
     if isinstance(e, Function):
-        return _FUNCTIONS[type(e).__name__](*(value_at(a, places, world) for a in e.args))
+        return FUNCTIONS[type(e).__name__](*(value_at(a, places, world) for a in e.args))
     if isinstance(e, Min | Max):
         return _folded(
             torch.minimum if isinstance(e, Min) else torch.maximum, [value_at(a, places, world) for a in e.args]

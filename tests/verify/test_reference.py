@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from derive import checks
 from derive.catalogue import catalogue, find
+from derive.verify import places
 from derive.verify.battery import BATTERY, situation
 from derive.verify.cases import case_of, executed, world_of
 from derive.verify.reference import World, execute
@@ -65,3 +67,7 @@ def test_half_precision_adds_up_in_float32() -> None:
     call = type(case.call)(op, (600,), case.call.inputs, {}, (ones,))
     assert math.isclose(case_of("", 0, call).gradients["b"][0], 600)
     assert world_of(call).sizes["..."] == 600
+
+
+def test_every_function_of_the_notation_can_be_executed() -> None:
+    assert checks.FUNCTIONS - {"digamma"} <= set(places.FUNCTIONS)  # digamma(x) is polygamma(0, x)
