@@ -31,11 +31,23 @@ def normal(expr: Expr) -> Expr:
     if isinstance(expr, Mul):
         return _product([normal(a) for a in expr.args])
     if isinstance(expr, Pow) and expr.exp.is_Integer:
-        base = normal(expr.base)
-        if isinstance(base, Add) and expr.exp.is_positive:
+        base = normal(expr.base) if expr.exp.is_positive else _divisor(expr.base)
+        if isinstance(base, Add) and expr.exp.is_positive and not _is_shift(base):
             return _product([base] * int(expr.exp))
         return Pow(base, expr.exp)
     return expr
+
+
+def _is_shift(base: Add) -> bool:
+    """Whether it is an element and a number, the powers of which are more exact than multiplied out: `(p - 1)**2`."""
+    return len([t for t in base.args if t.atoms(At)]) == 1 and not base.atoms(Sigma)
+
+
+def _divisor(expr: Expr) -> Expr:
+    """What is divided by, its sums in normal form: `a**2 + (b - c)**2` multiplied out would subtract large numbers."""
+    if isinstance(expr, Add) and not expr.atoms(Sigma):
+        return expr
+    return normal(expr)
 
 
 def _product(factors: list[Expr]) -> Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sympy import Expr, Mul, Pow, Rational, S, gcd
+from sympy import Add, Expr, Mul, Pow, Rational, S, factor_list, gcd, symbols
 
 from derive.lower import ZERO, Hoist, divides, factor_order, negated, node, ordered_terms, quotient, weight
 from derive.program import Call, Node
@@ -86,8 +86,10 @@ def _factor(terms: list[_Term]) -> Product:
         return terms[0].product
     number, common = common_factor(terms)
     rest = [t.over(number, common) for t in terms]
-    inner = _shared_out(rest)
     powers = tuple(Pow(b, e) for b, e in common.items())
+    if (repeated := _repeated(rest)) is not None:
+        return Product(number * repeated.number, _times(*powers, *repeated.powers))
+    inner = _shared_out(rest)
     if len(inner.parts) == 1:
         (only,) = inner.parts
         return Product(number * only.number, _times(*powers, *only.powers), only.sums)
@@ -117,6 +119,25 @@ def _shared_out(terms: list[_Term]) -> Sum:
         ratio = replace(grouped, number=grouped.number / rest.number, sums=())
         return Sum((Product(number, (), (Sum((replace(rest, number=S.One, sums=()), ratio)), *sums)),))
     return Sum((*_shared_out(outside).parts, grouped))
+
+
+def _repeated(terms: list[_Term]) -> Product | None:
+    """A polynomial as its factors, where one of them is repeated: near it, `1 + p*(p - 2)` has no digits left."""
+    bases = list({b: None for t in terms for b, _ in t.powers})
+    exponents = [[dict(t.powers).get(b, S.Zero) for b in bases] for t in terms]
+    if len(terms) < 3 or len(bases) > 2 or not all(e.is_Integer and e >= 0 for row in exponents for e in row):
+        return None
+    if not all(t.number.is_Rational for t in terms):
+        return None
+    stand = symbols(f"b:{len(bases)}")
+    whole = Add(*(t.number * Mul(*(Pow(b, e) for b, e in zip(stand, row, strict=True)))
+                  for t, row in zip(terms, exponents, strict=True)))  # fmt: skip
+    number, factors = factor_list(whole, *stand)
+    if all(e == 1 or not isinstance(f, Add) for f, e in factors):
+        return None
+    named = dict(zip(stand, bases, strict=True))
+    even = [(-f if e % 2 == 0 and f.as_coeff_Add()[0].is_negative else f, e) for f, e in factors]  # (1 - p)**2
+    return Product(number, tuple(Pow(f.xreplace(named), e) for f, e in even))
 
 
 def _unordered(p: Product) -> set[frozenset[Product]]:

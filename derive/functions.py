@@ -166,6 +166,25 @@ class power(Function):
         return rf"{inner}^{{{exponent}}}" if exp is None else rf"\left({inner}^{{{exponent}}}\right)^{{{exp}}}"
 
 
+class atan2(Function):
+    """The angle of the point `(x, y)`, as `atan2(y, x)`; its derivatives at the origin are 0 (PyTorch's convention)."""
+
+    nargs = 2
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        y, x = self.args
+        radius = x**2 + y**2
+        return Where(Alike(radius, S.Zero), S.Zero, (x if argindex == 1 else -y) / radius)
+
+    def _eval_is_real(self) -> bool | None:
+        return True
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        inside = ", ".join(printer.doprint(a) for a in self.args)
+        return rf"\operatorname{{atan2}}{power}\left({inside}\right)"
+
+
 def rsqrt(x: Any) -> Expr:
     """`1 / sqrt(x)`."""
     return S(x) ** S("-1/2")

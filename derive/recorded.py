@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sympy import Abs, Basic, Expr, Float, Max, Min, Mul, Piecewise, Pow, Rational, S, exp
+from sympy import atan2 as sympy_atan2
 from sympy import sign as sympy_sign
 
 from derive.asked import asked
 from derive.equations import Equation
 from derive.errors import DeriveError
-from derive.functions import absolute, maximum, minimum, power, sign
+from derive.functions import absolute, atan2, maximum, minimum, power, sign
 from derive.terms.axes import Size, free_axes
 from derive.terms.choices import BELOW_ALL, Where
 from derive.terms.elements import At, Tensor
@@ -39,8 +40,8 @@ def unsigned(equation: Equation) -> Tensor:
 
 
 def _canonical(expr: Basic) -> Any:
-    """SymPy's own absolute value, sign and extrema as ours, whose derivatives follow PyTorch at singular points."""
-    expr = expr.replace(Abs, absolute).replace(sympy_sign, sign)
+    """SymPy's absolute value, sign, angle and extrema as ours, whose derivatives follow PyTorch at singular points."""
+    expr = expr.replace(Abs, absolute).replace(sympy_sign, sign).replace(sympy_atan2, atan2)
     expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
     expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
     expr = expr.replace(lambda e: isinstance(e, Reduce), _shed)

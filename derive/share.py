@@ -28,6 +28,7 @@ from derive.soundness import check
 from derive.walking import children, node_axes, reads, walk
 
 _LONGEST_NAME = 24
+_ASKED = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"})
 _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
 
 
@@ -220,7 +221,8 @@ def put(node: Node, old: Node, new: Node) -> Node:
 def name_of(node: Node, taken: set[str]) -> str:
     """What a node would be called, and no name that is taken."""
     stems = (_words(node), _words(_without_numbers(node)), _tensors(node))
-    stem = next((s for s in stems if len(s) <= _LONGEST_NAME and s.isidentifier()), "shared")
+    last = "mask" if isinstance(node, Call) and node.fn in _ASKED else "shared"
+    stem = next((s for s in stems if len(s) <= _LONGEST_NAME and s.isidentifier()), last)
     name, number = stem, 2
     while name in taken:
         name, number = f"{stem}_{number}", number + 1

@@ -14,7 +14,7 @@ from dataclasses import replace
 from sympy import Add, Basic, Expr, Function, Mul, Pow, exp, expand_mul, log, tanh
 
 from derive.equations import Equation, Op, signs
-from derive.functions import relu, sigmoid
+from derive.functions import atan2, relu, sigmoid
 from derive.splitting import order_axes
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
@@ -22,8 +22,8 @@ from derive.terms.elements import At, Tensor
 from derive.terms.reductions import Reduce
 
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)
-_BENT = (relu,)
-"""Functions whose derivative is a choice by their argument, which the backward therefore reads again."""
+_BENT = (relu, atan2)
+"""Functions whose derivative is a choice by their argument or a multiple of it: the backward reads it again."""
 
 
 def name_functions(op: Op) -> Op:

@@ -1,5 +1,7 @@
 """Ops that the catalogue does not have, as their users would write them."""
 
+from sympy import acos, acosh, asin, asinh, atan, atan2, atanh, cosh, digamma, erfc, erfinv, loggamma, sinh, tan
+
 from derive import *
 
 b, c, d, e, g, h, i, j, k, n, o, t, u, v, w = axes("b c d e g h i j k n o t u v w")
@@ -299,3 +301,50 @@ def weighed_place(f, p: tensor[n, c], q: tensor[c, d], y: index(c)[n]):
     f.a[n] = sum(where(eq(y[n], c), where(c > 1, p[n, c], 2 * p[n, c]) * (c + 1) / size(c), 0), over=c)
     f.z[n] = f.a[n] * mean(delta(c, y[n]) * q[c, d], over=(c, d))
     return f.z
+
+
+@op
+def log_returns(f, x: tensor[i, j], g: tensor[j]):
+    f.y[i, j] = g[j] * asinh(x[i, j])
+    return f.y
+
+
+@op
+def weighed_gamma(f, x: tensor[i, j], g: tensor[j]):
+    f.y[i, j] = g[j] * loggamma(1 + x[i, j] ** 2)
+    return f.y
+
+
+@op
+def rare_functions(f, x: tensor[i, j], z: tensor[i, j]):
+    f.s[i, j] = tanh(x[i, j]) / 2
+    f.u[i, j] = atanh(f.s[i, j]) + erfinv(f.s[i, j]) + acosh(2 + z[i, j] ** 2) + atan2(x[i, j], z[i, j] - 1)
+    f.v[i, j] = digamma(1 + x[i, j] ** 2) + log1p(z[i, j] ** 2) + expm1(f.s[i, j]) + erfc(z[i, j]) + atan(z[i, j])
+    f.w[i, j] = asin(f.s[i, j]) * acos(f.s[i, j]) + sinh(f.s[i, j]) * cosh(z[i, j]) + tan(f.s[i, j])
+    f.y[i, j] = f.u[i, j] + f.v[i, j] * f.w[i, j]
+    return f.y
+
+
+@op
+def bearings(f, x: tensor[n, two], z: tensor[k, two]):
+    f.y[n, k] = atan2(x[n, 1] - z[k, 1], x[n, 0] - z[k, 0])
+    return f.y
+
+
+@op
+def distance_from_one(f, x: tensor[n], z: tensor[n]):
+    f.y[n] = log(x[n] ** 2 + (z[n] - 1) ** 2)
+    return f.y
+
+
+@op
+def focal_squared(f, x: tensor[n], t_: constant[n]):
+    f.p[n] = sigmoid(x[n])
+    f.loss[()] = mean((1 - f.p[n]) ** 2 * t_[n] * softplus(-x[n]), over=n)
+    return f.loss
+
+
+@op
+def shifted_cube(f, x: tensor[n], g_: tensor[n]):
+    f.y[n] = g_[n] * (x[n] - 1) ** 3
+    return f.y

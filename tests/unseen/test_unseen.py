@@ -110,6 +110,21 @@ def decaying_sum(x: Tensor, a: Tensor) -> Tensor:
     return torch.stack(y, 1)
 
 
+def focal_squared(x: Tensor, t: Tensor) -> Tensor:
+    return ((1 - x.sigmoid()) ** 2 * t * F.softplus(-x)).mean()
+
+
+def bearings(x: Tensor, z: Tensor) -> Tensor:
+    return torch.atan2(x[:, None, 1] - z[:, 1], x[:, None, 0] - z[:, 0])
+
+
+def rare_functions(x: Tensor, z: Tensor) -> Tensor:
+    s = x.tanh() / 2
+    u = s.atanh() + s.erfinv() + (2 + z**2).acosh() + torch.atan2(x, z - 1)
+    v = (1 + x**2).digamma() + (z**2).log1p() + s.expm1() + z.erfc() + z.atan()
+    return u + v * (s.asin() * s.acos() + s.sinh() * z.cosh() + s.tan())
+
+
 @dataclass(frozen=True)
 class Case:
     """A forward in plain PyTorch, and what its generated source must hold and must not."""
@@ -154,6 +169,16 @@ CASES = {
     "segment_mean": Case(segment_mean, ("index_add_", "embedding(to, dy"), ("==", "where")),
     "picked": Case(lambda p, y: -p.gather(1, y[:, None]).mean(), (".gather(",), ("==", "where")),
     "pooled_by_attention": Case(pooled_by_attention, (), ("==", "torch.where", ", m, ")),
+}
+
+CASES |= {
+    "log_returns": Case(lambda x, g: g * x.asinh(), ("torch.asinh",), ("square().add_(1)).add",)),
+    "weighed_gamma": Case(lambda x, g: g * (1 + x**2).lgamma(), ("torch.polygamma(0, ",), ("where",)),
+    "bearings": Case(bearings, ("x_minus_z",), ("addcmul",)),
+    "distance_from_one": Case(lambda x, z: (x**2 + (z - 1) ** 2).log(), ("z_minus_one.square()",), ("alpha",)),
+    "focal_squared": Case(focal_squared, (), ("(2 - p)", "(p - 2)")),
+    "shifted_cube": Case(lambda x, g: g * (x - 1) ** 3, ("x_minus_one.square()",), ("x.square()",)),
+    "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }
 
 
