@@ -114,10 +114,13 @@ def _shared_out(terms: list[_Term]) -> Sum:
     if not outside:
         return Sum((grouped,))
     rest = _factor(outside)
+    if grouped.sums and _unordered(grouped) == _unordered(_turned(rest)):
+        rest = _turned(rest)
     if grouped.sums and _unordered(grouped) == _unordered(rest):  # u*s + v*s = (u + v)*s
         number, sums = _with_ones(rest.number, rest.sums)
         ratio = replace(grouped, number=grouped.number / rest.number, sums=())
-        return Sum((Product(number, (), (Sum((replace(rest, number=S.One, sums=()), ratio)), *sums)),))
+        both = Product(number, (), (Sum((replace(rest, number=S.One, sums=()), ratio)), *sums))
+        return Sum((_unsigned(both),))
     return Sum((*_shared_out(outside).parts, grouped))
 
 
@@ -138,6 +141,20 @@ def _repeated(terms: list[_Term]) -> Product | None:
     named = dict(zip(stand, bases, strict=True))
     even = [(-f if e % 2 == 0 and f.as_coeff_Add()[0].is_negative else f, e) for f, e in factors]  # (1 - p)**2
     return Product(number, tuple(Pow(f.xreplace(named), e) for f, e in even))
+
+
+def _turned(p: Product, k: int = 0) -> Product:
+    """The same product with the sign of one of its sums changed, and its own: `a - b` is `-(b - a)`."""
+    if not p.sums:
+        return p
+    turned = Sum(tuple(replace(t, number=-t.number) for t in p.sums[k].parts))
+    return replace(p, number=-p.number, sums=(*p.sums[:k], turned, *p.sums[k + 1 :]))
+
+
+def _unsigned(p: Product) -> Product:
+    """The product without a minus in front, where one of its sums is a difference."""
+    differences = [k for k, s in enumerate(p.sums) if any(t.number.is_negative for t in s.parts)]
+    return _turned(p, differences[-1]) if p.number.is_negative and differences else p
 
 
 def _unordered(p: Product) -> set[frozenset[Product]]:

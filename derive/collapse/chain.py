@@ -61,10 +61,13 @@ def forced(steps: Stepwise) -> frozenset[str]:
         for at in adjoint.value.atoms(At):
             if at.name in adjoint_of and not all(isinstance(i, Axis) for i in at.index):
                 out.add(adjoint_of[at.name])
-    for adjoint in steps.adjoints[::-1]:  # an adjoint that only renames another passes this on to it
-        if adjoint.of in out and _is_alias(adjoint.value):
-            out |= {adjoint_of[n] for n in tensor_names(adjoint.value) if n in adjoint_of}
-    return frozenset(out - {a.of for a in steps.adjoints if _is_alias(a.value)})
+    light = {a.of for a in steps.adjoints if _is_alias(a.value) or _is_broadcast(a)}
+    products = {a.target.name for a in steps.adjoints if _is_product(a.value)}
+    for adjoint in steps.adjoints[::-1]:  # one that only renames another, or repeats a sum, passes this on to it
+        if adjoint.of in out & light:
+            passed = tensor_names(adjoint.value) - (set() if _is_alias(adjoint.value) else products)
+            out |= {adjoint_of[n] for n in passed if n in adjoint_of}
+    return frozenset(out - light)
 
 
 Memo = dict[object, tuple[Expr, tuple[Step, ...]]]
@@ -159,6 +162,15 @@ def collapsed(
 def _atoms(value: Expr) -> set[str]:
     """The tensors and numbers that a value reads."""
     return tensor_names(value) | {s.name for s in value.atoms(Scalar)}
+
+
+def _is_broadcast(adjoint: Adjoint) -> bool:
+    """Whether it is a product that lacks an axis: put into a sum over that axis, it leaves the sum."""
+    return _is_product(adjoint.value) and not free_axes(adjoint.value) >= set(adjoint.axes)
+
+
+def _is_product(value: Expr) -> bool:
+    return not isinstance(value, Add) and not value.atoms(Sigma)
 
 
 def _is_alias(value: Expr) -> bool:

@@ -348,3 +348,21 @@ def focal_squared(f, x: tensor[n], t_: constant[n]):
 def shifted_cube(f, x: tensor[n], g_: tensor[n]):
     f.y[n] = g_[n] * (x[n] - 1) ** 3
     return f.y
+
+
+@op
+def softcapped_attention(f, q: tensor[b, t, d], z: tensor[b, k, d], x: tensor[b, k, e], cap: scalar = 30.0):
+    f.a[b, t, k] = cap * tanh(sum(q[b, t, d] * z[b, k, d], over=d) / sqrt(size(d)) / cap)
+    f.m[b, t] = amax(f.a[b, t, k], over=k)
+    f.u[b, t, k] = exp(f.a[b, t, k] - f.m[b, t])
+    f.p[b, t, k] = f.u[b, t, k] / sum(f.u[b, t, k], over=k)
+    f.y[b, t, e] = sum(f.p[b, t, k] * x[b, k, e], over=k)
+    return f.y
+
+
+@op
+def factorization_machine(f, x: tensor[n, d], w0: tensor[()], w1: tensor[d], z: tensor[d, k]):
+    f.s[n, k] = sum(x[n, d] * z[d, k], over=d)
+    f.q[n, k] = sum(x[n, d] ** 2 * z[d, k] ** 2, over=d)
+    f.y[n] = w0[()] + sum(x[n, d] * w1[d], over=d) + sum(f.s[n, k] ** 2 - f.q[n, k], over=k) / 2
+    return f.y

@@ -118,6 +118,14 @@ def bearings(x: Tensor, z: Tensor) -> Tensor:
     return torch.atan2(x[:, None, 1] - z[:, 1], x[:, None, 0] - z[:, 0])
 
 
+def softcapped_attention(q: Tensor, z: Tensor, x: Tensor) -> Tensor:
+    return ((q @ z.mT / q.shape[2] ** 0.5 / 30).tanh() * 30).softmax(2) @ x
+
+
+def factorization_machine(x: Tensor, w0: Tensor, w1: Tensor, z: Tensor) -> Tensor:
+    return w0 + x @ w1 + ((x @ z) ** 2 - x**2 @ z**2).sum(1) / 2
+
+
 def rare_functions(x: Tensor, z: Tensor) -> Tensor:
     s = x.tanh() / 2
     u = s.atanh() + s.erfinv() + (2 + z**2).acosh() + torch.atan2(x, z - 1)
@@ -178,6 +186,8 @@ CASES |= {
     "distance_from_one": Case(lambda x, z: (x**2 + (z - 1) ** 2).log(), ("z_minus_one.square()",), ("alpha",)),
     "focal_squared": Case(focal_squared, (), ("(2 - p)", "(p - 2)")),
     "shifted_cube": Case(lambda x, g: g * (x - 1) ** 3, ("x_minus_one.square()",), ("x.square()",)),
+    "softcapped_attention": Case(softcapped_attention, ("sub_(sum_dy_y)",), ("y_sum", ".neg_()")),
+    "factorization_machine": Case(factorization_machine, ("addcmul(w1,",), (".expand(", "dq")),
     "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }
 
