@@ -100,7 +100,7 @@ def _shared_out(terms: list[_Term]) -> Sum:
     """Horner's step: group the terms that share a large factor, until no grouping spares an operation."""
     shared = _best_shared(terms)
     if shared is None:
-        return Sum(tuple(t.product for t in terms))
+        return Sum(_as_choices(tuple(t.product for t in terms)))
     b, e = shared
     outside = [t for t in terms if not t.has(b, e)]
     apart = [t for t in terms if t.has(b, e) and b.is_nonnegative and t.over(-S.One, {b: e}).is_among(outside)]
@@ -122,6 +122,19 @@ def _shared_out(terms: list[_Term]) -> Sum:
         both = Product(number, (), (Sum((replace(rest, number=S.One, sums=()), ratio)), *sums))
         return Sum((_unsigned(both),))
     return Sum((*_shared_out(outside).parts, grouped))
+
+
+def _as_choices(parts: tuple[Product, ...]) -> tuple[Product, ...]:
+    """`a*[c] + b*(1 - [c])` as `where(c, a, b)`."""
+    for p in parts:
+        for mask in (f for f in p.powers if isinstance(f, Where) and f.is_mask):
+            opposite = Where(mask.condition, S.Zero, S.One)
+            others = [q for q in parts if opposite in q.powers]
+            if len(others) == 1 and sum(mask in q.powers for q in parts) == 1:
+                a, b = (q.number * Mul(*(f for f in q.powers if f not in (mask, opposite))) for q in (p, *others))
+                choice = Product(S.One, (Where(mask.condition, a, b),))
+                return _as_choices((*(q for q in parts if q not in (p, *others)), choice))
+    return parts
 
 
 def _repeated(terms: list[_Term]) -> Product | None:

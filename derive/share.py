@@ -97,18 +97,23 @@ def _definition(s: Statement, node: Node) -> Assign | None:
 
 
 def without_copies(program: Program) -> Program:
-    """The same program without statements that only give a tensor another name; `returns` name the tensor itself."""
+    """The same program with one name for each tensor: `returns` name the tensor itself."""
     scattered = {s.onto for s in program.statements if isinstance(s, Scatter)}
     scattered |= {s.name for s in program.statements if isinstance(s, Scatter)}
     names: dict[str, str] = {}
     kept: list[Statement] = []
+    made: dict[tuple[Node, tuple[Index, ...]], str] = {}
     for s in program.statements:
         s = renamed(s, names)
-        copy = isinstance(s, Assign) and isinstance(s.value, Read) and s.value.index == s.axes
-        if copy and isinstance(s.value, Read) and not {s.name, s.value.name} & scattered:
-            names[s.name] = s.value.name
+        same = None
+        if isinstance(s, Assign):
+            copy = isinstance(s.value, Read) and s.value.index == s.axes
+            same = s.value.name if copy and isinstance(s.value, Read) else made.get((s.value, s.axes))
+        if same is not None and not {s.name, same} & scattered:
+            names[s.name] = same
         else:
             kept.append(s)
+            made |= {(s.value, s.axes): s.name} if isinstance(s, Assign) else {}
     returns = tuple(names.get(r, r) for r in program.returns)
     return check(replace(program, statements=tuple(kept), returns=returns))
 

@@ -13,7 +13,7 @@ from derive.book.drawing import Drawing, drawing
 from derive.book.formulas import display, inline
 from derive.book.listing import BACKWARD, FORWARD, Listing, highlighted, key, listings
 from derive.book.measured import Measured
-from derive.collapse import chain, complements, inversions, reassociate, relations, supports, wholes
+from derive.collapse import chain, complements, inversions, reassociate, relations, supports, symmetries, wholes
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
 from derive.definitions import Definition
@@ -42,6 +42,7 @@ _LAWS = {
     "relation": relations,
     "whole": wholes,
     "support": supports,
+    "symmetry": symmetries,
     "reassociate": reassociate,
     "complement": complements,
 }

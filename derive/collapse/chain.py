@@ -14,7 +14,7 @@ from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.inversions import Inversion
 from derive.collapse.relations import Relations, use_relations
-from derive.collapse.supports import Support, use_supports
+from derive.collapse.supports import Support, without_masks
 from derive.collapse.wholes import Wholes, use_wholes
 from derive.definitions import Definition
 from derive.terms.axes import Axis, free_axes
@@ -153,9 +153,8 @@ def collapsed(
     changed, shares = use_wholes(value, laws.wholes)
     value = record("whole", value, changed, "; ".join(shares))
     if laws.supports:
-        parts = [use_supports(term, laws.supports) for term in Add.make_args(value)]
-        why = dict.fromkeys(str(fact) for _, facts in parts for fact in facts)
-        value = record("support", value, Add(*(p for p, _ in parts)), "; ".join(why))
+        changed, facts = without_masks(value, laws.supports)
+        value = record("support", value, changed, "; ".join(str(fact) for fact in facts))
     return value, tuple(steps)
 
 

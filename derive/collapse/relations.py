@@ -57,7 +57,21 @@ def relations(op: Op, known: tuple[Inversion, ...]) -> tuple[Relation, ...]:
                 known_one = found.get(relation.pattern)
                 if known_one is None or _length(relation) < _length(known_one):
                     found[relation.pattern] = relation
-    return tuple(found.values())
+    return (*found.values(), *_of_sums(op, by_names(tuple(found.values()))))
+
+
+def _of_sums(op: Op, known: Relations) -> list[Relation]:
+    """What is known of the terms of a sum is known of the sum: `sum(p) = 1` and `sum(q) = 1` leave `sum(p - q) = 0`."""
+    out = []
+    for equation in op.equations:
+        if equation.kind is None and equation.is_plain and isinstance(equation.body, Add):
+            for axis in equation.axes:
+                total, used = use_relations(sigma(equation.body, [axis]), known)
+                if used and not total.atoms(Sigma):
+                    because = (equation.name, *dict.fromkeys(name for r in used for name in r.because))
+                    relation = oriented(sigma(equation.left, [axis]) - total, because)
+                    out += [relation] if relation is not None else []
+    return out
 
 
 def _length(relation: Relation) -> int:

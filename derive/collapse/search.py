@@ -16,7 +16,8 @@ from derive.collapse.inversions import Inversion, definitions_of, inversions, su
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
-from derive.collapse.supports import supports
+from derive.collapse.supports import of_definition, supports, without_masks
+from derive.collapse.symmetries import in_one_order
 from derive.collapse.vanishing import vanishing
 from derive.collapse.wholes import wholes
 from derive.definitions import Definition
@@ -51,6 +52,7 @@ class _Candidate:
 
 def search(steps: Stepwise, policy: Policy) -> Closed:
     """The cheapest closed form that local changes reach from the one that keeps everything as the chain rule has it."""
+    steps, turned = in_one_order(steps)
     known = inversions(steps.op)
     lossy = {} if policy.conditional else {i: subtracted(i, steps.op) for i in known if i.nonzero is None}
     valid = known if policy.conditional else tuple(i for i in lossy if not _is_number(lossy[i]))
@@ -69,10 +71,11 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     for k, candidate in enumerate(best):
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
         best[k] = _complement(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
+    best = _unmasked(steps, best, facts)
     again = _recomputed(steps, best, policy)
     definitions = tuple(d for c in best for d in c.definitions)
     kept = with_kept(steps, [*again, *definitions], policy=policy)
-    history = (*gone, *(s for c in best for s in c.steps))
+    history = (*turned, *gone, *(s for c in best for s in c.steps))
     choices = tuple(c.choice for c in best)
     return Closed(choices, definitions, kept, history, known, identities, _used(best, known))
 
@@ -218,6 +221,23 @@ def _complement(steps: Stepwise, found: _Candidate, policy: Policy) -> _Candidat
                 found = _Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
                 break
     return found
+
+
+def _unmasked(steps: Stepwise, parts: list[_Candidate], laws: Laws) -> list[_Candidate]:
+    """The parts without masks of what vanishes there because of another definition."""
+    known, out = dict(laws.supports), []
+    lefts = {a.target.name: a.left for a in steps.adjoints}
+    for part in parts if known else ():
+        definitions, history = [], list(part.steps)
+        for d in part.definitions:
+            value, why = without_masks(d.value, known)
+            if value != d.value:
+                history.append(Step("support", lefts[d.name], d.value, value, "; ".join(str(fact) for fact in why)))
+                d = replace(d, value=value)
+            known[d.name] = of_definition(d, known)
+            definitions.append(d)
+        out.append(replace(part, definitions=tuple(definitions), steps=tuple(history)))
+    return out or parts
 
 
 def _reachable(mentioned: set[str], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Function, Mul, Pow, exp, expand_mul, log, tanh
+from sympy import Add, Basic, Expr, Function, Mul, Pow, S, exp, expand_mul, log, tanh
 
 from derive.equations import Equation, Op, signs
 from derive.functions import atan2, relu, sigmoid
@@ -128,6 +128,8 @@ def name_sums(op: Op) -> Op:
     for equation in op.equations:
         body = equation.body
         while (nested := _innermost(body)) is not None:
+            if (known := _elsewhere(nested, named)) is not None:
+                named[nested] = known
             if nested not in named:
                 name = _name(nested, equation.name, taken)
                 taken.add(name)
@@ -142,6 +144,24 @@ def name_sums(op: Op) -> Op:
         if equation.kind is None and isinstance(body, Add) and equation.is_plain:
             named.setdefault(body, equation.left)
     return replace(op, equations=tuple(out))
+
+
+def _elsewhere(nested: Expr, named: dict[Expr, At]) -> At | None:
+    """The element of a named sum that is this one at other axes: `x[n, e] - mu[e]` beside `x[n, d] - mu[d]`."""
+    here = _axes_in_turn(nested)
+    for body, at in named.items():
+        there = _axes_in_turn(body)
+        if len(there) == len(here) and body.xreplace(put := dict(zip(there, here, strict=True))) == nested:
+            return at.xreplace(put) if set(there) == set(at.index) else None
+    return None
+
+
+def _axes_in_turn(expr: Expr) -> tuple[Axis, ...]:
+    """The axes of what is a tensor at each of them: they index it, so that other axes there are as long."""
+    if free_axes(expr.xreplace(dict.fromkeys(expr.atoms(At), S.One))):
+        return ()
+    reads = sorted(expr.atoms(At), key=lambda at: (at.name, at.sort_key()))
+    return tuple(dict.fromkeys(i for at in reads for i in at.index if isinstance(i, Axis)))
 
 
 def _axes(nested: Expr, equation: Equation) -> tuple[Axis, ...]:

@@ -366,3 +366,71 @@ def factorization_machine(f, x: tensor[n, d], w0: tensor[()], w1: tensor[d], z: 
     f.q[n, k] = sum(x[n, d] ** 2 * z[d, k] ** 2, over=d)
     f.y[n] = w0[()] + sum(x[n, d] * w1[d], over=d) + sum(f.s[n, k] ** 2 - f.q[n, k], over=k) / 2
     return f.y
+
+
+@op
+def decorrelation(f, x: tensor[n, d]):
+    f.mu[d] = mean(x[n, d], over=n)
+    f.s[d, e] = mean((x[n, d] - f.mu[d]) * (x[n, e] - f.mu[e]), over=n)
+    f.loss[()] = sum(where(ne(d, e), f.s[d, e] ** 2, 0), over=(d, e)) / 2
+    return f.loss
+
+
+@op
+def orthogonality(f, x: tensor[n, d]):
+    f.s[d, e] = sum(x[n, d] * x[n, e], over=n)
+    f.loss[()] = sum((f.s[d, e] - delta(d, e)) ** 2, over=(d, e))
+    return f.loss
+
+
+@op
+def repulsion(f, x: tensor[i, d], a: tensor[i]):
+    f.q[i, j] = exp(-sum((x[i, d] - x[j, d]) ** 2, over=d))
+    f.loss[()] = sum(a[i] * a[j] * f.q[i, j], over=(i, j))
+    return f.loss
+
+
+@op
+def attended_with_slopes(f, q: tensor[h, t, d], z: tensor[h, k, d], x: tensor[h, k, e], a: tensor[h]):
+    f.s[h, t, k] = where(k <= t, sum(q[h, t, d] * z[h, k, d], over=d) / sqrt(size(d)) - a[h] * (t - k), -oo)
+    f.m[h, t] = amax(f.s[h, t, k], over=k)
+    f.u[h, t, k] = exp(f.s[h, t, k] - f.m[h, t])
+    f.p[h, t, k] = f.u[h, t, k] / sum(f.u[h, t, k], over=k)
+    f.y[h, t, e] = sum(f.p[h, t, k] * x[h, k, e], over=k)
+    return f.y
+
+
+@op
+def symmetric_divergence(f, x: tensor[n, c], z: tensor[n, c]):
+    f.mx[n] = amax(x[n, c], over=c)
+    f.ux[n, c] = exp(x[n, c] - f.mx[n])
+    f.sx[n] = sum(f.ux[n, c], over=c)
+    f.px[n, c] = f.ux[n, c] / f.sx[n]
+    f.mz[n] = amax(z[n, c], over=c)
+    f.uz[n, c] = exp(z[n, c] - f.mz[n])
+    f.sz[n] = sum(f.uz[n, c], over=c)
+    f.pz[n, c] = f.uz[n, c] / f.sz[n]
+    f.r[n, c] = (x[n, c] - f.mx[n] - log(f.sx[n])) - (z[n, c] - f.mz[n] - log(f.sz[n]))
+    f.loss[()] = mean(sum((f.px[n, c] - f.pz[n, c]) * f.r[n, c], over=c), over=n)
+    return f.loss
+
+
+@op
+def linear_attention(f, q: tensor[b, t, d], z: tensor[b, k, d], x: tensor[b, k, e], eps: scalar = 1e-6):
+    f.fq[b, t, d] = where(q[b, t, d] > 0, q[b, t, d] + 1, exp(q[b, t, d]))
+    f.fz[b, k, d] = where(z[b, k, d] > 0, z[b, k, d] + 1, exp(z[b, k, d]))
+    f.s[b, d, e] = sum(f.fz[b, k, d] * x[b, k, e], over=k)
+    f.r[b, d] = sum(f.fz[b, k, d], over=k)
+    f.y[b, t, e] = sum(f.fq[b, t, d] * f.s[b, d, e], over=d) / (sum(f.fq[b, t, d] * f.r[b, d], over=d) + eps)
+    return f.y
+
+
+@op
+def contrastive_both_ways(f, x: tensor[n, d], z: tensor[n, d], a: tensor[()]):
+    f.s[n, i] = exp(a[()]) * sum(x[n, d] * z[i, d], over=d)
+    f.m[n] = amax(f.s[n, i], over=i)
+    f.l[n] = f.m[n] + log(sum(exp(f.s[n, i] - f.m[n]), over=i))
+    f.mi[i] = amax(f.s[n, i], over=n)
+    f.li[i] = f.mi[i] + log(sum(exp(f.s[n, i] - f.mi[i]), over=n))
+    f.loss[()] = (mean(f.l[n] - f.s[n, n], over=n) + mean(f.li[i] - f.s[i, i], over=i)) / 2
+    return f.loss

@@ -126,6 +126,36 @@ def factorization_machine(x: Tensor, w0: Tensor, w1: Tensor, z: Tensor) -> Tenso
     return w0 + x @ w1 + ((x @ z) ** 2 - x**2 @ z**2).sum(1) / 2
 
 
+def decorrelation(x: Tensor) -> Tensor:
+    s = torch.cov(x.T, correction=0).reshape(x.shape[1], -1)
+    return (s.square().sum() - s.diagonal().square().sum()) / 2
+
+
+def repulsion(x: Tensor, a: Tensor) -> Tensor:
+    return a @ (-(x[:, None] - x).square().sum(2)).exp() @ a
+
+
+def attended_with_slopes(q: Tensor, z: Tensor, x: Tensor, a: Tensor) -> Tensor:
+    t, k = torch.arange(q.shape[1])[:, None], torch.arange(z.shape[1])
+    bias = (a[:, None, None] * (k - t)).masked_fill(k > t, -torch.inf)
+    return F.scaled_dot_product_attention(q, z, x, bias)
+
+
+def symmetric_divergence(x: Tensor, z: Tensor) -> Tensor:
+    a, b = x.log_softmax(1), z.log_softmax(1)
+    return ((a.exp() - b.exp()) * (a - b)).sum(1).mean()
+
+
+def linear_attention(q: Tensor, z: Tensor, x: Tensor) -> Tensor:
+    fq, fz = F.elu(q) + 1, F.elu(z) + 1
+    return fq @ (fz.mT @ x) / (fq @ fz.sum(1)[..., None] + 1e-6)
+
+
+def contrastive_both_ways(x: Tensor, z: Tensor, a: Tensor) -> Tensor:
+    s, own = a.exp() * x @ z.T, torch.arange(len(x))
+    return (F.cross_entropy(s, own) + F.cross_entropy(s.T, own)) / 2
+
+
 def rare_functions(x: Tensor, z: Tensor) -> Tensor:
     s = x.tanh() / 2
     u = s.atanh() + s.erfinv() + (2 + z**2).acosh() + torch.atan2(x, z - 1)
@@ -188,6 +218,13 @@ CASES |= {
     "shifted_cube": Case(lambda x, g: g * (x - 1) ** 3, ("x_minus_one.square()",), ("x.square()",)),
     "softcapped_attention": Case(softcapped_attention, ("sub_(sum_dy_y)",), ("y_sum", ".neg_()")),
     "factorization_machine": Case(factorization_machine, ("addcmul(w1,",), (".expand(", "dq")),
+    "decorrelation": Case(decorrelation, ("ratio(2, n) * (x_minus_mu @ ds",), ("x_minus_mu2",)),
+    "orthogonality": Case(lambda x: ((x.T @ x - torch.eye(x.shape[1])) ** 2).sum(), ("2 * (x @ ds",), ("x @ ds.T +",)),
+    "repulsion": Case(repulsion, ("-4 * dloss",), ("sum_dx",)),
+    "attended_with_slopes": Case(attended_with_slopes, ("sub_(sum_dy_y)",), ("tril",)),
+    "symmetric_divergence": Case(symmetric_divergence, ("addcmul(px_minus_pz,",), ("sum_px_minus_pz",)),
+    "linear_attention": Case(linear_attention, ("torch.where(q_above_zero, 1, exp_q)",), (", 0, exp_q",)),
+    "contrastive_both_ways": Case(contrastive_both_ways, ("diagonal()",), ("dloss_mean2",)),
     "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }
 

@@ -19,7 +19,7 @@ from sympy import Add, Expr, S
 from derive.adjoint import Stepwise, stepwise
 from derive.algebra import normal
 from derive.catalogue import catalogue, find, load_file
-from derive.collapse import chain, search, vanishing
+from derive.collapse import chain, search, symmetries, vanishing
 from derive.collapse.chain import Step
 from derive.collapse.vocabulary import name_sums
 from derive.definitions import Definition
@@ -66,7 +66,7 @@ def searched(op: Op, monkeypatch: pytest.MonkeyPatch) -> tuple[Stepwise, World, 
     for adjoint in steps.adjoints:
         world = world.having({adjoint.target.name: world.tensor(adjoint.value, adjoint.axes)})
     watch = Watch(world)
-    for place in (chain, search, vanishing):
+    for place in (chain, search, symmetries, vanishing):
         monkeypatch.setattr(place, "Step", watch)
     return steps, world, watch, search.search(steps, POLICIES["cost"])
 
@@ -118,7 +118,7 @@ def dropping(place: object, name: str, of: Callable[[Any], Any]) -> Callable[[py
 SABOTAGE = [
     pytest.param(dropping(chain, "substitute", shorter), "chain", id="put in its place"),
     pytest.param(dropping(chain, "use_relations", lambda r: (shorter(r[0]), r[1])), "relation", id="relations"),
-    pytest.param(dropping(chain, "use_supports", lambda r: (2 * r[0], r[1])), "support", id="supports"),
+    pytest.param(dropping(chain, "without_masks", lambda r: (2 * r[0], r[1])), "support", id="supports"),
     pytest.param(
         dropping(search, "reassociated", lambda found: [(2 * value, used) for value, used in found]),
         "reassociate",
