@@ -9,12 +9,13 @@ their values would not be. A choice of what is compared, `where(r <= t, r, t)`, 
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sympy import Add, Expr, Mul, Number, Pow, erf, tanh
+from sympy import Add, Dummy, Expr, Mul, Number, Pow, Rational, erf, expand, tanh
 
 from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Op
@@ -26,6 +27,7 @@ from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
 from derive.walking import reads
 
+_ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
 _ONE, _TWO, _ZERO, _MINUS = (Num(Fraction(k)) for k in (1, 2, 0, -1))
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
@@ -43,6 +45,11 @@ class _Finite:
     def beside(self, condition: Node) -> frozenset[str]:
         """What is finite under a condition."""
         return self.gradients if self.chooses else self.gradients | (self.values & reads(condition))
+
+    def have_a_gap(self, condition: Call) -> bool:
+        """Whether the difference of what is compared is a number: one side is finite, and the other is if that is."""
+        finite = [_is_finite(n, self.values) for n in condition.args]
+        return all(finite) or (any(finite) and not self.chooses)
 
     def with_statement(self, s: Assign | Scatter) -> _Finite:
         """The same after a statement."""
@@ -86,6 +93,8 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
         step = _step(node, known)
         if step is not None and _is_finite(value, known.values):
             return _half_of(_within(value, known), step)
+        if (blend := _blend(node, known)) is not None:
+            return _within(blend, known)
     return replace(node, args=tuple(_within(a, known, node.fn == "where") for a in node.args))
 
 
@@ -111,12 +120,42 @@ def _step(node: Call, known: _Finite) -> Node | None:
     if other.fn != "where" or other.args[0] != Call("eq", condition.args) or other.args[2] != _ZERO:
         return None
     whole, half = _factored(value), _factored(other.args[1])
-    compared = all(_is_finite(n, known.values) for n in condition.args)
-    if not compared or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
+    if not known.have_a_gap(condition) or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
         return None
+    return Call("add", (_order(condition), _ONE))
+
+
+def _blend(node: Call, known: _Finite) -> Node | None:
+    """`where(a > b, p, where(a == b, (p + q)/2, q))` as `(p + q + sign(a - b)*(p - q))/2`; None for another choice."""
+    condition, p, other = node.args
+    if not (isinstance(condition, Call) and condition.fn in ("gt", "lt") and isinstance(other, Call)):
+        return None
+    if other.fn != "where" or other.args[0] != Call("eq", condition.args) or not known.have_a_gap(condition):
+        return None
+    _, half, q = other.args
+    names: dict[Node, Expr] = {}
+    first, second, middle = (_algebra(n, names) for n in (p, q, half))
+    if expand(first + second - 2 * middle) != 0 or not all(_is_finite(n, known.values) for n in (p, q)):
+        return None
+    gap = Call("mul", (_order(condition), Call("sub", (p, q))))
+    return Call("div", (Call("add", (Call("add", (p, q)), gap)), _TWO))
+
+
+def _order(condition: Call) -> Call:
+    """1 where the condition holds, 0 where both sides are equal, else -1."""
     above, below = condition.args if condition.fn == "gt" else condition.args[::-1]
     gap = above if below == _ZERO else Call("neg", (below,)) if above == _ZERO else Call("sub", (above, below))
-    return Call("add", (Call("sign", (gap,)), _ONE))
+    return Call("sign", (gap,))
+
+
+def _algebra(node: Node, names: dict[Node, Expr]) -> Expr:
+    """Sums and products as SymPy has them, what else there is under names."""
+    if isinstance(node, Num) and isinstance(node.value, Fraction):
+        return Rational(node.value.numerator, node.value.denominator)
+    if isinstance(node, Call) and node.fn in ("add", "sub", "mul", "div", "neg"):
+        values = [_algebra(a, names) for a in node.args]
+        return -values[0] if node.fn == "neg" else _ARITHMETIC[node.fn](*values)
+    return names.setdefault(node, Dummy())
 
 
 def _sign(condition: Node, known: _Finite) -> Call | None:
@@ -190,8 +229,18 @@ def _is_finite(node: Node, names: Collection[str]) -> bool:
             exponent = node.args[1]
             whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
             return whole and _is_finite(node.args[0], names)
+        if (ends := _ends(node)) is not None:
+            return all(_is_finite(n, names) for n in ends)
         return node.fn in _KEEPS | _BOUNDED and all(_is_finite(a, names) for a in parts)
     return isinstance(node, Num | Scal | SizeOf)
+
+
+def _ends(node: Call) -> tuple[Node, Node] | None:
+    """What a clamp keeps its value between: `minimum(maximum(x, low), high)`, either way round."""
+    inner = {"minimum": "maximum", "maximum": "minimum"}.get(node.fn)
+    if inner is None or not isinstance(node.args[0], Call) or node.args[0].fn != inner:
+        return None
+    return node.args[0].args[1], node.args[1]
 
 
 # --- the forward's side -----------------------------------------------------------------------------------------------

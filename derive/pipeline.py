@@ -20,6 +20,7 @@ from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.gathered import after_gathers
 from derive.local_derivatives import Handing, by_local_derivatives
+from derive.masked_sums import before_masks
 from derive.masks import with_masks
 from derive.merged_axes import over_parts
 from derive.nominal import nominal
@@ -94,7 +95,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = pairwise(distributed(shared_sums(without_copies(handing.kept.program), lengths), lengths), lengths)
+    backward = shared_sums(before_masks(without_copies(handing.kept.program)), lengths)
+    backward = pairwise(distributed(backward, lengths), lengths)
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]

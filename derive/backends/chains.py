@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
@@ -52,7 +53,7 @@ def led(node: Call, is_large: Callable[[Node], bool], spent: frozenset[str]) -> 
     out: Node = lead
     for other in large:
         out = Call("mul", (out, other))
-    small = [(n, divides) for n, divides in factors if not is_large(n)]
+    small = _one_number([(n, divides) for n, divides in factors if not is_large(n)])
     if len(small) == 1:
         ((factor, divides),) = small
         out = Call("div" if divides else "mul", (out, factor))
@@ -72,6 +73,17 @@ def _factors(node: Node) -> list[Factor]:
     if isinstance(node, Call) and node.fn == "div":
         return _factors(node.args[0]) + [(n, not divides) for n, divides in _factors(node.args[1])]
     return [(node, False)]
+
+
+def _one_number(factors: list[Factor]) -> list[Factor]:
+    """The factors with their numbers as one: divided by 2, and again, is divided by 4."""
+    numbers = [(n.value, divides) for n, divides in factors if isinstance(n, Num) and isinstance(n.value, Fraction)]
+    if len(numbers) < 2:
+        return factors
+    value = math.prod((1 / v if divides else v for v, divides in numbers), start=Fraction(1))
+    rest = [f for f in factors if not isinstance(f[0], Num) or not isinstance(f[0].value, Fraction)]
+    divides = value.numerator == 1
+    return rest if value == 1 else [*rest, (Num(1 / value if divides else value), divides)]
 
 
 def _product(factors: list[Factor]) -> Node:
