@@ -203,17 +203,21 @@ def ratio(a: float, b: float) -> float:
 
 def keep(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     """Hand the saved tuple to autograd: tensors to its own keeping, numbers beside them."""
-    ctx.save_for_backward(*(s for s in saved if isinstance(s, Tensor)))
-    ctx.numbers = [None if isinstance(s, Tensor) else s for s in saved]
+    tensors = [s for s in saved if isinstance(s, Tensor)]
+    ctx.save_for_backward(*tensors)
+    all_tensors = len(tensors) == len(saved)
+    ctx.numbers = None if all_tensors else [None if isinstance(s, Tensor) else s for s in saved]
     ctx.dtypes = [o.dtype for o in operands]
 
 
-def kept(ctx: Any) -> list[Any]:
+def kept(ctx: Any) -> Sequence[Any]:
     """The saved tuple again, in order."""
+    if ctx.numbers is None:
+        return ctx.saved_tensors
     tensors = iter(ctx.saved_tensors)
     return [next(tensors) if n is None else n for n in ctx.numbers]
 
 
 def typed(ctx: Any, gradients: Sequence[Tensor]) -> list[Tensor]:
     """Each gradient in its operand's dtype."""
-    return [g.to(d) for g, d in zip(gradients, ctx.dtypes)]
+    return [g if g.dtype is d else g.to(d) for g, d in zip(gradients, ctx.dtypes)]
