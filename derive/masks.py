@@ -143,9 +143,11 @@ def _blend(node: Call, known: _Finite) -> Node | None:
 
 def _order(condition: Call) -> Call:
     """1 where the condition holds, 0 where both sides are equal, else -1."""
-    above, below = condition.args if condition.fn == "gt" else condition.args[::-1]
-    gap = above if below == _ZERO else Call("neg", (below,)) if above == _ZERO else Call("sub", (above, below))
-    return Call("sign", (gap,))
+    return Call("sign", (_gap(*(condition.args if condition.fn == "gt" else condition.args[::-1])),))
+
+
+def _gap(above: Node, below: Node) -> Node:
+    return above if below == _ZERO else Call("neg", (below,)) if above == _ZERO else Call("sub", (above, below))
 
 
 def _algebra(node: Node, names: dict[Node, Expr]) -> Expr:
@@ -159,11 +161,15 @@ def _algebra(node: Node, names: dict[Node, Expr]) -> Expr:
 
 
 def _sign(condition: Node, known: _Finite) -> Call | None:
-    """The sign of what is never below 0, where that is asked to be above it: 1 where it is, else 0."""
-    if not isinstance(condition, Call) or condition.fn != "gt" or condition.args[1] != _ZERO:
+    """What is 1 where one thing is above another, and else 0, as the sign of what is never below 0."""
+    if not isinstance(condition, Call) or condition.fn not in ("gt", "lt"):
         return None
-    asked = condition.args[0]
-    return Call("sign", (asked,)) if isinstance(asked, Read) and asked.name in known.positive else None
+    above, below = condition.args if condition.fn == "gt" else condition.args[::-1]
+    if below == _ZERO and isinstance(above, Read) and above.name in known.positive:
+        return Call("sign", (above,))
+    if known.chooses or not known.have_a_gap(condition):
+        return None
+    return Call("sign", (Call("relu", (_gap(above, below),)),))
 
 
 def _vanishes(value: Node, asked: Node) -> bool:

@@ -66,7 +66,7 @@ def huber_backward(dloss: Tensor, x: Tensor, t: Tensor, threshold: float) -> Hub
     t_minus_x = t - x  # t_minus_x[...] = t[...] - x[...]
     r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
     dr = r.clamp(max=threshold).mul_(dloss / math.prod(leading))
-    dt = torch.sign(t_minus_x).mul_(dr)  # dt[...] = sign(t_minus_x[...]) * dr[...]
+    dt = t_minus_x.sign_().mul_(dr)  # dt[...] = sign(t_minus_x[...]) * dr[...]
     dx = -dt  # dx[...] = -dt[...]
     return HuberGradients(dx, dt)
 

@@ -135,7 +135,7 @@ def is_whole(node: Node) -> bool:
     return isinstance(node, AxisValue | SizeOf)
 
 
-_IN_PLACE = {"exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu"}
+_IN_PLACE = {"exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu", "sign"}
 
 
 def written_over(node: Call, args: list[Value], order: Dims, long: bool = False) -> Value | None:

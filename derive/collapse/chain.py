@@ -61,7 +61,7 @@ def forced(steps: Stepwise) -> frozenset[str]:
         for at in adjoint.value.atoms(At):
             if at.name in adjoint_of and not all(isinstance(i, Axis) for i in at.index):
                 out.add(adjoint_of[at.name])
-    light = {a.of for a in steps.adjoints if _is_alias(a.value) or _is_broadcast(a)}
+    light = {a.of for a in steps.adjoints if _is_alias(a.value) or is_broadcast(a)}
     products = {a.target.name for a in steps.adjoints if _is_product(a.value)}
     for adjoint in steps.adjoints[::-1]:  # one that only renames another, or repeats a sum, passes this on to it
         if adjoint.of in out & light:
@@ -163,7 +163,7 @@ def _atoms(value: Expr) -> set[str]:
     return tensor_names(value) | {s.name for s in value.atoms(Scalar)}
 
 
-def _is_broadcast(adjoint: Adjoint) -> bool:
+def is_broadcast(adjoint: Adjoint) -> bool:
     """Whether it is a product that lacks an axis: put into a sum over that axis, it leaves the sum."""
     return _is_product(adjoint.value) and not free_axes(adjoint.value) >= set(adjoint.axes)
 

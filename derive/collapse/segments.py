@@ -7,6 +7,7 @@ A stretch without such a boundary is cut where a single adjoint carries everythi
 from __future__ import annotations
 
 from derive.adjoint import Adjoint, Stepwise
+from derive.collapse.chain import is_broadcast
 
 LONGEST = 6
 """Adjoints in a stretch before it is cut at the next adjoint that everything passes through."""
@@ -61,6 +62,6 @@ def _long_cuts(steps: Stepwise, always: frozenset[str]) -> tuple[str, ...]:
 
 
 def _given(steps: Stepwise, adjoint: Adjoint) -> bool:
-    """Whether the forward tensor is one that the user wrote; what we split off is the inside of something."""
+    """Whether the user wrote the forward tensor, which is not the inside of something, and its adjoint is its own."""
     equation = steps.op.equation(adjoint.of)
-    return equation is not None and equation.given
+    return equation is not None and equation.given and not is_broadcast(adjoint)

@@ -17,6 +17,7 @@ from sympy.core.relational import Eq, Ne
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal, opened, sigma
 from derive.collapse.chain import Step
+from derive.functions import absolute, sign
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta
 from derive.terms.reductions import Sigma
@@ -85,17 +86,27 @@ def _sorted(body: Expr, known: Symmetries) -> Expr:
         a, b = asked.args
         if b.sort_key() < a.sort_key():
             put[asked] = asked.func(b, a)
-    return normal(body.xreplace(put))
+    return normal(_signs_out(body.xreplace(put)))
+
+
+def _signs_out(body: Expr) -> Expr:
+    """`sign(b - a)` as `-sign(a - b)`, and `|b - a|` as `|a - b|`. SymPy's own functions do this by themselves."""
+    for function, factor in ((sign, -1), (absolute, 1)):
+        for f in body.atoms(function):
+            (x,) = f.args
+            if x.could_extract_minus_sign():
+                body = body.xreplace({f: factor * function(-x)})
+    return body
 
 
 def _in_order(at: At, known: Symmetries) -> Expr:
-    sign = 1
+    factor = 1
     while True:
         wrong = (s for s in known[at.name] if at.index[s.second].sort_key() < at.index[s.first].sort_key())
         s = next(wrong, None)
         if s is None:
-            return sign * at
-        at, sign = _swapped(at, s), sign * s.sign
+            return factor * at
+        at, factor = _swapped(at, s), factor * s.sign
 
 
 def _swapped(at: At, s: Symmetry) -> At:
