@@ -39,10 +39,11 @@ class EluSaved(NamedTuple):
 def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("elu", ("x: ...",), x)
-    exp_x = torch.exp(x)  # exp_x[...] = exp(x[...])
-    x_above_zero = x > 0  # x_above_zero[...] = x[...] > 0
-    y = torch.where(x_above_zero, x, alpha * (exp_x - 1))
-    dy_dx = torch.where(x_above_zero, 1, alpha * exp_x)  # dy_dx[...] = where(x_above_zero[...], 1, alpha * exp_x[...])
+    exp_minimum_x_zero = x.clamp(max=0).exp_()  # exp_minimum_x_zero[...] = exp(minimum(x[...], 0))
+    relu_x = torch.relu(x)  # relu_x[...] = relu(x[...])
+    y = alpha * (exp_minimum_x_zero - 1) + relu_x  # y[...] = alpha * (exp_minimum_x_zero[...] - 1) + relu_x[...]
+    sign_relu_x = relu_x.sign_()  # sign_relu_x[...] = sign(relu_x[...])
+    dy_dx = sign_relu_x.addcmul_(exp_minimum_x_zero, 1 - sign_relu_x, value=alpha)
     return y, EluSaved(dy_dx)
 
 

@@ -54,7 +54,7 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
     """Returns loss and what the backward needs."""
     check_shapes("huber", ("x: ...", "t: ..."), x, t)
     r = torch.abs(t - x)  # r[...] = absolute(t[...] - x[...])
-    e = torch.where(r <= threshold, r.square().div_(2), (r - threshold / 2).mul_(threshold))
+    e = (r - threshold).relu_().mul_(threshold).add_(r.clamp(max=threshold).square_().div_(2))
     loss = e.mean()  # loss[] = mean(e[...], over=...)
     return loss, HuberSaved(x, t, threshold)
 

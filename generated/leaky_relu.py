@@ -39,14 +39,15 @@ def leaky_relu_forward(x: Tensor, slope: float = 0.01) -> tuple[Tensor, LeakyRel
     """Returns y and what the backward needs."""
     check_shapes("leaky_relu", ("x: ...",), x)
     x_above_zero = x > 0  # x_above_zero[...] = x[...] > 0
-    y = torch.where(x_above_zero, x, slope * x)  # y[...] = where(x_above_zero[...], x[...], slope * x[...])
+    y = x.clamp(max=0).mul_(slope).add_(torch.relu(x))  # y[...] = slope * minimum(x[...], 0) + relu(x[...])
     return y, LeakyReluSaved(x_above_zero, slope)
 
 
 @in_float32
 def leaky_relu_backward(dy: Tensor, x_above_zero: Tensor, slope: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = torch.where(x_above_zero, dy, slope * dy)  # dx[...] = where(x_above_zero[...], dy[...], slope * dy[...])
+    x_above_zero_mask = x_above_zero.to(dy.dtype)  # x_above_zero_mask[...] = where(x_above_zero[...], 1, 0)
+    dx = (x_above_zero_mask + (1 - x_above_zero_mask) * slope) * dy
     return dx
 
 

@@ -11,6 +11,7 @@ from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.layout import Layouts, layouts
 from derive.backends.outs import into
 from derive.backends.scans import with_scans
+from derive.backends.thresholds import without_choices
 from derive.backends.torch import Printer
 from derive.backends.values import Dims, Line, is_pack
 from derive.emit.checks import first_reader, indices, read_as, shape
@@ -34,7 +35,7 @@ class Pair:
     ):  # fmt: skip
         self.fuse = fuse
         self.d, self.names, self.op, self.title = d, names, d.named, title
-        forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
+        forward, backward = (without_choices(with_scans(p, names.same_length)) for p in (forward, backward))
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
         self.forward_layouts = layouts(forward, strict, {}, names.slow)
         given = {n: self.forward_layouts[n] for n in kept}

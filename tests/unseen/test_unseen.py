@@ -223,7 +223,7 @@ CASES |= {
     "repulsion": Case(repulsion, ("-4 * dloss",), ("sum_dx",)),
     "attended_with_slopes": Case(attended_with_slopes, ("sub_(sum_dy_y)",), ("tril",)),
     "symmetric_divergence": Case(symmetric_divergence, ("addcmul(px_minus_pz,",), ("sum_px_minus_pz",)),
-    "linear_attention": Case(linear_attention, ("torch.where(q_above_zero, 1, exp_q)",), (", 0, exp_q",)),
+    "linear_attention": Case(linear_attention, ("clamp(max=0).exp_()",), ("torch.where",)),
     "contrastive_both_ways": Case(contrastive_both_ways, ("diagonal()",), ("dloss_mean2",)),
     "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }

@@ -1,0 +1,214 @@
+"""Choices at a threshold, without choosing: `where(x > 0, x, a*x)` is `relu(x) + a*minimum(x, 0)`.
+
+PyTorch chooses element by element, which takes a CPU twenty times as long as a product where the mask has no pattern.
+Two branches of one tensor that meet at the threshold are taken each on its own side, where the other stands still:
+`A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`. One must be a polynomial, which is written as one of
+`relu(x - t)`, so that nothing is lost on either side. Where one branch is a number, or a multiple of the other, both
+are weighed by the mask and one less the mask: what is not chosen is finite and adds 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sympy import Dummy, Expr, Pow, Rational, exp, expand, tanh
+
+from derive.functions import expm1, minimum, relu, sigmoid
+from derive.functions import maximum as larger
+from derive.lower import node as lowered
+from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scan, Statement
+from derive.share import put, share
+from derive.soundness import check
+from derive.terms.elements import At, Scalar, Tensor
+from derive.walking import node_axes, reads
+
+_ONE, _ZERO = Num(Fraction(1)), Num(Fraction(0))
+_ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
+_FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid}
+_HOLD = At(Tensor("what_is_compared"))
+"""Stands for what is compared while an expression is lowered."""
+
+Known = Mapping[str, Assign]
+
+
+def without_choices(program: Program) -> Program:
+    """The same program with sums and products in place of such choices."""
+    known = {s.name: s for s in program.statements if isinstance(s, Assign)}
+    masks: dict[str, Assign] = {}
+    statements = tuple(replace(s, value=_within(s.value, known, masks)) for s in program.statements)
+    if statements == program.statements:
+        return program
+    out: list[Statement] = []
+    for s in statements:
+        out += [m for m in masks.values() if m.name in reads(s.value) and m not in out]
+        out.append(s)
+    return share(check(_needed(replace(program, statements=tuple(out)))))
+
+
+def _needed(program: Program) -> Program:
+    """The program without what nothing reads any more."""
+    wanted, kept = set(program.returns), []
+    for s in reversed(program.statements):
+        if s.name in wanted:
+            kept.append(s)
+            wanted |= _read_by(s)
+    return replace(program, statements=tuple(reversed(kept)))
+
+
+def _read_by(s: object) -> set[str]:
+    slots = getattr(s, "slots", ())
+    own = {s.onto} if getattr(s, "onto", None) else set()  # type: ignore[attr-defined]
+    return own | reads(s.value) | {n for i in (*slots, *s.axes) for n in reads(i)}  # type: ignore[attr-defined]
+
+
+def _within(node: Node, known: Known, masks: dict[str, Assign]) -> Node:
+    if isinstance(node, Reduce | Scan):
+        return replace(node, body=_within(node.body, known, masks))
+    if isinstance(node, Join):
+        return replace(node, parts=tuple(_within(p, known, masks) for p in node.parts))
+    if not isinstance(node, Call):
+        return node
+    node = replace(node, args=tuple(_within(a, known, masks) for a in node.args))
+    if node.fn != "where" or node.args[2] == _ZERO or not reads(node.args[0]):
+        return node
+    asked = _asked(node.args[0], known)
+    if asked is not None and (plain := _met(asked, node, known)) is not None:
+        return plain
+    if asked is not None and asked.strict:
+        return _jump(asked, node, known) or _weighed(node, asked.mask) or node
+    condition = node.args[0]
+    if isinstance(condition, Read) and condition.name not in known:  # a mask that is given
+        name = f"{condition.name}_mask"
+        masks.setdefault(name, Assign(name, condition.index, Call("where", (condition, _ONE, _ZERO))))
+        return _weighed(node, Read(name, condition.index)) or node
+    return node
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A comparison of a tensor with a number: whether the first branch is that above it, and equality is not asked."""
+
+    x: Node
+    threshold: Node
+    above_first: bool
+    strict: bool
+
+    @property
+    def mask(self) -> Node:
+        """1 where it holds, else 0, as a number."""
+        gap = self.x if self.threshold == _ZERO else Call("sub", (self.x, self.threshold))
+        return Call("sign", (Call("relu", (gap if self.above_first else Call("neg", (gap,)),)),))
+
+
+def _asked(condition: Node, known: Known) -> _Asked | None:
+    if isinstance(condition, Read) and condition.name in known and known[condition.name].axes == condition.index:
+        condition = known[condition.name].value
+    if not isinstance(condition, Call) or condition.fn not in _ABOVE:
+        return None
+    x, threshold = condition.args
+    plain = isinstance(x, Read) or (isinstance(x, Call) and x.fn == "absolute" and isinstance(x.args[0], Read))
+    if not plain or not isinstance(threshold, Num | Scal):
+        return None
+    return _Asked(x, threshold, _ABOVE[condition.fn], condition.fn in ("gt", "lt"))
+
+
+# --- branches that meet -------------------------------------------------------------------------------------------
+
+
+def _met(asked: _Asked, node: Call, known: Known) -> Node | None:
+    """The sum of what each branch adds on its own side; None where they do not meet, or are of more than one tensor."""
+    z, t = Dummy(real=True), _number(asked.threshold)
+    first, second = (_of(z, asked.x, branch, known) for branch in node.args[1:])
+    above, below = (first, second) if asked.above_first else (second, first)
+    if above is None or below is None or expand(above.subs(z, t) - below.subs(z, t)) != 0:
+        return None
+    gap = _HOLD - t
+    for moving, step, other, side in (
+        (above, relu(gap), below, minimum(_HOLD, t)),
+        (below, minimum(gap, 0), above, larger(_HOLD, t)),
+    ):
+        if moving.is_polynomial(z):
+            taken = expand(moving.subs(z, z + t) - moving.subs(z, t)).subs(z, step) + other.subs(z, side)
+            return put(lowered(taken), Read(_HOLD.name, ()), asked.x)
+    return None
+
+
+def _of(z: Dummy, x: Node, branch: Node, known: Known) -> Expr | None:
+    """A branch as a function of what is compared; of `|u|`, where it has but even powers of `u`."""
+    size = known[x.name].value if isinstance(x, Read) and x.name in known else x
+    inner = size.args[0] if isinstance(size, Call) and size.fn == "absolute" else None
+    value = _raised(branch, {x: z} | ({inner: z} if inner is not None else {}), known)
+    if value is None or inner is None or _raised(branch, {x: z}, known) is not None:
+        return value
+    odd = _raised(branch, {x: z, inner: -z}, known)
+    return value if odd is not None and expand(odd - value) == 0 else None
+
+
+def _raised(node: Node, names: Mapping[Node, Expr], known: Known) -> Expr | None:
+    """A node in SymPy, tensors by these names; None where it holds anything else."""
+    if node in names:
+        return names[node]
+    if isinstance(node, Num | Scal):
+        return _number(node)
+    if isinstance(node, Read) and node.name in known and known[node.name].axes == node.index:
+        return _raised(known[node.name].value, names, known)
+    if not isinstance(node, Call):
+        return None
+    values = [v for a in node.args if (v := _raised(a, names, known)) is not None]
+    if len(values) < len(node.args):
+        return None
+    if node.fn in _FUNCTIONS:
+        return _FUNCTIONS[node.fn](values[0])
+    a, b = values[0], values[-1]
+    return {"add": a + b, "sub": a - b, "mul": a * b, "div": a / b, "neg": -a, "pow": Pow(a, b)}.get(node.fn)
+
+
+def _number(node: Node) -> Expr:
+    if isinstance(node, Num) and isinstance(node.value, Fraction):
+        return Rational(node.value.numerator, node.value.denominator)
+    return Scalar(node.name) if isinstance(node, Scal) else Dummy()
+
+
+# --- branches that jump -------------------------------------------------------------------------------------------
+
+
+def _jump(asked: _Asked, node: Call, known: Known) -> Node | None:
+    """`a*m + B(min(x, t))*(1 - m)` for `where(x > t, a, B(x))` with a number `a`; None for another choice."""
+    z, t = Dummy(real=True), _number(asked.threshold)
+    for k, (number, branch) in enumerate((node.args[1:], node.args[:0:-1])):
+        value = None if reads(number) or node_axes(number) or not reads(branch) else _of(z, asked.x, branch, known)
+        if value is None or value.subs(z, t).is_finite is False:
+            continue
+        clamp = minimum if asked.above_first == (k == 0) else larger
+        taken = put(lowered(value.subs(z, clamp(_HOLD, t))), Read(_HOLD.name, ()), asked.x)
+        chosen, left = asked.mask, Call("sub", (_ONE, asked.mask))
+        weights = (chosen, left) if k == 0 else (left, chosen)
+        return Call("add", (_times(number, weights[0]), Call("mul", (taken, weights[1]))))
+    return None
+
+
+def _weighed(node: Call, mask: Node) -> Node | None:
+    """`v * (m + c*(1 - m))` for `where(m, v, c*v)` with a number `c`; None for another choice."""
+    _, first, second = node.args
+    left = Call("sub", (_ONE, mask))
+    if (number := _multiple(second, first)) is not None:
+        return _times(first, Call("add", (mask, _times(number, left))))
+    if (number := _multiple(first, second)) is not None:
+        return _times(second, Call("add", (_times(number, mask), left)))
+    return None
+
+
+def _times(a: Node, b: Node) -> Node:
+    return b if a == _ONE else Call("mul", (a, b))
+
+
+def _multiple(node: Node, of: Node) -> Node | None:
+    """The number that one node is, times the other; both may be numbers where the other is 1."""
+    if not reads(node) and not node_axes(node) and of == _ONE:
+        return node
+    if isinstance(node, Call) and node.fn == "mul" and of in node.args and reads(of):
+        (rest,) = (a for a in node.args if a != of) if node.args[0] != node.args[1] else (of,)
+        return rest if not reads(rest) and not node_axes(rest) else None
+    return None

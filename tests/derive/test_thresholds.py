@@ -1,0 +1,92 @@
+"""Choices at a threshold that are written without choosing, and those that must stay."""
+
+import math
+
+import pytest
+import torch
+
+from derive.emit import render
+from derive.notation import axes, exp, log, op, scalar, sum, tensor, where
+from tests.derive.live import module
+
+n, c = axes("n c")
+POINTS = torch.tensor([-math.inf, -1e30, -2.0, -1e-9, -0.0, 0.0, 1e-9, 0.7, 2.0, 90.0, 1e30], dtype=torch.float64)
+
+
+@op
+def feature_map(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 0, x[n] + 1, exp(x[n]))
+    return f.y
+
+
+@op
+def leaky(f, x: tensor[n], slope: scalar = 0.1):
+    f.y[n] = where(x[n] >= 0, x[n], slope * x[n])
+    return f.y
+
+
+@op
+def bounded_loss(f, x: tensor[n], t: scalar = 0.5):
+    f.y[n] = where(abs(x[n]) <= t, x[n] ** 2 / 2, t * (abs(x[n]) - t / 2))
+    return f.y
+
+
+@op
+def jumping(f, x: tensor[n], low: scalar = 3.0):
+    f.y[n] = where(x[n] < low, 2, exp(-x[n]))
+    return f.y
+
+
+@op
+def guarded(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 0, x[n] * log(x[n]), x[n])
+    return f.y
+
+
+@op
+def of_another(f, x: tensor[n], z: tensor[n]):
+    f.y[n] = where(x[n] > 0, x[n], x[n] * z[n])
+    return f.y
+
+
+@op
+def kept_as_asked(f, x: tensor[n, c], z: tensor[n, c], slope: scalar = 0.1):
+    f.h[n, c] = where(x[n, c] > 0, x[n, c], slope * x[n, c])
+    f.y[n] = sum(f.h[n, c] * z[n, c], over=c)
+    return f.y
+
+
+FORWARDS = {
+    "feature_map": lambda x: torch.where(x > 0, x + 1, x.exp()),
+    "leaky": lambda x: torch.where(x >= 0, x, 0.1 * x),
+    "bounded_loss": lambda x: torch.where(x.abs() <= 0.5, x**2 / 2, 0.5 * (x.abs() - 0.25)),
+    "jumping": lambda x: torch.where(x < 3, 2, (-x).exp()),
+}
+
+
+@pytest.mark.parametrize("made", [feature_map, leaky, bounded_loss, jumping])
+def test_the_same_at_the_threshold_and_far_from_it(made) -> None:
+    assert "torch.where" not in render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
+    name = made.op.name
+    x, z = (POINTS.clone().requires_grad_() for _ in range(2))
+    got, want = getattr(module(made.op), name)(x), FORWARDS[name](z)
+    torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
+    dy = torch.randn_like(POINTS)
+    finite = (POINTS.abs() < 1e20) & (dy != 0)
+    for found, right in zip(torch.autograd.grad(got, x, dy), torch.autograd.grad(want, z, dy), strict=True):
+        torch.testing.assert_close(found[finite], right[finite], rtol=1e-13, atol=0)
+
+
+def test_small_values_keep_their_digits() -> None:
+    x = torch.tensor([1e-9, -1e-9, 3e-5], dtype=torch.float32)
+    torch.testing.assert_close(module(bounded_loss.op).bounded_loss(x), x**2 / 2, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("made", [guarded, of_another])
+def test_what_may_be_infinite_is_chosen(made) -> None:
+    assert "torch.where" in render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
+
+
+def test_a_mask_that_is_kept_is_one_number_an_element() -> None:
+    code = render(kept_as_asked.op.derivation)
+    assert "torch.where" not in code.partition("_backward(")[2].partition("class ")[0]
