@@ -35,7 +35,9 @@ class Pair:
     ):  # fmt: skip
         self.fuse = fuse
         self.d, self.names, self.op, self.title = d, names, d.named, title
-        forward, backward = (without_choices(with_scans(p, names.same_length)) for p in (forward, backward))
+        forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
+        if fuse:  # else the equations as they are written are wanted
+            forward, backward = without_choices(forward), without_choices(backward)
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
         self.forward_layouts = layouts(forward, strict, {}, names.slow)
         given = {n: self.forward_layouts[n] for n in kept}
