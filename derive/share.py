@@ -185,8 +185,11 @@ def _occurs(s: Statement, node: Node) -> bool:
 def _largest_repeated(statements: list[Statement]) -> list[Node]:
     """The largest node that stands in more than one place, in the names of each of them."""
     seen: dict[Node, list[Node]] = {}
+    added_to = {s.name for s in statements if isinstance(s, Scatter)}
     for s in statements:
         for n in _nodes(s):
+            if isinstance(n, Read) and n.name not in added_to and any(isinstance(i, Read) for i in n.index):
+                seen.setdefault(n, []).append(n)
             if isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n):
                 seen.setdefault(_nameless(n) or n, []).append(n)
     repeated = [nodes for nodes in seen.values() if len(nodes) > (2 if _is_one_number(nodes[0]) else 1)]
@@ -226,6 +229,8 @@ def put(node: Node, old: Node, new: Node) -> Node:
 def name_of(node: Node, taken: set[str]) -> str:
     """What a node would be called, and no name that is taken."""
     stems = (_words(node), _words(_without_numbers(node)), _tensors(node))
+    if isinstance(node, Read):  # at the places of an index: p[n, y[n]] is p_y
+        stems = ("_".join([node.name.rstrip("_"), *(i.name for i in node.index if isinstance(i, Read))]), node.name, "")
     last = "mask" if isinstance(node, Call) and node.fn in _ASKED else "shared"
     stem = next((s for s in stems if len(s) <= _LONGEST_NAME and s.isidentifier()), last)
     name, number = stem, 2

@@ -434,3 +434,33 @@ def contrastive_both_ways(f, x: tensor[n, d], z: tensor[n, d], a: tensor[()]):
     f.li[i] = f.mi[i] + log(sum(exp(f.s[n, i] - f.mi[i]), over=n))
     f.loss[()] = (mean(f.l[n] - f.s[n, n], over=n) + mean(f.li[i] - f.s[i, i], over=i)) / 2
     return f.loss
+
+
+@op
+def poly_loss(f, x: tensor[n, c], y: index(c)[n], eps: scalar = 1.0):
+    f.m[n] = amax(x[n, c], over=c)
+    f.u[n, c] = exp(x[n, c] - f.m[n])
+    f.p[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    f.loss[()] = mean(-log(f.p[n, y[n]]) + eps * (1 - f.p[n, y[n]]), over=n)
+    return f.loss
+
+
+@op
+def clipped_ratio(f, x: tensor[n], old: constant[n], adv: constant[n], clip: scalar = 0.2):
+    f.r[n] = exp(x[n] - old[n])
+    f.bounded[n] = minimum(maximum(f.r[n], 1 - clip), 1 + clip)
+    f.loss[()] = -mean(minimum(f.r[n] * adv[n], f.bounded[n] * adv[n]), over=n)
+    return f.loss
+
+
+@op
+def continuous_elu(f, x: tensor[...], a: scalar = 1.5):
+    f.y[...] = where(x[...] > 0, x[...], a * (exp(x[...] / a) - 1))
+    return f.y
+
+
+@op
+def learned_average(f, x: tensor[n, t], a: tensor[()]):
+    f.s[()] = sigmoid(a[()])
+    f.y[n, t] = sum(where(u <= t, (1 - f.s[()]) * f.s[()] ** (t - u) * x[n, u], 0), over=u)
+    return f.y

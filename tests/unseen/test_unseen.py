@@ -156,6 +156,23 @@ def contrastive_both_ways(x: Tensor, z: Tensor, a: Tensor) -> Tensor:
     return (F.cross_entropy(s, own) + F.cross_entropy(s.T, own)) / 2
 
 
+def poly_loss(x: Tensor, y: Tensor) -> Tensor:
+    p = x.softmax(1).gather(1, y[:, None])
+    return (1 - p - p.log()).mean()
+
+
+def clipped_ratio(x: Tensor, old: Tensor, adv: Tensor) -> Tensor:
+    r = (x - old).exp()
+    return -torch.minimum(r * adv, r.clamp(0.8, 1.2) * adv).mean()
+
+
+def learned_average(x: Tensor, a: Tensor) -> Tensor:
+    s, y = a.sigmoid(), [torch.zeros(len(x), dtype=x.dtype)]
+    for k in range(x.shape[1]):
+        y.append(s * y[-1] + (1 - s) * x[:, k])
+    return torch.stack(y[1:], 1)
+
+
 def rare_functions(x: Tensor, z: Tensor) -> Tensor:
     s = x.tanh() / 2
     u = s.atanh() + s.erfinv() + (2 + z**2).acosh() + torch.atan2(x, z - 1)
@@ -225,6 +242,10 @@ CASES |= {
     "symmetric_divergence": Case(symmetric_divergence, ("addcmul(px_minus_pz,",), ("sum_px_minus_pz",)),
     "linear_attention": Case(linear_attention, ("clamp(max=0).exp_()",), ("torch.where",)),
     "contrastive_both_ways": Case(contrastive_both_ways, ("diagonal()",), ("dloss_mean2",)),
+    "poly_loss": Case(poly_loss, ("p_y = p.gather(",), ()),
+    "clipped_ratio": Case(clipped_ratio, ("sign",), ("torch.where",)),
+    "continuous_elu": Case(lambda x: F.celu(x, 1.5), ("dx = dy * dy_dx",), ("torch.where",)),
+    "learned_average": Case(learned_average, ("einsum",), ("dy[:, :, None]",)),
     "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }
 
