@@ -238,7 +238,7 @@ def _is_finite(node: Node, names: Collection[str]) -> bool:
         if (ends := _ends(node)) is not None:
             return all(_is_finite(n, names) for n in ends)
         return node.fn in _KEEPS | _BOUNDED and all(_is_finite(a, names) for a in parts)
-    return isinstance(node, Num | Scal | SizeOf)
+    return isinstance(node, Scal | SizeOf) or (isinstance(node, Num) and isinstance(node.value, Fraction))
 
 
 def _ends(node: Call) -> tuple[Node, Node] | None:

@@ -178,7 +178,7 @@ def _jump(asked: _Asked, node: Call, known: Known) -> Node | None:
     """`a*m + B(min(x, t))*(1 - m)` for `where(x > t, a, B(x))` with a number `a`; None for another choice."""
     z, t = Dummy(real=True), _number(asked.threshold)
     for k, (number, branch) in enumerate((node.args[1:], node.args[:0:-1])):
-        value = None if reads(number) or node_axes(number) or not reads(branch) else _of(z, asked.x, branch, known)
+        value = _of(z, asked.x, branch, known) if _is_finite(number) and reads(branch) else None
         if value is None or value.subs(z, t).is_finite is False:
             continue
         clamp = minimum if asked.above_first == (k == 0) else larger
@@ -200,13 +200,18 @@ def _weighed(node: Call, mask: Node) -> Node | None:
     return None
 
 
+def _is_finite(node: Node) -> bool:
+    """Whether it is a finite number: not -oo, and not one that a caller gives, who may fill in -oo."""
+    return isinstance(node, Num) and isinstance(node.value, Fraction)
+
+
 def _times(a: Node, b: Node) -> Node:
     return b if a == _ONE else Call("mul", (a, b))
 
 
 def _multiple(node: Node, of: Node) -> Node | None:
     """The number that one node is, times the other; both may be numbers where the other is 1."""
-    if not reads(node) and not node_axes(node) and of == _ONE:
+    if of == _ONE and (_is_finite(node) or isinstance(node, Scal)):
         return node
     if isinstance(node, Call) and node.fn == "mul" and of in node.args and reads(of):
         (rest,) = (a for a in node.args if a != of) if node.args[0] != node.args[1] else (of,)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from derive.emit import render
-from derive.notation import axes, exp, log, op, scalar, sum, tensor, where
+from derive.notation import axes, exp, log, oo, op, scalar, sum, tensor, where
 from tests.derive.live import module
 
 n, c = axes("n c")
@@ -50,6 +50,18 @@ def of_another(f, x: tensor[n], z: tensor[n]):
 
 
 @op
+def filled(f, x: tensor[n]):
+    f.y[n] = exp(where(x[n] > 0, x[n], -oo))
+    return f.y
+
+
+@op
+def filled_by_the_caller(f, x: tensor[n], fill: scalar = -math.inf):
+    f.y[n] = where(x[n] > 0, x[n], fill)
+    return f.y
+
+
+@op
 def kept_as_asked(f, x: tensor[n, c], z: tensor[n, c], slope: scalar = 0.1):
     f.h[n, c] = where(x[n, c] > 0, x[n, c], slope * x[n, c])
     f.y[n] = sum(f.h[n, c] * z[n, c], over=c)
@@ -82,7 +94,7 @@ def test_small_values_keep_their_digits() -> None:
     torch.testing.assert_close(module(bounded_loss.op).bounded_loss(x), x**2 / 2, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("made", [guarded, of_another])
+@pytest.mark.parametrize("made", [guarded, of_another, filled, filled_by_the_caller])
 def test_what_may_be_infinite_is_chosen(made) -> None:
     assert "torch.where" in render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
 
