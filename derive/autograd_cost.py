@@ -15,14 +15,13 @@ from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import lengths_of
-from derive.program import Arithmetic, Call, Index, Merged, Node, PartOf, Read, Reduce, Statement, base
+from derive.program import CONDITIONS, Arithmetic, Call, Index, Merged, Node, PartOf, Read, Reduce, Statement, base
 from derive.terms.axes import PACK_NAME
 from derive.walking import index_axes, node_axes
 
 DEFAULT_SIZE = 64
 
 BYTES = {"real": 4, "integer": 8, "mask": 1}
-CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
 _KEEP_NOTHING = {"add", "sub", "neg", "sign", *CONDITIONS}
 _KEEP_OUTPUT = {"exp", "tanh", "sqrt", "rsqrt", "sigmoid", "relu"}
 

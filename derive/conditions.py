@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from derive.autograd_cost import BYTES, CONDITIONS
+from derive.autograd_cost import BYTES
 from derive.cost import ELEMENTARY, Nominal, is_dear
-from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter
+from derive.program import CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
 from derive.share import axes_of, name_of, put, renamed
 from derive.soundness import check
 from derive.walking import children, reads, walk

@@ -15,6 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+CONDITIONS = COMPARISONS | {"and", "or", "not"}
+"""The functions whose values are true or false."""
+
 
 @dataclass(frozen=True)
 class Num:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import (
+    CONDITIONS,
     Assign,
     AxisValue,
     Call,
@@ -28,7 +29,6 @@ from derive.soundness import check
 from derive.walking import children, node_axes, reads, walk
 
 _LONGEST_NAME = 24
-_ASKED = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"})
 _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
 
 
@@ -231,7 +231,7 @@ def name_of(node: Node, taken: set[str]) -> str:
     stems = (_words(node), _words(_without_numbers(node)), _tensors(node))
     if isinstance(node, Read):  # at the places of an index: p[n, y[n]] is p_y
         stems = ("_".join([node.name.rstrip("_"), *(i.name for i in node.index if isinstance(i, Read))]), node.name, "")
-    last = "mask" if isinstance(node, Call) and node.fn in _ASKED else "shared"
+    last = "mask" if isinstance(node, Call) and node.fn in CONDITIONS else "shared"
     stem = next((s for s in stems if len(s) <= _LONGEST_NAME and s.isidentifier()), last)
     name, number = stem, 2
     while name in taken:

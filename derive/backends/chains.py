@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from derive.cost import is_matrix_product
-from derive.program import Call, Node, Num, Read, Reduce
+from derive.program import CONDITIONS, Call, Node, Num, Read, Reduce
 from derive.walking import children, walk
 
 _LONG = 4
 """An expression that makes fewer large tensors is written with operators; one less where it may write over one."""
-
-_NO_TENSOR = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"})
 
 Factor = tuple[Node, bool]
 """A factor of a product; True: it divides."""
@@ -24,7 +22,7 @@ Factor = tuple[Node, bool]
 
 def is_long(value: Node, is_large: Callable[[Node], bool], spent: frozenset[str]) -> bool:
     """Whether a statement's expression makes several large tensors on its way."""
-    made = sum(n.fn not in (*_NO_TENSOR, "neg") and is_large(n) for n in _pointwise(value))
+    made = sum(n.fn not in (*CONDITIONS, "neg") and is_large(n) for n in _pointwise(value))
     reuses = any(isinstance(n, Read) and n.name in spent for n in walk(value))
     return made >= _LONG - reuses
 
@@ -64,7 +62,7 @@ def led(node: Call, is_large: Callable[[Node], bool], spent: frozenset[str]) -> 
 
 
 def _may_lead(n: Node, spent: frozenset[str]) -> bool:
-    return n.name in spent if isinstance(n, Read) else isinstance(n, Call) and n.fn not in (*_NO_TENSOR, "where")
+    return n.name in spent if isinstance(n, Read) else isinstance(n, Call) and n.fn not in (*CONDITIONS, "where")
 
 
 def _factors(node: Node) -> list[Factor]:

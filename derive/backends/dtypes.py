@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.program import Call, Index, Join, Node, Num, Program, Read, Reduce, Scan
+from derive.program import CONDITIONS, Call, Index, Join, Node, Num, Program, Read, Reduce, Scan
 from derive.walking import children, walk
-
-_CONDITIONS = {"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"}
 
 
 @dataclass
@@ -28,12 +26,12 @@ class Dtypes:
             return node.name not in self.integers and self.reals.get(node.name, True)
         if isinstance(node, Call):
             values = node.args[1:] if node.fn == "where" else node.args
-            return node.fn not in _CONDITIONS and any(self.is_real(a) for a in values)
+            return node.fn not in CONDITIONS and any(self.is_real(a) for a in values)
         return isinstance(node, Reduce | Scan | Join) and any(self.is_real(n) for n in children(node))
 
     def leaves_integers(self, node: Call) -> bool:
         """Whether a function of counts has no whole values: torch would give it its default dtype."""
-        if node.fn in _CONDITIONS or node.fn in ("where", "floordiv", "mod") or self.is_real(node):
+        if node.fn in CONDITIONS or node.fn in ("where", "floordiv", "mod") or self.is_real(node):
             return False
         fractions = any(isinstance(a, Num) and float(a.value) % 1 != 0 for a in node.args)
         whole = node.fn in ("add", "sub", "mul", "neg", "absolute", "sign", "maximum", "minimum") and not fractions

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
-from derive.program import AxisValue, Call, Node, Num, SizeOf
+from derive.program import COMPARISONS, AxisValue, Call, Node, Num, SizeOf
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -23,7 +23,6 @@ _BINARY = {
     "eq": ("==", COMPARISON, COMPARISON + 1),
     "ne": ("!=", COMPARISON, COMPARISON + 1),
 }
-COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 _LOGIC = {"and": "&", "or": "|"}
 _TORCH = {"absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder"}
 

@@ -10,7 +10,7 @@ from derive.backends.dtypes import Dtypes, is_read
 from derive.backends.fusions import fused, triangle
 from derive.backends.layout import Layouts
 from derive.backends.memory import Memory, is_whole
-from derive.backends.pointwise import COMPARISONS, call_code, cast, number_code, written_over
+from derive.backends.pointwise import call_code, cast, number_code, written_over
 from derive.backends.ranges import ranges_named
 from derive.backends.reads import read
 from derive.backends.reductions import reduction
@@ -19,6 +19,7 @@ from derive.backends.scatters import scatter
 from derive.backends.sizes import Sizes
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, permute, position, squeeze
 from derive.program import (
+    COMPARISONS,
     Assign,
     AxisValue,
     Call,

@@ -9,7 +9,22 @@ from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.work import PRODUCTS
-from derive.program import AxisValue, Call, Index, Merged, Node, Num, PartOf, Place, Read, Scal, SizeOf, Window, base
+from derive.program import (
+    COMPARISONS,
+    AxisValue,
+    Call,
+    Index,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Place,
+    Read,
+    Scal,
+    SizeOf,
+    Window,
+    base,
+)
 from derive.walking import index_axes
 
 _RESERVED = frozenset(
@@ -30,7 +45,6 @@ _SUFFIXES = tuple(  # of our own variables
 _BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
            "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1),
            "or": ("|", 1)}  # fmt: skip
-_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _FUNCTIONS = frozenset(
     """exp log tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan asinh
     acosh atanh erfc""".split()  # noqa: SIM905
@@ -224,7 +238,7 @@ class Expressions:
 
 def _binary(fn: str, args: list[Text], known: bool) -> Text:
     sign, strength = _BINARY[fn]
-    compares = fn in _COMPARISONS
+    compares = fn in COMPARISONS
     logic = fn in ("and", "or")
     if compares:
         whole = all(a.kind in ("int", "number") for a in args)

@@ -15,6 +15,7 @@ from fractions import Fraction
 from derive.backends.cpu.merges import split_merged
 from derive.cost import is_matrix_product
 from derive.program import (
+    CONDITIONS,
     Assign,
     Call,
     Index,
@@ -205,13 +206,11 @@ def _scatter(s: Scatter, out: Normal) -> None:
 
 # --- what is known of nodes --------------------------------------------------------------------------------
 
-_BOOLEAN = ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
-
 
 def is_boolean(node: Node, booleans: set[str]) -> bool:
     if isinstance(node, Read):
         return node.name in booleans
-    return isinstance(node, Call) and node.fn in _BOOLEAN
+    return isinstance(node, Call) and node.fn in CONDITIONS
 
 
 def rewritten(node: Node | Index, change: Callable[[Node | Index], Node | Index]) -> Node | Index:
