@@ -10,6 +10,7 @@ from sympy import Basic, Expr, Not, S
 
 from derive.asked import asked
 from derive.equations import Equation
+from derive.naming import free_name
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
@@ -41,10 +42,7 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, li
         for e in (*known, *made):
             if e.body == body and e.index == i.index:
                 return At(e.target, *i.index)
-        name = base = f"{i.name}_read"
-        number = 2
-        while name in taken | {e.name for e in made}:
-            name, number = f"{base}{number}", number + 1
+        name = free_name(f"{i.name}_read", taken | {e.name for e in made})
         made.append(Equation(Tensor(name, integer=True), i.index, body))
         return At(made[-1].target, *i.index)
 

@@ -18,10 +18,10 @@ from derive.cost import elementary_work, work_and_names
 from derive.definitions import Definition
 from derive.equations import Equation, Op
 from derive.forward import forward_program
+from derive.naming import name_of
 from derive.nominal import nominal
 from derive.reading import factored
 from derive.saving import Kept, Policy, priced, recompute, with_kept
-from derive.share import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Tensor, tensor_names

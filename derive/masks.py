@@ -9,25 +9,24 @@ their values would not be. A choice of what is compared, `where(r <= t, r, t)`, 
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sympy import Add, Dummy, Expr, Mul, Number, Pow, Rational, erf, expand, tanh
+from sympy import Add, Dummy, Expr, Mul, Number, Pow, erf, expand, tanh
 
 from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Op
 from derive.functions import maximum, minimum, relu, sigmoid, sign
 from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
+from derive.raising import is_finite_number, raised
 from derive.soundness import check
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
 from derive.walking import reads
 
-_ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv}
 _ONE, _TWO, _ZERO, _MINUS = (Num(Fraction(k)) for k in (1, 2, 0, -1))
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
@@ -134,11 +133,13 @@ def _blend(node: Call, known: _Finite) -> Node | None:
         return None
     _, half, q = other.args
     names: dict[Node, Expr] = {}
-    first, second, middle = (_algebra(n, names) for n in (p, q, half))
-    if expand(first + second - 2 * middle) != 0 or not all(_is_finite(n, known.values) for n in (p, q)):
+    off = Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))
+    if expand(raised(off, {}, lambda n: names.setdefault(n, Dummy()))) != 0:
         return None
-    gap = Call("mul", (_order(condition), Call("sub", (p, q))))
-    return Call("div", (Call("add", (Call("add", (p, q)), gap)), _TWO))
+    if not all(_is_finite(n, known.values) for n in (p, q)):
+        return None
+    apart = Call("mul", (_order(condition), Call("sub", (p, q))))
+    return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
 
 
 def _order(condition: Call) -> Call:
@@ -148,16 +149,6 @@ def _order(condition: Call) -> Call:
 
 def _gap(above: Node, below: Node) -> Node:
     return above if below == _ZERO else Call("neg", (below,)) if above == _ZERO else Call("sub", (above, below))
-
-
-def _algebra(node: Node, names: dict[Node, Expr]) -> Expr:
-    """Sums and products as SymPy has them, what else there is under names."""
-    if isinstance(node, Num) and isinstance(node.value, Fraction):
-        return Rational(node.value.numerator, node.value.denominator)
-    if isinstance(node, Call) and node.fn in ("add", "sub", "mul", "div", "neg"):
-        values = [_algebra(a, names) for a in node.args]
-        return -values[0] if node.fn == "neg" else _ARITHMETIC[node.fn](*values)
-    return names.setdefault(node, Dummy())
 
 
 def _sign(condition: Node, known: _Finite) -> Call | None:
@@ -238,7 +229,7 @@ def _is_finite(node: Node, names: Collection[str]) -> bool:
         if (ends := _ends(node)) is not None:
             return all(_is_finite(n, names) for n in ends)
         return node.fn in _KEEPS | _BOUNDED and all(_is_finite(a, names) for a in parts)
-    return isinstance(node, Scal | SizeOf) or (isinstance(node, Num) and isinstance(node.value, Fraction))
+    return isinstance(node, Scal | SizeOf) or is_finite_number(node)
 
 
 def _ends(node: Call) -> tuple[Node, Node] | None:

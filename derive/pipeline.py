@@ -20,6 +20,7 @@ from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.gathered import after_gathers
 from derive.joined_products import joined_products
+from derive.leftovers import without_copies
 from derive.local_derivatives import Handing, by_local_derivatives
 from derive.masked_sums import before_masks
 from derive.masks import with_masks
@@ -29,7 +30,7 @@ from derive.products import common_products
 from derive.program import Assign, Program, Read
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.selections import selected
-from derive.share import put, share, without_copies
+from derive.share import put, share
 from derive.shared_sums import shared_sums
 from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from derive.cost import is_matrix_product, is_tensor, product_factors
+from derive.naming import name_of
 from derive.program import (
-    CONDITIONS,
     Assign,
-    AxisValue,
     Call,
     Index,
     Join,
@@ -21,15 +20,11 @@ from derive.program import (
     Scal,
     Scan,
     Scatter,
-    SizeOf,
     Statement,
     base,
 )
 from derive.soundness import check
 from derive.walking import children, node_axes, reads, walk
-
-_LONGEST_NAME = 24
-_NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
 
 
 def share(program: Program) -> Program:
@@ -94,28 +89,6 @@ def _nameless(node: Node) -> Node | None:
 def _definition(s: Statement, node: Node) -> Assign | None:
     """The statement, where the node has its name already."""
     return s if isinstance(s, Assign) and s.value == node and set(s.axes) == set(node_axes(node)) else None
-
-
-def without_copies(program: Program) -> Program:
-    """The same program with one name for each tensor: `returns` name the tensor itself."""
-    scattered = {s.onto for s in program.statements if isinstance(s, Scatter)}
-    scattered |= {s.name for s in program.statements if isinstance(s, Scatter)}
-    names: dict[str, str] = {}
-    kept: list[Statement] = []
-    made: dict[tuple[Node, tuple[Index, ...]], str] = {}
-    for s in program.statements:
-        s = renamed(s, names)
-        same = None
-        if isinstance(s, Assign):
-            copy = isinstance(s.value, Read) and s.value.index == s.axes
-            same = s.value.name if copy and isinstance(s.value, Read) else made.get((s.value, s.axes))
-        if same is not None and not {s.name, same} & scattered:
-            names[s.name] = same
-        else:
-            kept.append(s)
-            made |= {(s.value, s.axes): s.name} if isinstance(s, Assign) else {}
-    returns = tuple(names.get(r, r) for r in program.returns)
-    return check(replace(program, statements=tuple(kept), returns=returns))
 
 
 def renamed(s: Statement, names: dict[str, str]) -> Statement:
@@ -224,64 +197,3 @@ def put(node: Node, old: Node, new: Node) -> Node:
     if isinstance(node, Join):
         return replace(node, parts=tuple(put(p, old, new) for p in node.parts))
     return node
-
-
-def name_of(node: Node, taken: set[str]) -> str:
-    """What a node would be called, and no name that is taken."""
-    stems = (_words(node), _words(_without_numbers(node)), _tensors(node))
-    if isinstance(node, Read):  # at the places of an index: p[n, y[n]] is p_y
-        stems = ("_".join([node.name.rstrip("_"), *(i.name for i in node.index if isinstance(i, Read))]), node.name, "")
-    last = "mask" if isinstance(node, Call) and node.fn in CONDITIONS else "shared"
-    stem = next((s for s in stems if len(s) <= _LONGEST_NAME and s.isidentifier()), last)
-    name, number = stem, 2
-    while name in taken:
-        name, number = f"{stem}_{number}", number + 1
-    return name
-
-
-def _without_numbers(node: Node) -> Node:
-    """The node without the numbers that it is multiplied with or divided by, for a shorter name."""
-    if not isinstance(node, Call):
-        return node
-    args = tuple(_without_numbers(a) for a in node.args)
-    if node.fn in ("mul", "div") and is_tensor(args[0]) and not is_tensor(args[1]):
-        return args[0]
-    return args[1] if node.fn == "mul" and not is_tensor(args[0]) else replace(node, args=args)
-
-
-def _tensors(node: Node) -> str:
-    """The function and the tensors that it is of: `exp_logvar_noise`; a condition's name says what it asks."""
-    names = "_".join(dict.fromkeys(n.name for n in walk(node) if isinstance(n, Read)))
-    if not isinstance(node, Call):
-        return names
-    signs = [n for n in walk(node) if isinstance(n, Call) and n.fn == "sign"]
-    if len(signs) == 1 and reads(node) == reads(signs[0]):
-        return f"sign_{names}"  # a step, whatever is added to it
-    asked = {"gt": "above", "ge": "from", "lt": "below", "le": "up_to", "eq": "is"}.get(node.fn)
-    if asked is None:
-        return f"{node.fn}_{names}" if node.fn not in ("add", "sub", "mul", "div", "pow") else names
-    first, second = node.args
-    return f"{_tensors(first)}_{asked}_{_words(second)}" if isinstance(first, Call) else names
-
-
-def _words(node: Node) -> str:
-    """What a node would be called: `dloss_over_n`, `exp_x`, `x_minus_mu`."""
-    if isinstance(node, Read | Scal):
-        return node.name
-    if isinstance(node, SizeOf | AxisValue):
-        return "leading" if node.axis == "..." else node.axis
-    if isinstance(node, Num):
-        written = _NUMBERS.get(str(node.value), str(node.value))
-        return written.replace("/", "_over_").replace(".", "p").replace("-", "minus_")
-    if isinstance(node, Reduce):
-        return f"{node.kind}_{_words(node.body)}"
-    if isinstance(node, Scan):
-        return f"running_{_words(node.body)}"
-    if isinstance(node, Join):
-        return "_".join(["concat", *(_words(p) for p in node.parts)])
-    joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_",
-             "gt": "_above_", "lt": "_below_"}.get(node.fn)  # fmt: skip
-    words = [_words(a) for a in node.args]
-    if node.fn == "pow" and words[1] == "two":
-        return f"{words[0]}_squared"
-    return joint.join(words) if joint else "_".join([node.fn, *words])

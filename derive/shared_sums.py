@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from derive.cost import NAMED, Nominal, is_tensor, node_work
+from derive.leftovers import without_unread
+from derive.naming import name_of
 from derive.opened_sums import Common, Opened, common, is_product, is_view, opened, plain, renamed
 from derive.program import (
     Assign,
@@ -26,7 +28,7 @@ from derive.program import (
     base,
     multiplied,
 )
-from derive.share import axes_of, name_of, put
+from derive.share import axes_of, put
 from derive.soundness import check
 from derive.walking import index_axes, node_axes, reads, walk
 
@@ -44,17 +46,6 @@ def shared_sums(program: Program, nominal: Nominal) -> Program:
         if better is None:
             return program
         program = without_unread(check(better))
-
-
-def without_unread(program: Program) -> Program:
-    """The program without the products that were written out in all that read them."""
-    wanted = set(program.returns).union(*(reads(n) for s in program.statements for n in _read_by(s)))
-    return replace(program, statements=tuple(s for s in program.statements if s.name in wanted))
-
-
-def _read_by(s: Statement) -> Iterator[Node | Index]:
-    yield s.value
-    yield from s.slots if isinstance(s, Scatter) else ()
 
 
 def _plans(program: Program, nominal: Nominal) -> Iterator[_Plan]:

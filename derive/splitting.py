@@ -8,6 +8,7 @@ from sympy import Basic, Expr, Mul, S
 
 from derive.equations import Equation, signs
 from derive.errors import DeriveError
+from derive.naming import free_name
 from derive.terms.axes import PACK, Axis, free_axes, sorted_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Tensor
@@ -38,15 +39,7 @@ def split_name(target: str, reduce: Reduce, taken: set[str]) -> str:
     """A name for a split-off reduction: after what it reduces, else after the equation it comes from."""
     body = reduce.body
     stem = body.name if isinstance(body, At) else target
-    return _free(f"{stem}_{reduce.kind.removeprefix('a')}", taken)
-
-
-def _free(base: str, taken: set[str]) -> str:
-    """The name, numbered where it is taken."""
-    name, number = base, 2
-    while name in taken:
-        name, number = f"{base}{number}", number + 1
-    return name
+    return free_name(f"{stem}_{reduce.kind.removeprefix('a')}", taken)
 
 
 def order_axes(axes: set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -64,7 +57,7 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     if isinstance(rhs, Concat) and plain:
         return [_concatenation(target, index, rhs, left)]
     if isinstance(rhs, Concat):
-        whole = Tensor(_free(f"{target.name}_apart", taken), **signs(rhs))
+        whole = Tensor(free_name(f"{target.name}_apart", taken), **signs(rhs))
         apart = _concatenation(whole, left, rhs, left)
         return [replace(apart, given=False), Equation(target, index, At(whole, *left))]
     while True:
@@ -116,7 +109,8 @@ def taken_apart(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr
             continue
         same = next((e for e in (*known, *made) if e.body == at and e.index == axes), None)
         if same is None:
-            same = Equation(Tensor(_free(f"{at.name}_apart", taken | {e.name for e in made}), **signs(at)), axes, at)
+            name = free_name(f"{at.name}_apart", taken | {e.name for e in made})
+            same = Equation(Tensor(name, **signs(at)), axes, at)
             made.append(replace(same, given=False))
         put[at] = At(same.target, *axes)
     return rhs.xreplace(put), made

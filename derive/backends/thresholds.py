@@ -13,12 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sympy import Dummy, Expr, Pow, Rational, exp, expand, tanh
+from sympy import Dummy, Expr, exp, expand, tanh
 
 from derive.functions import expm1, minimum, relu, sigmoid
 from derive.functions import maximum as larger
+from derive.leftovers import without_unread
 from derive.lower import node as lowered
-from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scan, Statement
+from derive.naming import free_name
+from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scan, Scatter, Statement
+from derive.raising import is_finite_number, raised
 from derive.share import put, share
 from derive.soundness import check
 from derive.terms.elements import At, Scalar, Tensor
@@ -35,35 +38,39 @@ Known = Mapping[str, Assign]
 
 def without_choices(program: Program) -> Program:
     """The same program with sums and products in place of such choices."""
-    known = {s.name: s for s in program.statements if isinstance(s, Assign)}
-    masks: dict[str, Assign] = {}
+    added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
+    known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
+    masks = _Masks(program)
     statements = tuple(replace(s, value=_within(s.value, known, masks)) for s in program.statements)
     if statements == program.statements:
         return program
     out: list[Statement] = []
     for s in statements:
-        out += [m for m in masks.values() if m.name in reads(s.value) and m not in out]
+        out += [m for m in masks.numbers if m.name in reads(s.value) and m not in out]
         out.append(s)
-    return share(check(_needed(replace(program, statements=tuple(out)))))
+    return share(check(without_unread(replace(program, statements=tuple(out)))))
 
 
-def _needed(program: Program) -> Program:
-    """The program without what nothing reads any more."""
-    wanted, kept = set(program.returns), []
-    for s in reversed(program.statements):
-        if s.name in wanted:
-            kept.append(s)
-            wanted |= _read_by(s)
-    return replace(program, statements=tuple(reversed(kept)))
+class _Masks:
+    """The masks that a program is given, and what they are as numbers: 1 where they hold, else 0."""
+
+    def __init__(self, program: Program) -> None:
+        self.given = {n for n, _ in program.given}
+        self._taken = self.given | set(program.scalars) | {s.name for s in program.statements}
+        self.numbers: list[Assign] = []
+
+    def number(self, mask: Read) -> Read:
+        """The mask as numbers, by name."""
+        value = Call("where", (mask, _ONE, _ZERO))
+        found = next((m for m in self.numbers if m.value == value), None)
+        if found is None:
+            found = Assign(free_name(f"{mask.name}_mask", self._taken), mask.index, value)
+            self._taken.add(found.name)
+            self.numbers.append(found)
+        return Read(found.name, found.axes)
 
 
-def _read_by(s: object) -> set[str]:
-    slots = getattr(s, "slots", ())
-    own = {s.onto} if getattr(s, "onto", None) else set()  # type: ignore[attr-defined]
-    return own | reads(s.value) | {n for i in (*slots, *s.axes) for n in reads(i)}  # type: ignore[attr-defined]
-
-
-def _within(node: Node, known: Known, masks: dict[str, Assign]) -> Node:
+def _within(node: Node, known: Known, masks: _Masks) -> Node:
     if isinstance(node, Reduce | Scan):
         return replace(node, body=_within(node.body, known, masks))
     if isinstance(node, Join):
@@ -79,11 +86,14 @@ def _within(node: Node, known: Known, masks: dict[str, Assign]) -> Node:
     if asked is not None and asked.strict:
         return _jump(asked, node, known) or _weighed(node, asked.mask) or node
     condition = node.args[0]
-    if isinstance(condition, Read) and condition.name not in known:  # a mask that is given
-        name = f"{condition.name}_mask"
-        masks.setdefault(name, Assign(name, condition.index, Call("where", (condition, _ONE, _ZERO))))
-        return _weighed(node, Read(name, condition.index)) or node
+    if isinstance(condition, Read) and condition.name in masks.given and _is_whole(condition):
+        return _weighed(node, masks.number(condition)) or node
     return node
+
+
+def _is_whole(tensor: Read) -> bool:
+    """Whether every element is read in its own place: `mask[n, t]`, not `mask[n, n]` or `mask[n, t - 1]`."""
+    return all(isinstance(i, str) for i in tensor.index) and len(set(tensor.index)) == len(tensor.index)
 
 
 @dataclass(frozen=True)
@@ -109,7 +119,7 @@ def _asked(condition: Node, known: Known) -> _Asked | None:
         return None
     x, threshold = condition.args
     plain = isinstance(x, Read) or (isinstance(x, Call) and x.fn == "absolute" and isinstance(x.args[0], Read))
-    if not plain or not isinstance(threshold, Num | Scal):
+    if not plain or not (isinstance(threshold, Scal) or is_finite_number(threshold)):
         return None
     return _Asked(x, threshold, _ABOVE[condition.fn], condition.fn in ("gt", "lt"))
 
@@ -119,7 +129,7 @@ def _asked(condition: Node, known: Known) -> _Asked | None:
 
 def _met(asked: _Asked, node: Call, known: Known) -> Node | None:
     """The sum of what each branch adds on its own side; None where they do not meet, or are of more than one tensor."""
-    z, t = Dummy(real=True), _number(asked.threshold)
+    z, t = Dummy(real=True), _raised(asked.threshold, {}, known)
     first, second = (_of(z, asked.x, branch, known) for branch in node.args[1:])
     above, below = (first, second) if asked.above_first else (second, first)
     if above is None or below is None or expand(above.subs(z, t) - below.subs(z, t)) != 0:
@@ -147,28 +157,17 @@ def _of(z: Dummy, x: Node, branch: Node, known: Known) -> Expr | None:
 
 
 def _raised(node: Node, names: Mapping[Node, Expr], known: Known) -> Expr | None:
-    """A node in SymPy, tensors by these names; None where it holds anything else."""
-    if node in names:
-        return names[node]
-    if isinstance(node, Num | Scal):
-        return _number(node)
-    if isinstance(node, Read) and node.name in known and known[node.name].axes == node.index:
-        return _raised(known[node.name].value, names, known)
-    if not isinstance(node, Call):
-        return None
-    values = [v for a in node.args if (v := _raised(a, names, known)) is not None]
-    if len(values) < len(node.args):
-        return None
-    if node.fn in _FUNCTIONS:
-        return _FUNCTIONS[node.fn](values[0])
-    a, b = values[0], values[-1]
-    return {"add": a + b, "sub": a - b, "mul": a * b, "div": a / b, "neg": -a, "pow": Pow(a, b)}.get(node.fn)
+    """A node in SymPy, tensors by these names or as they are computed; None where it reads anything else."""
 
+    def other(n: Node) -> Expr | None:
+        if isinstance(n, Scal):
+            return Scalar(n.name)
+        if isinstance(n, Read) and n.name in known and known[n.name].axes == n.index:
+            return _raised(known[n.name].value, names, known)
+        argument = raised(n.args[0], names, other) if isinstance(n, Call) and n.fn in _FUNCTIONS else None
+        return None if argument is None else _FUNCTIONS[n.fn](argument)  # type: ignore[union-attr]
 
-def _number(node: Node) -> Expr:
-    if isinstance(node, Num) and isinstance(node.value, Fraction):
-        return Rational(node.value.numerator, node.value.denominator)
-    return Scalar(node.name) if isinstance(node, Scal) else Dummy()
+    return raised(node, names, other)
 
 
 # --- branches that jump -------------------------------------------------------------------------------------------
@@ -176,9 +175,9 @@ def _number(node: Node) -> Expr:
 
 def _jump(asked: _Asked, node: Call, known: Known) -> Node | None:
     """`a*m + B(min(x, t))*(1 - m)` for `where(x > t, a, B(x))` with a number `a`; None for another choice."""
-    z, t = Dummy(real=True), _number(asked.threshold)
+    z, t = Dummy(real=True), _raised(asked.threshold, {}, known)
     for k, (number, branch) in enumerate((node.args[1:], node.args[:0:-1])):
-        value = _of(z, asked.x, branch, known) if _is_finite(number) and reads(branch) else None
+        value = _of(z, asked.x, branch, known) if is_finite_number(number) and reads(branch) else None
         if value is None or value.subs(z, t).is_finite is False:
             continue
         clamp = minimum if asked.above_first == (k == 0) else larger
@@ -200,18 +199,13 @@ def _weighed(node: Call, mask: Node) -> Node | None:
     return None
 
 
-def _is_finite(node: Node) -> bool:
-    """Whether it is a finite number: not -oo, and not one that a caller gives, who may fill in -oo."""
-    return isinstance(node, Num) and isinstance(node.value, Fraction)
-
-
 def _times(a: Node, b: Node) -> Node:
     return b if a == _ONE else Call("mul", (a, b))
 
 
 def _multiple(node: Node, of: Node) -> Node | None:
     """The number that one node is, times the other; both may be numbers where the other is 1."""
-    if of == _ONE and (_is_finite(node) or isinstance(node, Scal)):
+    if of == _ONE and (is_finite_number(node) or isinstance(node, Scal)):
         return node
     if isinstance(node, Call) and node.fn == "mul" and of in node.args and reads(of):
         (rest,) = (a for a in node.args if a != of) if node.args[0] != node.args[1] else (of,)

@@ -15,6 +15,7 @@ from sympy import Add, Basic, Expr, Function, Mul, Pow, S, exp, expand_mul, log,
 
 from derive.equations import Equation, Op, signs
 from derive.functions import atan2, relu, sigmoid
+from derive.naming import free_name
 from derive.splitting import order_axes
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
@@ -37,7 +38,7 @@ def name_functions(op: Op) -> Op:
         for inner in [] if body in named and named[body] == equation.left else _functions(equation):
             inner = inner.func(*(a.xreplace(named) for a in inner.args))
             if inner not in named:
-                name = _unused(_function_name(inner, equation.name), taken)
+                name = free_name(_function_name(inner, equation.name), taken)
                 taken.add(name)
                 axes = _axes(inner, equation)
                 target = Tensor(name, **signs(inner))
@@ -219,11 +220,4 @@ def _name(expr: Expr, target: str, taken: set[str]) -> str:
         name = f"{names[0]}_{joined}_{names[1]}" if isinstance(first, At) else f"{target}_inner"
     else:
         name = f"{target}_inner"
-    return _unused(name, taken)
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    base, number = name, 2
-    while name in taken:
-        name, number = f"{base}{number}", number + 1
-    return name
+    return free_name(name, taken)

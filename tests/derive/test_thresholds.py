@@ -1,12 +1,15 @@
 """Choices at a threshold that are written without choosing, and those that must stay."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
 
+from derive.backends.thresholds import without_choices
 from derive.emit import render
 from derive.notation import axes, exp, log, oo, op, scalar, sum, tensor, where
+from derive.program import Assign, Call, Num, Program, Read, Scal, Scatter
 from tests.derive.live import module
 
 n, c = axes("n c")
@@ -84,7 +87,7 @@ def test_the_same_at_the_threshold_and_far_from_it(made) -> None:
     got, want = getattr(module(made.op), name)(x), FORWARDS[name](z)
     torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
     dy = torch.randn_like(POINTS)
-    finite = (POINTS.abs() < 1e20) & (dy != 0)
+    finite = POINTS.abs() < 1e20  # beyond, autograd multiplies what its `where` left out, 0, by an infinite slope
     for found, right in zip(torch.autograd.grad(got, x, dy), torch.autograd.grad(want, z, dy), strict=True):
         torch.testing.assert_close(found[finite], right[finite], rtol=1e-13, atol=0)
 
@@ -102,3 +105,27 @@ def test_what_may_be_infinite_is_chosen(made) -> None:
 def test_a_mask_that_is_kept_is_one_number_an_element() -> None:
     code = render(kept_as_asked.op.derivation)
     assert "torch.where" not in code.partition("_backward(")[2].partition("class ")[0]
+
+
+def test_a_mask_under_a_name_that_is_taken_gets_another() -> None:
+    x, on, other = (Read(name, ("n",)) for name in ("x", "on", "on_mask"))
+    chosen = Call("mul", (Call("where", (on, x, Call("mul", (Scal("slope"), x)))), other))
+    given = (("x", ("n",)), ("on", ("n",)), ("on_mask", ("n",)))
+    program = without_choices(Program("masked", given, ("slope",), (Assign("y", ("n",), chosen),), ("y",)))
+    assert [str(s) for s in program.statements] == [
+        "on_mask2[n] = where(on[n], 1, 0)",
+        "y[n] = x[n] * (on_mask2[n] + slope * (1 - on_mask2[n])) * on_mask[n]",
+    ]
+
+
+def test_what_is_added_to_is_not_what_it_was_first() -> None:
+    u, h, one = Read("u", ("c",)), Read("h", ("c",)), Num(Fraction(1))
+    inner = Call("div", (Call("pow", (u, Num(Fraction(2)))), Num(Fraction(2))))
+    outer = Call("sub", (h, Num(Fraction(1, 2))))
+    first = Assign("h", ("c",), Call("absolute", (u,)))
+    last = Assign("y", ("c",), Call("where", (Call("le", (h, one)), inner, outer)))
+    given = (("u", ("c",)), ("x", ("n",)), ("to", ("n",)))
+    add = Scatter("h", ("c",), (Read("to", ("n",)),), Read("x", ("n",)), onto="h")
+    whole = Program("added", given, (), (first, add, last), ("y",))
+    assert without_choices(whole) == whole
+    assert without_choices(Program("plain", given, (), (first, last), ("y",))).statements[-1] != last

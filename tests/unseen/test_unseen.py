@@ -215,7 +215,7 @@ CASES = {
     "running_mean": Case(
         lambda x, a: (x * a).cumsum(1) / torch.arange(1, x.shape[1] + 1), ("running_dc = ", "dx = a * running_dc")
     ),
-    "contrasted": Case(contrasted, ("ds = others.sub_(m).exp_()",)),
+    "contrasted": Case(contrasted, ("ds = others.sub_(m).exp_()", "ds_sum + ds_sum.T")),
     "evidence": Case(evidence, ("softplus(x.gather(1",)),
     "ranked_pairs": Case(ranked_pairs, (), ("where",)),
     "tempered": Case(lambda x, tau: (x / tau).softmax(1), ("dx = dq / tau", "dq.mul_(q).sum()")),

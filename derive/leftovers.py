@@ -1,0 +1,49 @@
+"""What a pass leaves behind: tensors under two names, and statements that nothing reads any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from derive.program import Assign, Index, Node, Program, Read, Scatter, Statement
+from derive.share import renamed
+from derive.soundness import check
+from derive.walking import reads
+
+
+def without_unread(program: Program) -> Program:
+    """The program without what nothing reads on the way to what it returns."""
+    wanted, kept = set(program.returns), []
+    for s in reversed(program.statements):
+        if s.name in wanted:
+            kept.append(s)
+            wanted |= {name for n in _nodes(s) for name in reads(n)}
+            wanted |= {s.onto} if isinstance(s, Scatter) and s.onto else set()
+    return replace(program, statements=tuple(reversed(kept)))
+
+
+def _nodes(s: Statement) -> Iterator[Node | Index]:
+    yield s.value
+    yield from s.slots if isinstance(s, Scatter) else s.axes
+
+
+def without_copies(program: Program) -> Program:
+    """The same program with one name for each tensor: `returns` name the tensor itself."""
+    scattered = {s.onto for s in program.statements if isinstance(s, Scatter)}
+    scattered |= {s.name for s in program.statements if isinstance(s, Scatter)}
+    names: dict[str, str] = {}
+    kept: list[Statement] = []
+    made: dict[tuple[Node, tuple[Index, ...]], str] = {}
+    for s in program.statements:
+        s = renamed(s, names)
+        same = None
+        if isinstance(s, Assign):
+            copy = isinstance(s.value, Read) and s.value.index == s.axes
+            same = s.value.name if copy and isinstance(s.value, Read) else made.get((s.value, s.axes))
+        if same is not None and not {s.name, same} & scattered:
+            names[s.name] = same
+        else:
+            kept.append(s)
+            made |= {(s.value, s.axes): s.name} if isinstance(s, Assign) else {}
+    returns = tuple(names.get(r, r) for r in program.returns)
+    return check(replace(program, statements=tuple(kept), returns=returns))
