@@ -40,6 +40,7 @@ def render_shared(backend: str) -> dict[str, str]:
     if backend == "cpu":
         texts["_native.py"] = _formatted(_environment().get_template("native.py.j2").render())
         texts["_native.h"] = _environment().get_template("native.h").render()
+        texts["_products.h"] = _environment().get_template("products.h").render()
         texts["_tensors.c"] = _environment().get_template("tensors.c").render()
     return texts
 

@@ -39,6 +39,20 @@ INLINE int64_t at_least(int64_t n, int64_t limit) { return n > limit ? n : limit
 // Threads that are worth waking for so many element operations.
 INLINE int team(int threads, int64_t work) { return (int)at_least(1, at_most(threads, work / 16384)); }
 
+#if defined(WRAPPED) && defined(__GNUC__) && !defined(__clang__)
+// GCC's regions end with a system call that wakes who sleeps there, those of one thread too: as long as a small kernel.
+// The linker sends them here (--wrap): one thread runs what is in the region as it is.
+void __real_GOMP_parallel(void (*region)(void *), void *data, unsigned threads, unsigned flags);
+__attribute__((visibility("hidden"))) void __wrap_GOMP_parallel(void (*region)(void *), void *data, unsigned threads, unsigned flags);
+void __wrap_GOMP_parallel(void (*region)(void *), void *data, unsigned threads, unsigned flags) {
+    if (threads == 1 && omp_get_level() == 0) { // inside another region, its loops would be shared out to the other's threads
+        region(data);
+    } else {
+        __real_GOMP_parallel(region, data, threads, flags);
+    }
+}
+#endif
+
 // A batch of matrix products is shared out by the product if there are enough; else BLAS shares out each of them.
 INLINE int batch_team(int threads, int64_t count) { return count >= threads ? threads : 1; }
 
@@ -334,156 +348,4 @@ LIBRARY(acosh)
 LIBRARY(atanh)
 LIBRARY(erfc)
 
-// --- matrix products --------------------------------------------------------------------------------------------------
-
-typedef void gemm_function(const char *, const char *, const int *, const int *, const int *, const real *, const real *,
-                           const int *, const real *, const int *, const real *, real *, const int *);
-
-SHARED gemm_function *blas = NULL; // Fortran's sgemm or dgemm, handed over by the runtime
-
-__attribute__((visibility("default"), unused)) void use_blas(gemm_function *found) { blas = found; }
-
-enum { PLAIN = 0, TRANSPOSED = 1 };
-
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#else
-#define VECTOR_BYTES 16
-#endif
-typedef real vector __attribute__((vector_size(VECTOR_BYTES)));
-enum { LANES = VECTOR_BYTES / sizeof(real), STRIP = 2 * LANES, TILE = 6, DEEPEST = 512 };
-enum { LARGEST = 1 << 19, SHARED_FROM = 1 << 16 }; // multiply-adds: tiles up to the one, several threads from the other
-
-INLINE vector load(const real *from) {
-    vector v;
-    memcpy(&v, from, sizeof v);
-    return v;
-}
-INLINE void store(real *to, vector v) { memcpy(to, &v, sizeof v); }
-
-// An operand of a small product: element (i, j) is at[i * row + j * column].
-typedef struct {
-    const real *at;
-    int64_t row, column;
-} operand;
-
-// Where a small product goes: rows `row` apart, and whether it is added to what stands there.
-typedef struct {
-    real *at;
-    int64_t row;
-    bool adds;
-} result;
-
-// A tile of c, rows x STRIP, of which `width` columns are written. Its sums stay in registers.
-INLINE void tile(operand a, const real *b, int64_t b_row, result c, int64_t width, int64_t inner, real alpha, const int rows) {
-    vector left[TILE], right[TILE];
-    for (int r = 0; r < rows; r++) left[r] = right[r] = (vector){0};
-    for (int64_t k = 0; k < inner; k++) {
-        const vector b_left = load(b + k * b_row), b_right = load(b + k * b_row + LANES);
-        for (int r = 0; r < rows; r++) {
-            const real x = a.at[r * a.row + k * a.column];
-            left[r] += x * b_left;
-            right[r] += x * b_right;
-        }
-    }
-    for (int r = 0; r < rows; r++) {
-        real out[STRIP], *const to = c.at + r * c.row;
-        store(out, alpha * left[r]), store(out + LANES, alpha * right[r]);
-        if (c.adds) {
-            for (int64_t j = 0; j < width; j++) to[j] += out[j];
-        } else if (width == STRIP) {
-            memcpy(to, out, sizeof out);
-        } else {
-            memcpy(to, out, sizeof(real) * (size_t)width);
-        }
-    }
-}
-
-// The tiles of one strip of columns, as equally high as they can be.
-SHARED void strip(operand a, const real *b, int64_t b_row, result c, int64_t rows, int64_t width, int64_t inner, real alpha) {
-    const int64_t tiles = (rows + TILE - 1) / TILE;
-    for (int64_t t = 0; t < tiles; t++) {
-        const int64_t from = rows * t / tiles;
-        const operand here = {a.at + from * a.row, a.row, a.column};
-        const result to = {c.at + from * c.row, c.row, c.adds};
-        switch (rows * (t + 1) / tiles - from) {
-        case 1: tile(here, b, b_row, to, width, inner, alpha, 1); break;
-        case 2: tile(here, b, b_row, to, width, inner, alpha, 2); break;
-        case 3: tile(here, b, b_row, to, width, inner, alpha, 3); break;
-        case 4: tile(here, b, b_row, to, width, inner, alpha, 4); break;
-        case 5: tile(here, b, b_row, to, width, inner, alpha, 5); break;
-        default: tile(here, b, b_row, to, width, inner, alpha, TILE); break;
-        }
-    }
-}
-
-// c = alpha * a @ b by strips of columns, inner <= DEEPEST. A strip of b that is not whole vectors is copied into such.
-SHARED void strips(operand a, operand b, result c, int64_t rows, int64_t columns, int64_t inner, real alpha) {
-    for (int64_t from = 0; from < columns; from += STRIP) {
-        const int64_t width = at_most(STRIP, columns - from);
-        const real *const at = b.at + from * b.column;
-        const result to = {c.at + from, c.row, c.adds};
-        if (b.column == 1 && width == STRIP) {
-            strip(a, at, b.row, to, rows, width, inner, alpha);
-            continue;
-        }
-        real copy[DEEPEST * STRIP];
-        if (width < STRIP) memset(copy, 0, sizeof(real) * (size_t)(inner * STRIP));
-        for (int64_t k = 0; k < inner; k++) {
-            for (int64_t j = 0; j < width; j++) copy[k * STRIP + j] = at[k * b.row + j * b.column];
-        }
-        strip(a, copy, STRIP, to, rows, width, inner, alpha);
-    }
-}
-
-// One thread's part of a product: all of its inner axis, DEEPEST at a time.
-SHARED void slabs(operand a, operand b, result c, int64_t rows, int64_t columns, int64_t inner, real alpha) {
-    int64_t from = 0;
-    do {
-        const operand left = {a.at + from * a.column, a.row, a.column}, right = {b.at + from * b.row, b.row, b.column};
-        strips(left, right, (result){c.at, c.row, c.adds || from > 0}, rows, columns, at_most(DEEPEST, inner - from), alpha);
-        from += DEEPEST;
-    } while (from < inner);
-}
-
-// A product too small for BLAS to pay: threads share its columns, or its rows where columns are few.
-SHARED void small_product(operand a, operand b, result c, int64_t rows, int64_t columns, int64_t inner, real alpha, int threads) {
-    const int64_t wide = (columns + STRIP - 1) / STRIP;
-    const int many = rows * columns * inner < SHARED_FROM ? 1 : threads;
-    const bool by_columns = wide >= 4 * many;
-    #pragma omp parallel for num_threads(many) schedule(static)
-    for (int t = 0; t < many; t++) {
-        if (by_columns) {
-            const int64_t from = wide * t / many * STRIP, to = at_most(wide * (t + 1) / many * STRIP, columns);
-            const operand part = {b.at + from * b.column, b.row, b.column};
-            slabs(a, part, (result){c.at + from, c.row, c.adds}, rows, to - from, inner, alpha);
-        } else {
-            const int64_t from = rows * t / many, to = rows * (t + 1) / many;
-            const operand part = {a.at + from * a.row, a.row, a.column};
-            slabs(part, b, (result){c.at + from * c.row, c.row, c.adds}, to - from, columns, inner, alpha);
-        }
-    }
-}
-
-// c = alpha * a @ b, of rows x columns x inner. An operand has its rows `lead` apart; TRANSPOSED, it lies columns first.
-SHARED void product(const real *a, int a_lies, int64_t a_lead, const real *b, int b_lies, int64_t b_lead, real *c,
-                    int c_lies, int64_t c_lead, int64_t rows, int64_t columns, int64_t inner, real alpha, int threads) {
-    if (c_lies == TRANSPOSED) { // c' = b' @ a'
-        product(b, !b_lies, b_lead, a, !a_lies, a_lead, c, PLAIN, c_lead, columns, rows, inner, alpha, threads);
-        return;
-    }
-    const bool matrices = rows > 1 && columns > 1 && inner > 1; // a strip for a vector would be mostly padding
-    if (blas == NULL || inner > INT32_MAX || rows > INT32_MAX || columns > INT32_MAX ||
-        (matrices && inner <= DEEPEST && rows * columns <= LARGEST / inner)) {
-        const operand left = {a, a_lies ? 1 : a_lead, a_lies ? a_lead : 1};
-        const operand right = {b, b_lies ? 1 : b_lead, b_lies ? b_lead : 1};
-        small_product(left, right, (result){c, c_lead, false}, rows, columns, inner, alpha, threads);
-        return;
-    }
-    // Fortran keeps columns together: our c is its c', so that a and b change places.
-    const int m = (int)columns, n = (int)rows, k = (int)inner, lda = (int)b_lead, ldb = (int)a_lead, ldc = (int)c_lead;
-    const real zero = 0;
-    blas(b_lies ? "T" : "N", a_lies ? "T" : "N", &m, &n, &k, &alpha, b, &lda, a, &ldb, &zero, c, &ldc);
-}
+#include "_products.h"

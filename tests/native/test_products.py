@@ -15,7 +15,7 @@ from tests.native.conftest import Package
 pytestmark = pytest.mark.usefixtures("kernels")
 
 SIZES = [(1, 1, 1), (1, 40, 3), (7, 33, 5), (6, 16, 64), (13, 27, 200), (200, 27, 32), (3, 2, 1100), (130, 70, 90)]
-SIZES += [(90, 200, 520)]  # rows, columns, inner
+SIZES += [(90, 200, 520), (140, 300, 530), (150, 20, 1030), (64, 35, 700)]  # rows, columns, inner
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def blas(request: pytest.FixtureRequest, native: ModuleType) -> Iterator[bool]:
     libraries = [runtime.library(f"{n}.c", t) for n in ("matmul", "batched_matmul") for t in dtypes]
     if not request.param:
         for made in libraries:
-            made.use_blas(ctypes.c_void_p(0))
+            made.use_blas(ctypes.c_void_p(0), 0)
     yield request.param
     for made, dtype in zip(libraries, dtypes * 2, strict=True):
         runtime._hand_over_blas(made, dtype)
