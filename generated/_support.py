@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-HALF = (torch.float16, torch.bfloat16)
+HALF = frozenset((torch.float16, torch.bfloat16))
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +46,13 @@ def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _any_half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return any([isinstance(a, Tensor) and a.dtype in HALF for a in (*args, *kwargs.values())])
+    for a in args:  # at every call: a third of the time of a generator
+        if isinstance(a, Tensor) and a.dtype in HALF:
+            return True
+    for a in kwargs.values():
+        if isinstance(a, Tensor) and a.dtype in HALF:
+            return True
+    return False
 
 
 def _is_half(value: Any) -> bool:
