@@ -148,9 +148,8 @@ def by_autograd(forward: Callable[..., Any], row: Row, dys: tuple[Tensor, ...]) 
 
 
 def by_pair(forward: Callable[..., Any], backward: Callable[..., Any], row: Row, dys: tuple[Tensor, ...]) -> Way:
-    """A generated forward and backward, as a hand-written loop calls them."""
+    """A generated forward and backward, as a hand-written loop calls them: no tensor of it asks for a gradient."""
 
-    @torch.no_grad()
     def run() -> Result:
         *outputs, saved = forward(*row.args, **row.numbers)
         return tuple(outputs), _tuple(backward(*dys, *saved))
@@ -169,7 +168,6 @@ def by_pair_out(pair: Pair, pair_out: Pair, row: Row, dys: tuple[Tensor, ...]) -
     else:
         gradients = torch.empty_like(gradients)
 
-    @torch.no_grad()
     def run() -> Result:
         *outputs, saved = forward_out(*row.args, **row.numbers, out=results)
         return tuple(outputs), _tuple(backward_out(*dys, *saved, out=gradients))
