@@ -21,7 +21,9 @@ typedef REAL real;
 
 #define HUGE_PAGE ((uintptr_t)1 << 21)
 enum { NO_MEMORY = 1, BAD_INDEX = 2 };
-enum { BLOCK = 1024, ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // elements of a block, rows and columns of one; a few columns
+enum { BLOCK = 256 };    // elements of a row that are summed at once: the processor works on the next block meanwhile
+enum { STRETCH = 1024 }; // elements that a thread takes at once where each stands alone
+enum { ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // rows and columns that are summed at once; a few columns
 enum { TALL = 256 }; // rows that make columns too long to stay in the cache
 
 // An argument of a kernel, of those that the runtime hands over in a row: converting each takes longer than many a kernel.
@@ -59,7 +61,7 @@ INLINE int batch_team(int threads, int64_t count) { return count >= threads ? th
 // Totals over rows are taken in chunks, whose number depends on the rows alone.
 INLINE int64_t chunks(int64_t rows) { return at_least(1, at_most(64, (rows + 7) / 8)); }
 INLINE int64_t first_of_chunk(int64_t chunk, int64_t rows) { return chunk * rows / chunks(rows); }
-INLINE int64_t blocks(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
+INLINE int64_t blocks(int64_t n) { return (n + STRETCH - 1) / STRETCH; }
 
 // The width of a block of columns: what a thread gets, in whole cache lines.
 INLINE int64_t columns(int64_t n, int threads) {

@@ -26,8 +26,8 @@ class Flat(Rows):
             if slow:
                 out.line(f"const int64_t at = block / {blocks};")
                 self.decode(tuple(slow), "at")
-            out.line(f"const int64_t from = block{f' % {blocks}' if slow else ''} * BLOCK;")
-            out.line(f"const int64_t to = at_most(from + BLOCK, {n});")
+            out.line(f"const int64_t from = block{f' % {blocks}' if slow else ''} * STRETCH;")
+            out.line(f"const int64_t to = at_most(from + STRETCH, {n});")
             totals = list(self.group.totals)
             clauses = self.accumulators(totals, "_part")
             with out.loop(i, "from", "to", f"simd{clauses}"):
