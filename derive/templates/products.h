@@ -30,9 +30,8 @@ enum { PLAIN = 0, TRANSPOSED = 1 };
 #define VECTOR_BYTES 16
 #endif
 typedef real vector __attribute__((vector_size(VECTOR_BYTES)));
-typedef real four __attribute__((vector_size(4 * sizeof(real))));
 enum { LANES = VECTOR_BYTES / sizeof(real), STRIP = 2 * LANES, TILE = 6 };
-enum { DEEPEST = 512 }; // steps of the inner axis at a time
+enum { DEEPEST = 512, TALLEST = 2048 }; // steps of the inner axis at a time, rows that are copied
 enum { LARGEST = 1 << 19, SHARED_FROM = 1 << 18 }; // multiply-adds: tiles up to the one, several threads from the other
 
 INLINE vector load(const real *from) {
@@ -111,6 +110,10 @@ SHARED void strip(operand a, const real *b, int64_t b_row, result c, int64_t row
 }
 
 // Four rows of four, `apart` from each other, as the columns of a copy.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define FOURS
+typedef real four __attribute__((vector_size(4 * sizeof(real))));
 INLINE void transposed(real *restrict copy, const real *restrict at, int64_t apart) {
     four a, b, c, d;
     memcpy(&a, at, sizeof a), memcpy(&b, at + apart, sizeof b);
@@ -121,55 +124,65 @@ INLINE void transposed(real *restrict copy, const real *restrict at, int64_t apa
                           __builtin_shufflevector(AB, CD, 0, 1, 4, 5), __builtin_shufflevector(AB, CD, 2, 3, 6, 7)};
     for (int k = 0; k < 4; k++) memcpy(copy + k * STRIP, &rows[k], sizeof(four));
 }
+#endif
+#endif
+#if !defined(FOURS)
+INLINE void transposed(real *restrict copy, const real *restrict at, int64_t apart) {
+    for (int j = 0; j < 4; j++) {
+        for (int k = 0; k < 4; k++) copy[k * STRIP + j] = at[j * apart + k];
+    }
+}
+#endif
 
-// Columns of b as rows of STRIP that lie one after another: those from `skip` on of a strip that begins at b; 0 elsewhere.
-SHARED void copy_columns(real *restrict copy, operand b, int64_t skip, int64_t width, int64_t inner) {
-    if (skip || width < STRIP) memset(copy, 0, sizeof(real) * (size_t)(inner * STRIP));
+// Columns of b as rows of STRIP that lie one after another; 0 beyond its last column.
+SHARED void copy_columns(real *restrict copy, operand b, int64_t width, int64_t inner) {
+    if (width < STRIP) memset(copy, 0, sizeof(real) * (size_t)(inner * STRIP));
     int64_t done = 0; // rows
     for (; b.row == 1 && done + 4 <= inner; done += 4) {
-        int64_t j = skip;
+        int64_t j = 0;
         for (; j + 4 <= width; j += 4) transposed(copy + done * STRIP + j, b.at + done + j * b.column, b.column);
         for (; j < width; j++) {
             for (int64_t k = done; k < done + 4; k++) copy[k * STRIP + j] = b.at[k + j * b.column];
         }
     }
     for (; done < inner; done++) {
-        for (int64_t j = skip; j < width; j++) copy[done * STRIP + j] = b.at[done * b.row + j * b.column];
+        for (int64_t j = 0; j < width; j++) copy[done * STRIP + j] = b.at[done * b.row + j * b.column];
     }
 }
 
-// Fewer columns than fit the vectors, from a copy of b that has them all, by way of a buffer.
-SHARED void ragged(operand a, const real *copy, result c, int64_t rows, int64_t width, int64_t inner, real alpha) {
-    for (int64_t from = 0; from < rows; from += TILE) {
+// Some columns of a strip, by way of a buffer that has them all: those from `from` to before `to`.
+SHARED void ragged(operand a, const real *b, int64_t b_row, result c, int64_t rows, int64_t from, int64_t to, int64_t inner, real alpha) {
+    for (int64_t r = 0; r < rows; r += TILE) {
         real out[TILE * STRIP];
-        const int64_t high = at_most(TILE, rows - from);
-        strip(part(a, from, 0), copy, STRIP, (result){out, STRIP, false}, high, LANES, inner, alpha);
-        for (int64_t r = 0; r < high; r++) {
-            real *const to = c.at + (from + r) * c.row;
-            for (int64_t j = 0; j < width; j++) to[j] = out[r * STRIP + j] + (c.adds ? to[j] : 0);
+        const int64_t high = at_most(TILE, rows - r);
+        strip(part(a, r, 0), b, b_row, (result){out, STRIP, false}, high, LANES, inner, alpha);
+        for (int64_t i = 0; i < high; i++) {
+            real *const row = c.at + (r + i) * c.row;
+            for (int64_t j = from; j < to; j++) row[j] = out[i * STRIP + j] + (c.adds ? row[j] : 0);
         }
     }
 }
 
 // c = alpha * a @ b by strips of columns, inner <= DEEPEST. What is left of the columns is computed in a strip that overlaps
-// the one before it, to which it adds 0, or in two vectors that overlap.
+// the one before it, or in two vectors that overlap: the same numbers again, which are not added twice.
 SHARED void strips(operand a, operand b, result c, int64_t rows, int64_t columns, int64_t inner, real alpha) {
     real copy[DEEPEST * STRIP];
     const bool copies = b.column != 1 || rows >= 128; // rows far apart fall on the same few lines of the cache
     for (int64_t next = 0; next < columns; next += STRIP) {
         const int64_t from = next ? at_most(next, columns - STRIP) : 0, width = at_most(STRIP, columns - from);
+        const bool narrow = width < (c.adds ? STRIP : LANES);
         const operand here = part(b, 0, from);
         const result to = {c.at + from, c.row, c.adds};
-        const bool overlaps = c.adds && next > from, narrow = width < (c.adds ? STRIP : LANES);
-        if (copies || overlaps || narrow) {
-            copy_columns(copy, here, overlaps ? next - from : 0, width, inner);
-            if (narrow) {
-                ragged(a, copy, to, rows, width, inner, alpha);
-            } else {
-                strip(a, copy, STRIP, to, rows, at_most(LANES, width - LANES), inner, alpha);
-            }
+        const real *at = here.at;
+        int64_t apart = b.row;
+        if (copies || narrow) {
+            copy_columns(copy, here, width, inner);
+            at = copy, apart = STRIP;
+        }
+        if (narrow || (c.adds && next > from)) {
+            ragged(a, at, apart, to, rows, next - from, width, inner, alpha);
         } else {
-            strip(a, here.at, b.row, to, rows, at_most(LANES, width - LANES), inner, alpha);
+            strip(a, at, apart, to, rows, at_most(LANES, width - LANES), inner, alpha);
         }
     }
 }
@@ -187,18 +200,21 @@ SHARED void copy_rows(real *restrict copy, operand a, int64_t rows, int64_t colu
 // One thread's part of a product, DEEPEST steps of its inner axis at a time. Where a lies columns first and each of its rows
 // is read again and again, the rows are copied: those of a large matrix fall on the same few lines of the cache.
 SHARED void slabs(operand a, operand b, result c, int64_t rows, int64_t columns, int64_t inner, real alpha) {
-    const int64_t apart = at_most(DEEPEST, inner) + LANES;
     const bool copies = a.row == 1 && rows >= 128 && columns >= 8 * STRIP;
-    real *const copy = copies ? malloc(sizeof(real) * (size_t)(rows * apart)) : NULL;
+    const int64_t apart = at_most(DEEPEST, inner) + LANES, highest = copies ? at_most(TALLEST, rows) : rows;
+    real *const copy = copies ? malloc(sizeof(real) * (size_t)(highest * apart)) : NULL; // without it all is as right
     int64_t k = 0;
     do {
         const int64_t deep = at_most(DEEPEST, inner - k);
-        operand slab = part(a, 0, k);
-        if (copy != NULL) {
-            copy_rows(copy, slab, rows, deep, apart);
-            slab = (operand){copy, apart, 1};
+        for (int64_t r = 0; r < rows; r += highest) {
+            const int64_t high = at_most(highest, rows - r);
+            operand slab = part(a, r, k);
+            if (copy != NULL) {
+                copy_rows(copy, slab, high, deep, apart);
+                slab = (operand){copy, apart, 1};
+            }
+            strips(slab, part(b, k, 0), (result){c.at + r * c.row, c.row, c.adds || k > 0}, high, columns, deep, alpha);
         }
-        strips(slab, part(b, k, 0), (result){c.at, c.row, c.adds || k > 0}, rows, columns, deep, alpha);
         k += DEEPEST;
     } while (k < inner);
     free(copy);

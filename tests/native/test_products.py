@@ -15,7 +15,7 @@ from tests.native.conftest import Package
 pytestmark = pytest.mark.usefixtures("kernels")
 
 SIZES = [(1, 1, 1), (1, 40, 3), (7, 33, 5), (6, 16, 64), (13, 27, 200), (200, 27, 32), (3, 2, 1100), (130, 70, 90)]
-SIZES += [(90, 200, 520), (140, 300, 530), (150, 20, 1030), (64, 35, 700)]  # rows, columns, inner
+SIZES += [(90, 200, 520), (140, 300, 530), (150, 20, 1030), (64, 35, 700), (3, 270, 2100)]  # rows, columns, inner
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +65,11 @@ def test_products_of_any_size(
     small = n * m * k <= 1 << 19 and max(size) <= 512
     if small or not blas:
         assert all(torch.equal(x, y) for others in found[1:] for x, y in zip(found[0], others, strict=True))
+
+
+def test_what_is_infinite_stays_where_it_is(native: ModuleType, blas: bool) -> None:
+    """Columns that are computed twice, and lanes beyond the last, must not make `inf * 0` of it."""
+    a, b = torch.rand(7, 600) + 1, torch.rand(600, 45) + 1
+    a[2, 599] = a[3, 0] = torch.inf
+    y, _ = native.matmul_forward(a, b)
+    torch.testing.assert_close(y, (a.double() @ b.double()).float(), rtol=1e-5, atol=0)
