@@ -241,6 +241,13 @@ SHARED void in_tiles(operand a, operand b, result c, int64_t rows, int64_t colum
     }
 }
 
+// Whether tiles are faster than BLAS. A vector would be a strip of padding, as a few long sums are.
+INLINE bool suit_tiles(int64_t rows, int64_t columns, int64_t inner) {
+    if (rows == 1 || columns == 1 || inner == 1) return false;
+    if (tiles_win) return inner / 64 <= rows * columns;
+    return inner <= DEEPEST && rows * columns <= LARGEST / inner;
+}
+
 // c = alpha * a @ b, of rows x columns x inner. An operand has its rows `lead` apart; TRANSPOSED, it lies columns first.
 SHARED void product(const real *a, int a_lies, int64_t a_lead, const real *b, int b_lies, int64_t b_lead, real *c,
                     int c_lies, int64_t c_lead, int64_t rows, int64_t columns, int64_t inner, real alpha, int threads) {
@@ -248,9 +255,7 @@ SHARED void product(const real *a, int a_lies, int64_t a_lead, const real *b, in
         product(b, !b_lies, b_lead, a, !a_lies, a_lead, c, PLAIN, c_lead, columns, rows, inner, alpha, threads);
         return;
     }
-    const bool matrices = rows > 1 && columns > 1 && inner > 1; // a strip for a vector would be mostly padding
-    if (blas == NULL || inner > INT32_MAX || rows > INT32_MAX || columns > INT32_MAX ||
-        (matrices && (tiles_win || (inner <= DEEPEST && rows * columns <= LARGEST / inner)))) {
+    if (blas == NULL || inner > INT32_MAX || rows > INT32_MAX || columns > INT32_MAX || suit_tiles(rows, columns, inner)) {
         const operand left = {a, a_lies ? 1 : a_lead, a_lies ? a_lead : 1};
         const operand right = {b, b_lies ? 1 : b_lead, b_lies ? b_lead : 1};
         in_tiles(left, right, (result){c, c_lead, false}, rows, columns, inner, alpha, threads);
