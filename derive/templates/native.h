@@ -39,7 +39,7 @@ INLINE int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit;
 INLINE int64_t at_least(int64_t n, int64_t limit) { return n > limit ? n : limit; }
 
 // Threads that are worth waking for so many element operations.
-INLINE int team(int threads, int64_t work) { return (int)at_least(1, at_most(threads, work / 16384)); }
+INLINE int team(int threads, int64_t work) { return (int)at_least(1, at_most(threads, work / 32768)); }
 
 #if defined(WRAPPED) && defined(__GNUC__) && !defined(__clang__)
 // GCC's regions end with a system call that wakes who sleeps there, those of one thread too: as long as a small kernel.
