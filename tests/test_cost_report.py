@@ -1,13 +1,14 @@
 """The cost report counts what a statement moves and multiplies, and times the lines that are printed."""
 
 import pytest
+import torch
 
 from derive import cost_report as module
 from derive.catalogue import find
 from derive.cost_report import cost_report, cost_tables, least_bytes
 from derive.errors import DeriveError
 from derive.pipeline import derive_op
-from derive.rates import Rates
+from derive.rates import Rates, _products
 
 SIZES = {"...": 8, "d": 16}
 
@@ -52,3 +53,12 @@ def test_lengths_that_nobody_gave_fit_together(name: str) -> None:
 def test_an_axis_that_is_not_there() -> None:
     with pytest.raises(DeriveError, match="there is no axis q; its axes are"):
         cost_report(derive_op(find("layernorm")), {"q": 3}, 1)
+
+
+def test_a_product_is_timed_by_every_library_that_pytorch_brings() -> None:
+    products = [way() for way in _products(8)]
+    assert len(products) == 1 + torch.backends.mkldnn.is_available()
+    for found in products:
+        assert isinstance(found, torch.Tensor)
+        dense = found.to_dense() if found.is_mkldnn else found
+        assert torch.equal(dense, torch.full((8, 8), 8.0))

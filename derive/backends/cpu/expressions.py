@@ -37,7 +37,8 @@ _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
     larger smaller fill add_up largest smallest square cube product blas use_blas malloc free next width fresh
     BLOCK STRETCH ROWS COLUMNS SPAN TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
-    IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux errno""".split()  # noqa: SIM905
+    IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
+    errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
     "_here _total _block _end _part _parts _rows _new _nan _pieces _columns".split()  # noqa: SIM905
