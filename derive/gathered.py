@@ -51,7 +51,8 @@ def _only_place(s: Assign, later: list[Assign | Scatter]) -> tuple[Index, ...] |
 
 
 def _at(node: Node, place: dict[Index, Index]) -> Node:
-    """A pointwise value where its axes are at these places."""
+    """A pointwise value where its axes are at these places, those of its own gathers too."""
     if isinstance(node, Read):
-        return Read(node.name, tuple(place.get(i, i) for i in node.index))
+        index = (_at(i, place) if isinstance(i, Read) else place.get(i, i) for i in node.index)
+        return Read(node.name, tuple(index))  # type: ignore[arg-type]
     return replace(node, args=tuple(_at(a, place) for a in node.args)) if isinstance(node, Call) else node

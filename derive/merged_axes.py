@@ -60,6 +60,8 @@ def _put(node: Node, axis: str, merged: Merged) -> Node:
 
 
 def _index(i: Index, axis: str, merged: Merged) -> Index:
+    if isinstance(i, Read):  # a gather: where it gathers from
+        return replace(i, index=tuple(_index(j, axis, merged) for j in i.index))
     if isinstance(i, PartOf) and i.whole == axis:
         return merged.axes[i.position]
     return merged if i == axis else i

@@ -37,9 +37,9 @@ def test_random_specs_are_all_different() -> None:
     assert len(sources) == PARTS * EACH
 
 
-@pytest.mark.parametrize("seed, number", [(4711, 169), (4711, 207)])
+@pytest.mark.parametrize("seed, number", [(4711, 169), (4711, 207), (4715, 28)])
 def test_random_specs_that_failed_once(seed: int, number: int) -> None:
-    """A division by a function under another axis; an output that is one number without a tensor."""
+    """A division by a function under another axis; an output without a tensor; a gather in a merge."""
     made = numbered(seed, number)[0]
     found = outcome(number, made)
     assert found.fine, f"{found.kind}: {found.detail}\n{made.source}"

@@ -204,6 +204,13 @@ def segment_mean(f, x: tensor[k, d], to: index(n)[k], segments: length(n)):
 
 
 @op
+def picked_class_price(f, x: tensor[n, c], price: tensor[k], kind: index(k)[c], y: index(c)[n]):
+    f.s[n, c] = x[n, c] * price[kind[c]]
+    f.loss[n] = exp(f.s[n, y[n]])
+    return f.loss
+
+
+@op
 def picked(f, p: tensor[n, c], y: index(c)[n]):
     f.loss[()] = -mean(log(sum(where(eq(c, y[n]), exp(p[n, c]), 0), over=c)), over=n)
     return f.loss

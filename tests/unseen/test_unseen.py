@@ -223,6 +223,9 @@ CASES = {
     "decaying_sum": Case(decaying_sum, (".triu()",), ("where",)),
     "segment_mean": Case(segment_mean, ("index_add_", "embedding(to, dy"), ("==", "where")),
     "picked": Case(lambda p, y: -p.gather(1, y[:, None]).mean(), (".gather(",), ("==", "where")),
+    "picked_class_price": Case(
+        lambda x, price, kind, y: (x * price[kind]).gather(1, y[:, None])[:, 0].exp(), ("price[kind[y]]",), ("==",)
+    ),
     "pooled_by_attention": Case(pooled_by_attention, (), ("==", "torch.where", ", m, ")),
 }
 
