@@ -177,5 +177,14 @@ def check_read(
             )
         if is_window(i) and not affine(i).offset.is_integer:
             raise DeriveError(f"index {i} is no whole number", equation=equation, fix="index by axes and whole numbers")
-        for inner in i.atoms(At):
+        for inner in _outermost_reads(i):
             check_index(inner, named, ranges, equation)
+
+
+def _outermost_reads(index: Expr) -> Iterator[At]:
+    """What an index reads, but not what is read to know where: `hashes[ids[n, t]]` runs over the axis of `hashes`."""
+    if isinstance(index, At):
+        yield index
+    else:
+        for part in index.args:
+            yield from _outermost_reads(part)

@@ -204,6 +204,12 @@ def segment_mean(f, x: tensor[k, d], to: index(n)[k], segments: length(n)):
 
 
 @op
+def hashed_bag(f, table: tensor[k, d], w: tensor[n, t], slot: index(k)[c], ids: index(c)[n, t]):
+    f.y[n, d] = sum(table[slot[ids[n, t]], d] * w[n, t], over=t)
+    return f.y
+
+
+@op
 def picked_class_price(f, x: tensor[n, c], price: tensor[k], kind: index(k)[c], y: index(c)[n]):
     f.s[n, c] = x[n, c] * price[kind[c]]
     f.loss[n] = exp(f.s[n, y[n]])
