@@ -23,6 +23,24 @@ def native(package: Package) -> ModuleType:
     return package("matmul", "batched_matmul")
 
 
+WAVES = """
+from derive import *
+n, m, t = axes("n m t")
+
+
+@op
+def waves(f, x: tensor[n], y: tensor[m], T: length(t)):
+    f.z[n, m] = sum(cos(x[n] * t) * sin(y[m] * t), over=t)
+    return f.z
+"""
+
+
+@pytest.fixture(scope="module")
+def nothing(package: Package) -> ModuleType:
+    """A product whose inner axis is a length that is given, so that it may be 0."""
+    return package(specs=WAVES)
+
+
 @pytest.fixture(autouse=True)
 def threads() -> Iterator[None]:
     before = torch.get_num_threads()
@@ -30,16 +48,24 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture(params=[True, False], ids=["blas", "no blas"])
-def blas(request: pytest.FixtureRequest, native: ModuleType) -> Iterator[bool]:
-    runtime = sys.modules[f"{native.__name__}._native"]
-    dtypes = [torch.float32, torch.float64]
-    libraries = [runtime.library(f"{n}.c", t) for n in ("matmul", "batched_matmul") for t in dtypes]
-    if not request.param:
-        for made in libraries:
-            made.use_blas(ctypes.c_void_p(0), 0)
-    yield request.param
-    for made, dtype in zip(libraries, dtypes * 2, strict=True):
+@pytest.fixture(params=["as it is", "blas wins", "no blas"])
+def blas(
+    request: pytest.FixtureRequest, native: ModuleType, nothing: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[bool]:
+    """Whether there is one; `blas wins` is what a processor sees that PyTorch's BLAS has code for."""
+    libraries = []
+    for package, name in ((native, "matmul"), (native, "batched_matmul"), (nothing, "waves")):
+        runtime = sys.modules[f"{package.__name__}._native"]
+        libraries += [(runtime, runtime.library(f"{name}.c", t), t) for t in (torch.float32, torch.float64)]
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.backends.mkl, "is_available", lambda: False)
+        for runtime, made, dtype in libraries:
+            if request.param == "no blas":
+                made.use_blas(ctypes.c_void_p(0), 0)
+            elif request.param == "blas wins":
+                runtime._hand_over_blas(made, dtype)
+    yield request.param != "no blas"
+    for runtime, made, dtype in libraries:
         runtime._hand_over_blas(made, dtype)
 
 
@@ -73,3 +99,11 @@ def test_what_is_infinite_stays_where_it_is(native: ModuleType, blas: bool) -> N
     a[2, 599] = a[3, 0] = torch.inf
     y, _ = native.matmul_forward(a, b)
     torch.testing.assert_close(y, (a.double() @ b.double()).float(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("rows, columns", [(3, 4), (1, 4), (3, 1)])
+def test_a_sum_of_nothing(nothing: ModuleType, blas: bool, rows: int, columns: int) -> None:
+    z, _ = nothing.waves_forward(torch.rand(rows), torch.rand(columns), 0)
+    assert torch.equal(z, torch.zeros(rows, columns))
+    z, _ = nothing.waves_forward(torch.rand(rows), torch.rand(columns), 5)
+    assert z.any()
