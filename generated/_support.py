@@ -46,7 +46,7 @@ def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _any_half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    for a in args:  # at every call: a third of the time of a generator
+    for a in args:  # at every call, and faster than one loop over both
         if isinstance(a, Tensor) and a.dtype in HALF:
             return True
     for a in kwargs.values():

@@ -96,7 +96,7 @@ SHARED void strip(operand a, const real *b, int64_t b_row, result c, int64_t row
     const int64_t tiles = (rows + TILE - 1) / TILE;
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t from = rows * t / tiles;
-        const operand here = {a.at + from * a.row, a.row, a.column};
+        const operand here = part(a, from, 0);
         const result to = {c.at + from * c.row, c.row, c.adds};
         switch (rows * (t + 1) / tiles - from) {
         case 1: tile(here, b, b_row, to, second, inner, alpha, 1); break;

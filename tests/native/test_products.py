@@ -79,7 +79,7 @@ def test_products_of_any_size(
     n, m, k = size
     a, b, dy = (torch.randn(*batch, *s, dtype=dtype) for s in ((n, k), (k, m), (n, m)))
     name = "batched_matmul" if batch else "matmul"
-    tolerance = 1e-12 if dtype == torch.float64 else 1e-4
+    tolerance = 1e-14 if dtype == torch.float64 else 5e-6
     found = []
     for count in (1, 2, 3):
         torch.set_num_threads(count)
@@ -105,5 +105,6 @@ def test_what_is_infinite_stays_where_it_is(native: ModuleType, blas: bool) -> N
 def test_a_sum_of_nothing(nothing: ModuleType, blas: bool, rows: int, columns: int) -> None:
     z, _ = nothing.waves_forward(torch.rand(rows), torch.rand(columns), 0)
     assert torch.equal(z, torch.zeros(rows, columns))
-    z, _ = nothing.waves_forward(torch.rand(rows), torch.rand(columns), 5)
-    assert z.any()
+    x, y, t = torch.rand(rows), torch.rand(columns), torch.arange(5.0)
+    z, _ = nothing.waves_forward(x, y, 5)
+    torch.testing.assert_close(z, (x[:, None] * t).cos() @ (y[:, None] * t).sin().T)
