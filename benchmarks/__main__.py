@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer import Option
 
-from benchmarks import names
+from benchmarks import block, names
 from benchmarks.jax_forms import jax
-from benchmarks.measure import Measured, as_json, derivation_seconds, measure, measure_names
+from benchmarks.measure import Measured, as_json, derivation_seconds, measure, measure_whole
 from benchmarks.report import chart, page, table
 from benchmarks.rows import SIZES, composite, row
 from benchmarks.ways import native_package, use_threads
@@ -24,13 +24,15 @@ from derive.catalogue import catalogue, find, load_file
 from derive.equations import Op
 from derive.errors import DeriveError
 
+WHOLES = {names.OP: names.whole, block.NAME: block.whole}
+"""Rows that are more than one op, by the name that asks for them."""
 QUICK_SECONDS, SECONDS = 0.4, 3.0
 LEAST_WIDTH = 200
 """Characters: a table cut to fewer says nothing."""
 
 
 def main(
-    ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="All composite ones if none.")] = None,
+    ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="All, and gpt_block, if none.")] = None,
     file: Annotated[Path | None, Option("--from", metavar="FILE", help="A file of specs of your own.")] = None,
     size: Annotated[list[str] | None, Option(help="small, medium or large; all if not given.")] = None,
     quick: Annotated[bool, Option("--quick", help="Fewer rounds, and nothing compiled.")] = False,
@@ -51,29 +53,31 @@ def main(
     threads = threads or os.cpu_count() or 1
     use_threads(threads)
     seconds, compiled = (QUICK_SECONDS, False) if quick else (seconds, compiled)
-    step = file is None and (not ops or names.OP in ops)
+    wholes = {name: make for name, make in WHOLES.items() if file is None and (not ops or name in ops)}
+    parts = [find(op) for op in block.OPS if block.NAME in wholes]
     console = Console(stderr=True)
     derivation = {op.name: derivation_seconds(op) for op in wanted}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     found: list[Measured] = []
     with (
-        native_package(wanted, file) as native,
+        native_package({op.name: op for op in (*wanted, *parts)}.values(), file) as native,
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         if native.missing:
             typer.echo(f"no column of native kernels: {native.missing}", err=True)
-        task = progress.add_task("", total=len(sizes) * (len(wanted) + step))
+        task = progress.add_task("", total=len(sizes) * (len(wanted) + len(wholes)))
         for op in wanted:
             for each in sizes:
                 progress.update(task, description=f"{op.name}, {each}")
                 torch.compiler.reset()
                 found.append(measure(row(op, each), seconds, compiled, native, threads))
                 progress.advance(task)
-        for each in sizes if step else ():
-            progress.update(task, description=f"{names.TITLE}, {each}")
-            torch.compiler.reset()
-            found.append(measure_names(each, seconds, compiled, native))
-            progress.advance(task)
+        for name, make in wholes.items():
+            for each in sizes:
+                progress.update(task, description=f"{name}, {each}")
+                torch.compiler.reset()
+                found.append(measure_whole(make(each, compiled, native), each, seconds))
+                progress.advance(task)
     about = _about(threads)
     wide = Console(width=max(Console().width, LEAST_WIDTH), soft_wrap=True)
     wide.print(table(found, derivation, ", ".join(f"{k} {v}" for k, v in about.items())), highlight=False)
@@ -87,7 +91,8 @@ def main(
 def _wanted(ops: list[str] | None, file: Path | None) -> list[Op]:
     """The ops that were named; without names, those that are composite, or all of a file."""
     known = catalogue() if file is None else load_file(file)
-    return [find(name, known) for name in dict.fromkeys(ops)] if ops else [o for o in known if file or composite(o)]
+    named = [name for name in dict.fromkeys(ops or ()) if name != block.NAME]
+    return [find(name, known) for name in named] if ops else [o for o in known if file or composite(o)]
 
 
 def _about(threads: int) -> dict[str, str]:

@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
-from benchmarks import names
 from benchmarks.clock import Times, by_turns
 from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.native import NATIVE
 from benchmarks.rows import Row
-from benchmarks.ways import AUTOGRAD, NativePackage, Way, agree, forms, ways
+from benchmarks.ways import AUTOGRAD, NativePackage, Way, Whole, agree, forms, ways
 from derive.autograd_cost import example_sizes
 from derive.cost_report import least_bytes, multiply_adds
 from derive.emit import render
@@ -65,12 +64,11 @@ def measure(row: Row, seconds: float, compiled: bool, native: NativePackage | No
     return Measured(row.op.name, row.size, row.shapes, times, floor(row, threads), _peaks(found), kept)
 
 
-def measure_names(size: str, seconds: float, compiled: bool, native: NativePackage | None) -> Measured:
-    """The training step of the names network at one batch size."""
-    batch = names.BATCHES[size]
-    found = names.step_ways(batch, compiled, native)
-    agree({name: way() for name, way in found.items()})
-    return Measured(names.TITLE, size, f"batch {batch}", by_turns(found, seconds), 0.0, _peaks(found), {})
+def measure_whole(whole: Whole, size: str, seconds: float) -> Measured:
+    """Measure a row that is more than one op. Raises ValueError where a way computes something else."""
+    agree({name: way() for name, way in whole.ways.items()})
+    times = by_turns(whole.ways, seconds)
+    return Measured(whole.title, size, whole.shapes, times, 0.0, _peaks(whole.ways), whole.saved)
 
 
 def _peaks(found: Mapping[str, Way]) -> dict[str, int]:

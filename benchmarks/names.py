@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks.jax_forms import jax, names_loss
-from benchmarks.ways import AUTOGRAD, Pair, Way, forms
+from benchmarks.ways import AUTOGRAD, Pair, Way, Whole, forms
 from derive.catalogue import find
 from training.names.network import Network, initialise
 from training.names.twin import autograd_loss
@@ -19,6 +19,11 @@ TITLE = "names training step"
 
 _RATE, _EPS = 1e-3, 1e-5
 _LETTERS = 27
+
+
+def whole(size: str, compiled: bool, native: Any = None) -> Whole:
+    """The ways that exist for a step on a batch of this size."""
+    return Whole(TITLE, f"batch {BATCHES[size]}", step_ways(BATCHES[size], compiled, native), {})
 
 
 def step_ways(batch: int, compiled: bool, native: Any = None) -> dict[str, Way]:

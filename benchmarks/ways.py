@@ -63,6 +63,16 @@ class Forms:
         return found[f"{name}_forward_out"], found[f"{name}_backward_out"]
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A row that is more than one op: its ways, and the bytes that some of them keep for the backward."""
+
+    title: str
+    shapes: str
+    ways: dict[str, Way]
+    saved: dict[str, int]
+
+
 @cache
 def _forms(key: _Keyed) -> Forms:
     # An op's stepwise form is printed without fusing two operations into one call.

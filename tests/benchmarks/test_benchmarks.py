@@ -11,7 +11,7 @@ import typer
 
 pytest.importorskip("matplotlib")
 
-from benchmarks import names
+from benchmarks import block, names
 from benchmarks.__main__ import main
 from benchmarks.clock import Times, by_turns
 from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
@@ -58,6 +58,16 @@ def test_every_way_of_the_names_step_takes_the_same_step() -> None:
         assert {"native", "native out=", "native, one call"} <= set(found)
         for _ in range(3):
             agree({name: way() for name, way in found.items()})
+
+
+def test_every_way_of_the_gpt_block_agrees_and_no_more_is_saved_than_by_autograd() -> None:
+    with native_package([find(name) for name in block.OPS]) as native:
+        whole = block.whole("small", compiled=False, native=native)
+        found = {name: way() for name, way in whole.ways.items()}
+    assert {AUTOGRAD, "native op", "generated", "native"} <= set(found)
+    assert {len(gradients) for _, gradients in found.values()} == {17}  # of the input and of all parameters
+    agree(found)
+    assert max(whole.saved["generated"], whole.saved["native"]) <= whole.saved[AUTOGRAD]
 
 
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "mse", "layernorm"])

@@ -6,25 +6,30 @@ from torch import Tensor
 
 from training.gpt.examples import Sequences
 from training.gpt.loop import Recipe
-from training.gpt.network import GPT
+from training.gpt.network import GPT, MLP, Attention
 from training.session import Step
+
+
+def block(a: Attention, m: MLP, x: Tensor, heads: int) -> Tensor:
+    """Attention, then the MLP, x [n, t, d] to y [n, t, d], in plain PyTorch."""
+    n, t, d = x.shape
+    normed = F.layer_norm(x, (d,), a.gain, a.bias)
+    q, k, v = (
+        F.linear(normed, W.T, b).view(n, t, heads, -1).transpose(1, 2)
+        for W, b in ((a.Wq, a.bq), (a.Wk, a.bk), (a.Wv, a.bv))
+    )
+    o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    x = x + F.linear(o.transpose(1, 2).reshape(n, t, d), a.Wo.T, a.bo)
+    normed = F.layer_norm(x, (d,), m.gain, m.bias)
+    return x + F.linear(F.gelu(F.linear(normed, m.Wup.T, m.bup), approximate="tanh"), m.Wdown.T, m.bdown)
 
 
 def autograd_loss(gpt: GPT, ix: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """The forward in plain PyTorch: the mean cross-entropy [] over the places whose weight is 1."""
-    n, t = ix.shape
-    d = gpt.C.shape[1]
+    t, d = ix.shape[1], gpt.C.shape[1]
     x = gpt.C[ix] + gpt.P[:t]
-    for a, m in gpt.blocks:
-        normed = F.layer_norm(x, (d,), a.gain, a.bias)
-        q, k, v = (
-            F.linear(normed, W.T, b).view(n, t, gpt.heads, -1).transpose(1, 2)
-            for W, b in ((a.Wq, a.bq), (a.Wk, a.bk), (a.Wv, a.bv))
-        )
-        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + F.linear(o.transpose(1, 2).reshape(n, t, d), a.Wo.T, a.bo)
-        normed = F.layer_norm(x, (d,), m.gain, m.bias)
-        x = x + F.linear(F.gelu(F.linear(normed, m.Wup.T, m.bup), approximate="tanh"), m.Wdown.T, m.bdown)
+    for attention, mlp in gpt.blocks:
+        x = block(attention, mlp, x, gpt.heads)
     head = gpt.head
     normed = F.layer_norm(x, (d,), head.gain, head.bias)
     logits = F.linear(normed, gpt.C if head.W is None else head.W.T, head.b)
