@@ -29,6 +29,8 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         extra += with_gradients(pair, kernels.together, tuple(g.name for g in gradients), workspace)
     if workspace:
         extra += (pair.forward_out(kernels), pair.backward_out([g.name for g in gradients], kernels))
+    widening = ("in_float32", "writes_out") if workspace else ("in_float32",)
+    told = kernels is not None and kernels.take_all
     used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
@@ -46,7 +48,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         + (" --step" if step else "")
         + (" --workspace" if workspace else ""),
         docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
-        imports=_imports(used, bool(ranges(op)), workspace),
+        imports=_imports(used, bool(ranges(op)), () if told else widening),
         saved=pair.saved,
         gradients=gradients,
         forward=pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read),
@@ -60,7 +62,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
-        native=kernels,
+        native=kernels and replace(kernels, imports=(*kernels.imports, *(widening if told else ()))),
         step_signature=signature(op, f"{RATE}: float"),
     )
 
@@ -70,7 +72,7 @@ def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:
     return replace(function, lines=(*function.lines[:at], *lines, *function.lines[at:]))
 
 
-def _imports(used: str, ranges: bool, workspace: bool) -> tuple[str, ...]:
+def _imports(used: str, ranges: bool, widening: tuple[str, ...]) -> tuple[str, ...]:
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
@@ -79,10 +81,8 @@ def _imports(used: str, ranges: bool, workspace: bool) -> tuple[str, ...]:
     explained = ["explains_index"] if ranges else []
     used_ratio = ["ratio"] if "ratio(" in used else []
     used_places = ["places"] if "*places(" in used else []
-    support = [*shared, "check_shapes", *explained, "in_float32", "keep", "kept", *used_places, *used_ratio, "typed"]
-    support += ["widened"]
-    support += ["writes_out"] if workspace else []
-    return (*lines, f"from ._support import {', '.join(support)}")
+    support = [*shared, "check_shapes", *explained, "keep", "kept", *used_places, *used_ratio, "typed", "widened"]
+    return (*lines, f"from ._support import {', '.join(sorted([*support, *widening]))}")
 
 
 def _stepwise(d: Derivation, names: Names, title: str) -> tuple[Function, ...]:

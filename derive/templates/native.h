@@ -24,6 +24,7 @@ enum { NO_MEMORY = 1, BAD_INDEX = 2 };
 enum { BLOCK = 256 };    // elements of a row that are summed at once: the processor works on the next block meanwhile
 enum { STRETCH = 1024 }; // elements that a thread takes at once where each stands alone
 enum { ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // rows and columns that are summed at once; a few columns
+enum { KEPT = 1 << 22 }; // bytes of memory that a call leaves to the next
 enum { TALL = 256 }; // rows that make columns too long to stay in the cache
 
 // An argument of a kernel, of those that the runtime hands over in a row: converting each takes longer than many a kernel.
@@ -59,7 +60,7 @@ void __wrap_GOMP_parallel(void (*region)(void *), void *data, unsigned threads, 
 INLINE int batch_team(int threads, int64_t count) { return count >= threads ? threads : 1; }
 
 // Totals over rows are taken in chunks, whose number depends on the rows alone.
-INLINE int64_t chunks(int64_t rows) { return at_least(1, at_most(64, (rows + 7) / 8)); }
+INLINE int64_t chunks(int64_t rows) { return at_least(1, at_most(32, (rows + 7) / 8)); }
 INLINE int64_t first_of_chunk(int64_t chunk, int64_t rows) { return chunk * rows / chunks(rows); }
 INLINE int64_t blocks(int64_t n) { return (n + STRETCH - 1) / STRETCH; }
 
@@ -90,6 +91,31 @@ SHARED void fresh(void *memory, size_t size) {
 #else
     (void)memory, (void)size;
 #endif
+}
+
+// What stays inside a function is kept for the next call, up to KEPT bytes: memory that the system hands out anew costs more
+// than many a kernel. Before it stands its size.
+typedef struct {
+    size_t size, unused;
+} spare;
+static spare *kept;
+
+SHARED void *reserve(size_t size) {
+    spare *found = __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL); // another thread's call may want it too
+    if (found == NULL || found->size < size) {
+        free(found);
+        found = malloc(sizeof *found + size);
+        if (found == NULL) return NULL;
+        found->size = size;
+        fresh(found, size);
+    }
+    return found + 1;
+}
+
+SHARED void release(void *memory) {
+    spare *last = (spare *)memory - 1;
+    if (last->size <= KEPT) last = __atomic_exchange_n(&kept, last, __ATOMIC_ACQ_REL);
+    free(last);
 }
 
 SHARED bool all_below(const int64_t *restrict index, int64_t count, int64_t limit) {

@@ -31,22 +31,40 @@ typedef struct exchange {
 
 // Of Python, which has loaded this library.
 extern void *PyTuple_GetItem(void *tuple, intptr_t at), *PyObject_Type(void *object), *PyEval_SaveThread(void);
+extern void *PyObject_GetAttr(void *object, void *name), *PyErr_Occurred(void), *PyLong_FromLong(long value);
+extern void *PyCFunction_NewEx(const void *method, void *self, void *module);
 extern void Py_DecRef(void *object), PyErr_Clear(void), PyEval_RestoreThread(void *thread);
+extern char *PyBytes_AsString(void *bytes);
+extern double PyFloat_AsDouble(void *number);
+extern long PyLong_AsLong(void *number);
+typedef struct {
+    const char *name;
+    void *(*function)(void *self, void *const *arguments, intptr_t count);
+    int flags;
+    const char *about;
+} method;
 
 #define VISIBLE __attribute__((visibility("default"), unused))
-enum { DIFFERENT = -1, MOST = 128, CPU = 1 };
+enum { DIFFERENT = -1, MOST = 128, CPU = 1, FASTCALL = 0x80 };
+
+// What stays the same from call to call, made once from Python: after it come the lengths, then what is expected of each
+// tensor, which is the kind and the bits of an element, the number of dimensions, and these.
+typedef struct {
+    const exchange *api;
+    void *const *classes, *asks, *yes; // of tensors; the name of what says that autograd follows one; True
+    int (*kernel)(const argument *);
+    int64_t inputs, outputs, given, numbers, lengths; // how many; `given` stand between the inputs and the numbers
+} plan;
 
 // Whether an object is a tensor of the CPU with this dtype and shape, contiguous, of one of two classes; says where it lies.
-static bool lies_at(const exchange *api, void *const *classes, void *object, const int64_t **expected, void **at) {
-    void *const class = PyObject_Type(object);
+static bool lies_at(const plan *p, void *object, const int64_t **expected, void **at) {
+    void *const class = object == NULL ? NULL : PyObject_Type(object);
+    if (class == NULL) return false;
     Py_DecRef(class);
-    if (class != classes[0] && class != classes[1]) return false;
+    if (class != p->classes[0] && class != p->classes[1]) return false;
     tensor t;
-    if (api->look(object, &t)) {
-        PyErr_Clear();
-        return false;
-    }
-    const int64_t *const want = *expected; // kind and bits of an element, number of dimensions, their lengths
+    if (p->api->look(object, &t)) return false;
+    const int64_t *const want = *expected;
     if (t.where.type != CPU || t.type.code != want[0] || t.type.bits != want[1] || t.dimensions != want[2]) return false;
     int64_t stride = 1;
     for (int d = t.dimensions - 1; d >= 0; d--) {
@@ -59,28 +77,55 @@ static bool lies_at(const exchange *api, void *const *classes, void *object, con
     return true;
 }
 
-// How many arguments may be handed over: none where this is not the interface that stands above.
-VISIBLE int most_arguments(const exchange *api) { return api->major == 1 && api->look != NULL ? MOST : 0; }
+// Whether autograd follows a tensor.
+static bool recorded(const plan *p, void *object) {
+    void *const found = PyObject_GetAttr(object, p->asks);
+    if (found == NULL) return true;
+    Py_DecRef(found);
+    return found == p->yes;
+}
 
-// What stays the same from call to call, made once from Python: after it comes what is expected of each tensor.
-typedef struct {
-    const exchange *api;
-    void *const *classes;
-    int (*kernel)(const argument *);
-    int64_t count, more; // tensors, and other arguments
-} plan;
-
-// Runs a kernel on a tuple of tensors and on other arguments; DIFFERENT where a tensor is not what is expected.
-VISIBLE int hand_over(const plan *p, void *tensors, const argument *rest) {
-    argument a[MOST];
-    const int64_t *expected = (const int64_t *)(p + 1);
-    if (p->count + p->more > MOST) return DIFFERENT;
-    for (int64_t k = 0; k < p->count; k++) {
-        if (!lies_at(p->api, p->classes, PyTuple_GetItem(tensors, k), &expected, &a[k].at)) return DIFFERENT;
+// The arguments of a kernel, of Python's: inputs, lengths that are known, numbers; and of its outputs.
+static bool taken(const plan *p, void *given, void *outputs, bool recording, long threads, argument *a) {
+    const int64_t *const lengths = (const int64_t *)(p + 1), *expected = lengths + p->lengths;
+    for (int64_t k = 0; k < p->inputs; k++) {
+        void *const object = PyTuple_GetItem(given, k);
+        if (!lies_at(p, object, &expected, &(a++)->at) || (recording && recorded(p, object))) return false;
     }
-    for (int64_t k = 0; k < p->more; k++) a[p->count + k] = rest[k];
+    for (int64_t k = 0; k < p->outputs; k++) {
+        if (!lies_at(p, PyTuple_GetItem(outputs, k), &expected, &(a++)->at)) return false;
+    }
+    for (int64_t k = 0; k < p->lengths; k++) (a++)->count = lengths[k];
+    (a++)->count = threads;
+    for (int64_t k = 0; k < p->numbers; k++) {
+        (a++)->number = PyFloat_AsDouble(PyTuple_GetItem(given, p->inputs + p->given + k));
+    }
+    return PyErr_Occurred() == NULL;
+}
+
+// Runs a kernel: a plan, its arguments, its outputs, whether autograd is recording, how many threads. DIFFERENT where an
+// argument is not what is expected.
+static void *run(void *self, void *const *arguments, intptr_t count) {
+    (void)self;
+    argument a[MOST];
+    if (count != 5) return PyLong_FromLong(DIFFERENT);
+    const plan *const p = (const plan *)PyBytes_AsString(arguments[0]);
+    const bool recording = arguments[3] == p->yes;
+    if (!taken(p, arguments[1], arguments[2], recording, PyLong_AsLong(arguments[4]), a)) {
+        PyErr_Clear(); // a number that is none, or too few arguments: Python says so
+        return PyLong_FromLong(DIFFERENT);
+    }
     void *const thread = PyEval_SaveThread();
     const int status = p->kernel(a);
     PyEval_RestoreThread(thread);
-    return status;
+    return PyLong_FromLong(status);
+}
+
+// How many arguments a kernel may have: none where this is not the interface that stands above.
+VISIBLE int most_arguments(const exchange *api) { return api->major == 1 && api->look != NULL ? MOST : 0; }
+
+// `run` as a function of Python's.
+VISIBLE void *runner(void) {
+    static const method here = {"run", run, FASTCALL, NULL};
+    return PyCFunction_NewEx(&here, NULL, NULL);
 }

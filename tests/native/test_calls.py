@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import warnings
 from types import ModuleType
@@ -102,8 +103,14 @@ def test_threads_may_call_at_once(native: ModuleType) -> None:
     def work(rows: int) -> None:
         try:
             with torch.no_grad():
+                given = _inputs(rows=rows)
+                _, saved = native.layernorm_forward(*given)
+                dy = torch.randn_like(given[0])
+                want = native.layernorm_backward(dy, *saved)
                 for _ in range(50):
                     _right(native, *_inputs(rows=rows))
+                    for g, w in zip(native.layernorm_backward(dy, *saved), want, strict=True):
+                        assert torch.equal(g, w)  # memory that a call leaves to the next is one call's at a time
         except Exception as error:  # handed to the main thread
             failed.append(error)
 
@@ -113,6 +120,30 @@ def test_threads_may_call_at_once(native: ModuleType) -> None:
     for worker in workers:
         worker.join()
     assert not failed
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("half", [(0,), (1,), (0, 1, 2)], ids=str)
+def test_half_precision_after_float32_and_before(native: ModuleType, half: tuple[int, ...]) -> None:
+    """The kernel says that a tensor is half precision; the call is made again in float32."""
+    full = _inputs()
+    mixed = [t.bfloat16() if k in half else t for k, t in enumerate(full)]
+    with torch.no_grad():
+        for given in (full, mixed, full, mixed):
+            y, saved = native.layernorm_forward(*given)
+            want = torch.nn.functional.layer_norm(given[0].float(), (5,), given[1].float(), given[2].float())
+            assert y.dtype == given[0].dtype
+            assert saved.rstd.dtype == torch.float32
+            torch.testing.assert_close(y, want.to(y.dtype))
+
+
+def test_half_precision_that_autograd_follows_is_computed_in_float32(native: ModuleType) -> None:
+    given = [t.bfloat16() for t in _inputs()]
+    with pytest.warns(UserWarning, match="autograd is recording") as said:
+        y, saved = native.layernorm_forward(given[0].requires_grad_(), *given[1:])
+    assert y.dtype == torch.bfloat16
+    assert saved.rstd.dtype == torch.float32
+    assert native.__path__[0] not in [os.path.dirname(w.filename) for w in said], "the line is the caller's"
 
 
 @pytest.mark.parametrize("number", ["1e-5", None, [1.0]], ids=str)

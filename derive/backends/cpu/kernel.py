@@ -199,7 +199,7 @@ def _checks(form: Normal, text: Expressions, filled: set[str]) -> tuple[list[str
     for (name, limit), count in found.items():
         bad = f"if (!all_below({name}, {count}, {limit}))"
         if name in filled:
-            own += [f"{bad} {{", "    free(scratch);", "    return BAD_INDEX;", "}"]
+            own += [f"{bad} {{", "    release(scratch);", "    return BAD_INDEX;", "}"]
         else:
             checks.append(f"{bad} return BAD_INDEX;")
     return checks, own
@@ -270,12 +270,12 @@ def _function(
     lines = [*rows, f"{row} {{", *(f"    {c}" for c in checks)]
     if scratch.lines:
         sizes = " + ".join(f"bytes({n}, sizeof({kind}))" for kind, _, n in scratch.lines)
-        lines += ["    // what stays inside the function", f"    char *const scratch = malloc({sizes});"]
+        lines += ["    // what stays inside the function", f"    char *const scratch = reserve({sizes});"]
         lines += ["    if (scratch == NULL) return NO_MEMORY;", "    char *next = scratch;"]
         for kind, own, n in scratch.lines:
             lines.append(f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));")
     lines += [f"    {x}" for x in fresh]
     lines += body.lines
     if scratch.lines:
-        lines.append("    free(scratch);")
+        lines.append("    release(scratch);")
     return "\n".join([*lines, "    return 0;", "}"])

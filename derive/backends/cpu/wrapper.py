@@ -64,6 +64,7 @@ class Native:
     together: Together | None = None  # a loss with its gradients, where there is one
     step: tuple[str, ...] = ()  # the same of the training step
     imports: tuple[str, ...] = ()
+    take_all: bool = False  # the kernels take every real tensor, and so can say whether one is half precision
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,15 @@ def _around(
         tuple(_definition(n, k, d, integers, shapes, joined) for n, k in kernels.items()),
         calls["FORWARD"], lines["FORWARD"], calls.get("BACKWARD"), lines.get("BACKWARD", ()), tuple(registration),
         together, lines.get("STEP", ()), ("Kernel", "differentiable", "register"),
+        _take_all(op, kernels, {*cotangents.values(), *shapes.saved}, shapes),
     )  # fmt: skip
+
+
+def _take_all(op: Op, kernels: Mapping[str, Kernel], given: set[str], shapes: Shapes) -> bool:
+    """Whether the kernels take every real tensor that the functions do; `given` is what the backward has."""
+    real = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}
+    taken = {n: {shapes.names(i) for i in k.inputs} for n, k in kernels.items()}
+    return real <= taken["FORWARD"] and given - set(shapes.backward_lengths.values()) <= taken.get("BACKWARD", set())
 
 
 def _called(name: str, k: Kernel, shapes: Shapes) -> Called:
