@@ -241,15 +241,35 @@ INLINE double exp_series_double(double r) {
     return p * r * r + r;
 }
 
-// exp(x) = 2^n * exp(r), x = n * log(2) + r; 2^n in two factors, so that neither end of the range is lost.
+// exp(x) = 2^n * exp(r), x = n * log(2) + r. What multiplies the rest: 2^n in two factors, so that neither end of the range is
+// lost; in one, and a constant, where n is not above 0; in one, of twice the rest, where small values are lost beside 1.
+typedef struct {
+    float less_one;  // exp(r) - 1
+    uint32_t whole; // n, where a float has its exponent
+} power;
+INLINE power power_of(float x) {
+    const float shifted = x * 1.44269504f + NEAREST_FLOAT, n = shifted - NEAREST_FLOAT;
+    const float r = x - n * (float)LN2_HIGH - n * (float)LN2_LOW;
+    return (power){exp_series_float(r), bits_of(shifted) << 23};
+}
 INLINE float exp_float(float x) {
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    const float shifted = x * 1.44269504f + NEAREST_FLOAT, n = shifted - NEAREST_FLOAT;
-    const float r = x - n * (float)LN2_HIGH - n * (float)LN2_LOW;
-    const uint32_t whole = bits_of(shifted) << 23; // n, where a float has its exponent
-    const uint32_t half = (uint32_t)((int32_t)whole >> 1) & 0xff800000u;
-    return (exp_series_float(r) + 1.0f) * float_of(half + ONE_FLOAT) * float_of(whole - half + ONE_FLOAT);
+    const power p = power_of(x);
+    const uint32_t half = (uint32_t)((int32_t)p.whole >> 1) & 0xff800000u;
+    return (p.less_one + 1.0f) * float_of(half + ONE_FLOAT) * float_of(p.whole - half + ONE_FLOAT);
+}
+// exp(x) for what is never above 0.
+INLINE float exp_negative_float(float x) {
+    const power p = power_of(x < -104.0f ? -104.0f : x);
+    return (p.less_one + 1.0f) * float_of(p.whole + (64u << 23) + ONE_FLOAT) * 0x1p-64f;
+}
+// exp(x) for what is added to 1.
+INLINE float exp_beside_1_float(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    const power p = power_of(x);
+    return (2.0f * p.less_one + 2.0f) * float_of(p.whole - (1u << 23) + ONE_FLOAT);
 }
 INLINE double exp_double(double x) {
     x = x < -746.0 ? -746.0 : x;
@@ -317,14 +337,14 @@ INLINE double exp_less_one_double(double y) {
     return two * exp_series_double(r) + (two - 1.0);
 }
 
-// tanh(x) = e / (e + 2) with e = exp(2 |x|) - 1.
+// tanh(x) = e / (e + 2) with e = exp(2 |x|) - 1; nan is neither above 10 nor not, and goes through.
 INLINE float tanh_float(float x) {
     const float a = fabsf(x), e = exp_less_one_float(a > 10.0f ? 20.0f : 2.0f * a);
-    return x != x ? x : copysignf(e / (e + 2.0f), x);
+    return copysignf(e / (e + 2.0f), x);
 }
 INLINE double tanh_double(double x) {
     const double a = fabs(x), e = exp_less_one_double(a > 20.0 ? 40.0 : 2.0 * a);
-    return x != x ? x : copysign(e / (e + 2.0), x);
+    return copysign(e / (e + 2.0), x);
 }
 
 // log(1 + u) for u between 0 and 1.
@@ -337,19 +357,25 @@ INLINE double log1p_double(double u) {
     return (large ? M_LN2 : 0.0) + log_series_double(large ? 0.5 * (u - 1.0) : u);
 }
 
-// erf(x) = 1 - exp(-t * p(t)), t = |x|: p was fitted to -log(erfc(t)) / t on [0, 4], for the least relative error of erf.
+// erf(x) = 1 - exp(-t * p(t)), t = |x|: p was fitted to -log(erfc(t)) / t on [0, 4], for the least relative error of erf. Its
+// first coefficient, 2 / sqrt(pi), has more digits than a float: the rest of them is added with what is smaller.
 INLINE float erf_float(float x) {
     const float t = fabsf(x) > 4.0f ? 4.0f : fabsf(x);
     const float z = t * t, y = z * z;
-    const float p = (1.1283792f + t * 6.366194e-01f + z * (1.0277783e-01f - t * 1.9153059e-02f)) +
-                    y * (-1.6040627e-04f + t * 1.6670385e-03f + z * (-6.3284335e-04f + t * 1.176432e-04f) + y * -9.256493e-06f);
-    return x != x ? x : copysignf(-exp_less_one_float(-p * t), x);
+    const float high = -1.6040627e-04f + t * 1.6670385e-03f + z * (-6.3284335e-04f + t * 1.176432e-04f) + y * -9.256493e-06f;
+    const float low = 6.366194e-01f + t * 1.0277783e-01f - z * 1.9153059e-02f;
+    const float p_t = t * 1.1283792f + t * (t * low - 5.8635383e-08f + y * high);
+    return copysignf(exp_less_one_float(-p_t), x);
 }
 
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
 INLINE double log_double(double x) { return log(x); }
 INLINE double erf_double(double x) { return erf(x); }
+INLINE double exp_negative_double(double x) { return exp_double(x); }
+INLINE double exp_beside_1_double(double x) { return exp_double(x); }
 CHOOSE(exp)
+CHOOSE(exp_negative)
+CHOOSE(exp_beside_1)
 CHOOSE(log)
 CHOOSE(tanh)
 CHOOSE(erf)
@@ -358,8 +384,8 @@ CHOOSE(log1p)
 INLINE real real_absolute(real x) { return IS_FLOAT ? (real)fabsf((float)x) : (real)fabs((double)x); }
 INLINE real real_sqrt(real x) { return IS_FLOAT ? (real)sqrtf((float)x) : (real)sqrt((double)x); }
 INLINE real real_rsqrt(real x) { return 1 / real_sqrt(x); }
-INLINE real real_sigmoid(real x) { return 1 / (1 + real_exp(-x)); }
-INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p(real_exp(-real_absolute(x))); }
+INLINE real real_sigmoid(real x) { return 1 / (1 + real_exp_beside_1(-x)); }
+INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p(real_exp_negative(-real_absolute(x))); }
 INLINE real real_pow(real x, real y) { return IS_FLOAT ? (real)powf((float)x, (float)y) : (real)pow((double)x, (double)y); }
 
 #define LIBRARY(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##f((float)x) : (real)name((double)x); }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
+from derive.backends.cpu.signs import never_positive
 from derive.backends.cpu.work import PRODUCTS
 from derive.program import (
     COMPARISONS,
@@ -155,7 +156,8 @@ class Expressions:
             raise Unsupported(f"the function {node.fn}")
         if known:
             return Text(f"number_{node.fn}({args[0].code})", kind="number")
-        return Text(f"real_{node.fn}({args[0].real.code})")
+        name = "exp_negative" if node.fn == "exp" and never_positive(node.args[0], self.normal) else node.fn
+        return Text(f"real_{name}({args[0].real.code})")
 
     def power(self, node: Call, args: list[Text], known: bool) -> Text:
         exponent = node.args[1]

@@ -1,0 +1,118 @@
+"""The kernels' own elementary functions over all of float32, and which `exp` is printed where."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+
+from tests.native.conftest import Package
+
+SPECS = """
+from derive import *
+
+n, c, d = axes("n c d")
+
+def pointwise(name, value):
+    def forward(f, x: tensor[n]):
+        f.y[n] = value(x[n])
+        return f.y
+    forward.__name__, forward.__doc__ = name, name + "."
+    return op(forward)
+
+exponential = pointwise("exponential", lambda x: exp(x))
+decay = pointwise("decay", lambda x: exp(-abs(x)))
+logistic = pointwise("logistic", lambda x: sigmoid(x))
+soft = pointwise("soft", lambda x: softplus(x))
+tangent = pointwise("tangent", lambda x: tanh(x))
+error = pointwise("error", lambda x: erf(x))
+"""
+
+NATIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exponential": torch.exp,
+    "decay": lambda x: torch.exp(-x.abs()),
+    "logistic": torch.sigmoid,
+    "soft": torch.nn.functional.softplus,
+    "tangent": torch.tanh,
+    "error": torch.erf,
+}
+PLACES = {"tangent": 2.5, "error": 2.5}  # near 0, where PyTorch's are off by less than one
+SPECIAL = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38]
+
+
+@pytest.fixture(scope="module")
+def native(package: Package) -> ModuleType:
+    return package(specs=SPECS)
+
+
+def _run(native: ModuleType, name: str, x: torch.Tensor) -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, _ = getattr(native, f"{name}_forward")(x)
+    assert isinstance(y, torch.Tensor)
+    return y
+
+
+def _places_off(y: torch.Tensor, exact: torch.Tensor) -> float:
+    """The largest error in units of the last place of what is exact."""
+    least = torch.finfo(torch.float32).smallest_normal
+    unit = 2.0 ** (torch.floor(torch.log2(exact.abs().clamp(min=least))) - 23)
+    return float(((y.double() - exact).abs() / unit).max())
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_exact_to_the_last_places_over_the_whole_range(native: ModuleType, name: str) -> None:
+    """Down to where results are no longer normal, up to where they overflow."""
+    x = torch.cat([torch.linspace(-103, 88.7, 400_001), torch.linspace(-6, 6, 400_001), torch.logspace(-30, 1, 5001)])
+    exact = NATIVE[name](x.double())
+    if name == "logistic":
+        x, exact = x[x > -88], exact[x > -88]  # PyTorch's is 0 below; so is ours
+    mine, theirs = _places_off(_run(native, name, x), exact), _places_off(NATIVE[name](x), exact)
+    assert mine <= PLACES.get(name, max(2 * theirs, 1.5)), (mine, theirs)
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_ends_and_what_is_no_number(native: ModuleType, name: str) -> None:
+    x = torch.tensor([*SPECIAL, 88.72, 88.73, 89.5, -87.2, -87.4, -103.9, -104.1, -150.0])
+    exact = NATIVE[name](x.double()).float()
+    y = _run(native, name, x)
+    torch.testing.assert_close(y, exact, rtol=2e-6, atol=2e-38 if name == "logistic" else 3e-45, equal_nan=True)
+
+
+SIGNS = """
+from derive import *
+
+n, c, d = axes("n c d")
+
+def rows(name, value):
+    def forward(f, z: tensor[n, c], w: tensor[n, c]):
+        f.m[n] = amax(z[n, c], over=c)
+        f.u[n, c] = value(f, z, w)
+        f.y[n, c] = f.u[n, c] * z[n, c] * w[n, c]
+        return f.y
+    forward.__name__, forward.__doc__ = name, name + "."
+    return op(forward)
+
+below = rows("below", lambda f, z, w: exp(z[n, c] - f.m[n]))
+of_another = rows("of_another", lambda f, z, w: exp(w[n, c] - f.m[n]))
+above = rows("above", lambda f, z, w: exp(f.m[n] - z[n, c]))
+bell = rows("bell", lambda f, z, w: exp(-(z[n, c] - w[n, c])**2 / (2*w[n, c]**2)))
+cubic = rows("cubic", lambda f, z, w: exp(-z[n, c]**3))
+quotient = rows("quotient", lambda f, z, w: exp(-abs(z[n, c]) / w[n, c]))
+capped = rows("capped", lambda f, z, w: exp(minimum(z[n, c], 0)))
+"""
+
+FALLS = {"below", "bell", "capped"}
+
+
+def test_exp_of_what_is_never_positive_is_seen(package: Package) -> None:
+    made = package(specs=SIGNS)
+    for name in ("below", "of_another", "above", "bell", "cubic", "quotient", "capped"):
+        path = f"{made.__path__[0]}/{name}.c"
+        with open(path) as file:
+            forward = file.read().partition("_backward(")[0]
+        assert ("real_exp_negative(" in forward) == (name in FALLS), name
+        assert ("real_exp(" in forward) == (name not in FALLS), name
