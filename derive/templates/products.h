@@ -31,8 +31,9 @@ enum { PLAIN = 0, TRANSPOSED = 1 };
 #endif
 typedef real vector __attribute__((vector_size(VECTOR_BYTES)));
 enum { LANES = VECTOR_BYTES / sizeof(real), STRIP = 2 * LANES, TILE = 6 };
-enum { DEEPEST = 512, TALLEST = 2048 }; // steps of the inner axis at a time, rows that are copied
-enum { LARGEST = 1 << 19, SHARED_FROM = 1 << 18 }; // multiply-adds: tiles up to the one, several threads from the other
+enum { DEEPEST = 128, TALLEST = 2048 }; // steps of the inner axis that are one sum (as exact as BLAS), rows that are copied
+enum { LARGEST = 1 << 19, LONGEST = 512 }; // multiply-adds, and an inner axis, up to which tiles may be faster than BLAS
+enum { SHARED_FROM = 1 << 18 };            // multiply-adds from which several threads share them
 
 INLINE vector load(const real *from) {
     vector v;
@@ -248,7 +249,7 @@ INLINE bool suit_tiles(int64_t rows, int64_t columns, int64_t inner) {
     if (inner == 0) return true;
     if (rows == 1 || columns == 1 || inner == 1) return false;
     if (tiles_win) return inner / 64 <= rows * columns;
-    return inner <= DEEPEST && rows * columns <= LARGEST / inner;
+    return inner <= LONGEST && rows * columns <= LARGEST / inner;
 }
 
 // c = alpha * a @ b, of rows x columns x inner. An operand has its rows `lead` apart; TRANSPOSED, it lies columns first.

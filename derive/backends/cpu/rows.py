@@ -59,11 +59,23 @@ class Rows(Nest):
         with out.loop("chunk", "0", f"chunks({count})"):
             for s in self.group.totals:
                 name, size = self.text.name(s.name), extent(s.free)
+                if self.is_number(s):
+                    out.line(f"double {name}_part = 0;")
+                    continue
                 out.line(f"real *const {name}_part = {name}_parts + chunk * ({size});".replace(" * (1)", ""))
                 out.line(f"fill({name}_part, {START[s.kind]}, {size});")
             out.line(f"const int64_t from = first_of_chunk(chunk, {count});")
             out.line(f"const int64_t to = first_of_chunk(chunk + 1, {count});")
             self.rows("from", "to")
+            for s in filter(self.is_number, self.group.totals):
+                out.line(f"{self.text.name(s.name)}_parts[chunk] = (real){self.text.name(s.name)}_part;")
+
+    def is_number(self, s: Loop) -> bool:
+        """Whether it is a total of one number, which is summed in double precision."""
+        return self.group.is_total(s) and s.kind == "sum" and not s.free
+
+    def stored(self, loop: Loop) -> str:
+        return f"{self.text.name(loop.name)}_part" if self.is_number(loop) else super().stored(loop)
 
     def body(self) -> None:
         for stage in self.plan.stages:
