@@ -37,14 +37,14 @@ class DropoutSaved(NamedTuple):
 def dropout_forward(x: Tensor, mask: Tensor, rate: float = 0.5) -> tuple[Tensor, DropoutSaved]:
     """Returns y and what the backward needs."""
     check_shapes("dropout", ("x: ...", "mask: ..."), x, mask)
-    y = mask / (1 - rate) * x  # y[...] = mask[...] / (1 - rate) * x[...]
+    y = (mask / (1 - rate)).mul_(x)  # y[...] = mask[...] / (1 - rate) * x[...]
     return y, DropoutSaved(mask, rate)
 
 
 @in_float32
 def dropout_backward(dy: Tensor, mask: Tensor, rate: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy / (1 - rate) * mask  # dx[...] = dy[...] / (1 - rate) * mask[...]
+    dx = (dy / (1 - rate)).mul_(mask)  # dx[...] = dy[...] / (1 - rate) * mask[...]
     return dx
 
 

@@ -41,7 +41,7 @@ def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     check_shapes("elu", ("x: ...",), x)
     exp_minimum_x_zero = x.clamp(max=0).exp_()  # exp_minimum_x_zero[...] = exp(minimum(x[...], 0))
     relu_x = torch.relu(x)  # relu_x[...] = relu(x[...])
-    y = alpha * (exp_minimum_x_zero - 1) + relu_x  # y[...] = alpha * (exp_minimum_x_zero[...] - 1) + relu_x[...]
+    y = (exp_minimum_x_zero - 1).mul_(alpha).add_(relu_x)
     sign_relu_x = relu_x.sign_()  # sign_relu_x[...] = sign(relu_x[...])
     dy_dx = sign_relu_x.addcmul_(exp_minimum_x_zero, 1 - sign_relu_x, value=alpha)
     return y, EluSaved(dy_dx)

@@ -44,7 +44,7 @@ def gelu_tanh_forward(x: Tensor) -> tuple[Tensor, GeluTanhSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu_tanh", ("x: ...",), x)
     t = (x**3).mul_(0.044715).add_(x).mul_(math.sqrt(2) / math.sqrt(math.pi)).tanh_()
-    y = x / 2 * (t + 1)  # y[...] = x[...] / 2 * (t[...] + 1)
+    y = (t + 1).mul_(x).div_(2)  # y[...] = x[...] / 2 * (t[...] + 1)
     dy_dx = (
         (t / 2)
         .add_(0.5)

@@ -43,7 +43,7 @@ def sigmoid_forward(x: Tensor) -> tuple[Tensor, SigmoidSaved]:
 @in_float32
 def sigmoid_backward(dy: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy * y * (1 - y)  # dx[...] = dy[...] * y[...] * (1 - y[...])
+    dx = (1 - y).mul_(dy).mul_(y)  # dx[...] = dy[...] * y[...] * (1 - y[...])
     return dx
 
 

@@ -52,7 +52,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, SoftmaxSaved]:
 def softmax_backward(dp: Tensor, p: Tensor) -> Tensor:
     """The gradient of every real input, from dp and what the forward saved."""
     sum_dp_p = (dp * p).sum(-1, keepdim=True)  # sum_dp_p[...] = sum(dp[..., d] * p[..., d], over=d)
-    dx = p * (dp - sum_dp_p)  # dx[..., d] = p[..., d] * (dp[..., d] - sum_dp_p[...])
+    dx = (dp - sum_dp_p).mul_(p)  # dx[..., d] = p[..., d] * (dp[..., d] - sum_dp_p[...])
     return dx
 
 

@@ -43,7 +43,7 @@ def sqrt_forward(x: Tensor) -> tuple[Tensor, SqrtSaved]:
 @in_float32
 def sqrt_backward(dy: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy / 2 / y  # dx[...] = dy[...] / 2 / y[...]
+    dx = (dy / 2).div_(y)  # dx[...] = dy[...] / 2 / y[...]
     return dx
 
 

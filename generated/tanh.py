@@ -43,7 +43,7 @@ def tanh_forward(x: Tensor) -> tuple[Tensor, TanhSaved]:
 @in_float32
 def tanh_backward(dy: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy * (1 - y.square())  # dx[...] = dy[...] * (1 - y[...]**2)
+    dx = (1 - y.square()).mul_(dy)  # dx[...] = dy[...] * (1 - y[...]**2)
     return dx
 
 

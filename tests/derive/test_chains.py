@@ -1,4 +1,4 @@
-"""Long pointwise expressions go through the memory of their first factor; short ones are written with operators."""
+"""Pointwise expressions go through the memory of their first factor; single operations are written with operators."""
 
 from derive.notation import axes, exp, op, sigmoid, tensor
 from tests.derive.test_torch_backend import code_of, compare
@@ -31,8 +31,9 @@ def test_the_first_factor_that_is_fresh_takes_the_others() -> None:
     assert "y = (1 - s).mul_(x).add_(1).mul_(s).mul_(x).mul_(w / 3)" in code_of(long_product.op)
 
 
-def test_a_short_product_keeps_its_operators() -> None:
-    assert "_(" not in code_of(short_product.op).partition("y = ")[2].partition("\n")[0]
+def test_small_factors_and_single_operations_keep_their_operators() -> None:
+    assert "y = (1 - x).mul_(x).mul_(w)" in code_of(short_product.op)
+    assert "z = u * x" in code_of(read_after_it_was_led.op)
 
 
 def test_values_that_are_read_again_survive() -> None:
