@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from sympy import Expr
 
+from derive.backends.choices import choices_first
 from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.layout import Layouts, layouts
 from derive.backends.outs import into
@@ -37,7 +38,7 @@ class Pair:
         self.d, self.names, self.op, self.title = d, names, d.named, title
         forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
         if fuse:  # else the equations as they are written are wanted
-            forward, backward = without_choices(forward), without_choices(backward)
+            forward, backward = (choices_first(without_choices(p)) for p in (forward, backward))
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
         self.forward_layouts = layouts(forward, strict, {}, names.slow)
         given = {n: self.forward_layouts[n] for n in kept}

@@ -1,0 +1,37 @@
+"""Choices made for a whole row before the row: a line of their own, so that what reads them stays one operation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive.naming import free_name, name_of
+from derive.program import Assign, Call, Node, Program, Read, Reduce, Statement, base
+from derive.share import put
+from derive.soundness import check
+from derive.walking import index_axes, node_axes, reads
+
+
+def choices_first(program: Program) -> Program:
+    """The same program with a name for every choice over some of its statement's axes, inside a longer expression."""
+    taken = {n for n, _ in program.given} | set(program.scalars) | {s.name for s in program.statements}
+    out: list[Statement] = []
+    for s in program.statements:
+        if isinstance(s, Assign) and isinstance(s.value, Call):
+            for choice in dict.fromkeys(_small(s.value, {base(a) for i in s.axes for a in index_axes(i)})):
+                name = free_name(name_of(choice, taken), taken, "_")
+                taken.add(name)
+                axes = tuple(dict.fromkeys(a for i in s.axes for a in index_axes(i) if a in node_axes(choice)))
+                out.append(Assign(name, axes, choice))
+                s = replace(s, value=put(s.value, choice, Read(name, axes)))
+        out.append(s)
+    return program if len(out) == len(program.statements) else check(replace(program, statements=tuple(out)))
+
+
+def _small(node: Node, axes: set[str]) -> list[Node]:
+    """The largest choices below a node that read tensors over fewer axes than these, and over one at least."""
+    if isinstance(node, Reduce) or not isinstance(node, Call):
+        return []
+    own = {base(a) for a in node_axes(node)}
+    if node.fn == "where" and reads(node):
+        return [node] if own and own < axes else []
+    return [found for a in node.args for found in _small(a, axes)]
