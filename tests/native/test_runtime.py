@@ -184,13 +184,20 @@ def test_a_merge_that_does_not_fit_is_refused(package: Package) -> None:
 JOINED = """
 from derive import *
 
-n, h, p, c = axes("n h p=2 c")
+n, h, p, c, l = axes("n h p=2 c l")
 
 
 @op
 def interleaved(f, a: tensor[n, h], b: tensor[n, h]):
     f.y[n, (h, p)] = concat(a[n, h], b[n, h], along=p)
     return f.y
+
+
+@op
+def pairs(f, x: tensor[n]):
+    f.a[(n, l),] = x[l] * x[n]
+    f.g[l] = exp(x[l]) * f.a[0]
+    return f.g
 
 
 @op
@@ -210,6 +217,17 @@ def test_parts_of_a_merged_axis_are_written_to_their_places(package: Package) ->
     assert torch.equal(y, torch.stack([a, b], -1).flatten(1))
     assert torch.equal(da, dy[:, ::2])
     assert torch.equal(db, dy[:, 1::2])
+
+
+def test_an_axis_that_is_a_merge_in_two_ways_has_a_length(package: Package) -> None:
+    """The gradient of `a` is read at `(n, l)` and at `(n', n)`."""
+    made = package(specs=JOINED)
+    x, dg = torch.randn(5, requires_grad=True), torch.randn(5)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        _, saved = made.pairs_forward(x)
+        dx = made.pairs_backward(dg, *saved)
+    torch.testing.assert_close(dx, torch.autograd.grad(x.exp() * x[0] ** 2, x, dg)[0])
 
 
 def test_an_index_that_is_computed_is_checked(package: Package) -> None:

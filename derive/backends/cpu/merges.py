@@ -38,7 +38,7 @@ def split_merged(program: Program) -> Program:
 
 def taken_apart(program: Program) -> Parts:
     """What the length of an axis is made of, axes and whole numbers: a merge says so, or a read that takes it apart."""
-    found = _known(program)
+    found = {axis: min(ways) for axis, ways in _ways(program).items()}  # as long in any of them
     for s in program.statements:
         for n in walk(s.value):
             if isinstance(n, PartOf) and isinstance(n.whole, str):
@@ -55,6 +55,11 @@ def _lengths(part: PartOf) -> tuple[str, ...]:
 
 
 def _known(program: Program) -> Parts:
+    """Which axes are merges of which, those that are so in one way."""
+    return {axis: next(iter(ways)) for axis, ways in _ways(program).items() if len(ways) == 1}
+
+
+def _ways(program: Program) -> dict[str, set[tuple[str, ...]]]:
     """Which axes are merges of which: a dimension read under both names says so."""
     dims: dict[str, tuple[Index, ...]] = dict(program.given)
     found: dict[str, set[tuple[str, ...]]] = {}
@@ -67,7 +72,7 @@ def _known(program: Program) -> Parts:
                     if isinstance(one, str) and whole and "..." not in base(one):
                         found.setdefault(base(one), set()).add(tuple(base(a) for a in index_axes(other)))
         dims[s.name] = s.axes
-    return {axis: next(iter(ways)) for axis, ways in found.items() if len(ways) == 1 and axis not in next(iter(ways))}
+    return {axis: ways for axis, ways in found.items() if all(axis not in way for way in ways)}
 
 
 def _split(s: Statement, parts: Parts) -> Statement:

@@ -161,8 +161,7 @@ def _definition(
         dims = {**{j: shapes.backward[r] for j, r in zip(joined, d.backward.returns, strict=True)}, **dims}
     given = shapes.given(name)
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
-    programs = {"FORWARD": (d.forward,), "BACKWARD": (d.backward,)}.get(name, (d.forward, d.backward))
-    parts = {axis: made for p in programs for axis, made in taken_apart(p).items()}
+    parts = {axis: made for p in (d.forward, d.backward) for axis, made in taken_apart(p).items()}
     needs = () if name == "BACKWARD" else _needs(op, shapes)
     wanted = [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
     wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)] if needs else []
