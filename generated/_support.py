@@ -32,11 +32,11 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute in float32 where tensors of `out` are half precision, and give them their values last."""
+    """Compute in float32 where a real tensor is half precision, and give those of `out` that are their values last."""
 
     @functools.wraps(function)
     def written(*args: Any, out: Any, **kwargs: Any) -> Any:
-        if not _any_half(args, kwargs) or not _is_half(out):
+        if not _any_half(args, kwargs):
             return function(*args, out=out, **kwargs)
         found = function(*map(widened, args), out=widened(out), **{k: widened(v) for k, v in kwargs.items()})
         return _given_back(out, found)

@@ -29,8 +29,12 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         extra += with_gradients(pair, kernels.together, tuple(g.name for g in gradients), workspace)
     if workspace:
         extra += (pair.forward_out(kernels), pair.backward_out([g.name for g in gradients], kernels))
-    widening = ("in_float32", "writes_out") if workspace else ("in_float32",)
-    told = kernels is not None and kernels.take_all
+    forward = pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read)
+    backward = pair.backward if kernels is None else _led(pair.backward, kernels.backward)
+    if kernels is not None and kernels.take_all:
+        forward, backward, extra = _told(forward), _told(backward), tuple(map(_told, extra))
+    widening = {d for f in (forward, backward, *extra) if f.saved is None for d in f.decorators}
+    told = {d for d in widening if d.startswith("kernel_")}
     used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
@@ -48,11 +52,11 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         + (" --step" if step else "")
         + (" --workspace" if workspace else ""),
         docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
-        imports=_imports(used, bool(ranges(op)), () if told else widening),
+        imports=_imports(used, bool(ranges(op)), widening - told),
         saved=pair.saved,
         gradients=gradients,
-        forward=pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read),
-        backward=pair.backward if kernels is None else _led(pair.backward, kernels.backward),
+        forward=forward,
+        backward=backward,
         extra=extra,
         parameters=parameters,
         differentiable=tuple(o.name for o in op.differentiable),
@@ -62,7 +66,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
-        native=kernels and replace(kernels, imports=(*kernels.imports, *(widening if told else ()))),
+        native=kernels and replace(kernels, imports=(*kernels.imports, *told)),
         step_signature=signature(op, f"{RATE}: float"),
     )
 
@@ -72,7 +76,14 @@ def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:
     return replace(function, lines=(*function.lines[:at], *lines, *function.lines[at:]))
 
 
-def _imports(used: str, ranges: bool, widening: tuple[str, ...]) -> tuple[str, ...]:
+def _told(function: Function) -> Function:
+    """The same, which learns from its kernel whether a tensor is half precision, if it calls one first."""
+    if not any(line.startswith("found = ") for line in function.lines):
+        return function
+    return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
+
+
+def _imports(used: str, ranges: bool, widening: set[str]) -> tuple[str, ...]:
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []

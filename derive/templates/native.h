@@ -96,12 +96,12 @@ SHARED void fresh(void *memory, size_t size) {
 // What stays inside a function is kept for the next call, up to KEPT bytes: memory that the system hands out anew costs more
 // than many a kernel. Before it stands its size.
 typedef struct {
-    size_t size, unused;
+    size_t size, unused; // 16 bytes, so that what follows is aligned as malloc has it
 } spare;
 static spare *kept;
 
 SHARED void *reserve(size_t size) {
-    spare *found = __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL); // another thread's call may want it too
+    spare *found = size > KEPT ? NULL : __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL); // other threads may want it too
     if (found == NULL || found->size < size) {
         free(found);
         found = malloc(sizeof *found + size);
@@ -114,7 +114,9 @@ SHARED void *reserve(size_t size) {
 
 SHARED void release(void *memory) {
     spare *last = (spare *)memory - 1;
-    if (last->size <= KEPT) last = __atomic_exchange_n(&kept, last, __ATOMIC_ACQ_REL);
+    const size_t size = last->size;
+    if (size <= KEPT) last = __atomic_exchange_n(&kept, last, __ATOMIC_ACQ_REL);
+    if (last != NULL && last->size > size) last = __atomic_exchange_n(&kept, last, __ATOMIC_ACQ_REL); // the larger one stays
     free(last);
 }
 
@@ -204,7 +206,7 @@ INLINE float float_of(uint32_t bits) {
 
 // 2^n for a whole number n, by its bits.
 INLINE double two_to_double(int64_t n) {
-    const int64_t bits = (n + 1023) << 52;
+    const uint64_t bits = (uint64_t)(n + 1023) << 52;
     double out;
     memcpy(&out, &bits, sizeof out);
     return out;
@@ -241,8 +243,7 @@ INLINE double exp_series_double(double r) {
     return p * r * r + r;
 }
 
-// exp(x) = 2^n * exp(r), x = n * log(2) + r. What multiplies the rest: 2^n in two factors, so that neither end of the range is
-// lost; in one, and a constant, where n is not above 0; in one, of twice the rest, where small values are lost beside 1.
+// exp(x) = 2^n * exp(r), x = n * log(2) + r.
 typedef struct {
     float less_one;  // exp(r) - 1
     uint32_t whole; // n, where a float has its exponent
@@ -252,6 +253,7 @@ INLINE power power_of(float x) {
     const float r = x - n * (float)LN2_HIGH - n * (float)LN2_LOW;
     return (power){exp_series_float(r), bits_of(shifted) << 23};
 }
+// For any x: 2^n in two factors, so that neither end of the range is lost.
 INLINE float exp_float(float x) {
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
@@ -259,12 +261,14 @@ INLINE float exp_float(float x) {
     const uint32_t half = (uint32_t)((int32_t)p.whole >> 1) & 0xff800000u;
     return (p.less_one + 1.0f) * float_of(half + ONE_FLOAT) * float_of(p.whole - half + ONE_FLOAT);
 }
-// exp(x) for what is never above 0.
-INLINE float exp_negative_float(float x) {
-    const power p = power_of(x < -104.0f ? -104.0f : x);
+// For what is not above 0, but for rounding: 2^(n + 64), which no small result leaves, and 2^-64.
+INLINE float exp_up_to_0_float(float x) {
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 0.0f ? 0.0f : x;
+    const power p = power_of(x);
     return (p.less_one + 1.0f) * float_of(p.whole + (64u << 23) + ONE_FLOAT) * 0x1p-64f;
 }
-// exp(x) for what is added to 1.
+// For what is added to 1, beside which anything below exp(-87) is nothing: 2^(n - 1) and twice the rest.
 INLINE float exp_beside_1_float(float x) {
     x = x < -87.0f ? -87.0f : x;
     x = x > 89.0f ? 89.0f : x;
@@ -371,10 +375,10 @@ INLINE float erf_float(float x) {
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
 INLINE double log_double(double x) { return log(x); }
 INLINE double erf_double(double x) { return erf(x); }
-INLINE double exp_negative_double(double x) { return exp_double(x); }
+INLINE double exp_up_to_0_double(double x) { return exp_double(x > 0 ? 0 : x); }
 INLINE double exp_beside_1_double(double x) { return exp_double(x); }
 CHOOSE(exp)
-CHOOSE(exp_negative)
+CHOOSE(exp_up_to_0)
 CHOOSE(exp_beside_1)
 CHOOSE(log)
 CHOOSE(tanh)
@@ -385,7 +389,7 @@ INLINE real real_absolute(real x) { return IS_FLOAT ? (real)fabsf((float)x) : (r
 INLINE real real_sqrt(real x) { return IS_FLOAT ? (real)sqrtf((float)x) : (real)sqrt((double)x); }
 INLINE real real_rsqrt(real x) { return 1 / real_sqrt(x); }
 INLINE real real_sigmoid(real x) { return 1 / (1 + real_exp_beside_1(-x)); }
-INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p(real_exp_negative(-real_absolute(x))); }
+INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p(real_exp_up_to_0(-real_absolute(x))); }
 INLINE real real_pow(real x, real y) { return IS_FLOAT ? (real)powf((float)x, (float)y) : (real)pow((double)x, (double)y); }
 
 #define LIBRARY(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##f((float)x) : (real)name((double)x); }

@@ -51,7 +51,7 @@ enum { DIFFERENT = -1, MOST = 128, CPU = 1, FASTCALL = 0x80 };
 // tensor, which is the kind and the bits of an element, the number of dimensions, and these.
 typedef struct {
     const exchange *api;
-    void *const *classes, *asks, *yes; // of tensors; the name of what says that autograd follows one; True
+    void *const *classes, *requires_grad, *yes; // of tensors; the name of an attribute; True
     int (*kernel)(const argument *);
     int64_t inputs, outputs, given, numbers, lengths; // how many; `given` stand between the inputs and the numbers
 } plan;
@@ -79,7 +79,7 @@ static bool lies_at(const plan *p, void *object, const int64_t **expected, void 
 
 // Whether autograd follows a tensor.
 static bool recorded(const plan *p, void *object) {
-    void *const found = PyObject_GetAttr(object, p->asks);
+    void *const found = PyObject_GetAttr(object, p->requires_grad);
     if (found == NULL) return true;
     Py_DecRef(found);
     return found == p->yes;
@@ -97,10 +97,13 @@ static bool taken(const plan *p, void *given, void *outputs, bool recording, lon
     }
     for (int64_t k = 0; k < p->lengths; k++) (a++)->count = lengths[k];
     (a++)->count = threads;
-    for (int64_t k = 0; k < p->numbers; k++) {
-        (a++)->number = PyFloat_AsDouble(PyTuple_GetItem(given, p->inputs + p->given + k));
+    for (int64_t k = 0; k < p->numbers; k++, a++) {
+        void *const number = PyTuple_GetItem(given, p->inputs + p->given + k);
+        if (number == NULL) return false;
+        a->number = PyFloat_AsDouble(number);
+        if (a->number == -1 && PyErr_Occurred() != NULL) return false;
     }
-    return PyErr_Occurred() == NULL;
+    return true;
 }
 
 // Runs a kernel: a plan, its arguments, its outputs, whether autograd is recording, how many threads. DIFFERENT where an
@@ -112,7 +115,7 @@ static void *run(void *self, void *const *arguments, intptr_t count) {
     const plan *const p = (const plan *)PyBytes_AsString(arguments[0]);
     const bool recording = arguments[3] == p->yes;
     if (!taken(p, arguments[1], arguments[2], recording, PyLong_AsLong(arguments[4]), a)) {
-        PyErr_Clear(); // a number that is none, or too few arguments: Python says so
+        PyErr_Clear(); // an argument that is no number, or one is missing: Python says which
         return PyLong_FromLong(DIFFERENT);
     }
     void *const thread = PyEval_SaveThread();

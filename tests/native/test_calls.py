@@ -137,6 +137,94 @@ def test_half_precision_after_float32_and_before(native: ModuleType, half: tuple
             torch.testing.assert_close(y, want.to(y.dtype))
 
 
+HALF = """
+from derive import *
+
+n, d = axes("n d")
+
+
+@op(stepwise=True)
+def loss(f, x: tensor[n, d], w: tensor[d]):
+    f.h[n] = sum(x[n, d] * w[d], over=d)
+    f.l[()] = mean(f.h[n]**2, over=n)
+    return f.l
+
+
+@op
+def decay(f, x: tensor[n], a: scalar, b: scalar):
+    f.y[n] = exp(-1 / sqrt(x[n])) * a + b
+    return f.y
+"""
+
+
+@pytest.fixture(scope="module")
+def losses(package: Package) -> ModuleType:
+    return package(specs=HALF, workspace=True, step=True)
+
+
+def test_half_precision_where_no_kernel_is_called_first(losses: ModuleType) -> None:
+    x, w = torch.randn(40, 30).bfloat16(), torch.randn(30).bfloat16()
+    want, _ = losses.loss_module.loss_stepwise_forward(x.float(), w.float())
+    got, saved = losses.loss_module.loss_stepwise_forward(x, w)
+    assert got.dtype == torch.bfloat16 and {t.dtype for t in saved} == {torch.float32}
+    torch.testing.assert_close(got, want.bfloat16())
+
+
+def test_half_precision_written_over_float32(losses: ModuleType) -> None:
+    x, w = torch.randn(40, 30), torch.randn(30).bfloat16()
+    out = losses.loss_forward(x, w)
+    got = losses.loss_forward_out(x, w, out=out)
+    assert [t.data_ptr() for t in (got[0], got[1].h)] == [t.data_ptr() for t in (out[0], out[1].h)]
+    assert got[0].dtype == torch.float32
+    one = losses.loss_with_gradients(x, w)
+    again = losses.loss_with_gradients_out(x, w, out=one)
+    assert again[0].data_ptr() == one[0].data_ptr()
+
+
+def test_a_step_in_half_precision_runs_as_torch(losses: ModuleType) -> None:
+    x, w = torch.randn(40, 30).bfloat16(), torch.randn(30).bfloat16()
+    want = torch.autograd.functional.vjp(lambda v: (x.float() @ v).square().mean(), w.float())[1]
+    before = w.clone()
+    with pytest.warns(UserWarning, match="there is no kernel for torch.bfloat16"):
+        losses.loss_sgd(x, w, 0.01)
+    torch.testing.assert_close(w.float(), before.float() - 0.01 * want, rtol=0.02, atol=0.02)
+
+
+def test_the_operator_says_what_to_do_with_half_precision(losses: ModuleType) -> None:
+    x, w = torch.randn(40, 30).bfloat16(), torch.randn(30).bfloat16()
+    space = getattr(torch.ops, losses.__name__)
+    with pytest.raises(TypeError, match=r"loss_forward: there is no kernel for half precision; .*\.float\(\)"):
+        space.loss_forward(x, w)
+
+
+def test_the_root_of_minus_zero_is_no_positive_number(losses: ModuleType) -> None:
+    """`1 / sqrt(-0)` is minus infinity, and `exp` of its negative infinite."""
+    y, _ = losses.decay_forward(torch.tensor([-0.0, 0.0, 4.0]), 1.0, 0.0)
+    torch.testing.assert_close(y, torch.tensor([torch.inf, 0.0, 0.6065307]))
+
+
+def test_a_number_after_one_that_is_none_is_not_asked_for(losses: ModuleType) -> None:
+    class Asked:
+        def __float__(self) -> float:
+            pytest.fail("asked with an error set")
+
+    x = torch.rand(3)
+    losses.decay_forward(x, 1.0, 2.0)
+    with pytest.raises(TypeError, match="decay_forward: a is a str, expected a number"):
+        losses.decay_forward(x, "no", Asked())
+
+
+@pytest.mark.slow
+def test_what_is_compiled_does_not_hold_to_the_last_call(losses: ModuleType) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(losses.loss, fullgraph=True, backend="eager")
+    x, w = torch.randn(4, 3), torch.randn(3)
+    with torch._dynamo.config.patch(error_on_recompile=True), torch.no_grad():
+        for rows in (4, 0, 5, 4):
+            compiled(x, w)
+            losses.loss_forward(torch.randn(rows, 3), w)
+
+
 def test_half_precision_that_autograd_follows_is_computed_in_float32(native: ModuleType) -> None:
     given = [t.bfloat16() for t in _inputs()]
     with pytest.warns(UserWarning, match="autograd is recording") as said:

@@ -156,7 +156,7 @@ class Expressions:
             raise Unsupported(f"the function {node.fn}")
         if known:
             return Text(f"number_{node.fn}({args[0].code})", kind="number")
-        name = "exp_negative" if node.fn == "exp" and never_positive(node.args[0], self.normal) else node.fn
+        name = "exp_up_to_0" if node.fn == "exp" and never_positive(node.args[0], self.normal) else node.fn
         return Text(f"real_{name}({args[0].real.code})")
 
     def power(self, node: Call, args: list[Text], known: bool) -> Text:

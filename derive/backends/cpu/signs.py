@@ -1,20 +1,19 @@
 """What is known of a value's sign from how it is computed: `exp` of what is never positive costs a third less.
 
-A law of numbers each: squares are not negative, nor are sums of such; nothing exceeds a maximum over it. Nan aside.
+A law of numbers each: squares are not negative, nor are sums of such; nothing exceeds a maximum over it. Nan aside, and
+rounding: a product that is not rounded before it is subtracted may exceed the same product rounded, by its last place.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.normal import Normal
 from derive.program import AxisValue, Call, Index, Node, Num, Read, SizeOf
 from derive.walking import reads
 
-_NOT_NEGATIVE = frozenset({"exp", "sigmoid", "softplus", "relu", "absolute", "sqrt", "rsqrt", "cosh"})
-_DEEPEST = 8  # definitions of definitions
+_NOT_NEGATIVE = frozenset({"exp", "sigmoid", "softplus", "relu", "absolute", "sqrt", "cosh"})  # rsqrt(-0) is
 
 
 class Sign(NamedTuple):
@@ -26,30 +25,52 @@ class Sign(NamedTuple):
 
 def never_positive(node: Node, form: Normal) -> bool:
     """Whether a value is at most 0 wherever it is a number."""
-    times = Counter([s.name for s in form.loops] + [n for n, _ in form.program.given])
-    return _sign(node, {s.name: s for s in form.loops if times[s.name] == 1}, _changed(form), 0).positive
+    return _Signs(form).of(node).positive
 
 
-def _changed(form: Normal) -> frozenset[str]:
-    """The inputs that are written to: a maximum over one may be of its values before."""
-    return frozenset(s.name for s in form.loops) & {n for n, _ in form.program.given}
+class _Signs:
+    """The signs of a program's tensors, each found once."""
 
+    def __init__(self, form: Normal):
+        given = [n for n, _ in form.program.given]
+        times = Counter([s.name for s in form.loops] + given)
+        self.known = {s.name: s for s in form.loops if times[s.name] == 1}
+        self.changed = {s.name for s in form.loops} & set(given)  # a maximum over one may be of its values before
+        self.found: dict[str, Sign] = {}
 
-def _sign(node: Node, known: Mapping[str, Loop], changed: frozenset[str], depth: int) -> Sign:
-    if isinstance(node, Num):
-        return Sign(node.value >= 0, node.value <= 0)
-    if isinstance(node, SizeOf | AxisValue):
-        return Sign(negative=True)
-    if isinstance(node, Read):
-        loop = known.get(node.name)
-        if loop is None or depth > _DEEPEST:
+    def of(self, node: Node) -> Sign:
+        if isinstance(node, Num):
+            return Sign(node.value >= 0, node.value <= 0)
+        if isinstance(node, SizeOf | AxisValue):
+            return Sign(negative=True)
+        if isinstance(node, Read):
+            return self._of_tensor(node.name)
+        if not isinstance(node, Call):
             return Sign()
-        return _sign(loop.value, known, changed, depth + 1)  # a sum or an extremum of values of one sign has that sign
-    if not isinstance(node, Call):
-        return Sign()
-    if node.fn == "sub" and _under_its_maximum(node.args[0], node.args[1], known, changed):
-        return Sign(positive=True)
-    return _of_call(node, [_sign(a, known, changed, depth) for a in node.args])
+        if node.fn == "sub" and self._under_its_maximum(*node.args):
+            return Sign(positive=True)
+        return _of_call(node, [self.of(a) for a in node.args])
+
+    def _of_tensor(self, name: str) -> Sign:
+        """A sum of values of one sign has that sign; an extremum over nothing is infinite."""
+        if name not in self.found:
+            self.found[name] = Sign()
+            loop = self.known.get(name)
+            if loop is not None and loop.kind in ("set", "sum"):
+                self.found[name] = self.of(loop.value)
+        return self.found[name]
+
+    def _under_its_maximum(self, value: Node, least: Node) -> bool:
+        """Whether the second is a maximum over elements of which the first is one."""
+        loop = self.known.get(least.name) if isinstance(least, Read) else None
+        if loop is None or loop.kind != "amax" or not isinstance(least, Read) or reads(loop.value) & self.changed:
+            return False
+        places: dict[str, Index] = {}
+        for slot, index in zip(loop.slots, least.index, strict=True):
+            if not isinstance(slot, str):
+                return False
+            places[slot] = index
+        return _is_element(loop.value, value, places, frozenset(loop.over))
 
 
 def _of_call(node: Call, signs: list[Sign]) -> Sign:
@@ -88,19 +109,6 @@ def _never_minus_zero(divisor: Node) -> bool:
     if isinstance(divisor, Call):
         return divisor.fn in ("exp", "absolute") or (divisor.fn == "pow" and _is_even(divisor.args[1]))
     return isinstance(divisor, SizeOf) or (isinstance(divisor, Num) and divisor.value != 0)
-
-
-def _under_its_maximum(value: Node, least: Node, known: Mapping[str, Loop], changed: frozenset[str]) -> bool:
-    """Whether the second is a maximum over elements of which the first is one."""
-    loop = known.get(least.name) if isinstance(least, Read) else None
-    if loop is None or loop.kind != "amax" or not isinstance(least, Read) or reads(loop.value) & changed:
-        return False
-    places: dict[str, Index] = {}
-    for slot, index in zip(loop.slots, least.index, strict=True):
-        if not isinstance(slot, str):
-            return False
-        places[slot] = index
-    return _is_element(loop.value, value, places, frozenset(loop.over))
 
 
 def _is_element(pattern: object, value: object, places: dict[str, Index], over: frozenset[str]) -> bool:

@@ -141,9 +141,10 @@ def _around(
 
 def _take_all(op: Op, kernels: Mapping[str, Kernel], given: set[str], shapes: Shapes) -> bool:
     """Whether the kernels take every real tensor that the functions do; `given` is what the backward has."""
-    real = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}
+    real = {shapes.names(o.name) for o in op.operands if o.is_tensor and o.kind != "index"}
     taken = {n: {shapes.names(i) for i in k.inputs} for n, k in kernels.items()}
-    return real <= taken["FORWARD"] and given - set(shapes.backward_lengths.values()) <= taken.get("BACKWARD", set())
+    tensors = {shapes.names(n) for n in given} - set(shapes.backward_lengths.values())
+    return real <= taken["FORWARD"] and tensors <= taken.get("BACKWARD", set())
 
 
 def _called(name: str, k: Kernel, shapes: Shapes) -> Called:
