@@ -184,12 +184,19 @@ def test_a_merge_that_does_not_fit_is_refused(package: Package) -> None:
 JOINED = """
 from derive import *
 
-n, h, p, c, l = axes("n h p=2 c l")
+n, h, p, c, l, m = axes("n h p=2 c l m")
 
 
 @op
 def interleaved(f, a: tensor[n, h], b: tensor[n, h]):
     f.y[n, (h, p)] = concat(a[n, h], b[n, h], along=p)
+    return f.y
+
+
+@op
+def followed(f, a: tensor[n, h]):
+    f.padded[n, m] = concat(a[n, h], 0, along=m)
+    f.y[n, h] = exp(f.padded[n, h + 1]) - a[n, h]
     return f.y
 
 
@@ -217,6 +224,19 @@ def test_parts_of_a_merged_axis_are_written_to_their_places(package: Package) ->
     assert torch.equal(y, torch.stack([a, b], -1).flatten(1))
     assert torch.equal(da, dy[:, ::2])
     assert torch.equal(db, dy[:, 1::2])
+
+
+def test_a_concatenation_is_read_when_all_of_it_is_written(package: Package) -> None:
+    """Its last part is one place and needs no loop: the loop over the others may not read what it is yet to write."""
+    made = package(specs=JOINED)
+    a, dy = torch.randn(3, 40), torch.randn(3, 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, saved = made.followed_forward(a)
+        da = made.followed_backward(dy, *saved)
+    after = torch.nn.functional.pad(a, (0, 1))[:, 1:]
+    torch.testing.assert_close(y, after.exp() - a)
+    torch.testing.assert_close(da, torch.nn.functional.pad(dy * after.exp(), (1, 0))[:, :-1] - dy)
 
 
 def test_an_axis_that_is_a_merge_in_two_ways_has_a_length(package: Package) -> None:

@@ -114,8 +114,7 @@ class _Work:
     def __init__(self, group: Group):
         self.group = group
         self.stages: list[Stage] = []
-        self.at: dict[str, int] = {}  # the stage in which a tensor was last written
-        self.sweep: dict[str, Sweep | None] = {}  # where, None: among the values
+        self.writes: dict[str, list[tuple[int, Sweep | None, Loop]]] = {}  # stage, place (None: a value)
         self.readers: dict[str, list[tuple[Sweep | None, Read]]] = {}
         self.read_at: dict[str, int] = {}
 
@@ -134,22 +133,22 @@ class _Work:
             sweep.loops.append(loop)
         else:
             self._stage(k).values.append(loop)
-        if k >= self.at.get(loop.name, 0):  # parts of a concatenation may be written in any order
-            self.at[loop.name], self.sweep[loop.name] = k, sweep
+        self.writes.setdefault(loop.name, []).append((k, sweep, loop))
         for r in loop.reads():
             self.readers.setdefault(r.name, []).append((sweep, r))
             self.read_at[r.name] = max(k, self.read_at.get(r.name, -1))
 
     def _needs(self, loop: Loop) -> list[Read]:
         own = [Read(loop.name, loop.slots)] if loop.kind == "add" else []
-        return [r for r in (*loop.reads(), *own) if r.name in self.at]
+        return [r for r in (*loop.reads(), *own) if r.name in self.writes]
 
     def _after(self, r: Read, axes: tuple[str, ...], nested: bool) -> int:
-        """The first stage that may read."""
-        k, sweep = self.at[r.name], self.sweep[r.name]
+        """The first stage that may read: after every part, which may be written in any order."""
+        return max(self._after_one(r, axes, nested, *write) for write in self.writes[r.name])
+
+    def _after_one(self, r: Read, axes: tuple[str, ...], nested: bool, k: int, sweep: Sweep | None, loop: Loop) -> int:
         if sweep is None:
             return k
-        loop = next(s for s in sweep.loops if s.name == r.name)
         together = set(sweep.axes) == set(axes) and not nested and not sweep.nested and not sweep.ordered
         return k if together and loop.kind == "set" and r.index == loop.slots else k + 1
 
@@ -186,7 +185,7 @@ def _place(name: str, work: _Work, outside: frozenset[str]) -> str:
     if len(loops) > 1 or loop.kind != "set":
         return kept
     readers = work.readers.get(name, [])
-    sweep = work.sweep[name]
+    _, sweep, _ = work.writes[name][-1]
     if any(r.index != loop.slots or s is None or set(s.axes) != set(inner) or s.nested for s, r in readers):
         return kept
     if all(s is sweep for s, _ in readers) or is_cheap(loop.value):
