@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from sympy import Expr
 
 from derive.backends.choices import choices_first
-from derive.backends.cpu.wrapper import Native, Shapes, native
+from derive.backends.cpu.wrapper import Native, Shapes, native, torch_only
 from derive.backends.layout import Layouts, layouts
 from derive.backends.outs import into
 from derive.backends.scans import with_scans
@@ -21,8 +21,9 @@ from derive.emit.names import Names
 from derive.equations import Op, Requirement
 from derive.length_code import length_check, lengths_of, size_code
 from derive.pipeline import Derivation
-from derive.program import Program
+from derive.program import Program, Scan
 from derive.terms.axes import Size
+from derive.walking import walk
 
 LINE_LENGTH = 120
 
@@ -37,6 +38,7 @@ class Pair:
         self.fuse = fuse
         self.d, self.names, self.op, self.title = d, names, d.named, title
         forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
+        self.runs = any(isinstance(n, Scan) for p in (forward, backward) for s in p.statements for n in walk(s.value))
         if fuse:  # else the equations as they are written are wanted
             forward, backward = (choices_first(without_choices(p)) for p in (forward, backward))
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
@@ -61,7 +63,12 @@ class Pair:
         self.forward = self._forward(forward, forward_name, title)
 
     def native(self, title: str, step: bool) -> Native:
-        """The kernels of both functions, in the torch form's shapes and names."""
+        """The kernels of both functions, in the torch form's shapes and names.
+
+        A running sum is torch's: the kernels' loops would sum anew for every place.
+        """
+        if self.runs:
+            return torch_only(self.op, "a running sum is faster as PyTorch's")
         axes = {size: axis for axis, size in self.names.sizes.items()}
         saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
         own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}

@@ -392,9 +392,35 @@ INLINE real real_sigmoid(real x) { return 1 / (1 + real_exp_beside_1(-x)); }
 INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p(real_exp_up_to_0(-real_absolute(x))); }
 INLINE real real_pow(real x, real y) { return IS_FLOAT ? (real)powf((float)x, (float)y) : (real)pow((double)x, (double)y); }
 
+// The GNU C library has vectors of some functions for x86-64; it is told which calls may become one.
+#if defined(__GLIBC__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if __GLIBC_PREREQ(2, 35)
+#define VECTOR __attribute__((simd("notinbranch")))
+VECTOR float sinf(float), cosf(float), sinhf(float), asinhf(float), erfcf(float), powf(float, float); // not less exact
+#endif
+#endif
+
+// sin(x + turn * pi / 2) by the series of sin and cos up to pi / 4. The multiple of pi / 2 is taken away in double precision,
+// which has digits enough for |x| up to 2^30.
+INLINE float sine_series(float x, int64_t turn) {
+    const double d = x, shifted = d * 0.6366197723675814 + 6755399441055744.0, n = shifted - 6755399441055744.0;
+    const float r = (float)(d - n * 1.5707963267948966 - n * 6.123233995736766e-17), z = r * r;
+    int64_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    const int32_t quarter = (int32_t)(bits + turn); // its last two bits are those of n + turn
+    const float sine = r + r * z * (-1.6666654611e-1f + z * (8.3321608736e-3f - z * 1.9515295891e-4f));
+    const float cosine = 1.0f - (0.5f * z - z * z * (4.166664568298827e-2f + z * (-1.388731625493765e-3f + z * 2.443315711809948e-5f)));
+    const float found = quarter & 1 ? cosine : sine;
+    return quarter & 2 ? -found : found;
+}
+INLINE float sin_float(float x) { return fabsf(x) < 0x1p30f ? (x == 0 ? x : sine_series(x, 0)) : sinf(x); }
+INLINE float cos_float(float x) { return fabsf(x) < 0x1p30f ? sine_series(x, 1) : cosf(x); }
+INLINE double sin_double(double x) { return sin(x); }
+INLINE double cos_double(double x) { return cos(x); }
+CHOOSE(sin)
+CHOOSE(cos)
+
 #define LIBRARY(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##f((float)x) : (real)name((double)x); }
-LIBRARY(sin)
-LIBRARY(cos)
 LIBRARY(tan)
 LIBRARY(sinh)
 LIBRARY(cosh)

@@ -12,6 +12,8 @@ import torch
 from tests.native.conftest import Package
 
 SPECS = """
+from sympy import asinh
+
 from derive import *
 
 n, c, d = axes("n c d")
@@ -29,6 +31,14 @@ logistic = pointwise("logistic", lambda x: sigmoid(x))
 soft = pointwise("soft", lambda x: softplus(x))
 tangent = pointwise("tangent", lambda x: tanh(x))
 error = pointwise("error", lambda x: erf(x))
+sine = pointwise("sine", lambda x: sin(x))
+cosine = pointwise("cosine", lambda x: cos(x))
+hyperbolic = pointwise("hyperbolic", lambda x: asinh(x))
+
+@op
+def power(f, x: tensor[n], p: scalar = 2.3):
+    f.y[n] = abs(x[n])**p
+    return f.y
 """
 
 NATIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -38,9 +48,13 @@ NATIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "soft": torch.nn.functional.softplus,
     "tangent": torch.tanh,
     "error": torch.erf,
+    "sine": torch.sin,
+    "cosine": torch.cos,
+    "hyperbolic": torch.asinh,
+    "power": lambda x: x.abs() ** 2.3,
 }
 PLACES = {"tangent": 2.5, "error": 2.5}  # near 0, where PyTorch's are off by less than one
-SPECIAL = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38]
+SPECIAL = [1e5, -3e8, 2e9, -4e10, float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38]
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +81,7 @@ def _places_off(y: torch.Tensor, exact: torch.Tensor) -> float:
 def test_exact_to_the_last_places_over_the_whole_range(native: ModuleType, name: str) -> None:
     """Down to where results are no longer normal, up to where they overflow."""
     x = torch.cat([torch.linspace(-103, 88.7, 400_001), torch.linspace(-6, 6, 400_001), torch.logspace(-30, 1, 5001)])
+    x = torch.cat([x, torch.linspace(1e3, 1e7, 50_001)]) if name in ("sine", "cosine") else x
     exact = NATIVE[name](x.double())
     if name == "logistic":
         x, exact = x[x > -88], exact[x > -88]  # PyTorch's is 0 below; so is ours

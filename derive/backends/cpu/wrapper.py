@@ -104,8 +104,12 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
             del kernels["BACKWARD"]
         return _around(d, shapes, title, integers, kernels, () if whole is None else whole.returns[1:])
     except Unsupported as error:
-        said = f'torch_only("{op.name}", "the CPU backend has no loop for {error}")'
-        return Native(forward=(said,), imports=("torch_only",))
+        return torch_only(op, f"the CPU backend has no loop for {error}")
+
+
+def torch_only(op: Op, reason: str) -> Native:
+    """No kernel, which the forward says."""
+    return Native(forward=(f'torch_only("{op.name}", "{reason}")',), imports=("torch_only",))
 
 
 def _around(
