@@ -130,8 +130,15 @@ SHARED bool all_below(const int64_t *restrict index, int64_t count, int64_t limi
 
 // --- folds ------------------------------------------------------------------------------------------------------------
 
-INLINE real larger(real a, real b) { return b > a || b != b ? b : a; }
-INLINE real smaller(real a, real b) { return b < a || b != b ? b : a; }
+// In two choices, the second of what is a number: as one condition of two parts they would not become vectors.
+INLINE real larger(real a, real b) {
+    const real found = b > a ? b : a;
+    return b == b ? found : b;
+}
+INLINE real smaller(real a, real b) {
+    const real found = b < a ? b : a;
+    return b == b ? found : b;
+}
 
 SHARED void fill(real *restrict out, real value, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = value;
@@ -181,6 +188,8 @@ INLINE double number_relu(double x) { return x < 0 ? 0 : x; }
 INLINE double number_sign(double x) { return (x > 0) - (x < 0); }
 INLINE double number_maximum(double x, double y) { return y > x || y != y ? y : x; }
 INLINE double number_minimum(double x, double y) { return y < x || y != y ? y : x; }
+INLINE double number_expm1(double x) { return expm1(x); }
+INLINE double number_log1p(double x) { return log1p(x); }
 INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 
 INLINE real square(real x) { return x * x; }
@@ -352,11 +361,11 @@ INLINE double tanh_double(double x) {
 }
 
 // log(1 + u) for u between 0 and 1.
-INLINE float log1p_float(float u) {
+INLINE float log1p_unit_float(float u) {
     const bool large = u > 0.41421356f;
     return (large ? (float)M_LN2 : 0.0f) + log_series_float(large ? 0.5f * (u - 1.0f) : u);
 }
-INLINE double log1p_double(double u) {
+INLINE double log1p_unit_double(double u) {
     const bool large = u > 0.41421356;
     return (large ? M_LN2 : 0.0) + log_series_double(large ? 0.5 * (u - 1.0) : u);
 }
@@ -383,14 +392,25 @@ CHOOSE(exp_beside_1)
 CHOOSE(log)
 CHOOSE(tanh)
 CHOOSE(erf)
-CHOOSE(log1p)
+CHOOSE(log1p_unit)
 
 INLINE real real_absolute(real x) { return IS_FLOAT ? (real)fabsf((float)x) : (real)fabs((double)x); }
 INLINE real real_sqrt(real x) { return IS_FLOAT ? (real)sqrtf((float)x) : (real)sqrt((double)x); }
 INLINE real real_rsqrt(real x) { return 1 / real_sqrt(x); }
 INLINE real real_sigmoid(real x) { return 1 / (1 + real_exp_beside_1(-x)); }
-INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p(real_exp_up_to_0(-real_absolute(x))); }
+INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p_unit(real_exp_up_to_0(-real_absolute(x))); }
 INLINE real real_pow(real x, real y) { return IS_FLOAT ? (real)powf((float)x, (float)y) : (real)pow((double)x, (double)y); }
+
+// exp(x) - 1; and log(1 + x) by what is lost of x in u = 1 + x.
+INLINE float expm1_float(float x) { return x > 20.0f ? exp_float(x) : exp_less_one_float(x < -20.0f ? -20.0f : x); }
+INLINE float log1p_float(float x) {
+    const float u = 1.0f + x, found = log_float(u) * (x / (u - 1.0f));
+    return u == 1.0f ? x : u == INFINITY ? u : found;
+}
+INLINE double expm1_double(double x) { return expm1(x); }
+INLINE double log1p_double(double x) { return log1p(x); }
+CHOOSE(expm1)
+CHOOSE(log1p)
 
 // The GNU C library has vectors of some functions for x86-64; it is told which calls may become one.
 #if defined(__GLIBC__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -33,6 +33,8 @@ tangent = pointwise("tangent", lambda x: tanh(x))
 error = pointwise("error", lambda x: erf(x))
 sine = pointwise("sine", lambda x: sin(x))
 cosine = pointwise("cosine", lambda x: cos(x))
+less_one = pointwise("less_one", lambda x: expm1(x))
+one_more = pointwise("one_more", lambda x: log1p(abs(x)))
 hyperbolic = pointwise("hyperbolic", lambda x: asinh(x))
 
 @op
@@ -50,10 +52,12 @@ NATIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "error": torch.erf,
     "sine": torch.sin,
     "cosine": torch.cos,
+    "less_one": torch.expm1,
+    "one_more": lambda x: x.abs().log1p(),
     "hyperbolic": torch.asinh,
     "power": lambda x: x.abs() ** 2.3,
 }
-PLACES = {"tangent": 2.5, "error": 2.5}  # near 0, where PyTorch's are off by less than one
+PLACES = {"tangent": 2.5, "error": 2.5, "less_one": 2.5, "one_more": 2.5}  # PyTorch is off by one at most
 SPECIAL = [1e5, -3e8, 2e9, -4e10, float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38]
 
 

@@ -49,8 +49,8 @@ _BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "
            "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1),
            "or": ("|", 1)}  # fmt: skip
 _FUNCTIONS = frozenset(
-    """exp log tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan asinh
-    acosh atanh erfc""".split()  # noqa: SIM905
+    """exp log expm1 log1p tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan
+    asinh acosh atanh erfc""".split()  # noqa: SIM905
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
 _ATOM, _UNARY, _COMMA = 9, 7, 0
