@@ -50,8 +50,13 @@ def step_for(dtype: torch.dtype) -> float:
 
 
 def slope(case: Case, operand: str, gradient: Tensor) -> Slope:
-    """How far a gradient is from finite differences of the executed equations, in float64, at the best step nearby."""
-    directions = _directions(case, operand)
+    """How far a gradient is from finite differences of the executed equations, in float64, at the best step nearby.
+
+    What has no slope (a distance of a point from itself) is left where it is: there autograd's word is all there is.
+    """
+    has_slope = gradient.isfinite()
+    directions = [torch.where(has_slope, v, 0) for v in _directions(case, operand)]
+    gradient = torch.where(has_slope, gradient, 0)
     best = Slope(float("inf"), step_for(torch.float64))
     for decade in _DECADES:
         step = decade * step_for(torch.float64)

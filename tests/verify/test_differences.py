@@ -27,3 +27,13 @@ def test_a_gradient_that_is_0_is_compared_absolutely() -> None:
     """The bias before a batch normalisation has none but rounding."""
     case = BATTERY[0].make(find("names_step"))
     assert slope(case, "b1", case.gradients["b1"]).error < 1e-6
+
+
+def test_what_has_no_slope_is_left_out() -> None:
+    """A bond from an atom to itself: the rest of the gradient is compared, and may still be wrong."""
+    case = BATTERY[0].make(find("div"))
+    right = case.gradients["x"]
+    broken = right.clone()
+    broken.view(-1)[0] = torch.nan
+    assert slope(case, "x", broken).error < 1e-8
+    assert slope(case, "x", broken * (1 + 1e-4)).error > 1e-5
