@@ -66,10 +66,10 @@ def native(package: Package) -> ModuleType:
     return package(specs=SPECS)
 
 
-def _run(native: ModuleType, name: str, x: torch.Tensor) -> torch.Tensor:
+def _run(native: ModuleType, name: str, x: torch.Tensor, *numbers: float) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        y, _ = getattr(native, f"{name}_forward")(x)
+        y, _ = getattr(native, f"{name}_forward")(x, *numbers)
     assert isinstance(y, torch.Tensor)
     return y
 
@@ -123,6 +123,29 @@ cubic = rows("cubic", lambda f, z, w: exp(-z[n, c]**3))
 quotient = rows("quotient", lambda f, z, w: exp(-abs(z[n, c]) / w[n, c]))
 capped = rows("capped", lambda f, z, w: exp(minimum(z[n, c], 0)))
 """
+
+SCALED = """
+from derive import *
+
+n, c = axes("n c")
+
+
+@op
+def scaled(f, z: tensor[n, c], scale: scalar):
+    f.x[n, c] = z[n, c] * scale
+    f.u[n, c] = exp(f.x[n, c] - amax(f.x[n, c], over=c))
+    f.y[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    return f.y
+"""
+
+
+def test_a_product_above_its_rounded_maximum_is_taken_for_it(package: Package) -> None:
+    """GCC subtracts from the product before it is rounded: here up to 64 above the maximum."""
+    torch.manual_seed(0)
+    z = (1.1e9 + 1e9 * torch.rand(4000, 16)) / 0.1375
+    y = _run(package(specs=SCALED), "scaled", z, 0.1375)
+    torch.testing.assert_close(y, torch.softmax(z * 0.1375, -1))
+
 
 FALLS = {"below", "bell", "capped"}
 
