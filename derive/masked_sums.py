@@ -1,4 +1,4 @@
-"""What every term of a masked sum shares stands before the mask, where that leaves a product of matrices.
+"""Masked sums as products of matrices: what does not depend on the mask stands before it.
 
 `sum(dy[n, t] * where(u <= t, x[n, u]*a[t, u] - x[n, u]*b[t, u], 0), over=(n, t, u))` would multiply over three axes;
 with `x[n, u]` in front, `dy` and `x` are multiplied as matrices. What the mask alone keeps finite stays behind it.
@@ -6,10 +6,11 @@ with `x[n, u]` in front, `dy` and `x` are multiplied as matrices. What the mask 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.cost import is_matrix_product, product_factors
+from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import Call, Join, Node, Num, Program, Reduce, multiplied
 from derive.soundness import check
 from derive.walking import node_axes
@@ -19,17 +20,47 @@ _ZERO = Num(Fraction(0))
 
 def before_masks(program: Program) -> Program:
     """The same program, with shared factors before the masks of its sums."""
-    return check(replace(program, statements=tuple(replace(s, value=_within(s.value)) for s in program.statements)))
+    return check(_in_sums(program, _shared_first))
 
 
-def _within(node: Node) -> Node:
-    if isinstance(node, Call):
-        return replace(node, args=tuple(_within(a) for a in node.args))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(_within(p) for p in node.parts))
-    if not isinstance(node, Reduce):
+def with_masked_products(program: Program) -> Program:
+    """The same program, with the choice made in one factor of every sum that is then a product of matrices."""
+    return _in_sums(program, as_product)
+
+
+def as_product(node: Reduce) -> Node:
+    """`sum(where(c, a*b, 0) * d)` with the choice made in one factor, where that leaves a product of matrices."""
+    outside = product_factors(node.body)
+    choices = (f for f in outside if isinstance(f, Call) and f.fn == "where" and f.args[2] == _ZERO)
+    chosen = next(choices, None)
+    if node.kind != "sum" or chosen is None:
         return node
-    node = replace(node, body=_within(node.body))
+    condition, value, zero = chosen.args
+    factors = product_factors(value)
+    inside = [f for f in factors if set(node_axes(condition)) <= set(node_axes(f)) and is_tensor(f)]
+    if not inside:
+        return node
+    rest = [*(f for f in factors if f not in inside), *(f for f in outside if f != chosen)]
+    masked = Call("where", (condition, multiplied(inside), zero))  # all of them: what is left out may be infinite
+    product = Reduce("sum", node.axes, multiplied([masked, *rest]))
+    return product if is_matrix_product(product) else node
+
+
+def _in_sums(program: Program, change: Callable[[Reduce], Node]) -> Program:
+    """The program with every reduction changed, inner ones first."""
+
+    def within(node: Node) -> Node:
+        if isinstance(node, Call):
+            return replace(node, args=tuple(within(a) for a in node.args))
+        if isinstance(node, Join):
+            return replace(node, parts=tuple(within(p) for p in node.parts))
+        return change(replace(node, body=within(node.body))) if isinstance(node, Reduce) else node
+
+    return replace(program, statements=tuple(replace(s, value=within(s.value)) for s in program.statements))
+
+
+def _shared_first(node: Reduce) -> Node:
+    """A sum with what the terms under its masks share before them."""
     apart = replace(node, body=multiplied([f for whole in product_factors(node.body) for f in _apart(whole)]))
     return apart if is_matrix_product(apart) else node
 

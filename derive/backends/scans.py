@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.backends.values import ATOM, Value, position
-from derive.cost import is_matrix_product, is_tensor, product_factors
+from derive.cost import product_factors
+from derive.masked_sums import as_product
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Reduce, Scan, Scatter, multiplied
 from derive.share import share
 from derive.walking import node_axes, walk
@@ -21,7 +22,7 @@ def with_scans(program: Program, same_length: Callable[[str, str], bool]) -> Pro
     def within(node: Node) -> Node:
         if isinstance(node, Call):
             return Call(node.fn, tuple(within(a) for a in node.args))
-        return (_scanned(node, same_length) or _masked(node)) if isinstance(node, Reduce) else node
+        return (_scanned(node, same_length) or as_product(node)) if isinstance(node, Reduce) else node
 
     statements = [replace(s, value=within(s.value)) for s in program.statements if isinstance(s, Assign | Scatter)]
     out = replace(program, statements=tuple(statements))
@@ -51,24 +52,6 @@ def _scanned(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | No
         out = multiplied([*outside, Scan(to, over, relation, body)])
         return Reduce("sum", rest, out) if rest else out
     return None
-
-
-def _masked(node: Reduce) -> Node:
-    """`sum(where(c, a*b, 0) * d)` with the choice made in one factor, where that leaves a product of matrices."""
-    outside = product_factors(node.body)
-    choices = (f for f in outside if isinstance(f, Call) and f.fn == "where" and f.args[2] == Num(Fraction(0)))
-    chosen = next(choices, None)
-    if node.kind != "sum" or chosen is None:
-        return node
-    condition, value, zero = chosen.args
-    factors = product_factors(value)
-    inside = [f for f in factors if set(node_axes(condition)) <= set(node_axes(f)) and is_tensor(f)]
-    if not inside:
-        return node
-    rest = [*(f for f in factors if f not in inside), *(f for f in outside if f != chosen)]
-    masked = Call("where", (condition, multiplied(inside), zero))  # all of them: what is left out may be infinite
-    product = Reduce("sum", node.axes, multiplied([masked, *rest]))
-    return product if is_matrix_product(product) else node
 
 
 def _ends(mask: Node) -> list[tuple[str, str, str]]:

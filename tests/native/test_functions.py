@@ -36,6 +36,8 @@ cosine = pointwise("cosine", lambda x: cos(x))
 less_one = pointwise("less_one", lambda x: expm1(x))
 one_more = pointwise("one_more", lambda x: log1p(abs(x)))
 hyperbolic = pointwise("hyperbolic", lambda x: asinh(x))
+fourth = pointwise("fourth", lambda x: x**4)
+eleventh = pointwise("eleventh", lambda x: x**11)
 
 @op
 def power(f, x: tensor[n], p: scalar = 2.3):
@@ -55,6 +57,8 @@ NATIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "less_one": torch.expm1,
     "one_more": lambda x: x.abs().log1p(),
     "hyperbolic": torch.asinh,
+    "fourth": lambda x: x**4,
+    "eleventh": lambda x: x**11,
     "power": lambda x: x.abs() ** 2.3,
 }
 PLACES = {"tangent": 2.5, "error": 2.5, "less_one": 2.5, "one_more": 2.5}  # PyTorch is off by one at most

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.signs import never_positive
-from derive.backends.cpu.work import PRODUCTS
+from derive.backends.cpu.work import whole_exponent
 from derive.program import (
     COMPARISONS,
     AxisValue,
@@ -36,8 +36,8 @@ _RESERVED = frozenset(
 )
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
-    larger smaller fill add_up largest smallest square cube product blas use_blas malloc free reserve release spare
-    kept next width fresh KEPT VECTOR
+    larger smaller fill add_up largest smallest square cube whole_power product blas use_blas malloc free reserve
+    release spare kept next width fresh KEPT VECTOR
     BLOCK STRETCH ROWS COLUMNS SPAN TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
     IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
     errno""".split()  # noqa: SIM905
@@ -126,7 +126,7 @@ class Expressions:
 
     def read(self, node: Read) -> Text:
         kind = "int" if node.name in self.normal.integers else "bool" if node.name in self.normal.booleans else "real"
-        found = self.element(node)
+        found = f"{self.name(node.name)}_here" if node.name in self.normal.numbers else self.element(node)
         return Text(found if found is not None else f"{self.name(node.name)}[{self.offset(node)}]", kind=kind)
 
     def call(self, node: Call) -> Text:
@@ -165,8 +165,10 @@ class Expressions:
             return Text(f"{args[0].code} * {args[0].code}", 5, "number")
         if known:
             return Text(f"number_pow({args[0].code}, {args[1].code})", kind="number")
-        if isinstance(exponent, Num) and exponent.value in PRODUCTS:
-            return Text(f"{'square' if exponent.value == 2 else 'cube'}({args[0].real.code})")
+        if (whole := whole_exponent(node)) is not None:
+            known_as = {2: "square", 3: "cube"}.get(whole)
+            x = args[0].real.code
+            return Text(f"{known_as}({x})" if known_as else f"whole_power({x}, {whole})")
         return Text(f"real_pow({args[0].real.code}, {args[1].real.code})")
 
     # --- indices -------------------------------------------------------------------------------------------

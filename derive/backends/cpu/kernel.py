@@ -20,6 +20,7 @@ from derive.backends.cpu.stages import Plan, planned
 from derive.backends.cpu.streams import Streams, streams
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
+from derive.masked_sums import with_masked_products
 from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
 from derive.walking import children, index_axes, walk
 
@@ -49,7 +50,7 @@ class _Scratch:
 def kernel(name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset()) -> Kernel:
     """The function of a program. Raises Unsupported where it cannot be printed."""
     given = [n for n, _ in program.given]
-    program, places = with_places(program, integers & set(given))
+    program, places = with_places(with_masked_products(program), integers & set(given))
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
     without_views(form)
     steps = grouped(with_products(form), form)
@@ -79,7 +80,8 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     params += ["const int threads", *(f"const double {text.name(s)}" for s in program.scalars)]
     sizes = {n: _count(form.dims[n], text) for n in outputs}
     fresh = [f"fresh({text.name(n)}, {count} * sizeof *{text.name(n)});" for n, count in sizes.items() if form.dims[n]]
-    fresh = [*(x.strip() for x in first.lines), *filled, *fresh]
+    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in _read(steps)]
+    fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
     source = _function(name, params, checks, fresh, scratch, out)
     return Kernel(name, f"{source}\n\n{_in_a_row(name, members)}", inputs, outputs, lengths, program.scalars)
 
@@ -100,6 +102,10 @@ def _reads(step: Group | Product) -> set[str]:
     if isinstance(step, Product):
         return step.reads
     return {r.name for s in step.loops for r in s.reads()}
+
+
+def _read(steps: list[Group | Product]) -> set[str]:
+    return set().union(*map(_reads, steps))
 
 
 def _plan(k: int, steps: list[Group | Product], form: Normal) -> Plan | None:

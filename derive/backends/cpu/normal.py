@@ -94,6 +94,12 @@ class Normal:
     taken: set[str] = field(default_factory=set)
     integers: frozenset[str] = frozenset()  # inputs whose elements are indices
 
+    @property
+    def numbers(self) -> list[str]:
+        """Inputs of one real number that stays as it is: a variable holds each."""
+        others = self.integers | self.booleans | {s.name for s in self.loops}
+        return [n for n, dims in self.program.given if not dims and n not in others]
+
     def fresh(self, stem: str) -> str:
         """A name that nothing has yet."""
         name, number = stem, 2

@@ -86,7 +86,8 @@ def _invariants_first(group: Group, normal: Normal) -> Group:
     loops: list[Loop] = []
     names: dict[Node, Read] = {}
     for loop in group.loops:
-        for node in _invariants(loop.value, group) if group.inner(loop) else ():
+        found = _invariants(loop.value, group) + _chosen(loop.value, group, normal) if group.inner(loop) else ()
+        for node in found:
             if changing & {r.name for r in _reads(node)}:
                 continue
             if node not in names:
@@ -108,6 +109,18 @@ def _invariants(node: Node, group: Group) -> list[Node]:
         named = group.lane is not None or not arithmetic
         return [node] if named and not is_boolean(node, set()) else []
     return [found for a in node.args for found in _invariants(a, group)]
+
+
+def _chosen(node: Node, group: Group, normal: Normal, branch: bool = False) -> list[Node]:
+    """What a choice reads at a place of the outer axes: GCC makes no vectors of a load that only some elements need."""
+    if isinstance(node, Call):
+        where = node.fn == "where"
+        parts = [(a, branch or (where and k > 0)) for k, a in enumerate(node.args)]
+        return [found for a, inside in parts for found in _chosen(a, group, normal, inside)]
+    if not branch or not isinstance(node, Read) or not all(isinstance(i, str) for i in node.index):
+        return []
+    others = normal.integers | normal.booleans | set(normal.numbers) | {s.name for s in group.loops}
+    return [node] if node.name not in others and set(node_axes(node)) == set(group.outer) else []
 
 
 class _Work:

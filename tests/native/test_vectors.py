@@ -1,0 +1,83 @@
+"""Loops become vectors: GCC says which of the printed loops did, of functions and what they are combined to."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.native.conftest import Package
+
+SPECS = """
+from derive import *
+
+n, c = axes("n c")
+
+def pointwise(name, value):
+    def forward(f, x: tensor[n, c], t: constant[n, c]):
+        f.y[n, c] = value(x[n, c], t[n, c])
+        return f.y
+    forward.__name__, forward.__doc__ = name, name + "."
+    return op(forward)
+
+def summed(name, value):
+    def forward(f, x: tensor[n, c], t: constant[n, c]):
+        f.loss[()] = sum(value(x[n, c], t[n, c]), over=(n, c))
+        return f.loss
+    forward.__name__, forward.__doc__ = name, name + "."
+    return op(forward)
+
+FORMS = {
+    "log_of_logistic": lambda x, t: t*log(sigmoid(x)) + (1 - t)*log(1 - sigmoid(x)),
+    "log_of_rectified": lambda x, t: (1 - t)*log(1 - relu(sigmoid(x) - 0.05)),
+    "turned": lambda x, t: sin(x)*t + cos(x),
+    "powers": lambda x, t: x**4*t + (1 + x**2)**-6 + x**9,
+    "mixed": lambda x, t: log(1 + x**4)*cos(t - x) + softplus(x),
+    "chosen": lambda x, t: where(x > t, exp(-x**2)*t, tanh(x)) + erf(minimum(x, t)),
+    "rectified_by_rows": lambda x, t: where(x > 0, x*(1 - relu(x)), -t),
+}
+for name, value in FORMS.items():
+    globals()[name] = pointwise(name, value)
+    globals()[name + "_sum"] = summed(name + "_sum", value)
+
+@op
+def by_rows(f, x: tensor[n, c], low: constant[n], scale: constant[n], shift: constant[()]):
+    f.y[n, c] = where(x[n, c] > low[n], x[n, c]*scale[n]/(1 + shift[()]), log(1 + x[n, c]**2)*shift[()])
+    return f.y
+"""
+
+
+def _loops(path: Path) -> list[range]:
+    """The lines of every loop that is to become vectors."""
+    lines, found = path.read_text().splitlines(), []
+    for k, line in enumerate(lines):
+        if line.strip().startswith("#pragma omp simd"):
+            indent = line[: len(line) - len(line.lstrip())]
+            found.append(range(k + 2, lines.index(f"{indent}}}", k) + 2))
+    return found
+
+
+def _vectors(path: Path, runtime: ModuleType) -> set[int]:
+    """The lines in which GCC says that it made vectors; what it does before and after a sum stands in the pragma's."""
+    flags = [f for f in (*runtime.TRIED[0], *runtime.FLAGS) if not f.startswith("-Wl")]
+    command = [*runtime.compiler(), *flags, "-DREAL=float", "-fopt-info-vec-optimized", "-c", "-o", "/dev/null"]
+    said = subprocess.run([*command, str(path)], capture_output=True, text=True, check=True, cwd=path.parent).stderr
+    return {int(k) for k in re.findall(rf"{path.name}:(\d+):\d+: optimized: loop vectorized", said)}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="which loops become vectors is a matter of the processor")
+def test_every_loop_over_elements_becomes_vectors(package: Package) -> None:
+    made = package(specs=SPECS)
+    runtime = sys.modules[f"{made.__name__}._native"]
+    says = subprocess.run([*runtime.compiler(), "--version"], capture_output=True, text=True, check=True).stdout
+    if "clang" in says:
+        pytest.skip("GCC says it in these words")
+    for path in sorted(Path(made.__path__[0]).glob("[a-z]*.c")):
+        loops, vectors = _loops(path), _vectors(path, runtime)
+        assert loops
+        assert [loop for loop in loops if not vectors & set(loop)] == [], path.name
