@@ -104,8 +104,8 @@ def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) ->
     summed = r.summed[0]
     if set(node_axes(a)) != {*r.batch, *r.left, summed} or set(node_axes(b)) != {*r.batch, *r.right, summed}:
         return None
-    if r.batch and not (r.left and r.right):
-        return None
+    if r.batch and (not (r.left and r.right) or any(map(is_pack, r.left))):
+        return None  # `...` on one side of a batch has no counterpart on the other
     if any(is_pack(d) for d in (*r.right, *r.batch[1:])):
         return None
     if is_pack(summed):

@@ -200,6 +200,7 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     own = [a for a in loop_axes if a in node_axes(s.value)]  # what is the same in every window is added as it is
     each = _at_taps(printer, s, name, frozenset(own), inner) if own and not turned else None
     if each is not None:
+        printer.spent = frozenset()  # every turn reads what the first one reads
         own, value = [], printer.value(each, inner)
     else:
         value = printer.full(s.value, (*inner, *own)) if own else printer.value(s.value, inner)

@@ -11,7 +11,7 @@ import torch
 
 from derive.equations import Op
 from derive.live import build
-from derive.notation import axes, concat, exp, index, mean, op, scalar, size, sum, tensor
+from derive.notation import axes, concat, constant, exp, index, mean, op, scalar, size, sum, tanh, tensor
 from derive.terms.axes import Axis
 from derive.terms.indices import Merge
 from tests.derive import specs
@@ -19,7 +19,7 @@ from tests.derive.evaluate import World, backward, forward, inputs, with_cotange
 from tests.derive.live import module
 from tests.derive.specs import Spec, each_spec
 
-n, m, d, k, t, e, c, i, j, v = axes("n m d k t e c i j v")
+n, m, d, k, t, e, c, i, j, u, v = axes("n m d k t e c i j u v")
 
 
 def shape(axes_: Sequence[object], sizes: dict[str, int], pack: tuple[int, ...]) -> tuple[int, ...]:
@@ -172,7 +172,22 @@ def pack_permuted(f, x: tensor[..., n, m]):
     return f.y
 
 
+@op
+def pack_blocks(f, x: tensor[..., n, d], w: tensor[n, d, e]):
+    f.y[..., n, e] = sum(x[..., n, d] * w[n, d, e], over=d)
+    return f.y
+
+
+@op
+def pack_blocks_added(f, x: tensor[..., n, d], w: tensor[n, d, e], z: tensor[..., n, e]):
+    f.y[..., n, e] = tanh(sum(x[..., n, d] * w[n, d, e], over=d) + z[..., n, e])
+    return f.y
+
+
 PACKS = [
+    (pack_blocks, {"n": 2, "d": 3, "e": 5}),
+    (pack_blocks, {"n": 3, "d": 2, "e": 2}),
+    (pack_blocks_added, {"n": 3, "d": 2, "e": 5}),
     (pack_affine, {"d": 3, "e": 5}),
     (pack_standardised, {"d": 5}),
     (pack_weights, {"i": 3, "j": 5, "e": 2}),
@@ -191,6 +206,23 @@ PACKS = [
 @pytest.mark.parametrize(("made", "sizes"), PACKS, ids=lambda value: getattr(value, "__name__", ""))
 def test_any_number_of_leading_axes(made: object, sizes: dict[str, int], pack: tuple[int, ...]) -> None:
     compare(made.op, sizes, pack)  # type: ignore[attr-defined]
+
+
+@op
+def window_energy(f, x: tensor[n, t], w: constant[k]):
+    f.e[n, u] = exp(sum((w[k] * x[n, 2 * u + k]) ** 2, over=k))
+    return f.e
+
+
+@op
+def window_energy_2d(f, x: tensor[n, t, d], w: constant[k, e]):
+    f.e[n, u, i] = exp(-sum(w[k, e] * x[n, u + k, 2 * i + e] ** 3, over=(k, e)))
+    return f.e
+
+
+@pytest.mark.parametrize("made", [window_energy, window_energy_2d])
+def test_what_every_turn_of_a_loop_reads_is_not_written_over(made: object) -> None:
+    compare(made.op, {"n": 2, "t": 9, "d": 7, "k": 3, "e": 2})  # type: ignore[attr-defined]
 
 
 SIZES_ONE = [
