@@ -38,12 +38,12 @@ _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
     larger smaller fill add_up largest smallest square cube whole_power product blas use_blas malloc free reserve
     release spare kept next width fresh KEPT VECTOR
-    BLOCK STRETCH ROWS COLUMNS SPAN TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
+    BLOCK STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
     IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
     errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
-    "_here _total _block _end _part _parts _rows _new _nan _pieces _columns".split()  # noqa: SIM905
+    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns".split()  # noqa: SIM905
 )
 _BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
            "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1),

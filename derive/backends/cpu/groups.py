@@ -181,13 +181,13 @@ def _lane(outer: tuple[str, ...], loops: list[Loop]) -> str | None:
     if not outer or not loops:
         return None
     size = max(len(s.domain) for s in loops)
-    memories = [m for s in loops if len(s.domain) == size for m in _memories(s) if m]
-    longest = max(map(len, memories), default=0)
-    last = {m[-1] for m in memories if len(m) == longest}
+    found = [m for s in loops if len(s.domain) == size for m in memories(s) if m]
+    longest = max(map(len, found), default=0)
+    last = {m[-1] for m in found if len(m) == longest}
     return outer[-1] if last == {outer[-1]} else None
 
 
-def _memories(loop: Loop) -> list[tuple[str, ...]]:
+def memories(loop: Loop) -> list[tuple[str, ...]]:
     """The axes of what a loop reads and writes, in the order of memory."""
     found = [tuple(a for i in loop.slots for a in index_axes(i))] if not loop.is_fold else []
     for r in loop.reads():

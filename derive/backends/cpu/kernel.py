@@ -12,10 +12,11 @@ from derive.backends.cpu.expressions import Expressions, length
 from derive.backends.cpu.flat import Flat
 from derive.backends.cpu.groups import Group, grouped
 from derive.backends.cpu.nests import MERGE, Nest, extent
-from derive.backends.cpu.normal import Normal, normal
+from derive.backends.cpu.normal import Loop, Normal, normal
 from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.rows import Rows
+from derive.backends.cpu.short import inner_axes, short_form
 from derive.backends.cpu.stages import Plan, planned
 from derive.backends.cpu.streams import Streams, streams
 from derive.backends.cpu.views import without_views
@@ -54,14 +55,14 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
     without_views(form)
     steps = grouped(with_products(form), form)
-    plans = [_plan(k, steps, form) for k in range(len(steps))]
+    plans = [_plans(k, steps, form) for k in range(len(steps))]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
     out, scratch, first = Writer(depth=1), _Scratch(), Writer(depth=1)
     text = Expressions(form)
     for p in places:
         scratch.take("int64_t", text.name(p.name), _count(form.dims[p.name], text))
         p.fill(form, first)
-    for step, plan in zip(steps, plans, strict=True):
+    for step, (plan, short) in zip(steps, plans, strict=True):
         out.line()
         if plan is None:
             assert isinstance(step, Product)
@@ -69,7 +70,7 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
                 scratch.take("real", step.name, _count(form.dims[step.name], Expressions(form)))
             print_product(step, form, out)
         else:
-            _group(plan, form, out, scratch, outputs)
+            _group(plan, short, form, out, scratch, outputs)
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
     counts = [_count(form.dims[n], text) for n in outputs]
@@ -108,17 +109,21 @@ def _read(steps: list[Group | Product]) -> set[str]:
     return set().union(*map(_reads, steps))
 
 
-def _plan(k: int, steps: list[Group | Product], form: Normal) -> Plan | None:
+def _plans(k: int, steps: list[Group | Product], form: Normal) -> tuple[Plan | None, Plan | None]:
+    """How a group runs, and how where its rows are short."""
     step = steps[k]
     if isinstance(step, Product):
-        return None
+        return None, None
     outside = set(form.program.returns) | {n for n, _ in form.program.given}
     for other in (s for j, s in enumerate(steps) if j != k):
         outside |= _reads(other) | ({other.name} if isinstance(other, Product) else {s.name for s in other.loops})
-    return planned(step, form, frozenset(outside))
+    plan = planned(step, form, frozenset(outside))
+    return plan, short_form(step, plan, form, frozenset(outside))
 
 
-def _group(plan: Plan, form: Normal, out: Writer, scratch: _Scratch, outputs: tuple[str, ...]) -> None:
+def _group(
+    plan: Plan, short: Plan | None, form: Normal, out: Writer, scratch: _Scratch, outputs: tuple[str, ...]
+) -> None:
     group = plan.group
     nest = _shape(plan)(plan, form, out)
     for name, place in plan.place.items():
@@ -130,30 +135,34 @@ def _group(plan: Plan, form: Normal, out: Writer, scratch: _Scratch, outputs: tu
         elif place == "buffer":
             assert isinstance(nest, Rows)
             scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({nest.row(name)})")
+    forms: list[tuple[str, Nest]] = [("", nest)]
+    if isinstance(nest, Columns) and streams(plan):
+        long = Streams(plan, form, out)
+        scratch.lines += long.scratch()
+        forms.insert(0, (long.tall(), long))
+    if short is not None:
+        forms.insert(0, (f"{extent(inner_axes(group))} < SHORT", Columns(short, form, out)))
     for s in group.totals:
-        c, size = nest.text.name(s.name), extent(s.free)
-        if isinstance(nest, Rows) and not isinstance(nest, Flat):
-            parts = f"chunks({extent(group.outer)})"
-        else:
-            *slow, fast = group.outer
-            blocks = f"blocks({length(fast)})" if isinstance(nest, Flat) else f"column_blocks({length(fast)})"
-            parts = f"{extent(tuple(slow))} * {blocks}" if slow else blocks
-        scratch.take("real", f"{c}_parts", f"{parts} * {size}".removesuffix(" * 1"))
-    long = Streams(plan, form, out) if isinstance(nest, Columns) and streams(plan) else None
-    if long is not None:
-        for line in long.scratch():
-            scratch.take(*line)
-        with out.block(f"if ({long.tall()})"):
-            long.print()
-    with out.otherwise() if long is not None else out.block(""):
-        nest.print()
-        for s in group.totals:
-            out.comment(s.note)
-            c = nest.text.name(s.name)
-            parts = next(n for k, m, n in scratch.lines if m == f"{c}_parts")
-            size = extent(s.free)
-            count = parts.removesuffix(f" * {size}")
-            out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {count}, {size}, {size});")
+        counts = dict.fromkeys(f"{_parts(f, s)} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms)
+        most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
+        scratch.take("real", f"{nest.text.name(s.name)}_parts", most)
+    for k, (test, form_) in enumerate(forms):
+        with out.otherwise(test) if k else out.block(f"if ({test})" if test else ""):
+            form_.print()
+            for s in group.totals:
+                out.comment(s.note)
+                c, size = nest.text.name(s.name), extent(s.free)
+                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {_parts(form_, s)}, {size}, {size});")
+
+
+def _parts(nest: Nest, total: Loop) -> str:
+    """In how many parts a nest takes a total over its outer axes."""
+    outer = nest.group.outer
+    if isinstance(nest, Rows) and not isinstance(nest, Flat):
+        return f"chunks({extent(outer)})"
+    *slow, fast = outer
+    blocks = f"blocks({length(fast)})" if isinstance(nest, Flat) else f"column_blocks({length(fast)})"
+    return f"{extent(tuple(slow))} * {blocks}" if slow else blocks
 
 
 def _shape(plan: Plan) -> type[Nest]:

@@ -189,12 +189,12 @@ class Nest:
         decode(self.out, axes, at)
 
 
-def decode(out: Writer, axes: tuple[str, ...], at: str) -> None:
-    """The places on several axes from one number."""
+def decode(out: Writer, axes: tuple[str, ...], at: str, kind: str = "const ") -> None:
+    """The places on several axes from one number; of the kind "" they may change."""
     for k, a in enumerate(axes):
         tail = extent(axes[k + 1 :])
         whole = at if tail == "1" else f"{at} / ({tail})" if " * " in tail else f"{at} / {tail}"
-        out.line(f"const int64_t {variable(a)} = {f'{whole} % {length(a)}' if k else whole};")
+        out.line(f"{kind}int64_t {variable(a)} = {f'{whole} % {length(a)}' if k else whole};")
 
 
 def extent(axes: tuple[str, ...]) -> str:

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from derive.backends.cpu.expressions import length, variable
-from derive.backends.cpu.nests import START, Nest, extent, fold
+from derive.backends.cpu.nests import START, Nest, decode, extent, fold
 from derive.backends.cpu.normal import Loop
-from derive.backends.cpu.stages import Sweep
+from derive.backends.cpu.stages import Sweep, in_memory_order
 
 
 @dataclass
@@ -31,26 +31,37 @@ class Rows(Nest):
                 for name in buffers:
                     c = self.text.name(name)
                     out.line(f"real *const {c} = {c}_rows + omp_get_thread_num() * ({self.row(name)});")
-            pragma = f"#pragma omp {'for' if buffers else f'parallel for {team}'} schedule(static)"
+            pragma = f"#pragma omp {'for' if buffers else f'parallel for {team}'}"
             if self.group.totals:
-                self.chunked(pragma)
+                self.chunked(f"{pragma} schedule(static)")
             else:
-                out.line(pragma)
-                self.rows("0", extent(outer))
+                out.line(f"{pragma}{f' collapse({len(outer)})' if len(outer) > 1 else ''} schedule(static)")
+                with self.plain(outer):
+                    self.body()
 
     def row(self, name: str) -> str:
         """How many elements one thread's row of a buffer has."""
         return extent(tuple(a for a in self.axes(name) if a not in self.outer))
 
     def rows(self, start: str, stop: str) -> None:
-        outer = self.group.outer
+        """The rows from one number to another, without a division for each."""
+        outer, out = self.group.outer, self.out
         if len(outer) == 1:
-            with self.out.loop(variable(outer[0]), start, stop):
+            with out.loop(variable(outer[0]), start, stop):
                 self.body()
             return
-        with self.out.loop("at", start, stop):
-            self.decode(outer, "at")
+        decode(out, outer, start, "")
+        with out.loop("at", start, stop):
             self.body()
+            carry = [f"if (++{variable(a)} == {length(a)}) {{" for a in outer[:0:-1]]
+            for line, a in zip(carry, outer[:0:-1], strict=True):
+                out.line(line)
+                out.depth += 1
+                out.line(f"{variable(a)} = 0;")
+            out.line(f"{variable(outer[0])}++;")
+            for _ in carry:
+                out.depth -= 1
+                out.line("}")
 
     def chunked(self, pragma: str) -> None:
         """Totals: each chunk of rows adds into memory of its own."""
@@ -82,6 +93,8 @@ class Rows(Nest):
             for s in stage.values:
                 self.value(s)
             for sweep in stage.sweeps:
+                if all(self.plan.place[s.name] == "element" for s in sweep.loops):
+                    continue  # computed where it is read
                 self.notes(sweep.loops)
                 if sweep.nested:
                     self.nested(sweep)
@@ -150,8 +163,20 @@ class Rows(Nest):
             self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
             self.here.add(s.name)
 
+    # --- folds with inner axes of their own: one value for each place of these ------------------------------
+
     def nested(self, sweep: Sweep) -> None:
-        """A fold that has inner axes of its own: one value for each of them."""
+        """Vectors run along the axis that lies last in memory, or, where that is short, along the other."""
+        *_, fastest = in_memory_order((*sweep.axes, *sweep.nested), sweep.loops)
+        along, across = self._along, self._across
+        short, long = (across, along) if fastest in sweep.nested else (along, across)
+        with self.out.block(f"if ({length(fastest)} < SHORT)"):
+            short(sweep)
+        with self.out.otherwise():
+            long(sweep)
+
+    def _along(self, sweep: Sweep) -> None:
+        """One value after the other, vectors along what is folded."""
         (s,) = sweep.loops
         *slow, fast = self.order(Sweep(sweep.nested, [s]))
         with self.plain(self.order(sweep)):
@@ -160,3 +185,30 @@ class Rows(Nest):
                 self.vectors(fast, [s], Sweep(sweep.nested, [s]))
             total = f"{self.text.name(s.name)}_total"
             self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+
+    def _across(self, sweep: Sweep) -> None:
+        """Neighbouring values at once, in arrays: sums of ROWS places each, added to totals in double precision."""
+        (s,) = sweep.loops
+        *slow, lane = self.order(sweep)
+        *outer, fast = self.order(Sweep(sweep.nested, [s]))
+        i, j, out, name = variable(lane), variable(fast), self.out, self.text.name(s.name)
+        total, block = (f"{name}_{part}[{i} - {i}_from]" for part in ("total", "block"))
+        span = f"for (int64_t {i}_from = 0; {i}_from < {length(lane)}; {i}_from += SPAN)"
+        rows = f"for (int64_t {j}_block = 0; {j}_block < {length(fast)}; {j}_block += ROWS)"
+        with self.plain(tuple(slow)), out.block(span):
+            out.line(f"const int64_t {i}_to = at_most({i}_from + SPAN, {length(lane)});")
+
+            def each(line: str) -> None:
+                with out.loop(i, f"{i}_from", f"{i}_to", "simd"):
+                    out.line(line)
+
+            out.line(f"{'double' if s.kind == 'sum' else 'real'} {name}_total[SPAN];")
+            out.line(f"real {name}_block[SPAN];")
+            each(f"{total} = {START[s.kind]};")
+            with self.plain(tuple(outer)), out.block(rows):
+                out.line(f"const int64_t {j}_end = at_most({j}_block + ROWS, {length(fast)});")
+                each(f"{block} = {START[s.kind]};")
+                with out.loop(j, f"{j}_block", f"{j}_end"):
+                    each(fold(s.kind, block, self.text.real(s.value)))
+                each(fold(s.kind, total, block))
+            each(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")

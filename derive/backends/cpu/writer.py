@@ -43,9 +43,9 @@ class Writer:
         self.line("}")
 
     @contextmanager
-    def otherwise(self) -> Iterator[None]:
-        """`… else {` … `}`, after a block."""
-        self.lines[-1] += " else {"
+    def otherwise(self, test: str = "") -> Iterator[None]:
+        """`… else {` … `}`, after a block; with a test, `… else if (test) {`."""
+        self.lines[-1] += f" else if ({test}) {{" if test else " else {"
         self.depth += 1
         yield
         self.depth -= 1
