@@ -288,4 +288,29 @@ MISTAKES = {
         '@op("mine")\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y',
         "@op is given 'mine'; write @op above a function of equations",
     ),
+    "pad_read_short": (
+        "f, x: tensor[t], z: tensor[k]",
+        "f.pad[k] = concat(0, x[t], along=k)\n    f.y[t] = f.pad[t] * z[0]\n    return f.y",
+        "op mine, equation y: axis k has length size(t) + 1, which is never size(t); give axes whose lengths differ names of their own",
+    ),
+    "input_read_long": (
+        "f, x: tensor[t], z: tensor[k]",
+        "f.pad[k] = concat(0, x[t], along=k)\n    f.y[k] = f.pad[k] * z[k] * x[k]\n    return f.y",
+        "op mine, equation y: axis t has length size(t), which is never size(t) + 1; give axes whose lengths differ names of their own",
+    ),
+    "halves_of_odd": (
+        "f, x: tensor[t], z: tensor[i], w: tensor[k]",
+        "f.a[k] = concat(x[t], x[t], along=k)\n    f.b[k] = concat(z[i], 0, z[i], along=k)\n    f.y[k] = f.a[k] * f.b[k] + w[k]\n    return f.y",
+        "op mine, equation b: axis k has length 2*size(t), which is never 2*size(i) + 1; give axes whose lengths differ names of their own",
+    ),
+    "window_too_far": (
+        "f, x: tensor[t]",
+        "f.pad[k] = concat(0, x[t], along=k)\n    f.y[t] = f.pad[t + 2]\n    return f.y",
+        "op mine, equation y: pad[t + 2] needs size(t) + 2 places of axis k, which never has more than size(t) + 1; give axes whose lengths differ names of their own",
+    ),
+    "fixed_read_by_fixed": (
+        None,
+        'p, q = axes("p=2 q=3")\n@op\ndef mine(f, x: tensor[n, p]):\n    f.y[n, q] = x[n, q]\n    return f.y',
+        "op mine, equation y: axis p has length 2, which is never 3; give axes whose lengths differ names of their own",
+    ),
 }

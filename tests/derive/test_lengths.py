@@ -260,3 +260,17 @@ def test_a_length_that_cannot_be_is_named(spec, args, expected: str) -> None:
     with pytest.raises((ValueError, IndexError, TypeError)) as refused:
         getattr(module(spec.op), spec.op.name)(*args)
     assert str(refused.value) == expected
+
+
+@op
+def nothing_joined(f, x: tensor[i], z: tensor[j], w: tensor[k]):
+    f.a[k] = concat(x[i], z[j], along=k)
+    f.y[i] = f.a[i] * w[i]
+    return f.y
+
+
+def test_lengths_that_only_an_empty_axis_satisfies_are_no_error() -> None:
+    x, w = R(3), R(3)
+    torch.testing.assert_close(getattr(module(nothing_joined.op), "nothing_joined")(x, R(0), w), x * w)
+    with pytest.raises(ValueError, match="axis k must be as long as i"):
+        getattr(module(nothing_joined.op), "nothing_joined")(x, R(1), R(4))
