@@ -12,7 +12,7 @@ from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.sizes import closed, dimensions, size_of, window_sizes
 from derive.terms.axes import Axis, Size
-from derive.terms.choices import Concat
+from derive.terms.choices import Concat, Where, same
 from derive.terms.elements import At, Delta
 from derive.terms.indices import Merge, Prefix
 from derive.windows import Affine, affine, is_window
@@ -67,6 +67,35 @@ def _needs(
             raise error.within(equation=written) from None
 
 
+def deltas_chosen(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+) -> tuple[Equation, ...]:
+    """The equations with a delta as a choice wherever one index may be no place of the axis that the other is.
+
+    A sum puts one index of a delta in place of the other, which is right only where it always finds its element.
+    """
+    ranges = {o.name: o.ranges_over for o in operands if o.kind == "index" and o.ranges_over is not None}
+    length = lengths_agreed(operands, equations, sizes)
+
+    def chosen(e: Equation) -> Equation:
+        loose = [d for d in e.body.atoms(Delta) if not _always_finds(d, ranges, length)]
+        return replace(e, body=e.body.xreplace({d: Where(same(*d.args), 1, 0) for d in loose})) if loose else e
+
+    return tuple(chosen(e) for e in equations)
+
+
+def _always_finds(delta: Delta, ranges: dict[str, Axis], length: Callable[[Expr], Expr]) -> bool:
+    for one, other in (delta.args, delta.args[::-1]):
+        if not isinstance(one, Axis):
+            continue
+        if isinstance(other, Axis | At):
+            axis = other if isinstance(other, Axis) else ranges.get(other.name)
+            return axis is not None and length(Size(axis)) == length(Size(one))
+        low, high = _reach(affine(other)) if is_window(other) else (Integer(-1), Integer(0))
+        return _is_sure(length(low)) and _is_sure(expand(length(Size(one) - 1) - length(high)))
+    return True
+
+
 def _implied(r: Requirement, by: Requirement) -> bool:
     """Whether another requirement asks for a longer axis."""
     return r.relation == by.relation == ">=" and r.left == by.left and (by.right - r.right).is_positive is True
@@ -83,8 +112,6 @@ def _of_equation(
         for axis in equation.over:
             if rules[axis].operand is None and not axis.is_pack:
                 yield Requirement(name, f"axis {axis.base}", Size(axis), ">=", Integer(1))
-    for delta in sorted(equation.body.atoms(Delta), key=lambda d: d.sort_key()):
-        yield from _of_delta(name, delta)
     for at in equation.reads:
         plain_input = at.name in inputs and all(isinstance(i, Axis) for i in at.index)
         for i, dim in zip(at.index, dims[at.name], strict=True):
@@ -95,20 +122,6 @@ def _of_equation(
                 yield Requirement(name, what, length, "==", Size(i))
             elif is_window(i) and not isinstance(i, Prefix):
                 yield from _of_window(name, at, i, dim, rules)
-
-
-def _of_delta(name: str, delta: Delta) -> Iterator[Requirement]:
-    """An axis that a delta puts in place of another, or of axis arithmetic, has a place for each of its values."""
-    for one, other in (delta.args, delta.args[::-1]):
-        if not isinstance(one, Axis) or other.atoms(At):
-            continue
-        if isinstance(other, Axis):
-            yield Requirement(name, f"axis {one.base}", Size(one), "==", Size(other))
-            return
-        if is_window(other):
-            form = affine(other)
-            high = Add(form.offset, *((Size(a) - 1) * step for a, step in form.steps if step > 0))
-            yield Requirement(name, f"{delta}", Size(one), ">=", high + 1, f"axis {one.base}")
 
 
 def _of_merge(name: str, what: str, merge: Merge, length: Expr, rules: Rules) -> Requirement:

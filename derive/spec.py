@@ -13,7 +13,7 @@ from derive.equations import Op
 from derive.errors import DeriveError
 from derive.handles import Frame, Handle
 from derive.inline import inline_call
-from derive.lengths import requirements
+from derive.lengths import deltas_chosen, requirements
 from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
 from derive.recorder import Recorder
 from derive.sizes import read_prefixes, size_rules
@@ -109,6 +109,7 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
     equations = read_prefixes(tuple(recorder.equations), declared, sizes)
     try:
         needs = requirements(operands, equations, sizes)
+        equations = deltas_chosen(operands, equations, sizes)
     except DeriveError as error:
         raise error.within(name) from None
     return Op(
