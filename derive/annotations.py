@@ -12,9 +12,21 @@ from derive.terms.axes import PACK, Axis
 RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
     "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "places",
-    "once_differentiable", "sum", "range", "abs", "min", "max",
+    "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD", "WITH_GRADIENTS",
+    "STEP",
 })  # fmt: skip
 """Names that generated modules use themselves."""
+
+
+def title(op: str) -> str:
+    """An op's name as that of a class."""
+    return "".join(part.capitalize() for part in op.split("_"))
+
+
+def made_of(op: str) -> frozenset[str]:
+    """The names that the module of an op defines."""
+    functions = {op, *(f"{op}{s}_{w}" for s in ("", "_stepwise") for w in ("forward", "backward"))}
+    return frozenset(functions | {f"{title(op)}{s}{w}" for s in ("", "Stepwise") for w in ("Saved", "Gradients")})
 
 
 class Kind:
@@ -80,14 +92,17 @@ index = Index()
 # --- from a signature -------------------------------------------------------------------------------------
 
 
-def operand(parameter: inspect.Parameter) -> Operand:
+def operand(parameter: inspect.Parameter, op: str) -> Operand:
+    """An input of an op, from its signature. Raises DeriveError where its annotation or its name cannot be."""
     kind = parameter.annotation
     if not isinstance(kind, Kind) or kind.axes is None:
         raise DeriveError(
             f"input {parameter.name} has no kind",
             fix=f"annotate it: {parameter.name}: tensor[n, d], index(c)[n], constant[n] or scalar",
         )
-    if parameter.name in RESERVED:
+    if parameter.name.startswith("_"):
+        raise DeriveError(f"input {parameter.name} begins with an underscore", fix="choose another name")
+    if parameter.name in RESERVED | made_of(op):
         raise DeriveError(
             f"an input cannot be called {parameter.name}, which generated code uses itself", fix="choose another name"
         )

@@ -49,6 +49,11 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
     ),
     (r"for \^", "^ is no power", "write x[…] ** 2"),
     (r"for @", "@ multiplies whole tensors", "write a sum: sum(a[i, k] * b[k, j], over=k)"),
+    (
+        "'(Handle|Scalar|At|Axis|Size)' object is not callable",
+        "a tensor or a number is called like a function",
+        "read an element with […], and call no input by a word of the notation",
+    ),
     (r"'Scalar' object is not subscriptable", "a number is read like a tensor", "write its name without brackets"),
     (
         "'(Axis|Size)' object cannot be interpreted",

@@ -64,23 +64,24 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
     recorder = Recorder(name)
     try:
         check_signature(function)
-        operands = tuple(operand(p) for p in list(inspect.signature(function, eval_str=True).parameters.values())[1:])
+        given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        operands = tuple(operand(p, name) for p in given)
     except NameError as error:
         raise undeclared(error, {}).within(name) from None
     except DeriveError as error:
         raise error.within(name) from None
     args: list[Any] = []
-    for given in operands:
-        if given.kind == "length":
-            assert given.ranges_over is not None
-            args.append(Size(given.ranges_over))
+    for o in operands:
+        if o.kind == "length":
+            assert o.ranges_over is not None
+            args.append(Size(o.ranges_over))
             continue
-        if given.kind == "scalar":
-            args.append(Scalar(given.name))
+        if o.kind == "scalar":
+            args.append(Scalar(o.name))
             continue
-        recorder.operands[given.name] = given
-        recorder.tensors[given.name] = (given.tensor, given.axes)
-        args.append(Handle(recorder, given.name))
+        recorder.operands[o.name] = o
+        recorder.tensors[o.name] = (o.tensor, o.axes)
+        args.append(Handle(recorder, o.name))
     token = _recording.set(recorder)
     try:
         returned = function(Frame(recorder), *args)

@@ -313,4 +313,24 @@ MISTAKES = {
         'p, q = axes("p=2 q=3")\n@op\ndef mine(f, x: tensor[n, p]):\n    f.y[n, q] = x[n, q]\n    return f.y',
         "op mine, equation y: axis p has length 2, which is never 3; give axes whose lengths differ names of their own",
     ),
+    "input_underscore": (
+        "f, _x: tensor[n, d]",
+        "f.y[n, d] = 2 * _x[n, d]\n    return f.y",
+        "op mine: input _x begins with an underscore; choose another name",
+    ),
+    "input_like_its_module": (
+        "f, x: tensor[n, d], mine_forward: tensor[d]",
+        "f.y[n, d] = mine_forward[d] * x[n, d]\n    return f.y",
+        "op mine: an input cannot be called mine_forward, which generated code uses itself; choose another name",
+    ),
+    "input_like_a_class": (
+        "f, x: tensor[n, d], MineSaved: scalar",
+        "f.y[n, d] = MineSaved * x[n, d]\n    return f.y",
+        "op mine: an input cannot be called MineSaved, which generated code uses itself; choose another name",
+    ),
+    "word_hidden": (
+        "f, x: tensor[n, d], exp: tensor[d]",
+        "f.y[n, d] = exp(x[n, d]) * exp[d]\n    return f.y",
+        "op mine, equation y: a tensor or a number is called like a function ('Handle' object is not callable); read an element with […], and call no input by a word of the notation",
+    ),
 }
