@@ -229,7 +229,7 @@ def test_an_op_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: p
     def fail(derivation, *more) -> str:
         raise DeriveError("it cannot be", op=derivation.op.name)
 
-    monkeypatch.setattr("derive.package.render_files", fail)
+    monkeypatch.setattr("derive.package.rendered", fail)
     assert refusal(tmp_path / "new") == "op tanh: it cannot be"
     assert list(tmp_path.iterdir()) == []
 
