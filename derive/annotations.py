@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 from derive.equations import Operand
@@ -54,12 +55,18 @@ class Kind:
     def __getitem__(self, key: Any) -> Kind:
         key = key if isinstance(key, tuple) else (key,)
         made = tuple(PACK if k is Ellipsis else k for k in key)
+        if made.count(PACK) > 1:
+            raise DeriveError(f"`...` stands twice in {self.kind}[…]", fix="write it once, and an axis for each other")
         for axis in made:
             if isinstance(axis, int):
                 raise DeriveError(f"{axis} is not an axis", fix=f'name an axis of that length: p = axes("p={axis}")')
             if not isinstance(axis, Axis):
                 raise DeriveError(f"{axis!r} is not an axis", fix='declare it with axes("…")')
         return Kind(self.kind, self.ranges_over, made)
+
+
+    def __call__(self, *axes: Any) -> Kind:
+        raise DeriveError(f"{self.kind}(…) is called", fix=f"write axes in square brackets: {self.kind}[n, d]")
 
 
 tensor = Kind("tensor")
@@ -112,9 +119,19 @@ def operand(parameter: inspect.Parameter, op: str) -> Operand:
             f"input {parameter.name} is a tensor with a default", fix="only scalars and lengths take defaults"
         )
     default = parameter.default if has_default else None
+    if has_default:
+        _check_default(parameter.name, kind.kind, default)
     return Operand(
         parameter.name, kind.kind, _distinct(kind.axes), kind.ranges_over, default, has_default, kind.axes, kind.assumed
     )
+
+
+def _check_default(name: str, kind: str, default: Any) -> None:
+    number = isinstance(default, int) or (isinstance(default, float) and math.isfinite(default))
+    if kind == "scalar" and not number:
+        raise DeriveError(f"the default of {name} is {default!r}, no finite number", fix=f"write {name}: scalar = 1e-5")
+    if kind == "length" and (not isinstance(default, int) or isinstance(default, bool) or default < 0):
+        raise DeriveError(f"the default of {name} is {default!r}, no length", fix=f"write a whole number: {name} = 4")
 
 
 def _distinct(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
