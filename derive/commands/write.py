@@ -16,6 +16,7 @@ from derive.catalogue import catalogue, find, load_file
 from derive.commands.options import File, Save, Saving
 from derive.commands.terminal import bar, complain
 from derive.equations import Op
+from derive.errors import DeriveError
 from derive.package import write_package
 from derive.starter import write_starter
 
@@ -44,6 +45,8 @@ def generate(
     ] = False,
 ) -> None:
     """Write a package with one module for each op."""
+    if step and backend is not Backend.cpu:
+        raise DeriveError("--step is a kernel", fix="give --backend cpu with it")
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
     as_torch: dict[str, str] = {}
