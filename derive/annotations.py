@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 from derive.equations import Operand
@@ -12,9 +13,21 @@ from derive.terms.axes import PACK, Axis
 RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
     "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "places",
-    "once_differentiable", "sum", "range", "abs", "min", "max",
+    "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD", "WITH_GRADIENTS",
+    "STEP",
 })  # fmt: skip
 """Names that generated modules use themselves."""
+
+
+def title(op: str) -> str:
+    """An op's name as that of a class."""
+    return "".join(part.capitalize() for part in op.split("_"))
+
+
+def made_of(op: str) -> frozenset[str]:
+    """The names that the module of an op defines."""
+    functions = {op, *(f"{op}{s}_{w}" for s in ("", "_stepwise") for w in ("forward", "backward"))}
+    return frozenset(functions | {f"{title(op)}{s}{w}" for s in ("", "Stepwise") for w in ("Saved", "Gradients")})
 
 
 class Kind:
@@ -42,12 +55,18 @@ class Kind:
     def __getitem__(self, key: Any) -> Kind:
         key = key if isinstance(key, tuple) else (key,)
         made = tuple(PACK if k is Ellipsis else k for k in key)
+        if made.count(PACK) > 1:
+            raise DeriveError(f"`...` stands twice in {self.kind}[…]", fix="write it once, and an axis for each other")
         for axis in made:
             if isinstance(axis, int):
                 raise DeriveError(f"{axis} is not an axis", fix=f'name an axis of that length: p = axes("p={axis}")')
             if not isinstance(axis, Axis):
                 raise DeriveError(f"{axis!r} is not an axis", fix='declare it with axes("…")')
         return Kind(self.kind, self.ranges_over, made)
+
+
+    def __call__(self, *axes: Any) -> Kind:
+        raise DeriveError(f"{self.kind}(…) is called", fix=f"write axes in square brackets: {self.kind}[n, d]")
 
 
 tensor = Kind("tensor")
@@ -80,14 +99,17 @@ index = Index()
 # --- from a signature -------------------------------------------------------------------------------------
 
 
-def operand(parameter: inspect.Parameter) -> Operand:
+def operand(parameter: inspect.Parameter, op: str) -> Operand:
+    """An input of an op, from its signature. Raises DeriveError where its annotation or its name cannot be."""
     kind = parameter.annotation
     if not isinstance(kind, Kind) or kind.axes is None:
         raise DeriveError(
             f"input {parameter.name} has no kind",
             fix=f"annotate it: {parameter.name}: tensor[n, d], index(c)[n], constant[n] or scalar",
         )
-    if parameter.name in RESERVED:
+    if parameter.name.startswith("_"):
+        raise DeriveError(f"input {parameter.name} begins with an underscore", fix="choose another name")
+    if parameter.name in RESERVED | made_of(op):
         raise DeriveError(
             f"an input cannot be called {parameter.name}, which generated code uses itself", fix="choose another name"
         )
@@ -97,9 +119,19 @@ def operand(parameter: inspect.Parameter) -> Operand:
             f"input {parameter.name} is a tensor with a default", fix="only scalars and lengths take defaults"
         )
     default = parameter.default if has_default else None
+    if has_default:
+        _check_default(parameter.name, kind.kind, default)
     return Operand(
         parameter.name, kind.kind, _distinct(kind.axes), kind.ranges_over, default, has_default, kind.axes, kind.assumed
     )
+
+
+def _check_default(name: str, kind: str, default: Any) -> None:
+    number = isinstance(default, int) or (isinstance(default, float) and math.isfinite(default))
+    if kind == "scalar" and not number:
+        raise DeriveError(f"the default of {name} is {default!r}, no finite number", fix=f"write {name}: scalar = 1e-5")
+    if kind == "length" and (not isinstance(default, int) or isinstance(default, bool) or default < 0):
+        raise DeriveError(f"the default of {name} is {default!r}, no length", fix=f"write a whole number: {name} = 4")
 
 
 def _distinct(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -40,7 +40,7 @@ _STEPS = {"floor", "Mod", "ceiling", "frac", "round"}
 def check_functions(expr: Basic, equation: str) -> None:
     """Refuse what is no part of the notation, and functions without a derivative that a backward could use."""
     if expr.has(S.ComplexInfinity, S.NaN):
-        raise DeriveError("divides by zero", equation=equation, fix="write an expression that is finite")
+        raise DeriveError("divides by zero, or holds nan", equation=equation, fix="write an expression that is finite")
     for node in _parts(expr):
         if isinstance(node, Function) and not isinstance(node, AppliedUndef):
             _check_function(node, equation)

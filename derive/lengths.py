@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
 
+from derive.agreement import agreed, in_terms
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.sizes import closed, dimensions, size_of, window_sizes
 from derive.terms.axes import Axis, Size
-from derive.terms.choices import Concat
+from derive.terms.choices import Concat, Where, same
 from derive.terms.elements import At, Delta
 from derive.terms.indices import Merge, Prefix
-from derive.windows import affine, is_window
+from derive.windows import Affine, affine, is_window
 
 Rules = dict[Axis, SizeRule]
 
@@ -27,18 +28,72 @@ def requirements(
     Raises DeriveError where it can hold for no lengths at all.
     """
     rules = {r.axis: r for r in sizes}
-    dims = dimensions(operands, equations)
-    inputs = {o.name for o in operands}
     found: dict[Expr, Requirement] = {}
+    for r in _needs(operands, equations, rules, {o.name for o in operands}):
+        try:
+            if not _holds(r, rules):
+                found.setdefault(_key(r), r)
+        except DeriveError as error:
+            raise error.within(equation=r.equation) from None
+    lengths_agreed(operands, equations, sizes)
+    return tuple(r for r in found.values() if not any(_implied(r, other) for other in found.values()))
+
+
+def lengths_agreed(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+) -> Callable[[Expr], Expr]:
+    """A length as a function of those that no read ties to others. Raises DeriveError as `requirements` does."""
+    rules = {r.axis: r for r in sizes}
+    twice = [
+        Requirement("", f"{o.name}", Size(axis), "==", Size(said))
+        for o in operands
+        for said, axis in zip(o.declared or o.axes, o.axes, strict=True)
+    ]
+    known = agreed([*twice, *_needs(operands, equations, rules, set())], lambda length: closed(length, rules))
+    return lambda length: in_terms(closed(length, rules), known)
+
+
+def _needs(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], rules: Rules, inputs: set[str]
+) -> Iterator[Requirement]:
+    """What each equation asks of lengths, but for plain reads of these inputs."""
+    dims = dimensions(operands, equations)
     for k, equation in enumerate(equations):
         written = next((e.name for e in equations[k:] if e.given), equation.name)
         try:
             for r in _of_equation(equation, dims, inputs, rules):
-                if not _holds(r, rules):
-                    found.setdefault(_key(r), replace(r, equation=written))
+                yield replace(r, equation=written)
         except DeriveError as error:
             raise error.within(equation=written) from None
-    return tuple(r for r in found.values() if not any(_implied(r, other) for other in found.values()))
+
+
+def deltas_chosen(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+) -> tuple[Equation, ...]:
+    """The equations with a delta as a choice wherever one index may be no place of the axis that the other is.
+
+    A sum puts one index of a delta in place of the other, which is right only where it always finds its element.
+    """
+    ranges = {o.name: o.ranges_over for o in operands if o.kind == "index" and o.ranges_over is not None}
+    length = lengths_agreed(operands, equations, sizes)
+
+    def chosen(e: Equation) -> Equation:
+        loose = [d for d in e.body.atoms(Delta) if not _always_finds(d, ranges, length)]
+        return replace(e, body=e.body.xreplace({d: Where(same(*d.args), 1, 0) for d in loose})) if loose else e
+
+    return tuple(chosen(e) for e in equations)
+
+
+def _always_finds(delta: Delta, ranges: dict[str, Axis], length: Callable[[Expr], Expr]) -> bool:
+    for one, other in (delta.args, delta.args[::-1]):
+        if not isinstance(one, Axis):
+            continue
+        if isinstance(other, Axis | At):
+            axis = other if isinstance(other, Axis) else ranges.get(other.name)
+            return axis is not None and length(Size(axis)) == length(Size(one))
+        low, high = _reach(affine(other)) if is_window(other) else (Integer(-1), Integer(0))
+        return _is_sure(length(low)) and _is_sure(expand(length(Size(one) - 1) - length(high)))
+    return True
 
 
 def _implied(r: Requirement, by: Requirement) -> bool:
@@ -57,8 +112,6 @@ def _of_equation(
         for axis in equation.over:
             if rules[axis].operand is None and not axis.is_pack:
                 yield Requirement(name, f"axis {axis.base}", Size(axis), ">=", Integer(1))
-    for delta in sorted(equation.body.atoms(Delta), key=lambda d: d.sort_key()):
-        yield from _of_delta(name, delta)
     for at in equation.reads:
         plain_input = at.name in inputs and all(isinstance(i, Axis) for i in at.index)
         for i, dim in zip(at.index, dims[at.name], strict=True):
@@ -69,20 +122,6 @@ def _of_equation(
                 yield Requirement(name, what, length, "==", Size(i))
             elif is_window(i) and not isinstance(i, Prefix):
                 yield from _of_window(name, at, i, dim, rules)
-
-
-def _of_delta(name: str, delta: Delta) -> Iterator[Requirement]:
-    """An axis that a delta puts in place of another, or of axis arithmetic, has a place for each of its values."""
-    for one, other in (delta.args, delta.args[::-1]):
-        if not isinstance(one, Axis) or other.atoms(At):
-            continue
-        if isinstance(other, Axis):
-            yield Requirement(name, f"axis {one.base}", Size(one), "==", Size(other))
-            return
-        if is_window(other):
-            form = affine(other)
-            high = Add(form.offset, *((Size(a) - 1) * step for a, step in form.steps if step > 0))
-            yield Requirement(name, f"{delta}", Size(one), ">=", high + 1, f"axis {one.base}")
 
 
 def _of_merge(name: str, what: str, merge: Merge, length: Expr, rules: Rules) -> Requirement:
@@ -100,8 +139,7 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
         return
     what = f"{at}"
     where = f"axis {dim.base}" if isinstance(dim, Axis) else str(dim)
-    low = Add(form.offset, *((Size(a) - 1) * step for a, step in form.steps if step < 0))
-    high = Add(form.offset, *((Size(a) - 1) * step for a, step in form.steps if step > 0))
+    low, high = _reach(form)
     if closed(low, rules).is_negative or (low.is_number and low < 0):
         raise DeriveError(
             f"{at} reads before the first place of {where}",
@@ -123,6 +161,12 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
     yield Requirement(name, what, length, ">=", high + 1, where)
 
 
+def _reach(form: Affine) -> tuple[Expr, Expr]:
+    """The first and the last place of a window."""
+    low, high = (Add(*((Size(a) - 1) * step for a, step in form.steps if step * way > 0)) for way in (-1, 1))
+    return form.offset + low, form.offset + high
+
+
 def _never(slack: Expr) -> bool:
     """Whether this is below 0 for every length, or at best 0 where all lengths are 1."""
     numbers = slack.xreplace({s: Integer(1) for s in slack.atoms(Size)})
@@ -137,11 +181,7 @@ def _holds(r: Requirement, rules: Rules) -> bool:
         sure, known = fraction(left / right)[1] == 1, left.is_Integer and right.is_Integer and left % right == 0
     else:
         slack = expand(left - right)
-        sure = slack == 0 or (
-            r.relation == ">="
-            and all(t.as_coeff_Mul()[0].is_nonnegative for t in Add.make_args(slack))
-            and not slack.atoms(floor, Min)
-        )
+        sure = slack == 0 or (r.relation == ">=" and _is_sure(slack))
         known = False
     if not sure and not known and left.is_Integer and right.is_Integer:
         if r.relation == ">=":
@@ -151,6 +191,11 @@ def _holds(r: Requirement, rules: Rules) -> bool:
             f"{r.what} has length {left}, which must be {must} {right}", fix="give the axes lengths that agree"
         )
     return bool(sure or known)
+
+
+def _is_sure(slack: Expr) -> bool:
+    """Whether this is 0 or more for all lengths."""
+    return all(t.as_coeff_Mul()[0].is_nonnegative for t in Add.make_args(slack)) and not slack.atoms(floor, Min)
 
 
 def _key(r: Requirement) -> Basic:

@@ -49,7 +49,21 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
     ),
     (r"for \^", "^ is no power", "write x[…] ** 2"),
     (r"for @", "@ multiplies whole tensors", "write a sum: sum(a[i, k] * b[k, j], over=k)"),
+    (
+        "'(Handle|Scalar|At|Axis|Size)' object is not callable",
+        "a tensor or a number is called like a function",
+        "read an element with […], and call no input by a word of the notation",
+    ),
     (r"'Scalar' object is not subscriptable", "a number is read like a tensor", "write its name without brackets"),
+    ("'At' object is not subscriptable", "an element is read like a tensor", "give all indices at once: x[n, d]"),
+    ("is not subscriptable", "a function is read like a tensor", "write round brackets: exp(x[n, d])"),
+    ("unhashable type", "a list stands where indices do", "write them without brackets of their own: x[n, d]"),
+    ("object of type '(Axis|Size)' has no len", "an axis is no list", "the length of an axis is size(d)"),
+    (
+        r"for [&|]: '(int|float|At)' and|for [&|]: .* and '(int|float|At)'",
+        "& and | bind before comparisons do",
+        "put each comparison in brackets: (a > 0) & (b < 1)",
+    ),
     (
         "'(Axis|Size)' object cannot be interpreted",
         "an axis is no number here",
@@ -61,7 +75,7 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
         "the length of an axis is size(d)",
     ),
     (
-        "'Relational'|Less|Greater|Equality|Unequality|Boolean",
+        "'Relational'|Less|Greater|Equality|Unequality|Boolean|'(Above|NotAbove|Alike|Unlike)'",
         "calculates with a condition",
         "write where(condition, 1, 0)",
     ),

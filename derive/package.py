@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from derive.emit import render_files, render_init_names, render_shared
+from derive.emit import render_init_names, render_shared, rendered
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.pipeline import derive_op
@@ -31,22 +31,23 @@ def write_package(
     whole: bool = False,
     backend: str = "torch",
     step: bool = False,
-    done: Callable[[Op], None] | None = None,
+    done: Callable[[Op, str], None] | None = None,
 ) -> tuple[str, ...]:
     """Bring the package in the folder `out` up to date with the ops; return the files that differed.
 
     Modules of other ops stay, and stay exported. With `whole`, the ops are all that their sources define, and
     a module that was generated from one of those for an op that is gone is removed. With `check`, nothing is
     written. With `workspace`, each module also has a backward that writes into given tensors. `done` is told of
-    each op once it is rendered. Raises DeriveError where the folder cannot be read or written, or where a file
-    that Handgrad did not write is in the way.
+    each op once it is rendered, and why the backend has no kernel for it. Raises DeriveError where the folder cannot be
+    read or written, or where a file that Handgrad did not write is in the way.
     """
     ops = list(ops)
     texts: dict[str, str] = {}
     for op in ops:
-        texts |= render_files(derive_op(op, cheapest(backend) if save == "cost" else save), backend, step, workspace)
+        made = rendered(derive_op(op, cheapest(backend) if save == "cost" else save), backend, step, workspace)
+        texts |= made.files
         if done is not None:
-            done(op)
+            done(op, made.why_no_kernel)
     try:
         old = _read(out)
     except OSError as error:

@@ -13,7 +13,7 @@ from derive.equations import Op
 from derive.errors import DeriveError
 from derive.handles import Frame, Handle
 from derive.inline import inline_call
-from derive.lengths import requirements
+from derive.lengths import deltas_chosen, requirements
 from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
 from derive.recorder import Recorder
 from derive.sizes import read_prefixes, size_rules
@@ -64,23 +64,24 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
     recorder = Recorder(name)
     try:
         check_signature(function)
-        operands = tuple(operand(p) for p in list(inspect.signature(function, eval_str=True).parameters.values())[1:])
+        given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        operands = tuple(operand(p, name) for p in given)
     except NameError as error:
         raise undeclared(error, {}).within(name) from None
     except DeriveError as error:
         raise error.within(name) from None
     args: list[Any] = []
-    for given in operands:
-        if given.kind == "length":
-            assert given.ranges_over is not None
-            args.append(Size(given.ranges_over))
+    for o in operands:
+        if o.kind == "length":
+            assert o.ranges_over is not None
+            args.append(Size(o.ranges_over))
             continue
-        if given.kind == "scalar":
-            args.append(Scalar(given.name))
+        if o.kind == "scalar":
+            args.append(Scalar(o.name))
             continue
-        recorder.operands[given.name] = given
-        recorder.tensors[given.name] = (given.tensor, given.axes)
-        args.append(Handle(recorder, given.name))
+        recorder.operands[o.name] = o
+        recorder.tensors[o.name] = (o.tensor, o.axes)
+        args.append(Handle(recorder, o.name))
     token = _recording.set(recorder)
     try:
         returned = function(Frame(recorder), *args)
@@ -109,6 +110,7 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
     equations = read_prefixes(tuple(recorder.equations), declared, sizes)
     try:
         needs = requirements(operands, equations, sizes)
+        equations = deltas_chosen(operands, equations, sizes)
     except DeriveError as error:
         raise error.within(name) from None
     return Op(

@@ -211,7 +211,7 @@ MISTAKES = {
     "div0": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, d] / 0\n    return f.y",
-        "op mine, equation y: divides by zero; write an expression that is finite",
+        "op mine, equation y: divides by zero, or holds nan; write an expression that is finite",
     ),
     "xor": (
         "f, x: tensor[n, d]",
@@ -287,5 +287,115 @@ MISTAKES = {
         None,
         '@op("mine")\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y',
         "@op is given 'mine'; write @op above a function of equations",
+    ),
+    "pad_read_short": (
+        "f, x: tensor[t], z: tensor[k]",
+        "f.pad[k] = concat(0, x[t], along=k)\n    f.y[t] = f.pad[t] * z[0]\n    return f.y",
+        "op mine, equation y: axis k has length size(t) + 1, which is never size(t); give axes whose lengths differ names of their own",
+    ),
+    "input_read_long": (
+        "f, x: tensor[t], z: tensor[k]",
+        "f.pad[k] = concat(0, x[t], along=k)\n    f.y[k] = f.pad[k] * z[k] * x[k]\n    return f.y",
+        "op mine, equation y: axis t has length size(t), which is never size(t) + 1; give axes whose lengths differ names of their own",
+    ),
+    "halves_of_odd": (
+        "f, x: tensor[t], z: tensor[i], w: tensor[k]",
+        "f.a[k] = concat(x[t], x[t], along=k)\n    f.b[k] = concat(z[i], 0, z[i], along=k)\n    f.y[k] = f.a[k] * f.b[k] + w[k]\n    return f.y",
+        "op mine, equation b: axis k has length 2*size(t), which is never 2*size(i) + 1; give axes whose lengths differ names of their own",
+    ),
+    "window_too_far": (
+        "f, x: tensor[t]",
+        "f.pad[k] = concat(0, x[t], along=k)\n    f.y[t] = f.pad[t + 2]\n    return f.y",
+        "op mine, equation y: pad[t + 2] needs size(t) + 2 places of axis k, which never has more than size(t) + 1; give axes whose lengths differ names of their own",
+    ),
+    "fixed_read_by_fixed": (
+        None,
+        'p, q = axes("p=2 q=3")\n@op\ndef mine(f, x: tensor[n, p]):\n    f.y[n, q] = x[n, q]\n    return f.y',
+        "op mine, equation y: axis p has length 2, which is never 3; give axes whose lengths differ names of their own",
+    ),
+    "input_underscore": (
+        "f, _x: tensor[n, d]",
+        "f.y[n, d] = 2 * _x[n, d]\n    return f.y",
+        "op mine: input _x begins with an underscore; choose another name",
+    ),
+    "input_like_its_module": (
+        "f, x: tensor[n, d], mine_forward: tensor[d]",
+        "f.y[n, d] = mine_forward[d] * x[n, d]\n    return f.y",
+        "op mine: an input cannot be called mine_forward, which generated code uses itself; choose another name",
+    ),
+    "input_like_a_class": (
+        "f, x: tensor[n, d], MineSaved: scalar",
+        "f.y[n, d] = MineSaved * x[n, d]\n    return f.y",
+        "op mine: an input cannot be called MineSaved, which generated code uses itself; choose another name",
+    ),
+    "word_hidden": (
+        "f, x: tensor[n, d], exp: tensor[d]",
+        "f.y[n, d] = exp(x[n, d]) * exp[d]\n    return f.y",
+        "op mine, equation y: a tensor or a number is called like a function ('Handle' object is not callable); read an element with […], and call no input by a word of the notation",
+    ),
+    "read_in_steps": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d][d]\n    return f.y",
+        "op mine, equation y: an element is read like a tensor ('At' object is not subscriptable); give all indices at once: x[n, d]",
+    ),
+    "read_by_a_list": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[[n, d]]\n    return f.y",
+        "op mine, equation y: a list stands where indices do (unhashable type: 'list'); write them without brackets of their own: x[n, d]",
+    ),
+    "square_brackets": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = exp[x[n, d]]\n    return f.y",
+        "op mine, equation y: a function is read like a tensor (type 'exp' is not subscriptable); write round brackets: exp(x[n, d])",
+    ),
+    "round_brackets": (
+        "f, x: tensor(n, d)",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: tensor(…) is called; write axes in square brackets: tensor[n, d]",
+    ),
+    "length_of_axis": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] / len(d)\n    return f.y",
+        "op mine, equation y: an axis is no list (object of type 'Axis' has no len()); the length of an axis is size(d)",
+    ),
+    "conditions_unbracketed": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] > 0 & x[n, d] < 1, x[n, d], 0)\n    return f.y",
+        "op mine, equation y: & and | bind before comparisons do (unsupported operand type(s) for &: 'int' and 'At'); put each comparison in brackets: (a > 0) & (b < 1)",
+    ),
+    "power_of_condition": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] ** (x[n, d] > 0)\n    return f.y",
+        "op mine, equation y: calculates with a condition (unsupported operand type(s) for ** or pow(): 'At' and 'Above'); write where(condition, 1, 0)",
+    ),
+    "dots_twice": (
+        "f, x: tensor[..., n, ...]",
+        "f.y[..., n] = x[..., n, ...]\n    return f.y",
+        "op mine: `...` stands twice in tensor[…]; write it once, and an axis for each other",
+    ),
+    "default_of_text": (
+        "f, x: tensor[n, d], eps: scalar = '1e-5'",
+        "f.y[n, d] = x[n, d] + eps\n    return f.y",
+        "op mine: the default of eps is '1e-5', no finite number; write eps: scalar = 1e-5",
+    ),
+    "default_of_infinity": (
+        "f, x: tensor[n, d], top: scalar = float('inf')",
+        "f.y[n, d] = minimum(x[n, d], top)\n    return f.y",
+        "op mine: the default of top is inf, no finite number; write top: scalar = 1e-5",
+    ),
+    "default_of_none": (
+        "f, x: tensor[n, d], eps: scalar = None",
+        "f.y[n, d] = x[n, d] + eps\n    return f.y",
+        "op mine: the default of eps is None, no finite number; write eps: scalar = 1e-5",
+    ),
+    "length_of_a_fraction": (
+        "f, x: tensor[n, d], heads: length(k) = 2.5",
+        "f.y[n, k] = x[n, 0]\n    return f.y",
+        "op mine: the default of heads is 2.5, no length; write a whole number: heads = 4",
+    ),
+    "nan": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = float('nan') * x[n, d]\n    return f.y",
+        "op mine, equation y: divides by zero, or holds nan; write an expression that is finite",
     ),
 }

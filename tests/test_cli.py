@@ -226,3 +226,28 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m derive.cli explain batchnorm | head -n 1"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("batchnorm(")
+
+
+def test_an_op_that_has_no_kernel_is_named_with_the_reason(tmp_path: Path) -> None:
+    ended = derive("generate", "conv1d", "tanh", "--backend", "cpu", "--out", "kernels", cwd=tmp_path)
+    assert ended.returncode == 0 and ended.stdout.splitlines() == [
+        "kernels: 9 files written",
+        "conv1d has no kernel and runs as PyTorch: "
+        "the CPU backend has no loop for a convolution that would come near PyTorch's own",
+    ]
+    assert derive("generate", "conv1d", "--out", "torch", cwd=tmp_path).stdout == "torch: 3 files written\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["generate", "mse", "--step"], "derive: --step is a kernel; give --backend cpu with it\n"),
+        (
+            ["explain", "tanh", "--cost", "--size", "...=0"],
+            "derive: --size ...=0 is no length of an axis; write it as --size n=4096\n",
+        ),
+    ],
+)
+def test_an_option_that_cannot_be(arguments: list[str], expected: str, tmp_path: Path) -> None:
+    ended = derive(*arguments, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (2, expected) and list(tmp_path.iterdir()) == []

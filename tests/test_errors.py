@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
+from derive.annotations import RESERVED
 from derive.catalogue import catalogue, find, load_file
 from derive.errors import DeriveError
+from derive.live import build
 from derive.package import write_package
 from tests.mistakes_in_specs import MISTAKES
 
@@ -226,7 +229,7 @@ def test_an_op_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: p
     def fail(derivation, *more) -> str:
         raise DeriveError("it cannot be", op=derivation.op.name)
 
-    monkeypatch.setattr("derive.package.render_files", fail)
+    monkeypatch.setattr("derive.package.rendered", fail)
     assert refusal(tmp_path / "new") == "op tanh: it cannot be"
     assert list(tmp_path.iterdir()) == []
 
@@ -240,6 +243,68 @@ def test_a_mistake_is_told_with_its_remedy(inputs: str | None, body: str, expect
     spec = body if inputs is None else f"@op\ndef mine({inputs}):\n    {body}\n"
     told = re.sub(r" \(mine\.py:\d+\)", "", message(head + spec, tmp_path))
     assert told == expected
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+NAMED = """from derive import *
+
+n, d = axes("n d")
+
+
+@op
+def {op}(f, {input}: tensor[n, d], w: tensor[d]):
+    f.{inner}[n, d] = w[d] * {input}[n, d]
+    f.{output}[()] = sum(exp(f.{inner}[n, d]), over=(n, d))
+    return f.{output}
+"""
+
+
+def named(folder: Path, **names: str) -> Path:
+    file = folder / "mine.py"
+    file.write_text(NAMED.format(**{"op": "mine", "input": "x", "inner": "z", "output": "y"} | names))
+    return file
+
+
+def test_the_notation_lists_every_name_that_no_input_may_have(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "notation.md").read_text()
+    listed = re.search(r"- for inputs: (.*?), which generated code uses", page, re.DOTALL)
+    assert listed is not None and set(re.findall(r"`(\w+)`", listed[1])) == RESERVED
+    for name in RESERVED:
+        with pytest.raises(DeriveError) as refused:
+            load_file(named(tmp_path, input=name))
+        assert f"op mine: an input cannot be called {name}, which generated code uses itself" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["saved", "torch", "ctx", "self"])
+def test_a_name_that_no_equation_may_have(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DeriveError, match=rf"op mine, equation {name}: {name} cannot name a tensor .*; choose another"):
+        load_file(named(tmp_path, output=name))
+
+
+@pytest.mark.parametrize("name", ["keep", "check_shapes", "torch", "typed", "NamedTuple", "_Mine"])
+def test_an_op_is_not_called_by_what_its_module_uses(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DeriveError) as refused:
+        write_package(load_file(named(tmp_path, op=name)), tmp_path / "out")
+    assert str(refused.value) == f"op {name}: its module uses that name itself; give the op another name"
+
+
+@pytest.mark.parametrize("name", [*sorted(RESERVED - {"saved", "torch", "ctx"}), "mine_forward", "MineSaved", "out"])
+def test_an_equation_may_have_any_other_name(name: str, tmp_path: Path) -> None:
+    x, w = torch.randn(3, 2, requires_grad=True), torch.randn(2, requires_grad=True)
+    for where in ("inner", "output"):
+        (op,) = load_file(named(tmp_path, **{where: name}))
+        y = build(op)(x, w)
+        wanted = torch.autograd.grad((x * w).exp().sum(), (x, w))
+        torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
+
+
+def test_an_input_called_out_has_no_workspace(tmp_path: Path) -> None:
+    ops = load_file(named(tmp_path, input="out"))
+    with pytest.raises(DeriveError) as refused:
+        write_package(ops, tmp_path / "out", workspace=True)
+    assert str(refused.value) == "op mine: an input is called out, which is what --workspace adds; choose another name"
+    assert write_package(ops, tmp_path / "out")
 
 
 def test_an_op_without_an_input_to_differentiate_by(tmp_path: Path) -> None:

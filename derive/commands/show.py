@@ -100,6 +100,6 @@ def print_table(
 def _size(text: str) -> tuple[str, int]:
     """`n=4096`, the length of an axis."""
     axis, _, length = text.partition("=")
-    if not axis or not length.isdecimal():
+    if not axis or not length.isdecimal() or int(length) == 0:
         raise DeriveError(f"--size {text} is no length of an axis", fix="write it as --size n=4096")
     return axis, int(length)

@@ -15,6 +15,8 @@ from derive.book.site import write_book
 from derive.catalogue import catalogue, find, load_file
 from derive.commands.options import File, Save, Saving
 from derive.commands.terminal import bar, complain
+from derive.equations import Op
+from derive.errors import DeriveError
 from derive.package import write_package
 from derive.starter import write_starter
 
@@ -43,12 +45,21 @@ def generate(
     ] = False,
 ) -> None:
     """Write a package with one module for each op."""
+    if step and backend is not Backend.cpu:
+        raise DeriveError("--step is a kernel", fix="give --backend cpu with it")
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
+    as_torch: dict[str, str] = {}
     with bar(wanted) as done:
+
+        def told(op: Op, why_no_kernel: str) -> None:
+            if why_no_kernel:
+                as_torch[op.name] = why_no_kernel
+            done(op)
+
         changed = write_package(
             wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
-            whole=not ops, done=done,
+            whole=not ops, done=told,
         )  # fmt: skip
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:
@@ -56,6 +67,8 @@ def generate(
         complain(f"{out}: {count} not as the specs say; run the same command without --check")
         raise typer.Exit(1)
     print(f"{out}: {f'{count} written' if changed else 'up to date'}")
+    for name, why in as_torch.items():
+        print(f"{name} has no kernel and runs as PyTorch: {why}")
 
 
 def book(

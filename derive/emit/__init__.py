@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,18 +21,31 @@ def render(derivation: Derivation, backend: str = "torch", workspace: bool = Fal
     )
 
 
-def render_files(derivation: Derivation, backend: str, step: bool = False, workspace: bool = False) -> dict[str, str]:
-    """The files of one op by name: its module, and its kernels' C where the backend prints some.
+@dataclass(frozen=True)
+class Rendered:
+    """The files of one op by name; `why_no_kernel` where the backend is to print kernels and has none for the op."""
+
+    files: dict[str, str]
+    why_no_kernel: str = ""
+
+
+def rendered(derivation: Derivation, backend: str, step: bool = False, workspace: bool = False) -> Rendered:
+    """The files of one op: its module, and its kernels' C where the backend prints some.
 
     With `step`, a loss gets a function that is a whole step of gradient descent as well; with `workspace`, a backward
     that fills given tensors.
     """
     module = module_of(derivation, backend, step, workspace)
     template = _environment().get_template
-    texts = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
+    files = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
     if module.native is not None and module.native.kernels:
-        texts[f"{module.name}.c"] = template("kernels.c.j2").render(m=module)
-    return texts
+        files[f"{module.name}.c"] = template("kernels.c.j2").render(m=module)
+    return Rendered(files, "" if module.native is None else module.native.why_none)
+
+
+def render_files(derivation: Derivation, backend: str, step: bool = False, workspace: bool = False) -> dict[str, str]:
+    """The files of one op alone, as `rendered` has them."""
+    return rendered(derivation, backend, step, workspace).files
 
 
 def render_shared(backend: str) -> dict[str, str]:

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 
+from derive.annotations import title as title_of
 from derive.backends.cpu.step import RATE
 from derive.emit.checks import ranges, shape
 from derive.emit.model import Field, Function, Module
 from derive.emit.names import Names
 from derive.emit.pair import Pair, signature
 from derive.emit.together import with_gradients
+from derive.errors import DeriveError
 from derive.header import docstring, summary
 from derive.pipeline import Derivation
+
+OUT = "out"
+"""The parameter of the functions that write over old results."""
+
+KERNELS = ("FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP")
+"""What the kernels are called in a module."""
 
 
 def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
     op = d.op
-    title = "".join(part.capitalize() for part in op.name.split("_"))
-    names = Names(d)
+    title = title_of(op.name)
+    if workspace and any(o.name == OUT for o in op.operands):
+        raise DeriveError(
+            f"an input is called {OUT}, which is what --workspace adds", op=op.name, fix="choose another name"
+        )
+    names = Names(d, [OUT] if workspace else [])
     pair = Pair(d, names, d.forward, d.backward, d.kept, title, f"{op.name}_forward", f"{op.name}_backward")
     targets = {a.of: a.target.name for a in d.steps.adjoints}
     gradients = tuple(Field(targets[o.name], "Tensor", shape(tuple(a.name for a in o.axes))) for o in op.differentiable)
@@ -39,6 +53,8 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
     tensors = ", ".join("Tensor" for _ in op.outputs)
+    imports = _imports(used, bool(ranges(op)), widening - told)
+    _check_name(op.name, imports, () if kernels is None else (*kernels.imports, *KERNELS))
     return Module(
         name=op.name,
         title=title,
@@ -52,7 +68,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         + (" --step" if step else "")
         + (" --workspace" if workspace else ""),
         docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
-        imports=_imports(used, bool(ranges(op)), widening - told),
+        imports=imports,
         saved=pair.saved,
         gradients=gradients,
         forward=forward,
@@ -61,7 +77,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         parameters=parameters,
         differentiable=tuple(o.name for o in op.differentiable),
         ranges=ranges(op),
-        outputs=tuple(op.outputs),
+        outputs=tuple(names.tensors.get(o, o) for o in op.outputs),
         cotangents=tuple(c.target.name for c in d.steps.cotangents),
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
@@ -69,6 +85,13 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         native=kernels and replace(kernels, imports=(*kernels.imports, *told)),
         step_signature=signature(op, f"{RATE}: float"),
     )
+
+
+def _check_name(op: str, imports: Iterable[str], native: Iterable[str]) -> None:
+    """An op has no name that its module needs. Raises DeriveError."""
+    imported = {word for line in imports for word in re.split(r"\W+", line.partition("import ")[2])}
+    if op in {*imported, *native, f"_{title_of(op)}"}:
+        raise DeriveError("its module uses that name itself", op=op, fix="give the op another name")
 
 
 def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:

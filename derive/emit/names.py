@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Iterable
 
 from sympy import Integer, expand
 
-from derive.annotations import RESERVED
+from derive.annotations import RESERVED, made_of
 from derive.pipeline import Derivation
 from derive.program import Num, Window, base
 from derive.sizes import taps
@@ -17,12 +18,14 @@ from derive.windows import Affine, longest
 class Names:
     """Python names for axes' sizes, scalars and tensors, decided once for the whole module."""
 
-    def __init__(self, d: Derivation):
+    def __init__(self, d: Derivation, taken: Iterable[str] = ()):
+        """`taken` are further names that nothing may have which is no input."""
         op = d.named
+        reserved = RESERVED | made_of(op.name) | set(taken)
         programs = [p for p in (d.forward, d.backward, d.stepwise_forward, d.stepwise_backward) if p is not None]
         tensors = {n for p in programs for n in (*[g for g, _ in p.given], *[s.name for s in p.statements])}
         tensors |= {o.name for o in op.operands}
-        self.tensors = {t: f"{t}_" for t in tensors if keyword.iskeyword(t) or t in RESERVED}
+        self.tensors = {t: f"{t}_" for t in tensors if keyword.iskeyword(t) or t in reserved}
         self.sizes: dict[str, str] = {}
         for rule in op.sizes:
             axis = rule.axis.base
@@ -33,7 +36,7 @@ class Names:
             if rule.given is not None:
                 self.sizes[axis] = rule.given
                 continue
-            while name in tensors or name in RESERVED or keyword.iskeyword(name) or name in self.sizes.values():
+            while name in tensors or name in reserved or keyword.iskeyword(name) or name in self.sizes.values():
                 name = f"{name}_size"
             self.sizes[axis] = name
         self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)

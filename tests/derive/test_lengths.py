@@ -2,7 +2,6 @@
 
 # ruff: noqa: F403, F405, E501
 
-import re
 
 import pytest
 import torch
@@ -189,16 +188,70 @@ def spread_out(f, x: tensor[n], long: length(m)):
     return f.y
 
 
+@op
+def moved_on(f, x: tensor[n], long: length(m)):
+    f.y[m] = sum(x[n] * delta(n, m - 1), over=n)
+    return f.y
+
+
+@op
+def common_diagonal(f, a: tensor[n, m]):
+    f.y[n] = sum(delta(n, m) * a[n, m], over=m)
+    return f.y
+
+
+@op
+def if_it_were_a_row(f, a: tensor[n, m], ix: index(v)[i], rows: length(v)):
+    f.y[i, m] = sum(delta(ix[i], n) * a[n, m], over=n)
+    return f.y
+
+
+def _spread_out(x: Tensor, long: int) -> Tensor:
+    return torch.stack([x[k // 2] if k % 2 and k // 2 < len(x) else x.new_zeros(()) for k in range(long)])
+
+
+def _common_diagonal(a: Tensor) -> Tensor:
+    return torch.stack([a[k, k] if k < a.shape[1] else a.new_zeros(()) for k in range(len(a))])
+
+
+def _rows(a: Tensor, ix: Tensor, rows: int) -> Tensor:
+    return torch.stack([a[k] if k < len(a) else torch.zeros_like(a[0]) for k in ix.tolist()])
+
+
 @pytest.mark.parametrize(
-    ("spec", "args", "error"),
+    ("spec", "plain", "args"),
     [
-        (onto_the_diagonal, (torch.ones(3), torch.ones(3, 2)), "axis m must be as long as n, but m = 2 and n = 3"),
-        (spread_out, (torch.ones(3), 5), ") must fit into axis m, but long = 5 and n = 3"),
+        (onto_the_diagonal, lambda x, w: torch.diag(x)[:, :2] + w, (R(3), R(3, 2))),
+        (onto_the_diagonal, lambda x, w: torch.nn.functional.pad(torch.diag(x), (0, 1)) + w, (R(2), R(2, 3))),
+        *((spread_out, _spread_out, (R(3), long)) for long in (1, 5, 6, 7, 9)),
+        *((moved_on, lambda x, long: torch.cat([R(1) * 0, x, R(9) * 0])[:long], (R(3), k)) for k in (0, 2, 4, 6)),
+        *((common_diagonal, _common_diagonal, (R(size),)) for size in ((3, 2), (2, 3), (3, 3), (2, 0))),
+        (if_it_were_a_row, _rows, (R(3, 2), torch.tensor([2, 5, 0, 2]), 6)),
     ],
 )
-def test_a_delta_puts_no_axis_where_it_has_no_place(spec, args, error: str) -> None:
-    with pytest.raises(ValueError, match=f"{spec.op.name}, equation y: .*{re.escape(error)}"):
-        getattr(module(spec.op), spec.op.name)(*args)
+def test_a_delta_is_0_where_an_index_is_no_place_of_the_other_axis(spec, plain, args) -> None:
+    args = tuple(a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
+    args = tuple(a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
+    leaves = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
+    got, want = getattr(module(spec.op), spec.op.name)(*args), plain(*args).double()
+    torch.testing.assert_close(got, want)
+    dy = torch.rand_like(got)
+    zeros = {"allow_unused": True, "materialize_grads": True}
+    wanted = torch.autograd.grad(want, leaves, dy, **zeros) if want.requires_grad else [a * 0 for a in leaves]
+    for g, w in zip(torch.autograd.grad(got, leaves, dy), wanted, strict=True):
+        torch.testing.assert_close(g, w)
+
+
+@op
+def without_its_diagonal(f, s: tensor[n, n], w: tensor[n, m]):
+    f.y[n, m] = w[n, m] - delta(n, m) * s[n, m]
+    return f.y
+
+
+def test_a_delta_of_axes_that_agree_is_a_diagonal_of_the_gradient() -> None:
+    """`s` is square and is read by m, so that m is as long as n."""
+    code = render(without_its_diagonal.op.derivation)
+    assert "ds.diagonal()" in code or "dy.diagonal()" in code, code
 
 
 # --- lengths that clash, as the op runs -------------------------------------------------------------------------------
@@ -260,3 +313,17 @@ def test_a_length_that_cannot_be_is_named(spec, args, expected: str) -> None:
     with pytest.raises((ValueError, IndexError, TypeError)) as refused:
         getattr(module(spec.op), spec.op.name)(*args)
     assert str(refused.value) == expected
+
+
+@op
+def nothing_joined(f, x: tensor[i], z: tensor[j], w: tensor[k]):
+    f.a[k] = concat(x[i], z[j], along=k)
+    f.y[i] = f.a[i] * w[i]
+    return f.y
+
+
+def test_lengths_that_only_an_empty_axis_satisfies_are_no_error() -> None:
+    x, w = R(3), R(3)
+    torch.testing.assert_close(module(nothing_joined.op).nothing_joined(x, R(0), w), x * w)
+    with pytest.raises(ValueError, match="axis i is 3 in x but 4 in w"):
+        module(nothing_joined.op).nothing_joined(x, R(1), R(4))

@@ -215,14 +215,6 @@ def ne(a: Any, b: Any) -> Value:
     return _both(operator.ne, a, b)
 
 
-def alike(a: Any, b: Any) -> Value:
-    """`delta` as an op takes it: a sum puts one axis in place of the other, so lengths that differ are refused."""
-    sizes = _frame().sizes
-    if isinstance(a, Axis) and isinstance(b, Axis) and sizes[a.name] != sizes[b.name]:
-        raise Unfit(f"delta({a.name}, {b.name}) of lengths {sizes[a.name]} and {sizes[b.name]}")
-    return delta(a, b)
-
-
 def delta(a: Any, b: Any) -> Value:
     return where(eq(a, b), 1, 0)
 
@@ -420,13 +412,12 @@ def _bind(frame: Frame, kind: Kind, tensor: Tensor) -> None:
             position += 1
 
 
-def words(lengths: Mapping[str, int], strict: bool) -> dict[str, Any]:
+def words(lengths: Mapping[str, int]) -> dict[str, Any]:
     """What `from derive import *` means here; `lengths` are those of the axes that no input carries."""
     out: dict[str, Any] = {name: _function(torch_function) for name, torch_function in _FUNCTIONS.items()}
-    for word in (axes, size, sum, mean, amax, amin, where, eq, ne, maximum, minimum, concat):
+    for word in (axes, size, sum, mean, amax, amin, where, eq, ne, delta, maximum, minimum, concat):
         out[word.__name__] = word
     return out | {
-        "delta": alike if strict else delta,
         "oo": math.inf,
         "pi": math.pi,
         "tensor": Kind("tensor"),
@@ -442,9 +433,9 @@ def _function(function: Callable[[Tensor], Tensor]) -> Callable[[Any], Value]:
     return lambda x: _each(function, x)
 
 
-def load(source: str, lengths: Mapping[str, int], strict: bool = True) -> dict[str, DirectOp]:
-    """The ops of a file of specs, by name. `strict` ones raise Unfit where a delta has axes of unlike lengths."""
-    names = words(lengths, strict)
+def load(source: str, lengths: Mapping[str, int]) -> dict[str, DirectOp]:
+    """The ops of a file of specs, by name."""
+    names = words(lengths)
     text = source.replace("from derive import *\n", "")
     exec(compile(text, "<spec>", "exec", dont_inherit=True), names)
     return {name: value for name, value in names.items() if isinstance(value, DirectOp)}

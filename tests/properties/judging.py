@@ -67,7 +67,7 @@ def differences(example: Example, live: Live) -> list[str]:
         expected = wanted.run(*leaves, **numbers)
     except direct.Unfit:
         _run_unfit(example, live, call)
-        expected = direct.load(example.source, example.lengths, strict=False)[example.name].run(*leaves, **numbers)
+        raise
     wrong_domain = [k for k, e in enumerate(expected) if not bool(e.isfinite().all())]
     assert not wrong_domain, f"the grammar let output {wrong_domain[0]} leave its domain"
     cotangents = [cotangent(e, example, k) for k, e in enumerate(expected)]

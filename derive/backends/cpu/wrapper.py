@@ -55,6 +55,7 @@ class Native:
     """What a module has beside its torch form. Without a kernel, the forward's first line says why."""
 
     kernels: tuple[Kernel, ...] = ()
+    why_none: str = ""  # why there is no kernel
     definitions: tuple[str, ...] = ()
     forward_call: Called | None = None
     forward: tuple[str, ...] = ()  # the first lines of the forward
@@ -109,7 +110,7 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
 
 def torch_only(op: Op, reason: str) -> Native:
     """No kernel, which the forward says."""
-    return Native(forward=(f'torch_only("{op.name}", "{reason}")',), imports=("torch_only",))
+    return Native(why_none=reason, forward=(f'torch_only("{op.name}", "{reason}")',), imports=("torch_only",))
 
 
 def _around(
@@ -135,7 +136,7 @@ def _around(
     second = "BACKWARD" if "BACKWARD" in kernels else "None"
     registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r})")
     return Native(
-        tuple(kernels.values()),
+        tuple(kernels.values()), "",
         tuple(_definition(n, k, d, integers, shapes, joined) for n, k in kernels.items()),
         calls["FORWARD"], lines["FORWARD"], calls.get("BACKWARD"), lines.get("BACKWARD", ()), tuple(registration),
         together, lines.get("STEP", ()), ("Kernel", "differentiable", "register"),

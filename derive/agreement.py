@@ -1,0 +1,74 @@
+"""Which lengths are the same for every input that an op takes, and which no input can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import gcd
+
+from sympy import Expr, Min, expand, floor
+
+from derive.equations import Requirement
+from derive.errors import DeriveError
+from derive.terms.axes import Size
+
+Lengths = dict[Expr, Expr]
+"""Lengths by those of other axes."""
+
+
+def agreed(needs: Iterable[Requirement], closed: Callable[[Expr], Expr]) -> Lengths:
+    """What lengths are by one another once these hold; `closed` writes a length by those that inputs have.
+
+    Raises DeriveError where no lengths at all can satisfy them.
+    """
+    needs, known = list(needs), Lengths()
+    for r in (r for r in needs if r.relation == "=="):
+        left, right = (in_terms(closed(side), known) for side in (r.left, r.right))
+        slack = expand(left - right)
+        if _is_never_zero(slack):
+            raise DeriveError(
+                f"{r.what} has length {left}, which is never {right}",
+                equation=r.equation, fix="give axes whose lengths differ names of their own",
+            )  # fmt: skip
+        solved = _solved(slack)
+        if solved is not None:
+            known = {k: in_terms(v, dict([solved])) for k, v in known.items()} | dict([solved])
+    for r in (r for r in needs if r.relation == ">="):
+        left, right = (in_terms(closed(side), known) for side in (r.left, r.right))
+        slack = expand(left - right)
+        if _is_below_zero(slack):
+            raise DeriveError(
+                f"{r.what} needs {right} places of {r.where or r.what}, which never has more than {left}",
+                equation=r.equation, fix="give axes whose lengths differ names of their own",
+            )  # fmt: skip
+    return known
+
+
+def _solved(slack: Expr) -> tuple[Expr, Expr] | None:
+    """A length and what it is where this is 0; of several, one that is others and some more places, not less."""
+    found = []
+    for length in sorted(slack.atoms(Size), key=str, reverse=True):
+        step = slack.coeff(length)
+        rest = expand(slack - step * length)
+        if step in (1, -1) and not rest.has(length):
+            found.append((length, expand(-rest / step)))
+    return min(found, key=lambda pair: bool(pair[1].as_coeff_add()[0] < 0), default=None)
+
+
+def in_terms(length: Expr, known: Lengths) -> Expr:
+    """A length, in terms of those that agree with no others."""
+    return expand(length.xreplace(known))
+
+
+def _is_below_zero(slack: Expr) -> bool:
+    number, terms = slack.as_coeff_add()
+    return number < 0 and not slack.has(floor, Min) and all(t.as_coeff_Mul()[0] < 0 for t in terms)
+
+
+def _is_never_zero(slack: Expr) -> bool:
+    """Whether a sum of lengths is 0 for none: all of one sign, or not divisible by what all lengths in it are."""
+    if _is_below_zero(slack) or _is_below_zero(expand(-slack)):
+        return True
+    number, terms = slack.as_coeff_add()
+    steps = [t.as_coeff_Mul()[0] for t in terms]
+    whole = number.is_Integer and all(s.is_Integer for s in steps) and not slack.has(floor, Min)
+    return bool(steps and whole and int(number) % gcd(*map(int, steps)))
