@@ -140,6 +140,10 @@ INLINE real smaller(real a, real b) {
     return b == b ? found : b;
 }
 
+// A value beside the extremum over such values: compilers cannot subtract from what it is computed of, not rounded yet.
+INLINE real not_above(real x, real most) { return x > most ? most : x; }
+INLINE real not_below(real x, real least) { return x < least ? least : x; }
+
 SHARED void fill(real *restrict out, real value, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = value;
 }
@@ -277,10 +281,9 @@ INLINE float exp_float(float x) {
     const float less_one = exp_series_float(less_powers(x, shifted - NEAREST_FLOAT));
     return (less_one + 1.0f) * float_of(half + ONE_FLOAT) * float_of(whole - half + ONE_FLOAT);
 }
-// For what is not above 0, but for rounding: 2^(n + 64), which no small result leaves, and 2^-64.
+// For what is not above 0: 2^(n + 64), which no small result leaves, and 2^-64.
 INLINE float exp_up_to_0_float(float x) {
     x = x < -104.0f ? -104.0f : x;
-    x = x > 0.0f ? 0.0f : x;
     const power p = power_of(x, 64.0f);
     return (exp_series_float(less_powers(x, p.n)) + 1.0f) * p.two * 0x1p-64f;
 }
@@ -399,7 +402,7 @@ INLINE float erf_float(float x) {
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
 INLINE double log_double(double x) { return log(x); }
 INLINE double erf_double(double x) { return erf(x); }
-INLINE double exp_up_to_0_double(double x) { return exp_double(x > 0 ? 0 : x); }
+INLINE double exp_up_to_0_double(double x) { return exp_double(x); }
 INLINE double exp_beside_1_double(double x) { return exp_double(x); }
 CHOOSE(exp)
 CHOOSE(exp_up_to_0)

@@ -125,8 +125,9 @@ n, c, d = axes("n c d")
 def rows(name, value):
     def forward(f, z: tensor[n, c], w: tensor[n, c]):
         f.m[n] = amax(z[n, c], over=c)
+        f.l[n] = amin(z[n, c], over=c)
         f.u[n, c] = value(f, z, w)
-        f.y[n, c] = f.u[n, c] * z[n, c] * w[n, c]
+        f.y[n, c] = f.u[n, c] * z[n, c] * w[n, c] + f.l[n]
         return f.y
     forward.__name__, forward.__doc__ = name, name + "."
     return op(forward)
@@ -134,6 +135,7 @@ def rows(name, value):
 below = rows("below", lambda f, z, w: exp(z[n, c] - f.m[n]))
 of_another = rows("of_another", lambda f, z, w: exp(w[n, c] - f.m[n]))
 above = rows("above", lambda f, z, w: exp(f.m[n] - z[n, c]))
+least = rows("least", lambda f, z, w: exp(f.l[n] - z[n, c]))
 bell = rows("bell", lambda f, z, w: exp(-(z[n, c] - w[n, c])**2 / (2*w[n, c]**2)))
 cubic = rows("cubic", lambda f, z, w: exp(-z[n, c]**3))
 quotient = rows("quotient", lambda f, z, w: exp(-abs(z[n, c]) / w[n, c]))
@@ -152,23 +154,33 @@ def scaled(f, z: tensor[n, c], scale: scalar):
     f.u[n, c] = exp(f.x[n, c] - amax(f.x[n, c], over=c))
     f.y[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
     return f.y
+
+
+@op
+def negated(f, z: tensor[n, c], scale: scalar):
+    f.x[n, c] = z[n, c] * scale
+    f.u[n, c] = exp(amin(f.x[n, c], over=c) - f.x[n, c])
+    f.y[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    return f.y
 """
 
 
-def test_a_product_above_its_rounded_maximum_is_taken_for_it(package: Package) -> None:
-    """GCC subtracts from the product before it is rounded: here up to 64 above the maximum."""
+def test_a_product_is_rounded_before_its_maximum_is_subtracted(package: Package) -> None:
+    """Else GCC subtracts from what is not rounded yet: here up to 64, or 4000, above or below the maximum."""
     torch.manual_seed(0)
-    z = (1.1e9 + 1e9 * torch.rand(4000, 16)) / 0.1375
-    y = _run(package(specs=SCALED), "scaled", z, 0.1375)
-    torch.testing.assert_close(y, torch.softmax(z * 0.1375, -1))
+    made = package(specs=SCALED)
+    for largest in (2.1e9, 1e11):
+        z = largest / 0.1375 * (0.5 + 0.5 * torch.rand(4000, 16))
+        torch.testing.assert_close(_run(made, "scaled", z, 0.1375), torch.softmax(z * 0.1375, -1))
+        torch.testing.assert_close(_run(made, "negated", z, 0.1375), torch.softmax(z * -0.1375, -1))
 
 
-FALLS = {"below", "bell", "capped"}
+FALLS = {"below", "least", "bell", "capped"}
 
 
 def test_exp_of_what_is_never_positive_is_seen(package: Package) -> None:
     made = package(specs=SIGNS)
-    for name in ("below", "of_another", "above", "bell", "cubic", "quotient", "capped"):
+    for name in ("below", "of_another", "above", "least", "bell", "cubic", "quotient", "capped"):
         path = f"{made.__path__[0]}/{name}.c"
         with open(path) as file:
             forward = file.read().partition("_backward(")[0]
