@@ -175,6 +175,33 @@ def test_a_product_is_rounded_before_its_maximum_is_subtracted(package: Package)
         torch.testing.assert_close(_run(made, "negated", z, 0.1375), torch.softmax(z * -0.1375, -1))
 
 
+TWICE = """
+from derive import *
+
+n, c = axes("n c")
+
+def shares(name, value):
+    def forward(f, x: tensor[n, c]):
+        f.u[n, c] = value(x[n, c])
+        f.y[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+        return f.y
+    forward.__name__, forward.__doc__ = name, name + "."
+    return op(forward)
+
+of_exp = shares("of_exp", exp)
+of_expm1 = shares("of_expm1", expm1)
+of_log1p = shares("of_log1p", log1p)
+of_sin = shares("of_sin", sin)
+"""
+
+
+@pytest.mark.parametrize("name", ["exp", "expm1", "log1p", "sin"])
+def test_a_function_that_two_sweeps_read_is_computed_once(package: Package, name: str) -> None:
+    made = package(specs=TWICE)
+    with open(f"{made.__path__[0]}/of_{name}.c") as file:
+        assert file.read().partition("_backward(")[0].count(f"real_{name}(") == 1
+
+
 FALLS = {"below", "least", "bell", "capped"}
 
 

@@ -36,8 +36,8 @@ _RESERVED = frozenset(
 )
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
-    larger smaller not_above not_below fill add_up largest smallest square cube product blas use_blas malloc free reserve
-    release spare kept next width fresh KEPT VECTOR
+    larger smaller not_above not_below fill add_up largest smallest square cube product blas use_blas malloc free
+    reserve release spare kept next width fresh KEPT VECTOR
     BLOCK STRETCH ROWS COLUMNS SPAN TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
     IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
     errno""".split()  # noqa: SIM905
