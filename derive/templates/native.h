@@ -141,6 +141,10 @@ INLINE real smaller(real a, real b) {
     return b == b ? found : b;
 }
 
+// A value beside the extremum over such values: compilers cannot subtract from what it is computed of, not rounded yet.
+INLINE real not_above(real x, real most) { return x > most ? most : x; }
+INLINE real not_below(real x, real least) { return x < least ? least : x; }
+
 SHARED void fill(real *restrict out, real value, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = value;
 }
@@ -235,11 +239,16 @@ INLINE int64_t nearest_double(double x) {
     return bits - 0x4338000000000000;
 }
 
-// exp(r) - 1 for |r| <= log(2) / 2: in float, the polynomial whose largest error is least, 8e-9; in double, Taylor's series.
-// Taken in pairs, since a chain of multiply-adds would wait for itself.
+// exp(r) - 1 for |r| <= log(2) / 2: in float, the polynomial whose largest relative error is least, 1.4e-8; in double, Taylor's
+// series. Taken in pairs, since a chain of multiply-adds would wait for itself.
 INLINE float exp_series_float(float r) {
-    const float z = r * r, low = 0.5f + r * 0.16666577f, high = 0.041666555f + r * 0.008363179f;
-    return r + z * (low + z * (high + z * 0.0013926184f));
+    const float z = r * r, low = 0.5f + r * 0.16666548f, high = 0.041666858f + r * 0.008366152f;
+    return r + z * (low + z * (high + z * 0.0013898046f));
+}
+// exp(r) - 1 - r with a term more, 4e-10: for what is as exact where it is small.
+INLINE float exp_rest_float(float r) {
+    const float z = r * r, low = 0.5f + r * 0.16666666f, high = 0.041666493f + r * 0.008333543f;
+    return z * (low + z * (high + z * (0.0013932365f + r * 1.9764331e-04f)));
 }
 INLINE double exp_series_double(double r) {
     double p = 1.0 / 6227020800;
@@ -259,35 +268,36 @@ INLINE double exp_series_double(double r) {
 
 // exp(x) = 2^n * exp(r), x = n * log(2) + r.
 typedef struct {
-    float less_one;  // exp(r) - 1
-    uint32_t whole; // n, where a float has its exponent
+    float n;
+    float two; // 2^(n + more), for n + more from -127 to 127
 } power;
-INLINE power power_of(float x) {
-    const float shifted = x * 1.44269504f + NEAREST_FLOAT, n = shifted - NEAREST_FLOAT;
-    const float r = x - n * (float)LN2_HIGH - n * (float)LN2_LOW;
-    return (power){exp_series_float(r), bits_of(shifted) << 23};
+INLINE power power_of(float x, float more) {
+    const float one = NEAREST_FLOAT + 127.0f + more, shifted = x * 1.44269504f + one; // a float has 127 for 2^0
+    return (power){shifted - one, float_of(bits_of(shifted) << 23)};
 }
+INLINE float less_powers(float x, float n) { return x - n * (float)LN2_HIGH - n * (float)LN2_LOW; }
+
 // For any x: 2^n in two factors, so that neither end of the range is lost.
 INLINE float exp_float(float x) {
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    const power p = power_of(x);
-    const uint32_t half = (uint32_t)((int32_t)p.whole >> 1) & 0xff800000u;
-    return (p.less_one + 1.0f) * float_of(half + ONE_FLOAT) * float_of(p.whole - half + ONE_FLOAT);
+    const float shifted = x * 1.44269504f + NEAREST_FLOAT;
+    const uint32_t whole = bits_of(shifted) << 23, half = (uint32_t)((int32_t)whole >> 1) & 0xff800000u;
+    const float less_one = exp_series_float(less_powers(x, shifted - NEAREST_FLOAT));
+    return (less_one + 1.0f) * float_of(half + ONE_FLOAT) * float_of(whole - half + ONE_FLOAT);
 }
-// For what is not above 0, but for rounding: 2^(n + 64), which no small result leaves, and 2^-64.
+// For what is not above 0: 2^(n + 64), which no small result leaves, and 2^-64.
 INLINE float exp_up_to_0_float(float x) {
     x = x < -104.0f ? -104.0f : x;
-    x = x > 0.0f ? 0.0f : x;
-    const power p = power_of(x);
-    return (p.less_one + 1.0f) * float_of(p.whole + (64u << 23) + ONE_FLOAT) * 0x1p-64f;
+    const power p = power_of(x, 64.0f);
+    return (exp_series_float(less_powers(x, p.n)) + 1.0f) * p.two * 0x1p-64f;
 }
 // For what is added to 1, beside which anything below exp(-87) is nothing: 2^(n - 1) and twice the rest.
 INLINE float exp_beside_1_float(float x) {
     x = x < -87.0f ? -87.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    const power p = power_of(x);
-    return (2.0f * p.less_one + 2.0f) * float_of(p.whole - (1u << 23) + ONE_FLOAT);
+    const power p = power_of(x, -1.0f);
+    return (2.0f * exp_series_float(less_powers(x, p.n)) + 2.0f) * p.two;
 }
 INLINE double exp_double(double x) {
     x = x < -746.0 ? -746.0 : x;
@@ -300,14 +310,15 @@ INLINE double exp_double(double x) {
 }
 
 // log(1 + f) for f between sqrt(1/2) - 1 and sqrt(2) - 1: with s = f / (2 + f), the series of 2 atanh(s).
-INLINE float log_series_float(float f) {
+INLINE float log_rest_float(float f) { // f - log(1 + f)
     const float s = f / (2.0f + f), z = s * s, h = 0.5f * f * f;
     float p = 2.0f / 9;
     p = p * z + 2.0f / 7;
     p = p * z + 2.0f / 5;
     p = p * z + 2.0f / 3;
-    return f - (h - s * (h + p * z));
+    return h - s * (h + p * z);
 }
+INLINE float log_series_float(float f) { return f - log_rest_float(f); }
 INLINE double log_series_double(double f) {
     const double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
     double p = 2.0 / 23;
@@ -341,13 +352,7 @@ INLINE float log_float(float x) {
     return x >= 0 ? out : NAN; // one comparison: of two GCC may make no vectors
 }
 
-// exp(y) - 1 for |y| <= 24, accurate near 0: with y = n * log(2) + r, 2^n * (exp(r) - 1) + (2^n - 1).
-INLINE float exp_less_one_float(float y) {
-    const float shifted = y * 1.44269504f + NEAREST_FLOAT, n = shifted - NEAREST_FLOAT;
-    const float r = y - n * (float)LN2_HIGH - n * (float)LN2_LOW;
-    const float two = float_of((bits_of(shifted) << 23) + ONE_FLOAT);
-    return two * exp_series_float(r) + (two - 1.0f);
-}
+// exp(y) - 1, accurate near 0: with y = n * log(2) + r, 2^n * (exp(r) - 1) + (2^n - 1).
 INLINE double exp_less_one_double(double y) {
     const double whole = y * 1.4426950408889634 + 6755399441055744.0 - 6755399441055744.0;
     const double r = y - whole * 0.693147180369123816490 - whole * 1.90821492927058770002e-10;
@@ -355,11 +360,22 @@ INLINE double exp_less_one_double(double y) {
     return two * exp_series_double(r) + (two - 1.0);
 }
 
-// tanh(x) = e / (e + 2) with e = exp(2 |x|) - 1; nan is neither above 10 nor not, and goes through.
+// tanh(x) = x - x^3 / g(x^2) up to 1, where g hardly bends, and 1 - 2 / (exp(2 x) + 1) beyond: only what is taken away is
+// rounded, and there is one division for both. exp(2 x) = 2^n * 2^r. The bits of |x| are compared as whole numbers, which
+// become one instruction; nan is not beyond.
 INLINE float tanh_float(float x) {
-    const float a = fabsf(x), e = exp_less_one_float(a > 10.0f ? 20.0f : 2.0f * a);
-    return copysignf(e / (e + 2.0f), x);
+    const float a = fabsf(x), z = x * x;
+    const bool large = a >= 1.0f;
+    const int32_t bits = (int32_t)bits_of(a), least = bits < 0x41200000 ? bits : 0x41200000; // 10
+    const float c = float_of((uint32_t)least), one = NEAREST_FLOAT + 127.0f, shifted = c * 2.88539008f + one;
+    const float r = c * 2.88539008f - (shifted - one), y = r * r;
+    const float low = 0.24022648f + r * 0.0555036f, high = 0.009618506f + r * 0.0013390806f;
+    const float power = (1.0f + r * 0.6931472f) + y * (low + y * (high + y * 0.00015326463f));
+    const float g = 3.0000007f + z * (1.1999928f + z * (-0.00569185f + z * 0.00022641315f));
+    const float over = large ? 2.0f : z, base = large ? 1.0f : a, under = large ? 1.0f + float_of(bits_of(shifted) << 23) * power : g;
+    return copysignf(base - base * (over / under), x);
 }
+// e / (e + 2) with e = exp(2 |x|) - 1; nan is neither above 20 nor not, and goes through.
 INLINE double tanh_double(double x) {
     const double a = fabs(x), e = exp_less_one_double(a > 20.0 ? 40.0 : 2.0 * a);
     return copysign(e / (e + 2.0), x);
@@ -375,21 +391,23 @@ INLINE double log1p_unit_double(double u) {
     return (large ? M_LN2 : 0.0) + log_series_double(large ? 0.5 * (u - 1.0) : u);
 }
 
-// erf(x) = 1 - exp(-t * p(t)), t = |x|: p was fitted to -log(erfc(t)) / t on [0, 4], for the least relative error of erf. Its
-// first coefficient, 2 / sqrt(pi), has more digits than a float: the rest of them is added with what is smaller.
+// erf(x) = 1 - exp(-t * p(t)), t = |x|: p(t) - 1 was fitted to -log(erfc(t)) / t - 1 on [0, 4], for the least relative error of
+// erf, 4e-9. What t * p(t) = t + rest loses in being rounded is added, times exp(r), with what is small.
 INLINE float erf_float(float x) {
     const float t = fabsf(x) > 4.0f ? 4.0f : fabsf(x);
     const float z = t * t, y = z * z;
-    const float high = -1.6040627e-04f + t * 1.6670385e-03f + z * (-6.3284335e-04f + t * 1.176432e-04f) + y * -9.256493e-06f;
-    const float low = 6.366194e-01f + t * 1.0277783e-01f - z * 1.9153059e-02f;
-    const float p_t = t * 1.1283792f + t * (t * low - 5.8635383e-08f + y * high);
-    return copysignf(exp_less_one_float(-p_t), x);
+    const float high = -1.6950456e-04f + t * 1.6756773e-03f + z * (-6.373642e-04f + t * 1.1886162e-04f) - y * 9.388001e-06f;
+    const float low = 0.12837917f + t * 0.63661957f + z * (0.102776304f - t * 0.019147823f);
+    const float rest = t * (low + y * high), w = t + rest, lost = t - w + rest;
+    const power p = power_of(-w, 0.0f);
+    const float r = less_powers(-w, p.n), s = r + (exp_rest_float(r) - (lost + lost * r));
+    return copysignf(p.two * s + (p.two - 1.0f), x);
 }
 
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
 INLINE double log_double(double x) { return log(x); }
 INLINE double erf_double(double x) { return erf(x); }
-INLINE double exp_up_to_0_double(double x) { return exp_double(x > 0 ? 0 : x); }
+INLINE double exp_up_to_0_double(double x) { return exp_double(x); }
 INLINE double exp_beside_1_double(double x) { return exp_double(x); }
 CHOOSE(exp)
 CHOOSE(exp_up_to_0)
@@ -406,11 +424,26 @@ INLINE real real_sigmoid(real x) { return 1 / (1 + real_exp_beside_1(-x)); }
 INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p_unit(real_exp_up_to_0(-real_absolute(x))); }
 INLINE real real_pow(real x, real y) { return IS_FLOAT ? (real)powf((float)x, (float)y) : (real)pow((double)x, (double)y); }
 
-// exp(x) - 1; and log(1 + x) by what is lost of x in u = 1 + x.
-INLINE float expm1_float(float x) { return x > 20.0f ? exp_float(x) : exp_less_one_float(x < -20.0f ? -20.0f : x); }
+// exp(x) - 1 = 2 * (2^(n - 1) * (exp(r) - 1) + (2^(n - 1) - 1/2)): of each sum, what is lost in rounding is added with what is small.
+INLINE float expm1_float(float x) {
+    float y = x < -20.0f ? -20.0f : x;
+    y = y > 89.0f ? 89.0f : y;
+    const power p = power_of(y, -1.0f);
+    const float exact = y - p.n * (float)LN2_HIGH, d = p.n * (float)LN2_LOW, less = p.two - 0.5f;
+    const float sum = p.two * exact + less, lost = p.two * exact - (sum - less);
+    const float found = 2.0f * (sum + (p.two * (exp_rest_float(exact - d) - d) + lost));
+    return fabsf(x) < 1e-8f ? x : found; // -0, and what halving would round
+}
+// log(1 + x) = n * log(2) + log(1 + f): n is that of the rounded 1 + x, and f = 2^-n * x - (1 - 2^-n) is not rounded.
 INLINE float log1p_float(float x) {
-    const float u = 1.0f + x, found = log_float(u) * (x / (u - 1.0f));
-    return u == 1.0f ? x : u == INFINITY ? u : found;
+    const float u = 1.0f + x;
+    const int32_t n = ((int32_t)bits_of(u) - 0x3f400000) >> 23, few = n < 126 ? n : 126; // 0x3f400000 is 3/4
+    const float scaled = float_of(bits_of(x) - ((uint32_t)n << 23)), two = float_of(ONE_FLOAT - ((uint32_t)few << 23));
+    const float high = (float)n * (float)LN2_HIGH, f = scaled - (1.0f - two), sum = high + f, lost = f - (sum - high);
+    float out = sum - (log_rest_float(f) - (float)n * (float)LN2_LOW - lost);
+    out = x == 0 || x == INFINITY ? x : out;
+    out = x == -1 ? -INFINITY : out;
+    return x >= -1 ? out : NAN;
 }
 INLINE double expm1_double(double x) { return expm1(x); }
 INLINE double log1p_double(double x) { return log1p(x); }
@@ -421,20 +454,26 @@ CHOOSE(log1p)
 #if defined(__GLIBC__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #if __GLIBC_PREREQ(2, 35)
 #define VECTOR __attribute__((simd("notinbranch")))
-VECTOR float sinf(float), cosf(float), sinhf(float), asinhf(float), erfcf(float), powf(float, float); // not less exact
+VECTOR float sinf(float), cosf(float), asinhf(float), erfcf(float), powf(float, float); // not less exact
 #endif
 #endif
 
 // sin(x + turn * pi / 2) by the series of sin and cos up to pi / 4. The multiple of pi / 2 is taken away in double precision,
-// which has digits enough for |x| up to 2^30.
+// which has digits enough for |x| up to 2^30, and what a float loses of the rest is added with what is small.
 INLINE float sine_series(float x, int64_t turn) {
     const double d = x, shifted = d * 0.6366197723675814 + 6755399441055744.0, n = shifted - 6755399441055744.0;
-    const float r = (float)(d - n * 1.5707963267948966 - n * 6.123233995736766e-17), z = r * r;
+#ifdef FP_FAST_FMA
+    const double exact = d - n * 1.5707963267948966 - n * 6.123233995736766e-17;
+#else // n has 30 bits, the first two parts 22
+    const double exact = d - n * 0x1.921fb4p0 - n * 0x1.4442dp-24 - n * 0x1.8469898cc5170p-48;
+#endif
+    const float r = (float)exact, lost = (float)(exact - r), z = r * r;
     int64_t bits;
     memcpy(&bits, &shifted, sizeof bits);
     const int32_t quarter = (int32_t)(bits + turn); // its last two bits are those of n + turn
-    const float sine = r + r * z * (-1.6666654611e-1f + z * (8.3321608736e-3f - z * 1.9515295891e-4f));
-    const float cosine = 1.0f - (0.5f * z - z * z * (4.166664568298827e-2f + z * (-1.388731625493765e-3f + z * 2.443315711809948e-5f)));
+    const float sine = r + (r * z * (-1.6666654611e-1f + z * (8.3321608736e-3f - z * 1.9515295891e-4f)) + lost);
+    const float rest = z * z * (4.166664568298827e-2f + z * (-1.388731625493765e-3f + z * 2.443315711809948e-5f)) - r * lost;
+    const float cosine = 1.0f - (0.5f * z - rest);
     const float found = quarter & 1 ? cosine : sine;
     return quarter & 2 ? -found : found;
 }
@@ -445,16 +484,45 @@ INLINE double cos_double(double x) { return cos(x); }
 CHOOSE(sin)
 CHOOSE(cos)
 
+// In double precision, where what is near 0 is still right to a float's last place. exp(|x|) / 16, whose n is not too large:
+// exp(r) by its series, whose first term left out is below 1e-8.
+INLINE double exp_sixteenth(float x) {
+    float a = fabsf(x);
+    a = a > 90.0f ? 90.0f : a;
+    const power p = power_of(a, -4.0f);
+    const double r = a - p.n * M_LN2, z = r * r, low = 1.0 + r, high = 1.0 / 2 + r * (1.0 / 6);
+    return p.two * (low + z * (high + z * (1.0 / 24 + r * (1.0 / 120) + z * (1.0 / 720 + r * (1.0 / 5040)))));
+}
+INLINE float sinh_float(float x) {
+    const double e = exp_sixteenth(x);
+    return fabsf(x) < 1e-4f ? x : copysignf((float)(8 * e - 1 / (32 * e)), x);
+}
+INLINE float cosh_float(float x) {
+    const double e = exp_sixteenth(x);
+    return (float)(8 * e + 1 / (32 * e));
+}
+INLINE float atanh_float(float x) {
+    const double d = x, q = (1 + d) / (1 - d);
+    const int32_t n = ((int32_t)bits_of((float)q) - 0x3f3504f3) >> 23;
+    const float two = float_of(ONE_FLOAT - ((uint32_t)n << 23));
+    const float found = (float)(0.5 * (n * M_LN2 + log_series_double(q * two - 1.0)));
+    const float ends = fabsf(x) == 1.0f ? copysignf(INFINITY, x) : NAN;
+    return fabsf(x) < 1e-4f ? x : fabsf(x) < 1.0f ? found : ends;
+}
+INLINE double sinh_double(double x) { return sinh(x); }
+INLINE double cosh_double(double x) { return cosh(x); }
+INLINE double atanh_double(double x) { return atanh(x); }
+CHOOSE(sinh)
+CHOOSE(cosh)
+CHOOSE(atanh)
+
 #define LIBRARY(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##f((float)x) : (real)name((double)x); }
 LIBRARY(tan)
-LIBRARY(sinh)
-LIBRARY(cosh)
 LIBRARY(asin)
 LIBRARY(acos)
 LIBRARY(atan)
 LIBRARY(asinh)
 LIBRARY(acosh)
-LIBRARY(atanh)
 LIBRARY(erfc)
 
 #include "_products.h"

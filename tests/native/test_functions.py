@@ -12,7 +12,7 @@ import torch
 from tests.native.conftest import Package
 
 SPECS = """
-from sympy import asinh
+from sympy import asinh, atanh, cosh, sinh
 
 from derive import *
 
@@ -38,6 +38,9 @@ one_more = pointwise("one_more", lambda x: log1p(abs(x)))
 hyperbolic = pointwise("hyperbolic", lambda x: asinh(x))
 fourth = pointwise("fourth", lambda x: x**4)
 eleventh = pointwise("eleventh", lambda x: x**11)
+sine_of_area = pointwise("sine_of_area", lambda x: sinh(x))
+cosine_of_area = pointwise("cosine_of_area", lambda x: cosh(x))
+inverse = pointwise("inverse", lambda x: atanh(x))
 
 @op
 def power(f, x: tensor[n], p: scalar = 2.3):
@@ -59,9 +62,11 @@ NATIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "hyperbolic": torch.asinh,
     "fourth": lambda x: x**4,
     "eleventh": lambda x: x**11,
+    "sine_of_area": torch.sinh,
+    "cosine_of_area": torch.cosh,
+    "inverse": torch.atanh,
     "power": lambda x: x.abs() ** 2.3,
 }
-PLACES = {"tangent": 2.5, "error": 2.5, "less_one": 2.5, "one_more": 2.5}  # PyTorch is off by one at most
 SPECIAL = [1e5, -3e8, 2e9, -4e10, float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38]
 
 
@@ -78,23 +83,26 @@ def _run(native: ModuleType, name: str, x: torch.Tensor, *numbers: float) -> tor
     return y
 
 
-def _places_off(y: torch.Tensor, exact: torch.Tensor) -> float:
-    """The largest error in units of the last place of what is exact."""
+def _places_off(y: torch.Tensor, exact: torch.Tensor) -> tuple[float, float]:
+    """The largest and the mean error in units of the last place of what is exact."""
     least = torch.finfo(torch.float32).smallest_normal
     unit = 2.0 ** (torch.floor(torch.log2(exact.abs().clamp(min=least))) - 23)
-    return float(((y.double() - exact).abs() / unit).max())
+    off = (y.double() - exact).abs() / unit
+    return float(off.max()), float(off.mean())
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_exact_to_the_last_places_over_the_whole_range(native: ModuleType, name: str) -> None:
-    """Down to where results are no longer normal, up to where they overflow."""
+def test_at_most_twice_as_far_off_as_pytorch_over_the_whole_range(native: ModuleType, name: str) -> None:
+    """Down to where results are no longer normal, up to where they overflow; on the mean a tenth further off."""
     x = torch.cat([torch.linspace(-103, 88.7, 400_001), torch.linspace(-6, 6, 400_001), torch.logspace(-30, 1, 5001)])
     x = torch.cat([x, torch.linspace(1e3, 1e7, 50_001)]) if name in ("sine", "cosine") else x
+    x = x[x.abs() < 1] if name == "inverse" else x
     exact = NATIVE[name](x.double())
     if name == "logistic":
         x, exact = x[x > -88], exact[x > -88]  # PyTorch's is 0 below; so is ours
     mine, theirs = _places_off(_run(native, name, x), exact), _places_off(NATIVE[name](x), exact)
-    assert mine <= PLACES.get(name, max(2 * theirs, 1.5)), (mine, theirs)
+    assert mine[0] <= 2 * theirs[0], (mine, theirs)
+    assert mine[1] <= 1.1 * theirs[1], (mine, theirs)
 
 
 @pytest.mark.parametrize("name", NATIVE)
@@ -103,6 +111,14 @@ def test_ends_and_what_is_no_number(native: ModuleType, name: str) -> None:
     exact = NATIVE[name](x.double()).float()
     y = _run(native, name, x)
     torch.testing.assert_close(y, exact, rtol=2e-6, atol=2e-38 if name == "logistic" else 3e-45, equal_nan=True)
+    assert torch.equal(y.signbit()[~y.isnan()], exact.signbit()[~y.isnan()])  # of zeros too
+
+
+def test_a_tangent_never_passes_its_bounds_nor_falls_where_its_forms_meet(native: ModuleType) -> None:
+    x = torch.cat([torch.linspace(0.9599, 0.9601, 4001), torch.linspace(8, 11, 4001)])
+    y = _run(native, "tangent", x)
+    assert float(y.max()) == 1
+    assert float((y[:-1] - y[1:]).max()) <= 2.0**-24  # neighbours may change places by one
 
 
 SIGNS = """
@@ -113,8 +129,9 @@ n, c, d = axes("n c d")
 def rows(name, value):
     def forward(f, z: tensor[n, c], w: tensor[n, c]):
         f.m[n] = amax(z[n, c], over=c)
+        f.l[n] = amin(z[n, c], over=c)
         f.u[n, c] = value(f, z, w)
-        f.y[n, c] = f.u[n, c] * z[n, c] * w[n, c]
+        f.y[n, c] = f.u[n, c] * z[n, c] * w[n, c] + f.l[n]
         return f.y
     forward.__name__, forward.__doc__ = name, name + "."
     return op(forward)
@@ -122,6 +139,7 @@ def rows(name, value):
 below = rows("below", lambda f, z, w: exp(z[n, c] - f.m[n]))
 of_another = rows("of_another", lambda f, z, w: exp(w[n, c] - f.m[n]))
 above = rows("above", lambda f, z, w: exp(f.m[n] - z[n, c]))
+least = rows("least", lambda f, z, w: exp(f.l[n] - z[n, c]))
 bell = rows("bell", lambda f, z, w: exp(-(z[n, c] - w[n, c])**2 / (2*w[n, c]**2)))
 cubic = rows("cubic", lambda f, z, w: exp(-z[n, c]**3))
 quotient = rows("quotient", lambda f, z, w: exp(-abs(z[n, c]) / w[n, c]))
@@ -140,23 +158,60 @@ def scaled(f, z: tensor[n, c], scale: scalar):
     f.u[n, c] = exp(f.x[n, c] - amax(f.x[n, c], over=c))
     f.y[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
     return f.y
+
+
+@op
+def negated(f, z: tensor[n, c], scale: scalar):
+    f.x[n, c] = z[n, c] * scale
+    f.u[n, c] = exp(amin(f.x[n, c], over=c) - f.x[n, c])
+    f.y[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    return f.y
 """
 
 
-def test_a_product_above_its_rounded_maximum_is_taken_for_it(package: Package) -> None:
-    """GCC subtracts from the product before it is rounded: here up to 64 above the maximum."""
+def test_a_product_is_rounded_before_its_maximum_is_subtracted(package: Package) -> None:
+    """Else GCC subtracts from what is not rounded yet: here up to 64, or 4000, above or below the maximum."""
     torch.manual_seed(0)
-    z = (1.1e9 + 1e9 * torch.rand(4000, 16)) / 0.1375
-    y = _run(package(specs=SCALED), "scaled", z, 0.1375)
-    torch.testing.assert_close(y, torch.softmax(z * 0.1375, -1))
+    made = package(specs=SCALED)
+    for largest in (2.1e9, 1e11):
+        z = largest / 0.1375 * (0.5 + 0.5 * torch.rand(4000, 16))
+        torch.testing.assert_close(_run(made, "scaled", z, 0.1375), torch.softmax(z * 0.1375, -1))
+        torch.testing.assert_close(_run(made, "negated", z, 0.1375), torch.softmax(z * -0.1375, -1))
 
 
-FALLS = {"below", "bell", "capped"}
+TWICE = """
+from derive import *
+
+n, c = axes("n c")
+
+def shares(name, value):
+    def forward(f, x: tensor[n, c]):
+        f.u[n, c] = value(x[n, c])
+        f.y[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+        return f.y
+    forward.__name__, forward.__doc__ = name, name + "."
+    return op(forward)
+
+of_exp = shares("of_exp", exp)
+of_expm1 = shares("of_expm1", expm1)
+of_log1p = shares("of_log1p", log1p)
+of_sin = shares("of_sin", sin)
+"""
+
+
+@pytest.mark.parametrize("name", ["exp", "expm1", "log1p", "sin"])
+def test_a_function_that_two_sweeps_read_is_computed_once(package: Package, name: str) -> None:
+    made = package(specs=TWICE)
+    with open(f"{made.__path__[0]}/of_{name}.c") as file:
+        assert file.read().partition("_backward(")[0].count(f"real_{name}(") == 1
+
+
+FALLS = {"below", "least", "bell", "capped"}
 
 
 def test_exp_of_what_is_never_positive_is_seen(package: Package) -> None:
     made = package(specs=SIGNS)
-    for name in ("below", "of_another", "above", "bell", "cubic", "quotient", "capped"):
+    for name in ("below", "of_another", "above", "least", "bell", "cubic", "quotient", "capped"):
         path = f"{made.__path__[0]}/{name}.c"
         with open(path) as file:
             forward = file.read().partition("_backward(")[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
-from derive.backends.cpu.signs import never_positive
+from derive.backends.cpu.signs import extremum, never_positive
 from derive.backends.cpu.work import whole_exponent
 from derive.program import (
     COMPARISONS,
@@ -36,8 +36,8 @@ _RESERVED = frozenset(
 )
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
-    larger smaller fill add_up largest smallest square cube whole_power product blas use_blas malloc free reserve
-    release spare kept next width fresh KEPT VECTOR
+    larger smaller not_above not_below fill add_up largest smallest square cube whole_power product blas use_blas malloc
+    free reserve release spare kept next width fresh KEPT VECTOR
     BLOCK STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
     IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
     errno""".split()  # noqa: SIM905
@@ -53,6 +53,7 @@ _FUNCTIONS = frozenset(
     asinh acosh atanh erfc""".split()  # noqa: SIM905
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
+_HELD = {"amax": "not_above", "amin": "not_below"}
 _ATOM, _UNARY, _COMMA = 9, 7, 0
 
 
@@ -132,6 +133,8 @@ class Expressions:
     def call(self, node: Call) -> Text:
         args = [self.value(a) for a in node.args]
         known = all(a.kind == "number" for a in args)
+        if node.fn == "sub":
+            args = [self.held(a, b, text) for a, b, text in zip(node.args, reversed(node.args), args, strict=True)]
         if node.fn in _BINARY:
             return _binary(node.fn, args, known)
         if node.fn == "not":
@@ -158,6 +161,17 @@ class Expressions:
             return Text(f"number_{node.fn}({args[0].code})", kind="number")
         name = "exp_up_to_0" if node.fn == "exp" and never_positive(node.args[0], self.normal) else node.fn
         return Text(f"real_{name}({args[0].real.code})")
+
+    def held(self, node: Node, other: Node, text: Text) -> Text:
+        """One of two that are subtracted: what is computed again beside an extremum over it is held to that.
+
+        Else compilers subtract from a product that is not rounded yet: at the extremum itself, what is left is not 0.
+        """
+        kind = extremum(node, other, self.normal)
+        local = self.element(node) if isinstance(node, Read) else None
+        if not kind or (isinstance(node, Read) and (local is None or "[" in local)):
+            return text  # what is read from memory is rounded
+        return Text(f"{_HELD[kind]}({text.real.code}, {self.real(other)})")
 
     def power(self, node: Call, args: list[Text], known: bool) -> Text:
         exponent = node.args[1]

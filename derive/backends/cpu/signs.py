@@ -1,7 +1,8 @@
 """What is known of a value's sign from how it is computed: `exp` of what is never positive costs a third less.
 
-A law of numbers each: squares are not negative, nor are sums of such; nothing exceeds a maximum over it. Nan aside, and
-rounding: a product that is not rounded before it is subtracted may exceed the same product rounded, by its last place.
+A law of numbers each: squares are not negative, nor are sums of such; nothing exceeds a maximum over it. Nan aside. A
+product that is not rounded before it is subtracted may exceed the same product rounded; so what is computed again
+beside its extremum is held to it (`extremum`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ def never_positive(node: Node, form: Normal) -> bool:
     return _Signs(form).of(node).positive
 
 
+def extremum(value: Node, fold: Node, form: Normal) -> str:
+    """The kind of fold, `amax` or `amin`, if one is an element of what the other is an extremum over; else nothing."""
+    return _Signs(form).extremum(value, fold)
+
+
 class _Signs:
     """The signs of a program's tensors, each found once."""
 
@@ -47,8 +53,10 @@ class _Signs:
             return self._of_tensor(node.name)
         if not isinstance(node, Call):
             return Sign()
-        if node.fn == "sub" and self._under_its_maximum(*node.args):
-            return Sign(positive=True)
+        if node.fn == "sub":
+            a, b = node.args
+            if (self.extremum(a, b), self.extremum(b, a)) in (("amax", ""), ("", "amin")):
+                return Sign(positive=True)
         return _of_call(node, [self.of(a) for a in node.args])
 
     def _of_tensor(self, name: str) -> Sign:
@@ -60,17 +68,18 @@ class _Signs:
                 self.found[name] = self.of(loop.value)
         return self.found[name]
 
-    def _under_its_maximum(self, value: Node, least: Node) -> bool:
-        """Whether the second is a maximum over elements of which the first is one."""
-        loop = self.known.get(least.name) if isinstance(least, Read) else None
-        if loop is None or loop.kind != "amax" or not isinstance(least, Read) or reads(loop.value) & self.changed:
-            return False
+    def extremum(self, value: Node, fold: Node) -> str:
+        """What kind of extremum the second is over elements of which the first is one."""
+        loop = self.known.get(fold.name) if isinstance(fold, Read) else None
+        if loop is None or loop.kind not in ("amax", "amin") or not isinstance(fold, Read):
+            return ""
         places: dict[str, Index] = {}
-        for slot, index in zip(loop.slots, least.index, strict=True):
+        for slot, index in zip(loop.slots, fold.index, strict=True):
             if not isinstance(slot, str):
-                return False
+                return ""
             places[slot] = index
-        return _is_element(loop.value, value, places, frozenset(loop.over))
+        found = not reads(loop.value) & self.changed and _is_element(loop.value, value, places, frozenset(loop.over))
+        return loop.kind if found else ""
 
 
 def _of_call(node: Call, signs: list[Sign]) -> Sign:
