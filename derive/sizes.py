@@ -60,10 +60,21 @@ def _allowed(rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equ
             for axis, formula in _sizes_of_read(at, dims[at.name], rules):
                 if axis not in rules and _known(formula, rules):
                     found.setdefault(axis, []).append(formula)
+        found = found or _by_readers(reads, dims, rules)
         if not found:
             break
         rules = rules | {axis: SizeRule(axis, formula=_shortest(formulas)) for axis, formulas in found.items()}
     return rules
+
+
+def _by_readers(reads: Sequence[At], dims: Dims, rules: Rules) -> dict[Axis, list[Expr]]:
+    """Axes that a tensor was written with and nothing gives a length, by the one axis that it is read with."""
+    found: dict[Axis, list[Expr]] = {}
+    for at in reads:
+        for i, dim in zip(at.index, dims[at.name], strict=True):
+            if isinstance(dim, Axis) and dim not in rules and isinstance(i, Axis) and i in rules:
+                found.setdefault(dim, []).append(Size(i))
+    return {axis: formulas for axis, formulas in found.items() if len(set(formulas)) == 1}
 
 
 def dimensions(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Dims:

@@ -54,6 +54,13 @@ def merged_pieces(f, x: tensor[n, h, i], z: tensor[n, h, j]):
 
 
 @op
+def tails(f, x: tensor[n, j], w: tensor[n, k]):
+    f.tail[n, i] = sum(where(j >= i, x[n, j] ** 2, 0), over=j)
+    f.y[n] = sum(w[n, k] * f.tail[n, k], over=k)
+    return f.y
+
+
+@op
 def pieces_again(f, x: tensor[n, i], z: tensor[n, j], w: tensor[n]):
     f.a[n, k] = concat(x[n, i], z[n, j], along=k)
     f.y[n, i] = f.a[n, i] * w[n]
@@ -136,6 +143,7 @@ CASES = [
     (interleaved, lambda a, b: torch.stack([2 * a, a * b], -1).flatten(-2), (R(3, 5), R(3, 5))),
     (interleaved, lambda a, b: torch.stack([2 * a, a * b], -1).flatten(-2), (R(2, 2, 2), R(2, 2, 2))),
     (merged_pieces, lambda x, z: torch.cat([x**2, z], 2).flatten(1), (R(2, 3, 4), R(2, 3, 5))),
+    (tails, lambda x, w: (w * x.square().flip(1).cumsum(1).flip(1)).sum(1), (R(3, 5), R(3, 5))),
     (pieces_again, lambda x, z, w: (x * w[:, None], z**2), (R(2, 3), R(2, 4), R(2))),
     (last_less_first, lambda x: x[:, -1] * x[:, 0], (R(3, 4),)),
     (last_less_first, lambda x: x[:, -1] * x[:, 0], (R(3, 1),)),
