@@ -126,9 +126,12 @@ def axes_of(node: Node) -> tuple[str, ...]:
 
 
 def _axes_beside(node: Node, reader: Statement) -> tuple[Index, ...]:
-    """The node's axes; in the order of a tensor that it meets, where none of its own operands has all of them."""
+    """The node's axes; in the order of a tensor that it meets, where none of its own operands has all of them, or of
+    the one that it stands in.
+    """
     axes = axes_of(node)
     found = [tuple(i for i in n.index if i in axes) for top in (node, reader.value) for n in _whole_reads(top)]
+    found.append(tuple(i for i in reader.axes if i in axes))
     return next((f for f in found if len(f) == len(axes) == len(set(f))), axes)
 
 
