@@ -27,9 +27,9 @@ def smallest(f, x: tensor[e, h], bias: tensor[v], dst: index(v)[e]):
 
 
 @op
-def of_each(f, x: tensor[b, e, ...], dst: index(v)[b, e], ok: constant[b, e], nodes: length(v)):
-    f.m[b, v, ...] = amax(where(eq(dst[b, e], v) & (ok[b, e] > 0), x[b, e, ...], -oo), over=e)
-    f.y[b, v, ...] = where(f.m[b, v, ...] > -oo, f.m[b, v, ...], 0)
+def of_each(f, x: tensor[..., b, e], dst: index(v)[b, e], ok: constant[b, e], nodes: length(v)):
+    f.m[..., b, v] = amax(where(eq(dst[b, e], v) & (ok[b, e] > 0), x[..., b, e], -oo), over=e)
+    f.y[..., b, v] = where(f.m[..., b, v] > -oo, f.m[..., b, v], 0)
     return f.y
 
 
@@ -73,9 +73,7 @@ PLAIN = {
     smallest: lambda x, bias, ix: finite(
         table((2 * x + bias[ix][:, None])[:, None], at(ix, len(bias))[..., None], (0, 2), math.inf)
     ),
-    of_each: lambda x, ix, ok, k: finite(
-        table(x[:, :, None], (at(ix, k) & (ok > 0)[..., None])[(..., *[None] * (x.dim() - 2))], 1)
-    ),
+    of_each: lambda x, ix, ok, k: finite(table(x[..., None], at(ix, k) & (ok > 0)[..., None], -2)),
     words: lambda x, ix, k: (x - table(x[:, :, None], at(ix, k)[..., None], (0, 1))[ix]).exp(),
     of_one: lambda x, ix: x.gather(1, ix[:, None])[:, 0],
     shares: lambda s, ix, k: torch.where(at(ix, k), s[:, None], -math.inf).softmax(0)[torch.arange(len(ix)), ix],
@@ -92,7 +90,7 @@ def given(plain, elements, places):
     if plain is smallest:
         return tied(elements, 3), tied(places), ix
     if plain is of_each:
-        return tied(2, elements, 3), torch.randint(places, (2, elements)), torch.randn(2, elements).double(), places
+        return tied(4, 3, 2, elements), torch.randint(places, (2, elements)), torch.randn(2, elements).double(), places
     if plain is words:
         return tied(elements, 5, 3), torch.randint(places, (elements, 5)), places
     if plain is of_one:
