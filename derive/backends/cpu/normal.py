@@ -3,7 +3,7 @@
     loop  ::=  name[slots] = value  |  name[slots] (+, max, min)= value  |  name[slots] = kind(value, over=axes)
 
 Values are pointwise: a reduction nested in an expression is given a name, a mean is a sum and a division, a
-concatenation is one loop a part, a scatter is a loop of zeros and a loop of additions.
+concatenation is one loop a part, a scatter is a loop of zeros and a loop of additions, or of `-oo` and of maxima.
 """
 
 from __future__ import annotations
