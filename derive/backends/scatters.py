@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
+from derive.backends.extrema import extremum
 from derive.backends.gathers import along, whole_index
 from derive.backends.index_tensors import index_tensor, pack_first
 from derive.backends.pointwise import cast, number_code
 from derive.backends.slices import is_turned, span, subscript, unturned
-from derive.backends.values import ATOM, Dims, Line, align, is_pack, position
+from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (
     Arithmetic,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 def scatter(printer: Printer, s: Scatter) -> None:
     name = printer.names.get(s.name, s.name)
     if s.kind != "sum":
-        printer.lines.append(Line(f"{name} = {_extremum(printer, s)}", str(s)))
+        printer.lines.append(Line(f"{name} = {extremum(printer, s)}", str(s)))
         return
     if s.onto is None:
         target = f"{printer.like}.new_zeros({', '.join(printer.lengths(s.axes))})"
@@ -75,30 +76,6 @@ def scatter(printer: Printer, s: Scatter) -> None:
     value = printer.full(s.value, spread)
     index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
     _put(printer, s, name, target, f".index_put_({index}, {value.code}, accumulate=True)")
-
-
-def _extremum(printer: Printer, s: Scatter) -> str:
-    """The largest or smallest of what stands at each place, along the one dimension whose places an index names."""
-    (slot,) = (k for k, i in enumerate(s.slots) if isinstance(i, Read))
-    plain = tuple(str(i) for k, i in enumerate(s.slots) if k != slot)
-    index, own = s.slots[slot], tuple(a for a in index_axes(s.slots[slot]) if a not in plain)
-    order = (*plain[:slot], *own, *plain[slot:])
-    at = position(order, slot)
-    value, flat = printer.full(s.value, order), ""
-    if len(own) > 1:
-        flat = f".flatten({at}, {position(order, slot + len(own) - 1)})"
-        value = value.method(flat, (*plain[:slot], own[0], *plain[slot:]))
-    assert isinstance(index, Read)
-    places = printer.value(index, own if flat else value.dims)
-    if flat:
-        places = align(places.method(".flatten()", own[:1]), value.dims)
-    if places.dims != value.dims:
-        lengths = [f"*{printer.size(d)}" if is_pack(d) else "-1" if d in own else printer.size(d)
-                   for d in value.dims if d is not None]  # fmt: skip
-        places = places.method(f".expand({', '.join(lengths)})", value.dims)
-    shape = printer.lengths(s.axes)
-    start = f"{printer.like}.new_full(({', '.join(shape)}{',' if len(shape) == 1 else ''}), {printer.number(s.start)})"
-    return f'{start}.scatter_reduce_({at}, {places.code}, {value.code}, "{s.kind}")'
 
 
 def _convolutions(printer: Printer, s: Scatter, name: str) -> bool:
