@@ -84,6 +84,7 @@ def sigma(body: Expr, over: Iterable[Axis]) -> Expr:
 
 def _sum_of_term(term: Expr, axes: list[Axis]) -> Expr:
     term, axes = _contract(term, axes)
+    term = _at_places(term)
     if isinstance(term, Add):  # an axis as a number became a sum: `n * delta(n, size(n) - 1)`
         return Add(*(_sum_of_term(t, axes) for t in term.args))
     inside, outside, used = [], [], set()
@@ -119,6 +120,13 @@ def _independent_sums(inside: list[Expr], bound: list[Axis]) -> list[Expr]:
         out.append(close(Mul(*parts), sorted_axes(group)))
         axes = [a for a in axes if a not in group]
     return out + left
+
+
+def _at_places(term: Expr) -> Expr:
+    """Under `delta(v, ix[e])`, what is read at `ix[e]` is read at `v`, so that it leaves a sum over `e`."""
+    deltas = [f for f in Mul.make_args(term) if isinstance(f, Delta)]
+    put = {i: a for d in deltas for a, i in (d.args, d.args[::-1]) if isinstance(a, Axis) and isinstance(i, At)}
+    return Mul(*deltas, *(f.xreplace(put) for f in Mul.make_args(term) if f not in deltas)) if put else term
 
 
 def _contract(term: Expr, axes: list[Axis]) -> tuple[Expr, list[Axis]]:

@@ -15,7 +15,20 @@ from derive.equations import Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
 from derive.nominal import lengths_of
-from derive.program import CONDITIONS, Arithmetic, Call, Index, Merged, Node, PartOf, Read, Reduce, Statement, base
+from derive.program import (
+    CONDITIONS,
+    Arithmetic,
+    Call,
+    Index,
+    Merged,
+    Node,
+    PartOf,
+    Read,
+    Reduce,
+    Scatter,
+    Statement,
+    base,
+)
 from derive.terms.axes import PACK_NAME
 from derive.walking import index_axes, node_axes
 
@@ -82,6 +95,9 @@ class _Counter:
         if self.grad(value):
             self.needs.add(name)
         self.node(value)
+        if isinstance(statement, Scatter) and statement.kind != "sum" and self.grad(value):
+            self.keep(value)
+            self.keep(Read(name, statement.axes))
 
     def grad(self, node: Node) -> bool:
         """Whether a gradient flows into the node: through its values, never through indices or conditions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sympy import Expr, Function, Pow, S, cos, cosh, sin, sinh, tan, tanh
 
+from derive import placed
 from derive.algebra import sigma
 from derive.asked import Alike
 from derive.equations import Equation
@@ -15,6 +16,8 @@ from derive.terms.elements import At
 
 def local_derivative(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
     """d target / d read, a scalar expression over the equation's own axes."""
+    if equation.ties is not None:
+        return placed.local_derivative(equation, read, equation.ties)
     inner = _as_tangents(equation.body.diff(read))
     if equation.kind is None:
         return from_output(equation, inner, powers_from_output)

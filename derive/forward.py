@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sympy import Expr, Mul
 
-from derive import lower
+from derive import lower, placed
 from derive.contraction_order import pairwise
 from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Equation, Op
@@ -50,16 +50,24 @@ def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:
 def _statement(e: Equation, value: Node, slots: tuple[Expr, ...] | None) -> Statement:
     if slots is None:
         return Assign(e.name, tuple(lower.index(i) for i in e.index), value)
-    return Scatter(e.name, tuple(a.name for a in e.axes), tuple(lower.index(i) for i in slots), value)
+    kind = e.kind if e.kind in placed.KINDS else "sum"
+    return Scatter(e.name, tuple(a.name for a in e.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
 
 
 def _places(e: Equation) -> tuple[Expr, ...] | None:
-    """Where the terms of `sum(delta(u, ix[e]) * m[e], over=e)` stand: at `ix[e]` of axis `u`. None for another sum."""
+    """Where the terms of `sum(delta(u, ix[e]) * m[e], over=e)` stand: at `ix[e]` of axis `u`. None for another sum.
+
+    So for a maximum over what an index puts at each place.
+    """
+    if e.kind in placed.KINDS:
+        extremum = placed.slots(e.body, e.axes)
+        return extremum[0] if extremum is not None else None
     deltas = [f for f in Mul.make_args(e.body) if isinstance(f, Delta)]
     slots: dict[Expr, Expr] = {}
     for delta in deltas:
         for one, other in (delta.args, delta.args[::-1]):
-            if one in e.axes and one not in slots and is_gather(other) and free_axes(other) <= set(e.over):
+            summed = free_axes(other) & set(e.over)  # where none is, it asks at every place
+            if one in e.axes and one not in slots and is_gather(other) and summed:
                 slots[one] = other
                 break
     rest = [f for f in Mul.make_args(e.body) if not isinstance(f, Delta)]
@@ -69,6 +77,9 @@ def _places(e: Equation) -> tuple[Expr, ...] | None:
 
 def _scattered(e: Equation, slots: tuple[Expr, ...]) -> Node:
     """What a sum adds at its places: itself without the deltas, over the axes that the places do not have."""
+    extremum = placed.slots(e.body, e.axes)
+    if extremum is not None:
+        return placed.lowered(str(e.kind), *extremum, e.over)
     body = e.scale * Mul(*(f for f in Mul.make_args(e.body) if not isinstance(f, Delta)))
     rest = tuple(a.name for a in e.over if a not in {b for i in slots for b in free_axes(i)})
     return Reduce("sum", rest, lower.node(body)) if rest else lower.node(body)

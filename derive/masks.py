@@ -2,9 +2,10 @@
 
 A choice element by element takes ten times as long as a product on a CPU. They differ where what is left out is not
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
-`dy * (1 + sign(a - b)) / 2`; there inputs count as finite too: the chain rule multiplies by them after the choice. So
-they do where the op writes no `where`, and what is compared is what `relu` and its like are of: were it not finite,
-their values would not be. A choice of what is compared, `where(r <= t, r, t)`, is the smaller of both.
+`dy * (1 + sign(a - b)) / 2`, chosen by `a >= b` alone where it may not be finite; there inputs count as finite too: the
+chain rule multiplies by them after the choice. So they do where the op writes no `where`, and what is compared is what
+`relu` and its like are of: were it not finite, their values would not be. A choice of what is compared,
+`where(r <= t, r, t)`, is the smaller of both.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from fractions import Fraction
 
 from sympy import Add, Dummy, Expr, Mul, Number, Pow, erf, expand, tanh
 
-from derive.cost import is_matrix_product, is_weighted
+from derive.cost import Nominal, is_matrix_product, is_weighted
 from derive.equations import Op
 from derive.functions import maximum, minimum, relu, sigmoid, sign
+from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.raising import is_finite_number, raised
 from derive.soundness import check
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
-from derive.walking import reads
+from derive.walking import node_axes, reads
 
 _ONE, _TWO, _ZERO, _MINUS = (Num(Fraction(k)) for k in (1, 2, 0, -1))
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
@@ -40,10 +42,16 @@ class _Finite:
     values: frozenset[str]
     positive: frozenset[str]
     chooses: bool  # whether the op itself does, so that what is not chosen may be anything
+    lengths: Nominal
 
     def beside(self, condition: Node) -> frozenset[str]:
         """What is finite under a condition."""
         return self.gradients if self.chooses else self.gradients | (self.values & reads(condition))
+
+    def is_large(self, node: Node) -> bool:
+        """Whether a node is as large as any operand or output: one choice less is worth a few passes."""
+        largest = max((self.lengths.elements(axes) for axes in self.lengths.carriers), default=0.0)
+        return self.lengths.elements(node_axes(node)) >= largest
 
     def have_a_gap(self, condition: Call) -> bool:
         """Whether the difference of what is compared is a number: one side is finite, and the other is if that is."""
@@ -63,7 +71,7 @@ def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program
     """The same backward of an op, with products for choices."""
     positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
     chooses = any(e.body.atoms(Where) for e in op.equations)
-    known = _Finite(frozenset(cotangents), polynomials(op) | frozenset(cotangents), positive, chooses)
+    known = _Finite(frozenset(cotangents), polynomials(op) | frozenset(cotangents), positive, chooses, nominal(op))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -92,11 +100,15 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
         step = _step(node, known)
         if step is not None and _is_finite(value, known.values):
             return _half_of(_within(value, known), step)
+        if step is not None and known.is_large(condition) and isinstance(condition, Call):
+            reached = Call(_OR_EQUAL[condition.fn], condition.args)
+            return Call("where", (reached, _half_of(_within(value, known), step), _ZERO))
         if (blend := _blend(node, known)) is not None:
             return _within(blend, known)
     return replace(node, args=tuple(_within(a, known, node.fn == "where") for a in node.args))
 
 
+_OR_EQUAL = {"gt": "ge", "lt": "le"}
 _SMALLER = {"lt": "minimum", "le": "minimum", "gt": "maximum", "ge": "maximum"}
 _LARGER = {"lt": "maximum", "le": "maximum", "gt": "minimum", "ge": "minimum"}
 

@@ -26,6 +26,7 @@ from derive.masked_sums import before_masks
 from derive.masks import with_masks
 from derive.merged_axes import over_parts
 from derive.nominal import nominal
+from derive.one_choice import one_choice
 from derive.products import common_products
 from derive.program import Assign, Program, Read
 from derive.saving import POLICIES, Policy, dims, with_kept
@@ -91,13 +92,13 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if policy.conditional:
         within_domain(named, closed)
     handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
-    forward = forward_program(handing.op, handing.kept.names)
+    forward = one_choice(forward_program(handing.op, handing.kept.names))
     long_forward = long_backward = None
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = shared_sums(before_masks(without_copies(handing.kept.program)), lengths)
+    backward = shared_sums(before_masks(one_choice(without_copies(handing.kept.program))), lengths)
     backward = joined_products(pairwise(distributed(backward, lengths), lengths), lengths)
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))

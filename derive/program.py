@@ -1,6 +1,6 @@
 """The program: ordered statements over named axes, with no dimensions, no torch and no SymPy.
 
-    statement  ::=  name[axes] = node  |  name[axes] (+)= scatter of node over axes at slots
+    statement  ::=  name[axes] = node  |  name[axes] (+, max, min)= scatter of node over axes at slots
     node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
                 | scan(to, over, relation, node)
     index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
@@ -203,7 +203,10 @@ class Assign:
 
 @dataclass(frozen=True)
 class Scatter:
-    """`name[slots] += value`, summed over every axis of the slots; `onto` names the tensor it is added to (or None)."""
+    """`name[slots] += value`, summed over every axis of the slots; `onto` names the tensor it is added to (or None).
+
+    Of kind "amax" or "amin" it is the largest or smallest value that counts, and what none reaches is -oo or oo.
+    """
 
     name: str
     axes: tuple[str, ...]
@@ -211,10 +214,19 @@ class Scatter:
     value: Node
     onto: str | None = None
     note: str = ""
+    kind: str = "sum"
 
     def __str__(self) -> str:
-        start = self.onto or "zeros"
-        return f"{self.name}[{', '.join(self.axes)}] = {start}, at [{', '.join(map(str, self.slots))}] += {self.value}"
+        start, sign = self.onto or "zeros", "+="
+        if self.kind != "sum":
+            start, sign = ("-oo", "max=") if self.kind == "amax" else ("oo", "min=")
+        slots = ", ".join(map(str, self.slots))
+        return f"{self.name}[{', '.join(self.axes)}] = {start}, at [{slots}] {sign} {self.value}"
+
+    @property
+    def start(self) -> Num:
+        """What every place holds before."""
+        return Num(Fraction(0)) if self.kind == "sum" else Num(float("-inf" if self.kind == "amax" else "inf"))
 
 
 Statement = Assign | Scatter

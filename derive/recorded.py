@@ -32,11 +32,12 @@ def settled(expr: Basic) -> Any:
 def unsigned(equation: Equation) -> Tensor:
     """An equation's tensor as later equations read it while they are written: without its sign.
 
-    Of one that may be -oo not even that it is real is told, lest SymPy take `exp` of it for positive.
+    Of one that may be -oo or oo not even that it is real is told, lest SymPy take `exp` of it for positive.
     """
     if equation.target.is_integer:
         return equation.target
-    return Tensor.of_any_value(equation.name) if equation.body.has(S.NegativeInfinity) else Tensor(equation.name)
+    infinite = equation.body.has(S.NegativeInfinity, S.Infinity)
+    return Tensor.of_any_value(equation.name) if infinite else Tensor(equation.name)
 
 
 def _canonical(expr: Basic) -> Any:

@@ -47,6 +47,10 @@ class Kept:
         return self.cost.work + PRICE * self.cost.kept
 
 
+_CHEAP_WORK: frozenset[str | None] = frozenset({None, "count"})
+"""Pointwise work, and what the forward would count for the backward's sake alone."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """What an element costs to keep, by what holds it, in element operations; and what may be computed again."""
@@ -55,7 +59,7 @@ class Policy:
     inner: float = PRICE  # a tensor that exists for the backward's sake
     operand: float = PRICE
     output: float = OUTPUT_PRICE
-    again: frozenset[str | None] = frozenset({None})  # None is pointwise work, "gather" reads at random places
+    again: frozenset[str | None] = _CHEAP_WORK  # and "gather", which reads at random places, or any reduction
     conditional: bool = False  # whether eliminations that hold only under a condition are tried
     local: bool = False  # whether the forward makes local derivatives
     functions: bool = False  # whether a function of a kept tensor may be kept instead of it
@@ -63,13 +67,13 @@ class Policy:
     masks: bool = False  # whether a comparison may: bytes, for which a loop over floats would wait
 
 
-_EVERYTHING: frozenset[str | None] = frozenset({None, "gather", "sum", "mean", "amax", "amin"})
+_EVERYTHING: frozenset[str | None] = frozenset({None, "gather", "count", "sum", "mean", "amax", "amin"})
 _DEAR, _CHEAP = 1e6, 0.01
 
 POLICIES = {
     "cost": Policy("cost", local=True, functions=True, dear=True, masks=True),
     "least": Policy(
-        "least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=frozenset({None, "gather"}), functions=True, masks=True
+        "least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=_CHEAP_WORK | {"gather"}, functions=True, masks=True
     ),
     "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
     "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
@@ -100,7 +104,8 @@ def recompute(
         known = frozenset(best.names) | {d.name for d in again}
         trial = [*_from_kept(equation, op, known - {equation.name}, policy), *again]
         candidate = with_kept(steps, [*trial, *definitions], returns, held, policy)
-        if candidate.total < best.total or policy.name == "input":
+        for_us = _work_of(equation, op) == "count" and set(candidate.names) < set(best.names)
+        if candidate.total < best.total or policy.name == "input" or for_us:
             best, again = candidate, trial
     return again
 
@@ -121,10 +126,12 @@ def _from_kept(equation: Equation, op: Op, known: frozenset[str], policy: Policy
 
 def _recomputable(equation: Equation, op: Op, policy: Policy) -> bool:
     own = equation.name not in op.outputs or policy.name == "input"
-    return _work_of(equation) in policy.again and own and (equation.is_plain or equation.kind is None)
+    return _work_of(equation, op) in policy.again and own and (equation.is_plain or equation.kind is None)
 
 
-def _work_of(equation: Equation) -> str | None:
+def _work_of(equation: Equation, op: Op) -> str | None:
+    if any(e.ties == equation.left for e in op.equations):
+        return "count"  # which the forward would make for the backward's sake alone
     if equation.kind is None and any(is_gather(i) for at in equation.reads for i in at.index):
         return "gather"
     return equation.kind

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Mul, S
 
-from derive import lower
+from derive import lower, placed
 from derive.algebra import is_contraction, match, opened_by_name, sigma
 from derive.definitions import Definition
 from derive.errors import DeriveError
@@ -81,12 +81,17 @@ class _Builder:
             self.ensure(at.name)
 
     def emit(self, d: Definition) -> None:
-        placed = [t for t in Add.make_args(d.value) if has_delta(t) and slots_of(d, t)[0] != d.axes]
-        if isinstance(d.value, Sigma | SpecReduce) and not placed:
+        largest = placed.slots(d.value.body, d.axes) if isinstance(d.value, SpecReduce) else None
+        if largest is not None and isinstance(d.value, SpecReduce):
+            value = placed.lowered(d.value.kind, *largest, d.value.over)
+            self.statements.append(self.scattered(d, largest[0], value, d.value.kind))
+            return
+        at_places = [t for t in Add.make_args(d.value) if has_delta(t) and slots_of(d, t)[0] != d.axes]
+        if isinstance(d.value, Sigma | SpecReduce) and not at_places:
             self.statements.append(self.assign(d, self.reduction(d.value, set(d.axes))))
             return
-        spread = grouped(placed)
-        plain = Add(*(t for t in Add.make_args(d.value) if t not in placed))
+        spread = grouped(at_places)
+        plain = Add(*(t for t in Add.make_args(d.value) if t not in at_places))
         places = every_place(d, spread) if plain == 0 else None
         if places is not None:
             self.statements.append(self.assign(d, self.stacked(d, *places)))
@@ -184,7 +189,10 @@ class _Builder:
             value = self.reduction(total, spread_over(slots))
         else:
             value = factored(parts[frozenset()], self.hoister(d))
-        return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value)
+        return self.scattered(d, slots, value)
+
+    def scattered(self, d: Definition, slots: tuple[Expr, ...], value: Node, kind: str = "sum") -> Scatter:
+        return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
 
 
 def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:

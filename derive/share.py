@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -29,7 +30,7 @@ from derive.walking import children, node_axes, reads, walk
 
 def share(program: Program) -> Program:
     """The same program with repeated tensor work named, largest first."""
-    statements = list(program.statements)
+    statements = _in_one_order(program.statements)
     taken = {n for n, _ in program.given} | set(program.scalars) | {s.name for s in statements}
     while True:
         nodes = _largest_repeated(statements)
@@ -49,6 +50,19 @@ def share(program: Program) -> Program:
                 s = replace(s, value=put(s.value, n, _read_as(named, n)))
             rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
+
+
+def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:
+    """The statements with equal products of matrices, in whatever order, as the first of them is written."""
+    first: dict[object, Reduce] = {}
+    out = []
+    for s in statements:
+        for n in [n for n in walk(s.value) if isinstance(n, Reduce) and is_matrix_product(n)]:
+            alike = first.setdefault((n.axes, frozenset(Counter(product_factors(n.body)).items())), n)
+            if alike != n:
+                s = replace(s, value=put(s.value, n, alike))
+        out.append(s)
+    return out
 
 
 def _read_as(named: Assign, node: Node) -> Read:
@@ -126,9 +140,12 @@ def axes_of(node: Node) -> tuple[str, ...]:
 
 
 def _axes_beside(node: Node, reader: Statement) -> tuple[Index, ...]:
-    """The node's axes; in the order of a tensor that it meets, where none of its own operands has all of them."""
+    """The node's axes; in the order of a tensor that it meets, where none of its own operands has all of them, or of
+    the one that it stands in.
+    """
     axes = axes_of(node)
     found = [tuple(i for i in n.index if i in axes) for top in (node, reader.value) for n in _whole_reads(top)]
+    found.append(tuple(i for i in reader.axes if i in axes))
     return next((f for f in found if len(f) == len(axes) == len(set(f))), axes)
 
 

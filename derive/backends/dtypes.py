@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.program import CONDITIONS, Call, Index, Join, Node, Num, Program, Read, Reduce, Scan
+from derive.program import CONDITIONS, Call, Index, Join, Node, Num, Program, Read, Reduce, Scan, Scatter
 from derive.walking import children, walk
 
 
@@ -18,7 +18,7 @@ class Dtypes:
     def __post_init__(self) -> None:
         self.reals: dict[str, bool] = {}
         for s in self.program.statements:
-            self.reals[s.name] = self.is_real(s.value)
+            self.reals[s.name] = isinstance(s, Scatter) or self.is_real(s.value)
 
     def is_real(self, node: Node | Index) -> bool:
         """Whether a node is of the inputs' dtype: neither integers nor truth values."""

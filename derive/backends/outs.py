@@ -103,6 +103,8 @@ def _with_out(node: ast.expr, target: str, tensors: Collection[str]) -> str | No
         return f"torch.{method}({', '.join([*arguments, out])})" if method in _FUNCTIONS and takes_numbers else None
     if method == "new_zeros":
         return f"{target}.zero_()"
+    if method == "new_full":
+        return f"{target}.fill_({arguments[-1]})"
     if method == "clone":
         return f"{target}.copy_({ast.unparse(on)})"
     if method in _METHODS and (arguments or method not in ("sum", "mean")):

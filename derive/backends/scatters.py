@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
+from derive.backends.extrema import extremum
 from derive.backends.gathers import along, whole_index
 from derive.backends.index_tensors import index_tensor, pack_first
-from derive.backends.pointwise import cast
+from derive.backends.pointwise import cast, number_code
 from derive.backends.slices import is_turned, span, subscript, unturned
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 def scatter(printer: Printer, s: Scatter) -> None:
     name = printer.names.get(s.name, s.name)
+    if s.kind != "sum":
+        printer.lines.append(Line(f"{name} = {extremum(printer, s)}", str(s)))
+        return
     if s.onto is None:
         target = f"{printer.like}.new_zeros({', '.join(printer.lengths(s.axes))})"
     else:
@@ -145,18 +149,22 @@ def _gather_back(printer: Printer, s: Scatter, slot: int, target: str) -> str | 
     if set(axes) & set(plain) and len(dims) == len(s.slots):
         chosen = whole_index(s.slots, slot, printer.sizes, printer.value)
         return f".scatter_add_({at}, {chosen}, {printer.full(s.value, dims).code})"
+    # a multiple of rows PyTorch adds one row at a time, which takes a CPU four times as long
+    single = printer.fuse and len(s.axes) == 1 and not is_pack(s.axes[0])
+    number, term = _numbered(s.value) if single else (Fraction(1), s.value)
+    times = "" if number == 1 else f", alpha={number_code(Num(number)).code}"
     if not axes:
         place = printer.value(index, ()).inside(ATOM)
-        source = printer.full(s.value, plain).inside(ATOM)
-        return f".index_add_({at}, {place}.reshape(1), {source}.unsqueeze({at}))"
+        source = printer.full(term, plain).inside(ATOM)
+        return f".index_add_({at}, {place}.reshape(1), {source}.unsqueeze({at}){times})"
     if set(axes) & set(plain) or any(is_pack(a) for a in plain):
         return None
     order = (*s.slots[:slot], *axes, *s.slots[slot + 1 :])
-    value = printer.full(s.value, order)  # type: ignore[arg-type]
+    value = printer.full(term, order)  # type: ignore[arg-type]
     where = printer.value(index, axes)
     if len(axes) == 1 and not is_pack(axes[0]):
-        return f".index_add_({slot}, {where.code}, {value.code})"
-    whole = _whole(printer, s.value, order)
+        return f".index_add_({slot}, {where.code}, {value.code}{times})"
+    whole = _whole(printer, term, order)
     if whole is None and not any(is_pack(a) for a in axes):
         flat = f"{value.inside(ATOM)}.flatten({slot}, {slot + len(axes) - 1})"
     else:
@@ -165,7 +173,21 @@ def _gather_back(printer: Printer, s: Scatter, slot: int, target: str) -> str | 
         beside = bool(before or after)  # an empty axis, perhaps: then -1 could be any number
         shape = [*before, f"{where.inside(ATOM)}.numel()" if beside else "-1", *after]
         flat = f"{whole or value.inside(ATOM)}.reshape({', '.join(shape)})"
-    return f".index_add_({slot}, {where.inside(ATOM)}.reshape(-1), {flat})"
+    return f".index_add_({slot}, {where.inside(ATOM)}.reshape(-1), {flat}{times})"
+
+
+def _numbered(node: Node) -> tuple[Fraction, Node]:
+    """The number that a product of tensors begins with, or its sign, and the rest."""
+    if isinstance(node, Call) and node.fn == "neg":
+        number, rest = _numbered(node.args[0])
+        return -number, rest
+    if isinstance(node, Call) and node.fn in ("mul", "div"):
+        first, second = node.args
+        if node.fn == "mul" and isinstance(first, Num) and isinstance(first.value, Fraction) and is_tensor(second):
+            return first.value, second
+        number, rest = _numbered(first)
+        return number, replace(node, args=(rest, second))
+    return Fraction(1), node
 
 
 def _whole(printer: Printer, node: Node, order: tuple[Index, ...]) -> str | None:

@@ -256,5 +256,8 @@ class Printer:
     def full(self, node: Node, order: Dims) -> Value:
         """The value with every axis of `order` present, in the dtype of the inputs."""
         value = self.value(node, order)
-        value = cast(value, self.like) if value.boolean else value
+        if value.boolean:
+            value = cast(value, self.like)
+        elif isinstance(node, Reduce) and not self.dtypes.is_real(node) and is_read(node):  # a count
+            value = value.method(f".to({self.like}.dtype)")
         return value if value.dims == order and not value.scalar else self.spread(value, order)

@@ -60,7 +60,9 @@ def program_data(program: Program) -> dict[str, Any]:
 def _statement(s: Statement) -> dict[str, Any]:
     if isinstance(s, Scatter):
         slots = [_index(i) for i in s.slots]
-        return {"name": s.name, "axes": list(s.axes), "slots": slots, "onto": s.onto, "value": _node(s.value)}
+        start = _number(s.start.value)
+        return {"name": s.name, "axes": list(s.axes), "slots": slots, "onto": s.onto, "kind": s.kind, "start": start,
+                "value": _node(s.value)}  # fmt: skip
     return {"name": s.name, "axes": [_index(i) for i in s.axes], "value": _node(s.value)}
 
 

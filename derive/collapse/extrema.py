@@ -2,7 +2,8 @@
 
 The gradient of `amax(E)` goes where `E == m`. Were `E` computed again in another order, or put together from other
 tensors, its last bits might differ and no place would equal `m`: a gradient of zero. So an expression under a maximum
-is a tensor with a name, and such a tensor is kept as it is.
+is a tensor with a name, and such a tensor is kept as it is. So is the number of ties, where an index tells what a
+maximum is taken of: it is read at that index's places.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from sympy import Expr, Mul, S
 
 from derive.equations import Equation, Op, signs
 from derive.functions import absolute, maximum, minimum, relu, sign
+from derive.placed import ties
 from derive.splitting import order_axes
 from derive.terms.axes import free_axes
-from derive.terms.choices import Where
+from derive.terms.choices import Placed, Where
 from derive.terms.elements import At, Tensor, tensor_names
 
 _EXTREMA = ("amax", "amin")
@@ -30,12 +32,17 @@ def name_extrema(op: Op) -> Op:
         if equation.kind in _EXTREMA and not is_exact(equation.body):
             name = _unused(f"{equation.name}_of", taken)
             taken.add(name)
+            body = equation.body.args[1] if isinstance(equation.body, Placed) else equation.body
             whole = sorted((*equation.axes, *equation.over), key=lambda a: not a.is_pack)  # `...` broadcasts in front
-            axes = order_axes(free_axes(equation.body), tuple(whole))
-            target = Tensor(name, **signs(equation.body))
-            out.append(Equation(target, axes, equation.body, given=False))
-            equation = replace(equation, body=At(target, *axes))
-        out.append(equation)
+            axes = order_axes(free_axes(body), tuple(whole))
+            target = Tensor(name, **signs(body))
+            out.append(Equation(target, axes, body, given=False))
+            equation = replace(equation, body=equation.body.xreplace({body: At(target, *axes)}))
+        count = ties(equation, _unused(f"{equation.name}_ties", taken))
+        if count is not None:
+            taken.add(count.name)
+            equation = replace(equation, ties=count.left)
+        out += [equation] if count is None else [equation, count]
     return replace(op, equations=tuple(out))
 
 

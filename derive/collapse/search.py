@@ -11,6 +11,7 @@ from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, close, forced
 from derive.collapse.complements import complements
+from derive.collapse.denominators import cancelled
 from derive.collapse.domain import conditions, divided_by, divisors, outside_domain, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.reassociate import matrix_products, reassociated
@@ -70,7 +71,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     everything = [d for c in best for d in c.definitions]
     for k, candidate in enumerate(best):
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
-        best[k] = _complement(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
+        best[k] = _identities(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
     best = _unmasked(steps, best, facts)
     again = _recomputed(steps, best, policy)
     definitions = tuple(d for c in best for d in c.definitions)
@@ -206,18 +207,27 @@ def _reassociate(
     return found
 
 
-def _complement(steps: Stepwise, found: _Candidate, policy: Policy) -> _Candidate:
-    """Take `1 - sigmoid(u)` as `sigmoid(-u)`, each where that is cheaper."""
+_IDENTITIES = (
+    ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
+    ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
+)
+"""Laws of single definitions, each taken where it is cheaper."""
+
+
+def _identities(steps: Stepwise, found: _Candidate, policy: Policy) -> _Candidate:
+    """The same with each of these laws where it is cheaper."""
     returns = tuple(d.name for d in found.definitions)
     found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
-    for k, definition in enumerate(found.definitions):
-        for value in complements(definition.value):
+    ways = [(k, way) for k in range(len(found.definitions)) for way in _IDENTITIES]
+    for k, (law, values, reason) in ways:
+        definition = found.definitions[k]
+        for value in values(definition.value):
             changed = [*found.definitions]
             changed[k] = replace(definition, value=value)
             kept = with_kept(steps, changed, returns, policy=policy)
             if kept.total < found.kept.total:
                 left = next(a.left for a in steps.adjoints if a.target.name == definition.name)
-                step = Step("complement", left, definition.value, value, "1 - sigmoid(u) = sigmoid(-u)")
+                step = Step(law, left, definition.value, value, reason)
                 found = _Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
                 break
     return found

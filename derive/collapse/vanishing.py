@@ -20,7 +20,7 @@ from derive.equations import Op
 from derive.saving import value_of
 from derive.terms.axes import Axis
 from derive.terms.choices import Concat, Where
-from derive.terms.elements import tensor_names
+from derive.terms.elements import Delta, tensor_names
 from derive.terms.reductions import Sigma
 
 _LAW = "reassociate"
@@ -38,7 +38,8 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
     adjoints: list[Adjoint] = []
     history: list[Step] = []
     for adjoint in steps.adjoints:
-        if adjoint.of not in laws.gradients | laws.always and _sums(adjoint, known):
+        named = laws.always if not adjoint.value.atoms(Delta) else frozenset()  # what scatters may still be 0
+        if adjoint.of not in laws.gradients | named and _sums(adjoint, known):
             why = _vanishes(adjoint, known, forward, laws)
             history += why
             adjoint = replace(adjoint, contributions=(), cotangent=None) if why else adjoint

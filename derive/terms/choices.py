@@ -80,6 +80,10 @@ class Where(Expr):
         return rf"\left({body}\right)^{{{exp}}}" if exp else body
 
 
+class Placed(Where):
+    """A choice by whether an index names a place, `where(eq(dst[e], v), s[e], -oo)`; each of its values names one."""
+
+
 class Concat(Expr):
     """Pieces one after another along an axis; each piece runs over an axis of its own there."""
 

@@ -13,6 +13,7 @@ from derive.book.programs import op_data
 from derive.book.render import asset
 from derive.catalogue import find
 from derive.live import build
+from derive.notation import amax, axes, eq, index, length, oo, op, tensor, where
 from tests.book import looking
 
 
@@ -193,6 +194,29 @@ def test_a_program_runs_in_the_browser_as_in_torch(browser: Browser, name: str) 
     close(values[0], out.flatten())
     for got, wanted in zip(found, gradients, strict=True):
         close(got, wanted.flatten())
+
+
+def test_a_maximum_by_an_index_runs_in_the_browser(browser: Browser) -> None:
+    e, h, v = axes("e h v")
+
+    @op
+    def pool(f, x: tensor[e, h], dst: index(v)[e], nodes: length(v)):
+        f.m[v, h] = amax(where(eq(dst[e], v), x[e, h], -oo), over=e)
+        f.y[e, h] = f.m[dst[e], h] * x[e, h]
+        return f.y
+
+    live = build(pool.op)
+    x, dst = torch.tensor([[1.0, -2.0], [1.0, 3.0], [0.5, -4.0]], dtype=torch.float64), torch.tensor([2, 2, 0])
+    y, saved = live.forward(x, dst, 4)
+    dy = torch.randn_like(y)
+    given = {k: [list(t.shape), t.flatten().tolist()] for k, t in {"x": x, "dst": dst}.items()}
+    page = browser.new_page()
+    page.add_script_tag(content=asset("evaluate.js") + "; window.Evaluate = Evaluate;")
+    cotangent = {"dy": [list(dy.shape), dy.flatten().tolist()]}
+    values, found = page.evaluate(RUN, [op_data(live.derivation), given, cotangent, {}, {"v": 4}])
+    page.close()
+    close(values[0], y.flatten())
+    close(found[0], live.backward(dy, *saved).flatten())
 
 
 def _flat(op: str, name: str, value: torch.Tensor) -> list[Any]:

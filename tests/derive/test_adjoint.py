@@ -30,7 +30,7 @@ RULES = [
     ("mean of all", specs.reduce_mean_of_all, "x",
      "dx[n, d] = 2*ds[]*x[n, d]/(size(d)*size(n))", "broadcast back over n, d"),
     ("gather, so scatter-add", specs.gather_rows, "table",
-     "dtable[v, d] = 2*sum(delta(ix[k'], v)*dy[k', d]*table[ix[k'], d], over=k')", "a gather becomes a scatter-add"),
+     "dtable[v, d] = 2*table[v, d]*sum(delta(ix[k'], v)*dy[k', d], over=k')", "a gather becomes a scatter-add"),
     ("batched gather", specs.gather_batched, "x", None, "a gather becomes a scatter-add"),
     ("window shifts back", specs.window, "x", None, "a window shifts back"),
     ("window read of the other factor", specs.window, "w",

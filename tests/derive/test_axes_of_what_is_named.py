@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import group_norm, silu
 
-from derive import axes, length, mean, op, rsqrt, sigmoid, sum, tensor
+from derive import axes, length, maximum, mean, op, rsqrt, scalar, sigmoid, sqrt, sum, tensor
 from derive.pipeline import derive_op
 from tests.derive.live import module
 
@@ -28,9 +28,21 @@ def norm_silu(f, x: tensor[n, c], gamma: tensor[c], beta: tensor[c], groups: len
     return f.y
 
 
+@op
+def cosine(f, x: tensor[n, d], w: tensor[c, d], low: scalar = 1e-8):
+    f.xx[n] = sum(x[n, d] ** 2, over=d)
+    f.ww[c] = sum(w[c, d] ** 2, over=d)
+    f.y[n, c] = sum(x[n, d] * w[c, d], over=d) / maximum(sqrt(f.xx[n] * f.ww[c]), low)
+    return f.y
+
+
 def test_in_the_order_of_what_it_meets() -> None:
     named = derive_op(two_sums.op).backward.statements[0]
     assert str(named) == "dz_plus_dy_w[n, d] = dz[d] + dy[n] * w[d]"
+
+
+def test_in_the_order_of_what_it_is_a_part_of() -> None:
+    assert [s.axes for s in derive_op(cosine.op).backward.statements if set(s.axes) == {"n", "c"}] == [("n", "c")] * 6
 
 
 def test_over_the_parts_that_it_reads() -> None:

@@ -175,3 +175,28 @@ def test_what_has_no_form_in_a_program_is_told_with_its_equation() -> None:
     with pytest.raises(DeriveError) as caught:
         schedule("op", unknown, (("a", ("n",)),), (), ("dx",))
     assert str(caught.value).startswith("equation dx: ") and str(caught.value).endswith(OUR_FAULT)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "text"),
+    [
+        (Rational(2), "x[n, d]**2"),
+        (Rational(4), "(x[n, d]**2)**2"),
+        (Rational(5), "x[n, d] * (x[n, d]**2)**2"),
+        (Rational(-6), "1 / (x[n, d]**3)**2"),
+        (Rational(6), "(x[n, d]**3)**2"),
+        (Rational(12), "x[n, d]**12"),
+        (Rational(13), "x[n, d]**13"),
+        (Rational(9, 2), "(x[n, d]**2)**2 * sqrt(x[n, d])"),
+        (Rational(1, 4), "sqrt(sqrt(x[n, d]))"),
+        (Rational(3, 4), "sqrt(x[n, d]) * sqrt(sqrt(x[n, d]))"),
+        (Rational(-7, 4), "1 / (sqrt(x[n, d])**3 * sqrt(sqrt(x[n, d])))"),
+        (Rational(1, 3), "x[n, d]**(1/3)"),
+    ],
+)
+def test_powers_of_tensors_are_squares_cubes_and_roots(exponent: Expr, text: str) -> None:
+    assert str(node(X**exponent)) == text
+
+
+def test_a_power_of_a_number_stays_one() -> None:
+    assert str(node(eps**4)) == "eps**4"

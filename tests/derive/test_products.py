@@ -4,6 +4,7 @@ import pytest
 
 from derive.products import common_products
 from derive.program import Assign, Call, Node, Program, Read, Reduce
+from derive.share import share
 
 A, B, U, V = (Read(name, ("n", "d")) for name in "abuv")
 G = Read("g", ("d",))
@@ -35,3 +36,15 @@ def test_put_first(first: Node, second: Node, texts: tuple[str, str]) -> None:
     last = ("n", "d") if not isinstance(second, Reduce) else ()
     program = Program("p", GIVEN, (), (Assign("x", ("n", "d"), first), Assign("y", last, second)), ("x", "y"))
     assert tuple(str(s.value) for s in common_products(program).statements) == texts
+
+
+def test_a_product_of_matrices_is_one_in_whatever_order_its_factors_stand() -> None:
+    w, dy, a = Read("w", ("e", "h", "o")), Read("dy", ("n", "o")), Read("a", ("n", "e", "h"))
+    axes = ("n", "e", "h")
+    statements = (
+        Assign("x", axes, times(Reduce("sum", ("o",), times(w, dy)), a)),
+        Assign("y", axes, Call("add", (a, Reduce("sum", ("o",), times(dy, w))))),
+    )
+    given = (("w", ("e", "h", "o")), ("dy", ("n", "o")), ("a", axes))
+    program = share(Program("p", given, (), statements, ("x", "y")))
+    assert [s.name for s in program.statements] == ["sum_w_dy", "x", "y"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from derive.emit import render
 from derive.equations import Op
 from derive.live import build
 from derive.notation import axes, concat, constant, exp, index, mean, op, scalar, size, sum, tanh, tensor
@@ -310,3 +311,25 @@ def test_numbers_one_after_another_are_tensors() -> None:
     assert a.tolist() == [0.5, 1.0, 4.0, 1.0, 3.0]
     dw, dx = live.backward(torch.tensor([0.3, 7.0, 1.1, -0.2, 7.0], dtype=torch.float64), *saved)
     assert dw.item() == pytest.approx(0.3 - 0.4) and dx.tolist() == [1.1, 0.0]
+
+
+def test_a_number_is_added_with_single_elements_and_not_with_rows() -> None:
+    """PyTorch adds a multiple of rows one row at a time."""
+
+    @op
+    def differences(f, x: tensor[n], z: tensor[n, d], ix: index(n)[k], iy: index(n)[k]):
+        f.y[k] = x[ix[k]] ** 2 - x[iy[k]] ** 2
+        f.w[k, d] = z[ix[k], d] - z[iy[k], d]
+        return f.y, f.w
+
+    code = render(differences.op.derivation)
+    assert code.count("index_add_(0, iy, dy * x[iy], alpha=-2)") == 1
+    assert code.count("index_add_(0, iy, -dw)") == 1
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    ix, iy = torch.tensor([0, 2, 2, 4]), torch.tensor([1, 2, 0, 4])
+    z = torch.zeros(5, 3, dtype=torch.float64)
+    y, _ = module(differences.op).differences(x, z, ix, iy)
+    dy = torch.randn(4, dtype=torch.float64)
+    torch.testing.assert_close(
+        torch.autograd.grad(y, x, dy), torch.autograd.grad(x[ix] ** 2 - x[iy] ** 2, x, dy), rtol=1e-12, atol=1e-12
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from derive.backends.cpu.expressions import length, variable
 from derive.backends.cpu.nests import START, Nest, extent, fold
-from derive.backends.cpu.normal import Loop
+from derive.backends.cpu.normal import CHANGES, Loop
 from derive.backends.cpu.stages import Stage, Sweep
 
 
@@ -60,7 +60,7 @@ class Columns(Nest):
             return
         totals = [s for s in stage.values if self.group.is_total(s)]
         for s in stage.values:
-            if s not in totals and s.kind != "add":
+            if s not in totals and not s.changes:
                 self.out.comment(s.note)
                 self.declare(s)
         clauses = self.accumulators(totals, "_part")
@@ -68,8 +68,8 @@ class Columns(Nest):
             for s in stage.values:
                 if s in totals:
                     self.reduce(s, f"{self.text.name(s.name)}_part")
-                elif s.kind == "add":
-                    self.out.line(f"{self.stored(s)} += {self.text.real(s.value)};")
+                elif s.changes:
+                    self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
                 else:
                     self.out.line(f"{self.local(s.name)}{self.at_column} = {self.right(s)};")
                     self.kept(s)

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.signs import extremum, never_positive
-from derive.backends.cpu.work import whole_exponent
+from derive.backends.cpu.work import LARGEST, whole_exponent
 from derive.program import (
     COMPARISONS,
     AxisValue,
@@ -180,8 +180,11 @@ class Expressions:
         if known:
             return Text(f"number_pow({args[0].code}, {args[1].code})", kind="number")
         if (whole := whole_exponent(node)) is not None:
+            inner, x = node.args[0], args[0].real.code
+            below = whole_exponent(inner) if isinstance(inner, Call) and inner.fn == "pow" else None
+            if below is not None and below * whole <= LARGEST:  # the square of a square: rounded once
+                whole, x = below * whole, self.real(inner.args[0])  # type: ignore[union-attr]
             known_as = {2: "square", 3: "cube"}.get(whole)
-            x = args[0].real.code
             return Text(f"{known_as}({x})" if known_as else f"whole_power({x}, {whole})")
         return Text(f"real_pow({args[0].real.code}, {args[1].real.code})")
 

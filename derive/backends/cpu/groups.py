@@ -150,12 +150,12 @@ def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[L
     if total and lane is not None and (loop.free or len(loop.over) > len(outer)):
         return False
     if not outer:
-        return not loop.domain or loop.kind == "add"  # additions at places that may all be one: no axis is shared out
+        return not loop.domain or loop.changes  # additions at places that may all be one: no axis is shared out
     written = {s.name: s for s in group}
     totals = {s.name for s in group if set(outer) <= set(s.over)}
     if any(r.name in totals for r in loop.reads()) or loop.name in totals:
         return False
-    if loop.kind == "add" and loop.name not in written and any(r.name == loop.name for s in group for r in s.reads()):
+    if loop.changes and loop.name not in written and any(r.name == loop.name for s in group for r in s.reads()):
         return False  # it changes what the group reads, perhaps more than once
     at_same = all(_same_outer(r.index, written[r.name].slots, outer) for r in loop.reads() if r.name in written)
     return at_same and (loop.name not in written or _same_outer(loop.slots, written[loop.name].slots, outer))

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions, length, variable
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
 from derive.backends.cpu.work import calls, units
 from derive.backends.cpu.writer import Writer
@@ -117,8 +117,8 @@ class Nest:
     def _element(self, s: Loop) -> None:
         if s.is_fold:
             self.accumulate(s)
-        elif s.kind == "add":
-            self.out.line(f"{self.stored(s)} += {self.text.real(s.value)};")
+        elif s.changes:
+            self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
         elif self.plan.place[s.name] in ("element", "value"):
             self.out.line(f"const {self.type(s.name)} {self.text.name(s.name)} = {self.right(s)};")
         else:

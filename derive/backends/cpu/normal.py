@@ -1,9 +1,9 @@
 """The normal form that loops are printed from: every statement writes one element, or folds into one.
 
-    loop  ::=  name[slots] = value  |  name[slots] += value  |  name[slots] = kind(value, over=axes)
+    loop  ::=  name[slots] = value  |  name[slots] (+, max, min)= value  |  name[slots] = kind(value, over=axes)
 
 Values are pointwise: a reduction nested in an expression is given a name, a mean is a sum and a division, a
-concatenation is one loop a part, a scatter is a loop of zeros and a loop of additions.
+concatenation is one loop a part, a scatter is a loop of zeros and a loop of additions, or of `-oo` and of maxima.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ from derive.walking import index_axes, node_axes, walk
 
 ZERO = Num(Fraction(0))
 FOLDS = ("sum", "amax", "amin")
+CHANGES = {"add": "sum", "raise": "amax", "lower": "amin"}
+"""Loops that change what stands at a place already, and how they fold a value into it."""
+
+
+_SIGNS = {"add": "+=", "raise": "max=", "lower": "min="}
 
 
 class Unsupported(Exception):
@@ -44,7 +49,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Loop:
-    """One statement: `kind` is "set", "add", or a fold over `over`."""
+    """One statement: `kind` is "set", a fold over `over`, or "add", "raise", "lower": one value more at a place."""
 
     name: str
     slots: tuple[Index, ...]
@@ -67,6 +72,11 @@ class Loop:
         return self.kind in FOLDS
 
     @property
+    def changes(self) -> bool:
+        """Whether it changes what stands at a place already: it adds to that, or takes the larger or the smaller."""
+        return self.kind in CHANGES
+
+    @property
     def is_product(self) -> bool:
         """Whether it is a contraction that a matrix product computes."""
         return self.kind == "sum" and is_matrix_product(Reduce("sum", self.over, self.value))
@@ -80,7 +90,7 @@ class Loop:
         left = f"{self.name}[{', '.join(map(str, self.slots))}]"
         if self.is_fold:
             return f"{left} = {self.kind}({self.value}, over={' '.join(self.over)})"
-        return f"{left} {'+=' if self.kind == 'add' else '='} {self.value}"
+        return f"{left} {_SIGNS.get(self.kind, '=')} {self.value}"
 
 
 @dataclass
@@ -198,16 +208,16 @@ def _placed(slot: Index, axis: str, at: Index) -> Index:
 def _scatter(s: Scatter, out: Normal) -> None:
     note = str(s)
     if s.onto != s.name:
-        start: Node = ZERO if s.onto is None else Read(s.onto, s.axes)
-        out.add(Loop(s.name, s.axes, start, note=f"{s.name}[{', '.join(s.axes)}] = {s.onto or 0}"))
+        start: Node = s.start if s.onto is None else Read(s.onto, s.axes)
+        out.add(Loop(s.name, s.axes, start, note=f"{s.name}[{', '.join(s.axes)}] = {s.onto or s.start}"))
     free = _free(s.slots)
     value = _pointwise(s.value, out, s.name, free)
     rest = tuple(a for a in node_axes(value) if a not in free)
     if rest:  # what is added to one place comes from several: an axis was taken apart, and the place has not all parts
         total = out.fresh(f"{s.name}_sum")
-        out.add(Loop(total, free, value, "sum", rest, note))
+        out.add(Loop(total, free, value, s.kind, rest, note))
         value = Read(total, free)
-    out.add(Loop(s.name, s.slots, value, "add", note=note))
+    out.add(Loop(s.name, s.slots, value, next(k for k, fold in CHANGES.items() if fold == s.kind), note=note))
 
 
 # --- what is known of nodes --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from derive.backends.cpu.expressions import length, variable
 from derive.backends.cpu.nests import START, Nest, decode, extent, fold
-from derive.backends.cpu.normal import Loop
+from derive.backends.cpu.normal import CHANGES, Loop
 from derive.backends.cpu.stages import Sweep, in_memory_order
 
 
@@ -107,8 +107,8 @@ class Rows(Nest):
             self.out.comment(s.note)
         if self.group.is_total(s):
             self.out.line(fold(s.kind, self.stored(s), self.text.real(s.value)))
-        elif s.kind == "add":
-            self.out.line(f"{self.stored(s)} += {self.text.real(s.value)};")
+        elif s.changes:
+            self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
         elif self.plan.place[s.name] == "value":
             self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")
         else:

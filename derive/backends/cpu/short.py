@@ -35,7 +35,7 @@ def inner_axes(group: Group) -> tuple[str, ...]:
 
 def _fits(loop: Loop, group: Group) -> bool:
     """Whether columns can print it: an element, or a fold to one value for each row or for all of them."""
-    if loop.kind == "add" or (loop.is_fold and not group.is_total(loop) and set(loop.free) != set(group.outer)):
+    if loop.changes or (loop.is_fold and not group.is_total(loop) and set(loop.free) != set(group.outer)):
         return False
     return not group.is_total(loop) or (not loop.free and set(loop.over) == set(group.outer))
 

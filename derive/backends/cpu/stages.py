@@ -82,7 +82,7 @@ def _invariants_first(group: Group, normal: Normal) -> Group:
     """
     if not group.outer:
         return group
-    changing = {s.name for s in group.loops if s.kind == "add"}
+    changing = {s.name for s in group.loops if s.changes}
     loops: list[Loop] = []
     names: dict[Node, Read] = {}
     for loop in group.loops:
@@ -136,9 +136,9 @@ class _Work:
         total = self.group.is_total(loop)
         nested = tuple(loop.over) if loop.is_fold and not total and free else ()
         axes = free if nested or not loop.is_fold or total else loop.over
-        ordered = loop.kind == "add" and not _injective(loop.slots, axes)
+        ordered = loop.changes and not _injective(loop.slots, axes)
         k = max([self._after(r, axes, bool(nested)) for r in self._needs(loop)], default=0)
-        if loop.kind == "add":
+        if loop.changes:
             k = max(k, self.read_at.get(loop.name, -1) + 1)
         sweep = None
         if axes:
@@ -152,7 +152,7 @@ class _Work:
             self.read_at[r.name] = max(k, self.read_at.get(r.name, -1))
 
     def _needs(self, loop: Loop) -> list[Read]:
-        own = [Read(loop.name, loop.slots)] if loop.kind == "add" else []
+        own = [Read(loop.name, loop.slots)] if loop.changes else []
         return [r for r in (*loop.reads(), *own) if r.name in self.writes]
 
     def _after(self, r: Read, axes: tuple[str, ...], nested: bool) -> int:
@@ -192,7 +192,7 @@ def _place(name: str, work: _Work, outside: frozenset[str]) -> str:
     if name in outside or group.is_total(loop):
         return "memory"
     inner = [a for a in loop.free if a not in group.outer]
-    if not inner and len(loops) == 1 and loop.kind != "add":
+    if not inner and len(loops) == 1 and not loop.changes:
         return "value"
     kept = "memory" if group.lane is not None else "buffer"
     if len(loops) > 1 or loop.kind != "set":

@@ -25,7 +25,7 @@ def streams(plan: Plan) -> bool:
     group = plan.group
     if len(group.outer) > 1 or group.totals or any(sweep.nested or sweep.ordered for sweep in sweeps):
         return False
-    added = any(s.kind == "add" for s in group.loops)
+    added = any(s.changes for s in group.loops)
     return bool(folds) and not added and all(s.slots == group.outer for s in folds)
 
 

@@ -12,7 +12,7 @@ _UNITS: dict[str, float] = {
 _LIBRARY = frozenset({"tan", "asin", "acos", "atan", "asinh", "acosh", "erfc"})
 _CALLED = 40.0  # the C library's, an element at a time
 _UNIT = 0.2  # of anything else
-_LARGEST = 16  # the exponent up to which products are as exact, and faster
+LARGEST = 16  # the exponent up to which products are as exact, and faster
 
 
 def calls(node: Node) -> list[Call]:
@@ -25,7 +25,7 @@ def whole_exponent(call: Call) -> int | None:
     exponent = call.args[1]
     if not isinstance(exponent, Num) or exponent.value != int(exponent.value):
         return None
-    return int(exponent.value) if 2 <= exponent.value <= _LARGEST else None
+    return int(exponent.value) if 2 <= exponent.value <= LARGEST else None
 
 
 def units(call: Call) -> float:

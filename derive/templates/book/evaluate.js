@@ -149,17 +149,22 @@ const Evaluate = (() => {
       return [];
     }
 
+    scattered(kind, there, value) {
+      if (kind === "sum") return this.round(there + value);
+      return kind === "amax" ? Math.max(there, value) : Math.min(there, value);
+    }
+
     statement(s) {
       const scatters = "slots" in s;
       const shape = s.axes.map((i) => this.length(i));
       const from = s.onto ? this.tensors[s.onto].data.slice() : null;
-      const data = from || Array(shape.reduce((a, b) => a * b, 1)).fill(0);
+      const data = from || Array(shape.reduce((a, b) => a * b, 1)).fill(scatters ? this.node(["num", ...s.start], {}) : 0);
       const slots = scatters ? s.slots : s.axes;
       const over = [...new Set(slots.flatMap((i) => this.axesOf(i)))];
       for (const at of places(over, this.sizes, {})) {
         const flat = slots.reduce((sum, i, k) => sum * shape[k] + this.index(i, at), 0);
         const value = +this.node(s.value, at);
-        data[flat] = scatters ? this.round(data[flat] + value) : value;
+        data[flat] = scatters ? this.scattered(s.kind, data[flat], value) : value;
       }
       this.tensors[s.name] = { axes: s.axes.map((i) => typeof i === "string" ? i : ""), shape, data };
     }

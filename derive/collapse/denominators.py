@@ -1,0 +1,43 @@
+"""Law: `a/b - c/b**2 = (a*b - c)/b**2`, where that makes terms cancel: `1/(1 + u) - u/(1 + u)**2 = 1/(1 + u)**2`.
+
+What cancels on paper is not subtracted in numbers. `sign(u)*u` is `|u|`, so that it meets its like. Taken where it is
+cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sympy import Add, Expr, Mul
+
+from derive.algebra import normal
+from derive.functions import absolute, sign
+
+
+def cancelled(value: Expr) -> Iterator[Expr]:
+    """The value with terms over one denominator, for each that leaves fewer of them."""
+    terms = [_with_sizes(t) for t in Add.make_args(value)]
+    below = dict.fromkeys(b for t in terms for b, e in _sums(t) if e < 0)
+    for base in below:
+        powers = [dict(_sums(t)).get(base, 0) for t in terms]
+        inside = [t for t, e in zip(terms, powers, strict=True) if e < 0]
+        lowest = min(powers)
+        whole = normal(Add(*(t * base**-lowest for t in inside)))
+        if len(Add.make_args(whole)) < len(inside):
+            outside = (t for t, e in zip(terms, powers, strict=True) if e >= 0)
+            yield Add(*outside, *(t * base**lowest for t in Add.make_args(whole)))
+
+
+def _sums(term: Expr) -> list[tuple[Expr, int]]:
+    """The sums among the factors of a term, each with its whole power."""
+    pairs = (f.as_base_exp() for f in Mul.make_args(term))
+    return [(b, int(e)) for b, e in pairs if isinstance(b, Add) and e.is_Integer]
+
+
+def _with_sizes(term: Expr) -> Expr:
+    """A product with `|u|` for `sign(u)*u`."""
+    factors = Mul.make_args(term)
+    for f in factors:
+        if isinstance(f, sign) and f.args[0] in factors:
+            return _with_sizes(term / f / f.args[0] * absolute(f.args[0]))
+    return term

@@ -1,0 +1,112 @@
+"""Choices by one condition are one choice: PyTorch chooses element by element, as slowly as thirty products.
+
+`where(c, a, 0) + where(c, 0, b)` is `where(c, a, b)`, with `u` beside one of them `where(c, a, u*b)`; and
+`where(c, where(c, a, b), d)` is `where(c, a, d)`. A condition of places alone stays, since sums up to a place and
+triangles are known by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from derive.cost import product_factors
+from derive.program import Call, Join, Node, Num, Program, Reduce, multiplied
+from derive.soundness import check
+from derive.walking import node_axes, reads
+
+_ZERO = Num(Fraction(0))
+
+
+def one_choice(program: Program) -> Program:
+    """The same program with one choice for those by one condition in a sum, or inside one another."""
+    return check(replace(program, statements=tuple(replace(s, value=_within(s.value)) for s in program.statements)))
+
+
+def _within(node: Node) -> Node:
+    if isinstance(node, Reduce):
+        return replace(node, body=_within(node.body))
+    if isinstance(node, Join):
+        return replace(node, parts=tuple(_within(p) for p in node.parts))
+    if not isinstance(node, Call):
+        return node
+    if node.fn in ("add", "sub"):
+        return _sum(node)
+    node = replace(node, args=tuple(_within(a) for a in node.args))
+    if node.fn != "where" or not reads(node.args[0]):
+        return node
+    condition, a, b = node.args
+    return Call("where", (condition, _branch(a, condition, 1), _branch(b, condition, 2)))
+
+
+def _branch(node: Node, condition: Node, taken: int) -> Node:
+    """What a branch is where the condition is known."""
+    while isinstance(node, Call) and node.fn == "where" and node.args[0] == condition:
+        node = node.args[taken]
+    return node
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A summand: what is added or, with a minus, subtracted; of a choice, its condition and both branches."""
+
+    value: Node
+    minus: bool
+    condition: Node | None = None
+    branches: tuple[Node, Node] = (_ZERO, _ZERO)
+
+
+def _sum(node: Call) -> Node:
+    found = [_term(_within(value), minus) for value, minus in _summands(node, False)]
+    terms: list[_Term] = []
+    for term in found:
+        k = next((k for k, t in enumerate(terms) if t.condition is not None and t.condition == term.condition), None)
+        if k is None:
+            terms.append(term)
+        else:
+            value = _within(Call("where", (term.condition, *(_added(terms[k], term, j) for j in (0, 1)))))  # type: ignore[arg-type]
+            terms[k] = _term(value, False)
+    if len(terms) == len(found):
+        return replace(node, args=tuple(_within(a) for a in node.args))
+    first = next((t for t in terms if not t.minus), terms[0])
+    out = Call("neg", (first.value,)) if first.minus else first.value
+    for t in terms:
+        if t is not first:
+            out = Call("sub" if t.minus else "add", (out, t.value))
+    return out
+
+
+def _summands(node: Node, minus: bool) -> list[tuple[Node, bool]]:
+    if isinstance(node, Call) and node.fn in ("add", "sub"):
+        left, right = node.args
+        return _summands(left, minus) + _summands(right, minus != (node.fn == "sub"))
+    if isinstance(node, Call) and node.fn == "neg":
+        return _summands(node.args[0], not minus)
+    return [(node, minus)]
+
+
+def _term(value: Node, minus: bool) -> _Term:
+    """A summand with its branches, where it is a choice, or a product with one that may be 0."""
+    factors = product_factors(value)
+    chosen = [f for f in factors if isinstance(f, Call) and f.fn == "where" and reads(f.args[0])]
+    if len(chosen) != 1:
+        return _Term(value, minus)
+    condition, *branches = chosen[0].args
+    rest = [f for f in factors if f is not chosen[0]]
+    if rest and (_ZERO not in branches or not set(node_axes(value)) <= set(node_axes(condition))):
+        return _Term(value, minus)
+    first, second = (b if b == _ZERO else multiplied([*rest, b]) for b in branches)
+    return _Term(value, minus, condition, (first, second))
+
+
+def _added(one: _Term, other: _Term, k: int) -> Node:
+    """The sum of what two choices have in one branch."""
+    a, b = one.branches[k], other.branches[k]
+    if b == _ZERO:
+        return Call("neg", (a,)) if one.minus and a != _ZERO else a
+    if a == _ZERO:
+        return Call("neg", (b,)) if other.minus else b
+    if one.minus and not other.minus:
+        return Call("sub", (b, a))
+    value = Call("sub" if other.minus and not one.minus else "add", (a, b))
+    return Call("neg", (value,)) if one.minus else value

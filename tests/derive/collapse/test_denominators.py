@@ -1,0 +1,44 @@
+"""Terms over one denominator, where they cancel, and only there."""
+
+import pytest
+import torch
+from sympy import Expr, symbols
+
+from derive.collapse.denominators import cancelled
+from derive.functions import absolute, sign
+from derive.notation import axes, op, tensor
+from derive.pipeline import derive_op
+from tests.derive.live import module
+
+x, y, t = symbols("x y t", real=True)
+n = axes("n")
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (1 / (1 + x) - x / (1 + x) ** 2, [1 / (1 + x) ** 2]),
+        (y / (1 + absolute(x)) - y * x * sign(x) / (1 + absolute(x)) ** 2 + t, [y / (1 + absolute(x)) ** 2 + t]),
+        (1 / (1 + x) + x / (1 + x) ** 2, []),
+        (1 / (1 + x) - x, []),
+    ],
+)
+def test_terms(value: Expr, found: list[Expr]) -> None:
+    assert [other.simplify() for other in cancelled(value)] == found
+
+
+@op
+def bounded(f, x: tensor[n]):
+    f.y[n] = x[n] / (1 + abs(x[n]))
+    return f.y
+
+
+def test_a_gradient_without_what_cancels() -> None:
+    d = derive_op(bounded.op)
+    assert [s.law for s in d.closed.steps] == ["denominator"]
+    assert str(d.backward.statements[0]) == "dx[n] = dy[n] / (absolute(x[n]) + 1)**2"
+    x = torch.tensor([-3.0, -1e-9, 0.0, 0.7, 1e20], dtype=torch.float64, requires_grad=True)
+    (right,) = torch.autograd.grad((x / (1 + x.abs()))[:4].sum(), x)
+    (found,) = torch.autograd.grad(module(bounded.op).bounded(x).sum(), x)
+    torch.testing.assert_close(found[:4], right[:4], rtol=1e-12, atol=0)
+    torch.testing.assert_close(found[4].item(), 1e-40, rtol=1e-12, atol=0)

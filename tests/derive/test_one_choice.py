@@ -1,0 +1,107 @@
+"""Choices by one condition are one choice, with the gradients of autograd, at ties too."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+
+from derive.emit import render
+from derive.notation import axes, constant, exp, maximum, mean, minimum, op, scalar, sigmoid, sqrt, sum, tensor, where
+from derive.one_choice import one_choice
+from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read
+from tests.derive.live import module
+
+n, d, c = axes("n d c")
+X, A, B, U = (Read(name, ("n",)) for name in "xabu")
+ASKED, ZERO = Call("gt", (X, Num(Fraction(0)))), Num(Fraction(0))
+
+
+def chosen(a: Node, b: Node, condition: Node = ASKED) -> Call:
+    return Call("where", (condition, a, b))
+
+
+def after(node: Node) -> str:
+    given = tuple((name, ("n",)) for name in "xabu")
+    return str(one_choice(Program("p", given, (), (Assign("y", ("n",), node),), ("y",))).statements[0].value)
+
+
+PLACES = Call("le", (AxisValue("n"), Num(Fraction(3))))
+ROWS = [
+    (Call("add", (chosen(A, ZERO), chosen(ZERO, B))), "where(x[n] > 0, a[n], b[n])"),
+    (Call("sub", (chosen(ZERO, B), chosen(A, ZERO))), "where(x[n] > 0, -a[n], b[n])"),
+    (Call("sub", (U, Call("add", (chosen(A, ZERO), chosen(U, B))))), "u[n] - where(x[n] > 0, a[n] + u[n], b[n])"),
+    (Call("add", (Call("mul", (U, chosen(ZERO, B))), chosen(A, X))), "where(x[n] > 0, a[n], u[n] * b[n] + x[n])"),
+    (chosen(chosen(A, B), U), "where(x[n] > 0, a[n], u[n])"),
+    (chosen(A, chosen(B, U)), "where(x[n] > 0, a[n], u[n])"),
+    (Call("add", (chosen(A, ZERO, PLACES), chosen(ZERO, B, PLACES))),
+     "where(n <= 3, a[n], 0) + where(n <= 3, 0, b[n])"),
+    (Call("add", (Call("mul", (U, chosen(A, B))), chosen(A, X))),
+     "u[n] * where(x[n] > 0, a[n], b[n]) + where(x[n] > 0, a[n], x[n])"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("node", "text"), ROWS)
+def test_sums_and_nested_choices(node: Node, text: str) -> None:
+    expected = text if "u[n] - " not in text else after(node)
+    assert after(node) == expected
+
+
+@op
+def preferences(f, x: tensor[n], t: constant[n], w: scalar = 0.7):
+    f.l[n] = where(t[n] > 0.5, w * (1 - sigmoid(x[n])), 1 - sigmoid(-x[n]) ** 2)
+    f.loss[()] = mean(f.l[n], over=n)
+    return f.loss
+
+
+@op
+def bounded_cosine(f, x: tensor[n, d], w: tensor[c, d], low: scalar = 1.875):
+    f.xx[n] = sum(x[n, d] ** 2, over=d)
+    f.ww[c] = sum(w[c, d] ** 2, over=d)
+    f.y[n, c] = sum(x[n, d] * w[c, d], over=d) / maximum(sqrt(f.xx[n] * f.ww[c]), low)
+    return f.y
+
+
+@op
+def clipped_ratio(f, x: tensor[n, d], a: constant[n], low: scalar = 0.8, high: scalar = 1.2):
+    f.r[n, d] = exp(x[n, d])
+    f.y[n] = sum(a[n] * minimum(maximum(f.r[n, d], low), high), over=d)
+    return f.y
+
+
+def bounded(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    lengths = (x.square().sum(1)[:, None] * w.square().sum(1)).sqrt()
+    return x @ w.T / torch.maximum(lengths, torch.tensor(1.875).double())
+
+
+def test_each_side_of_a_preference_is_computed_in_one_choice() -> None:
+    d = preferences.op.derivation
+    lines = [str(s) for s in (*d.forward.statements, *d.backward.statements)]
+    assert [line.count("where(") for line in lines if "where(" in line] == [1, 1]
+    x, t = torch.randn(13).double().requires_grad_(), torch.rand(13).double()
+    y = torch.where(t > 0.5, 0.7 * (1 - x.sigmoid()), 1 - (-x).sigmoid() ** 2).mean()
+    ours = module(preferences.op).preferences(x, t)
+    (right,), (found,) = torch.autograd.grad(y, x), torch.autograd.grad(ours, x)
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
+
+
+def test_half_at_a_tie_takes_one_choice() -> None:
+    code = render(bounded_cosine.op.derivation).split("_backward(")[1]
+    assert code.count("torch.where") == 2, code
+    x = torch.tensor([[3.0, 4.0], [0.75, 1.0], [1.0, 1.0]]).double().requires_grad_()
+    w = torch.tensor([[0.375, 0.0], [1.5, 0.0], [1.0, 0.5]]).double().requires_grad_()
+    y, ours = bounded(x, w), module(bounded_cosine.op).bounded_cosine(x, w)
+    assert (x.square().sum(1)[:, None] * w.square().sum(1)).sqrt().eq(1.875).sum() == 2  # ties
+    dy = torch.randn_like(y)
+    for found, right in zip(torch.autograd.grad(ours, (x, w), dy), torch.autograd.grad(y, (x, w), dy), strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
+
+
+def test_both_ends_of_a_clamp_pass_on_half() -> None:
+    x = torch.tensor([[40.0, 0.0, -1.0], [0.1, 0.7, -800.0]]).double()
+    high = x.exp()[1, 1].item()
+    x.requires_grad_()
+    a, dy = torch.tensor([0.5, -2.0]).double(), torch.tensor([1.5, 0.3]).double()
+    y = module(clipped_ratio.op).clipped_ratio(x, a, 1.0, high)
+    (dx,) = torch.autograd.grad(y, x, dy)
+    passed = torch.tensor([[0, 0.5, 0], [1, 0.5, 0]]).double()
+    torch.testing.assert_close(dx, (a * dy)[:, None] * x.exp() * passed, rtol=1e-12, atol=1e-12)
