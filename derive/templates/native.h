@@ -25,7 +25,10 @@ enum { BLOCK = 256 };    // elements of a row that are summed at once: the proce
 enum { STRETCH = 1024 }; // elements that a thread takes at once where each stands alone
 enum { ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // rows and columns that are summed at once; a few columns
 enum { KEPT = 1 << 22 }; // bytes of memory that a call leaves to the next
-enum { SHORT = 16 }; // elements that are no vector
+enum { SHORT = 32, NARROW = 16 }; // elements of a row that is taken as a column; elements that are no vector
+#ifndef MANY
+#define MANY 32 // rows that are taken as columns
+#endif
 enum { TALL = 256 }; // rows that make columns too long to stay in the cache
 
 // An argument of a kernel, of those that the runtime hands over in a row: converting each takes longer than many a kernel.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -62,6 +63,23 @@ def shuffled(f, x: tensor[n, c, h, w], up: length(r), across: length(s)):
 
 
 @op
+def normalised(f, x: tensor[n, m, c], gamma: tensor[c], beta: tensor[c]):
+    f.mu[n, m] = mean(x[n, m, c], over=c)
+    f.e[n, m, c] = exp(x[n, m, c] - f.mu[n, m])
+    f.s[n, m] = sum(f.e[n, m, c], over=c)
+    f.y[n, m, c] = gamma[c] * f.e[n, m, c] / f.s[n, m] + beta[c]
+    return f.y
+
+
+@op
+def picked(f, x: tensor[n, c], y: index(c)[n], w: tensor[n]):
+    f.m[n] = amax(x[n, c], over=c)
+    f.p[n, c] = exp(x[n, c] - f.m[n])
+    f.loss[()] = mean(w[n] * (log(sum(f.p[n, c], over=c)) + f.m[n] - x[n, y[n]]), over=n)
+    return f.loss
+
+
+@op
 def discounted(f, reward: tensor[n, t], gamma: scalar = 0.9):
     f.y[n, t] = sum(where(u >= t, gamma**(u - t) * reward[n, u], 0), over=u)
     return f.y
@@ -90,7 +108,18 @@ def _discounted(reward: T) -> T:
     return reward @ (0.9 ** (t[:, None] - t).clamp(min=0)).tril()
 
 
+def _normalised(x: T, gamma: T, beta: T) -> T:
+    return gamma * torch.softmax(x, -1) + beta
+
+
+def _picked(x: T, y: T, w: T) -> T:
+    return (torch.nn.functional.cross_entropy(x, y, reduction="none") * w).mean()
+
+
+ROWS = [(2, 40, 3), (1, 300, 31), (3, 33, 40), (40, 2, 5)]
 CASES = [
+    *(("normalised", _normalised, [(n, m, c), (c,), (c,)]) for n, m, c in ROWS),
+    *(("picked", _picked, [(n, c), torch.arange(n) % c, (n,)]) for n, c in [(700, 10), (257, 31), (33, 32), (5, 7)]),
     ("responses", _responses, [(3, 5, 7), (7,)]),
     ("responses", _responses, [(2, 130, 19), (19,)]),
     ("responses", _responses, [(2, 65, 300), (300,)]),
@@ -106,26 +135,34 @@ CASES = [
     ("shuffled", lambda x, r, s: torch.nn.functional.pixel_shuffle(x, r), [(1, 400, 2, 3), 20, 20]),
     ("discounted", _discounted, [(4, 9)]),
 ]
+NAMES = [f"{name}-{k}" for k, (name, _, _) in enumerate(CASES)]
 
 
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
+@pytest.fixture(scope="module", params=["as columns where there are many", "as columns where they are few"])
+def native(package: Package, request: pytest.FixtureRequest) -> ModuleType:
+    """Compiled so that few rows are taken as columns as well, the other time."""
+    made = package(specs=SPECS)
+    if request.param.endswith("few"):
+        runtime = sys.modules[f"{made.__name__}._native"]
+        runtime.FLAGS = (*runtime.FLAGS, "-DMANY=1")
+    return made
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize(("name", "reference", "given"), CASES, ids=[f"{name}-{given}" for name, _, given in CASES])
+@pytest.mark.parametrize(("name", "reference", "given"), CASES, ids=NAMES)
 def test_agrees_with_autograd_whatever_is_short(
     native: ModuleType, name: str, reference: Callable[..., T], given: list[Any], dtype: torch.dtype
 ) -> None:
     torch.manual_seed(0)
     args = [torch.randn(*g, dtype=torch.float64, requires_grad=True) if isinstance(g, tuple) else g for g in given]
-    leaves = [a for a in args if isinstance(a, T)]
+    leaves = [a for a in args if isinstance(a, T) and a.requires_grad]
     want = reference(*args)
     dy = torch.randn_like(want)
     gradients = torch.autograd.grad(want, leaves, dy)
-    y, saved = getattr(native, f"{name}_forward")(*(a.detach().to(dtype) if isinstance(a, T) else a for a in args))
+    real = [isinstance(a, T) and a.requires_grad for a in args]
+    args = [a.detach().to(dtype) if r else a for a, r in zip(args, real, strict=True)]
+    y, saved = getattr(native, f"{name}_forward")(*args)
     found = getattr(native, f"{name}_backward")(dy.to(dtype), *saved)
     tolerance = 1e-11 if dtype == torch.float64 else 2e-5
     results = (y, *(found if isinstance(found, tuple) else (found,)))
@@ -142,6 +179,7 @@ def test_a_masked_sum_is_a_matrix_product_forwards_as_well(native: ModuleType) -
 
 
 def test_both_forms_stand_where_rows_may_be_short(native: ModuleType) -> None:
-    for name, axis in {"responses": "c", "largest_of_pieces": "k", "repulsion": "d"}.items():
+    found = {"responses": "n_c < NARROW)", "largest_of_pieces": "n_k < SHORT &&", "repulsion": "n_d < SHORT &&"}
+    for name, test in found.items():
         with open(f"{native.__path__[0]}/{name}.c") as file:
-            assert f"if (n_{axis} < SHORT) {{" in file.read()
+            assert f"if ({test}" in file.read()

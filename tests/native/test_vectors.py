@@ -63,11 +63,15 @@ def _loops(path: Path) -> list[range]:
 
 
 def _vectors(path: Path, runtime: ModuleType) -> set[int]:
-    """The lines in which GCC says that it made vectors; what it does before and after a sum stands in the pragma's."""
+    """The lines in which GCC says that it made vectors, or filled or copied memory as a whole.
+
+    What it does before and after a sum stands in the pragma's.
+    """
     flags = [f for f in (*runtime.TRIED[0], *runtime.FLAGS) if not f.startswith("-Wl")]
-    command = [*runtime.compiler(), *flags, "-DREAL=float", "-fopt-info-vec-optimized", "-c", "-o", "/dev/null"]
+    command = [*runtime.compiler(), *flags, "-DREAL=float", "-fopt-info-vec-loop-optimized", "-c", "-o", "/dev/null"]
     said = subprocess.run([*command, str(path)], capture_output=True, text=True, check=True, cwd=path.parent).stderr
-    return {int(k) for k in re.findall(rf"{path.name}:(\d+):\d+: optimized: loop vectorized", said)}
+    done = r"loop vectorized|Loop \d+ distributed: split to 0 loops"
+    return {int(k) for k in re.findall(rf"{path.name}:(\d+):\d+: optimized: (?:{done})", said)}
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="which loops become vectors is a matter of the processor")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from typing import ClassVar
 
 from derive.backends.cpu.expressions import length, variable
 from derive.backends.cpu.nests import START, Nest, extent, fold
@@ -17,14 +18,19 @@ from derive.backends.cpu.stages import Stage, Sweep
 
 @dataclass
 class Columns(Nest):
+    room: ClassVar[str] = "COLUMNS"  # columns in a block at most
+
     def print(self) -> None:
         *slow, fast = self.group.outer
-        out, n = self.out, length(fast)
         sharing = f"threads / at_most(threads, {extent(tuple(slow))})" if slow else "threads"
-        blocks = f"columns({n}, {sharing})"
-        if self.group.totals:
-            blocks = f"columns({n}, 1)"  # totals add alike for any number of threads
-        out.line(f"const int64_t width = {blocks};")
+        # totals add alike for any number of threads
+        self.blocks(f"columns({length(fast)}, {'1' if self.group.totals else sharing})")
+
+    def blocks(self, width: str) -> None:
+        """The blocks of so many columns, shared out among threads."""
+        *slow, fast = self.group.outer
+        out, n = self.out, length(fast)
+        out.line(f"const int64_t width = {width};")
         count = f"({n} + width - 1) / width"
         out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
         with out.loop("block", "0", f"{extent(tuple(slow))} * ({count})" if slow else count):
@@ -33,11 +39,15 @@ class Columns(Nest):
                 self.decode(tuple(slow), "at")
             out.line(f"const int64_t from = block{f' % ({count})' if slow else ''} * width;")
             out.line(f"const int64_t to = at_most(from + width, {n});")
+            self.begin_block()
             for stage in self.plan.stages:
                 self.values(stage)
                 for sweep in stage.sweeps:
                     self.notes(sweep.loops)
                     self.sweep(sweep)
+
+    def begin_block(self) -> None:
+        """What a block declares first."""
 
     @property
     def at_column(self) -> str:
@@ -52,7 +62,7 @@ class Columns(Nest):
         return self.out.loop(variable(str(self.group.lane)), "from", "to", f"simd{clauses}")
 
     def declare(self, s: Loop) -> None:
-        self.out.line(f"{self.type(s.name)} {self.local(s.name)}[COLUMNS];")
+        self.out.line(f"{self.type(s.name)} {self.local(s.name)}[{self.room}];")
 
     def values(self, stage: Stage) -> None:
         """What needs no inner axis: for every column of the block."""
@@ -91,7 +101,7 @@ class Columns(Nest):
                     total = self.part(s, "_total")
                     self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
             return
-        folds = [s for s in sweep.loops if s.is_fold]
+        folds = [s for s in sweep.loops if s.is_fold and not self.group.is_total(s)]
         self.folded(self.order(sweep), folds, sweep.loops)
         if folds:
             for s in folds:
@@ -111,23 +121,28 @@ class Columns(Nest):
         with ExitStack() as stack:
             stack.enter_context(self.plain(tuple(slow)))
             if not folds:
-                with out.loop(i, "0", n), self.lane():
-                    self.elements(loops)
+                with out.loop(i, "0", n):
+                    self.place(loops)
                 return
             stack.enter_context(out.block(f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += ROWS)"))
             out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {n});")
             self.begin(folds, "_block")
-            with out.loop(i, f"{i}_block", f"{i}_end"), self.lane():
-                self.elements(loops)
+            with out.loop(i, f"{i}_block", f"{i}_end"):
+                self.place(loops)
             with self.lane():
                 for s in folds:
                     out.line(fold(s.kind, self.part(s, "_total"), self.part(s, "_block")))
+
+    def place(self, loops: list[Loop]) -> None:
+        """One place of the inner axes, for every column of the block."""
+        with self.lane():
+            self.elements(loops)
 
     def begin(self, folds: list[Loop], suffix: str) -> None:
         """Arrays over the block's columns that loops fold into. Totals of sums have more digits."""
         for s in folds:
             kind = "double" if suffix == "_total" and s.kind == "sum" else "real"
-            self.out.line(f"{kind} {self.text.name(s.name)}{suffix}[COLUMNS];")
+            self.out.line(f"{kind} {self.text.name(s.name)}{suffix}[{self.room}];")
         if folds:
             with self.lane():
                 for s in folds:

@@ -40,7 +40,7 @@ _SHARED = frozenset(
     free reserve release spare kept next width fresh KEPT VECTOR
     BLOCK STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
     IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
-    errno""".split()  # noqa: SIM905
+    NARROW MANY errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
     "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns".split()  # noqa: SIM905

@@ -25,11 +25,15 @@ _KEPT = 0.75  # of an element operation: writing an element for a later loop
 
 @dataclass(frozen=True)
 class Group:
-    """Loops over the same outer axes. `lane` is the outer axis that is last in memory, if vectors run along it."""
+    """Loops over the same outer axes. `lane` is the outer axis that is last in memory, if vectors run along it.
+
+    They run along the last outer axis too where rows are `short`.
+    """
 
     outer: tuple[str, ...]
     loops: tuple[Loop, ...]
     lane: str | None
+    short: bool = False
 
     def is_total(self, loop: Loop) -> bool:
         """Whether a loop folds over the outer axes."""

@@ -16,8 +16,8 @@ from derive.backends.cpu.normal import Loop, Normal, normal
 from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.rows import Rows
-from derive.backends.cpu.short import inner_axes, short_form
-from derive.backends.cpu.stages import Plan, planned
+from derive.backends.cpu.short import ShortRows, short_form
+from derive.backends.cpu.stages import Plan, planned, rows_first
 from derive.backends.cpu.streams import Streams, streams
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
@@ -117,8 +117,8 @@ def _plans(k: int, steps: list[Group | Product], form: Normal) -> tuple[Plan | N
     outside = set(form.program.returns) | {n for n, _ in form.program.given}
     for other in (s for j, s in enumerate(steps) if j != k):
         outside |= _reads(other) | ({other.name} if isinstance(other, Product) else {s.name for s in other.loops})
-    plan = planned(step, form, frozenset(outside))
-    return plan, short_form(step, plan, form, frozenset(outside))
+    step = rows_first(step, form)
+    return planned(step, form, frozenset(outside)), short_form(step, form, frozenset(outside))
 
 
 def _group(
@@ -141,7 +141,8 @@ def _group(
         scratch.lines += long.scratch()
         forms.insert(0, (long.tall(), long))
     if short is not None:
-        forms.insert(0, (f"{extent(inner_axes(group))} < SHORT", Columns(short, form, out)))
+        rows = ShortRows(short, form, out)
+        forms.insert(0, (rows.test, rows))
     for s in group.totals:
         counts = dict.fromkeys(f"{_parts(f, s)} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms)
         most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
@@ -161,7 +162,10 @@ def _parts(nest: Nest, total: Loop) -> str:
     if isinstance(nest, Rows) and not isinstance(nest, Flat):
         return f"chunks({extent(outer)})"
     *slow, fast = outer
-    blocks = f"blocks({length(fast)})" if isinstance(nest, Flat) else f"column_blocks({length(fast)})"
+    if isinstance(nest, ShortRows):
+        blocks = f"(({length(fast)} + SPAN - 1) / SPAN)"
+    else:
+        blocks = f"blocks({length(fast)})" if isinstance(nest, Flat) else f"column_blocks({length(fast)})"
     return f"{extent(tuple(slow))} * {blocks}" if slow else blocks
 
 

@@ -97,13 +97,13 @@ class Nest:
 
     def elements(self, loops: list[Loop]) -> None:
         """The statements of a sweep for one element."""
-        wanted = self._wanted(loops)
+        wanted = self.wanted(loops)
         for s in self.group.loops:
             if s in loops or s.name in wanted:
                 self._element(s)
         self.here -= {s.name for s in loops if not self.is_value(s.name)}
 
-    def _wanted(self, loops: list[Loop]) -> set[str]:
+    def wanted(self, loops: list[Loop]) -> set[str]:
         """What is computed where it is read, of all that these loops read."""
         found: set[str] = set()
         pending = [r.name for s in loops for r in s.reads()]
@@ -169,7 +169,7 @@ class Nest:
 
     def notes(self, loops: list[Loop]) -> None:
         """The equations that a sweep computes."""
-        wanted = self._wanted(loops)
+        wanted = self.wanted(loops)
         found = [s for s in self.group.loops if s in loops or s.name in wanted]
         for note in dict.fromkeys(line for s in found for line in s.note.split("\n")):
             self.out.comment(note)

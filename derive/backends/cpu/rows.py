@@ -170,7 +170,7 @@ class Rows(Nest):
         *_, fastest = in_memory_order((*sweep.axes, *sweep.nested), sweep.loops)
         along, across = self._along, self._across
         short, long = (across, along) if fastest in sweep.nested else (along, across)
-        with self.out.block(f"if ({length(fastest)} < SHORT)"):
+        with self.out.block(f"if ({length(fastest)} < NARROW)"):
             short(sweep)
         with self.out.otherwise():
             long(sweep)

@@ -1,31 +1,34 @@
 """Rows of a few elements: vectors run along the rows instead, which are columns then.
 
-A loop of three elements costs more before and after its vectors than in them. How long an axis is shows when the kernel
-runs, so that both forms are printed, where an axis is likely to be short: it has a length that the op is given, is part
-of another axis, or is summed for each pair of rows.
+A loop of ten elements costs more before and after its vectors than in them. How long an axis is shows when the kernel
+runs, so that both forms are printed wherever rows are folded.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+from derive.backends.cpu.columns import Columns
+from derive.backends.cpu.expressions import length
 from derive.backends.cpu.groups import Group, memories
+from derive.backends.cpu.nests import extent
 from derive.backends.cpu.normal import Loop, Normal
-from derive.backends.cpu.stages import Plan, planned
-from derive.program import Merged, Window
+from derive.backends.cpu.stages import Plan, chosen_reads, planned
+from derive.program import Merged, Read, Window
 from derive.walking import index_axes
 
 
-def short_form(group: Group, long: Plan, form: Normal, outside: frozenset[str]) -> Plan | None:
-    """The same loops with vectors along the last outer axis, if they can be; `long` is their plan as rows."""
-    inner = inner_axes(group)
+def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:
+    """The same loops with vectors along the last outer axis, if they can be."""
+    inner = set(inner_axes(group))
     if group.lane is not None or not group.outer or not inner or not all(_fits(s, group) for s in group.loops):
         return None
-    if not _is_likely(group, set(inner)) or len({s.name for s in group.loops}) < len(group.loops):
+    written = [s.name for s in group.loops if not s.changes]
+    if len(set(written)) < len(written) or not _is_worth_it(group, inner):
         return None
-    plan = planned(replace(group, lane=group.outer[-1]), form, outside)
-    large = {n for n, place in plan.place.items() if place not in ("value", "element")}
-    return plan if large <= {n for n, place in long.place.items() if place == "memory"} else None
+    plan = planned(replace(group, lane=group.outer[-1], short=True), form, outside)
+    kept = [n for n, place in plan.place.items() if place == "buffer"]
+    return plan if all(set(index_axes_of(n, form)) <= {*group.outer, *inner} for n in kept) else None
 
 
 def inner_axes(group: Group) -> tuple[str, ...]:
@@ -33,21 +36,94 @@ def inner_axes(group: Group) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a for s in group.loops for a in group.inner(s)))
 
 
+def index_axes_of(name: str, form: Normal) -> tuple[str, ...]:
+    """The axes of a tensor."""
+    return tuple(a for i in form.dims[name] for a in index_axes(i))
+
+
 def _fits(loop: Loop, group: Group) -> bool:
-    """Whether columns can print it: an element, or a fold to one value for each row or for all of them."""
-    if loop.changes or (loop.is_fold and not group.is_total(loop) and set(loop.free) != set(group.outer)):
-        return False
-    return not group.is_total(loop) or (not loop.free and set(loop.over) == set(group.outer))
+    """Whether columns can print it: an element, a fold of each row, a total over all, a change in each row."""
+    if loop.changes:
+        return not group.inner(loop) and group.outer[-1] in loop.slots
+    if group.is_total(loop):
+        return set(loop.over) == set(group.outer) and loop.kind == "sum"
+    return not loop.is_fold or set(loop.free) == set(group.outer)
 
 
-def _is_likely(group: Group, inner: set[str]) -> bool:
-    """Whether what is inside is likely to be short, and costs as rows: it is folded, or lies apart in memory."""
+def _is_worth_it(group: Group, inner: set[str]) -> bool:
+    """Whether rows are folded, or what is likely to be short lies apart in memory."""
     reads = [r for s in group.loops for r in s.reads()]
-    if not any(s.is_fold for s in group.loops) and len({m[-1:] for s in group.loops for m in memories(s)}) < 2:
-        return False
     indices = [i for r in reads for i in r.index] + [i for s in group.loops for i in s.slots]
     several = [i for i in indices if isinstance(i, Merged) or (isinstance(i, Window) and len(i.steps) > 1)]
-    parts = {a for i in several for a in index_axes(i)}
-    whole = {*group.outer, *inner}
-    pairs = len(group.outer) > 1 and not any(whole <= {a for i in r.index for a in index_axes(i)} for r in reads)
-    return inner <= parts or (len(inner) == 1 and pairs)
+    parts = inner <= {a for i in several for a in index_axes(i)}
+    if any(s.is_fold and not group.is_total(s) for s in group.loops):
+        return len(inner) == 1 or parts
+    return parts and len({m[-1:] for s in group.loops for m in memories(s)}) > 1
+
+
+@dataclass
+class ShortRows(Columns):
+    """Columns, SPAN at a time, that may have totals for each place inside and rows that are kept."""
+
+    room = "SPAN"
+    loaded: dict[Read, str] = field(default_factory=dict)  # variables that hold what a choice reads
+
+    @property
+    def test(self) -> str:
+        """The condition under which this form is better."""
+        return f"{extent(inner_axes(self.group))} < SHORT && {length(str(self.group.lane))} >= MANY"
+
+    def print(self) -> None:
+        self.blocks("SPAN")
+
+    def begin_block(self) -> None:
+        for name, place in self.plan.place.items():
+            if place == "buffer":
+                self.out.line(f"{self.type(name)} {self.text.name(name)}[SHORT * SPAN];")
+
+    def elements(self, loops: list[Loop]) -> None:
+        """The statements for one element, after what a choice reads: GCC makes no vectors of a load in steps of rows
+        that only some elements need."""
+        for s in self.group.loops:
+            if s in loops or s.name in self.wanted(loops):
+                for read in chosen_reads(s.value):
+                    self._load(read)
+        super().elements(loops)
+        self.loaded.clear()
+
+    def _load(self, read: Read) -> None:
+        others = self.normal.integers | self.normal.booleans | set(self.normal.numbers) | set(self.plan.place)
+        if read in self.loaded or read.name in others:
+            return
+        name = f"{self.text.name(read.name)}_{len(self.loaded)}_here"
+        self.out.line(f"const real {name} = {self.text.read(read).code};")
+        self.loaded[read] = name
+
+    def element(self, read: Read) -> str | None:
+        if read in self.loaded:
+            return self.loaded[read]
+        kept = self.plan.place.get(read.name) == "buffer" and not self.is_here(read)
+        return self.kept_at(read) if kept else super().element(read)
+
+    def stored(self, loop: Loop) -> str:
+        if self.plan.place[loop.name] == "buffer":
+            return self.kept_at(Read(loop.name, loop.slots))
+        return super().stored(loop)
+
+    def kept_at(self, read: Read) -> str:
+        """An element of a row that is kept."""
+        return f"{self.text.name(read.name)}[({self.text.offset(read, self.outer)}) * SPAN + {self.column}]"
+
+    def accumulate(self, s: Loop) -> None:
+        if self.group.is_total(s):
+            self.reduce(s, f"{self.text.name(s.name)}_part")
+        else:
+            super().accumulate(s)
+
+    def place(self, loops: list[Loop]) -> None:
+        totals = [s for s in loops if self.group.is_total(s)]
+        with self.lane(self.accumulators(totals, "_part")):
+            self.elements(loops)
+        for s in totals:
+            at = f"block * ({extent(s.free)}) + {self.text.offset(Read(s.name, s.slots))}"
+            self.out.line(f"{self.text.name(s.name)}_parts[{at}] = {self.accumulated(s, '_part')};")

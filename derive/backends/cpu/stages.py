@@ -49,9 +49,13 @@ class Plan:
     written: dict[str, Loop]
 
 
+def rows_first(group: Group, normal: Normal) -> Group:
+    """The group with every fold over outer and inner axes as one over the inner ones, then one over the outer ones."""
+    return replace(group, loops=tuple(x for s in group.loops for x in _row_first(s, group, normal)))
+
+
 def planned(group: Group, normal: Normal, outside: frozenset[str]) -> Plan:
     """Stages and places of a group; `outside` names what later steps read or the program returns."""
-    group = replace(group, loops=tuple(x for s in group.loops for x in _row_first(s, group, normal)))
     group = _invariants_first(group, normal)
     work = _Work(group)
     for loop in group.loops:
@@ -111,16 +115,18 @@ def _invariants(node: Node, group: Group) -> list[Node]:
     return [found for a in node.args for found in _invariants(a, group)]
 
 
-def _chosen(node: Node, group: Group, normal: Normal, branch: bool = False) -> list[Node]:
+def _chosen(node: Node, group: Group, normal: Normal) -> list[Node]:
     """What a choice reads at a place of the outer axes: GCC makes no vectors of a load that only some elements need."""
-    if isinstance(node, Call):
-        where = node.fn == "where"
-        parts = [(a, branch or (where and k > 0)) for k, a in enumerate(node.args)]
-        return [found for a, inside in parts for found in _chosen(a, group, normal, inside)]
-    if not branch or not isinstance(node, Read) or not all(isinstance(i, str) for i in node.index):
-        return []
     others = normal.integers | normal.booleans | set(normal.numbers) | {s.name for s in group.loops}
-    return [node] if node.name not in others and set(node_axes(node)) == set(group.outer) else []
+    return [r for r in chosen_reads(node) if r.name not in others and set(node_axes(r)) == set(group.outer)]
+
+
+def chosen_reads(node: Node, branch: bool = False) -> list[Read]:
+    """What is read inside a choice, at whole axes: there is something to read there whatever is chosen."""
+    if isinstance(node, Call):
+        parts = [(a, branch or (node.fn == "where" and k > 0)) for k, a in enumerate(node.args)]
+        return [found for a, inside in parts for found in chosen_reads(a, inside)]
+    return [node] if branch and isinstance(node, Read) and all(isinstance(i, str) for i in node.index) else []
 
 
 class _Work:
@@ -194,7 +200,7 @@ def _place(name: str, work: _Work, outside: frozenset[str]) -> str:
     inner = [a for a in loop.free if a not in group.outer]
     if not inner and len(loops) == 1 and not loop.changes:
         return "value"
-    kept = "memory" if group.lane is not None else "buffer"
+    kept = "memory" if group.lane is not None and not group.short else "buffer"
     if len(loops) > 1 or loop.kind != "set":
         return kept
     readers = work.readers.get(name, [])
