@@ -8,6 +8,7 @@ from pathlib import Path
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from derive.emit.model import Module
 from derive.emit.module import module_of
 from derive.emit.pair import LINE_LENGTH
 from derive.pipeline import Derivation
@@ -26,7 +27,11 @@ def render_files(derivation: Derivation, backend: str, step: bool = False, works
     With `step`, a loss gets a function that is a whole step of gradient descent as well; with `workspace`, a backward
     that fills given tensors.
     """
-    module = module_of(derivation, backend, step, workspace)
+    return files_of(module_of(derivation, backend, step, workspace))
+
+
+def files_of(module: Module) -> dict[str, str]:
+    """The files of one module by name."""
     template = _environment().get_template
     texts = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
     if module.native is not None and module.native.kernels:

@@ -65,6 +65,7 @@ class Native:
     step: tuple[str, ...] = ()  # the same of the training step
     imports: tuple[str, ...] = ()
     take_all: bool = False  # the kernels take every real tensor, and so can say whether one is half precision
+    reason: str = ""  # why there is no kernel
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
 
 def torch_only(op: Op, reason: str) -> Native:
     """No kernel, which the forward says."""
-    return Native(forward=(f'torch_only("{op.name}", "{reason}")',), imports=("torch_only",))
+    return Native(forward=(f'torch_only("{op.name}", "{reason}")',), imports=("torch_only",), reason=reason)
 
 
 def _around(
