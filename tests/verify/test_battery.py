@@ -69,7 +69,7 @@ def test_values_are_found_where_the_op_is_finite() -> None:
 
     call = BATTERY[0].make(roots.op).call
     assert bool((call.inputs["x"] >= 0).all()) and bool((call.inputs["z"] < 0).any())
-    with pytest.raises(DeriveError, match="op nowhere: found no inputs at which the op is finite; declare what .* or choose by where"):
+    with pytest.raises(DeriveError, match="op nowhere: found no inputs at which the op is finite; declare what"):
         BATTERY[0].make(nowhere.op)
 
 
