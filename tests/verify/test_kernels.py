@@ -164,6 +164,14 @@ def test_a_kernel_that_nothing_calls_is_not_verified(printed) -> None:
         verify_kernels(find("tanh"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_deep_op_over_long_sums_is_rounded_as_pytorch_rounds_it(seed: int) -> None:
+    """Its float32 gradients are further off than twice the equations' autograd, PyTorch's as far as the kernels'."""
+    found = verify_kernels(find("names_step"), seed=seed)
+    assert found.right, complaint_texts(found)
+
+
 def test_the_number_of_threads_is_as_it_was() -> None:
     before = torch.get_num_threads()
     verify_kernels(find("tanh"))
