@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from derive.catalogue import catalogue, find, load_file
-from derive.commands.options import File, Save, Saving
+from derive.commands.options import Backend, File, Save, Saving
 from derive.errors import DeriveError
 
 
@@ -29,6 +29,9 @@ def verify_ops(
     ] = None,
     seed: Annotated[int, typer.Option(help="Where all random numbers start from.")] = 0,
     save: Saving = Save.cost,
+    backend: Annotated[
+        Backend, typer.Option(help="What is verified: the code for PyTorch, or the kernels in C, compiled.")
+    ] = Backend.torch,
 ) -> None:
     """Hold derived gradients against autograd, finite differences, their stepwise form and lower precisions.
 
@@ -42,8 +45,10 @@ def verify_ops(
         raise DeriveError(f"{'--plot' if plot else '--native'} is for one op", fix="name one op")
     from derive.verify import command, record  # these need PyTorch, which the other commands start without
 
-    named = record.command_line(ops or (), file, everything, native, seed=seed, save=save.value)
-    if not command.verify(wanted, save.value, seed, full=full, plot=plot, native=native, json=json, said=named):
+    options = {"seed": seed, "save": save.value, "backend": backend.value}
+    said = record.command_line(ops or (), file, everything, native, **options)
+    shown: dict[str, Any] = {"full": full, "plot": plot, "native": native, "json": json, "said": said}
+    if not command.verify(wanted, save.value, seed, backend=backend.value, **shown):
         raise typer.Exit(1)
 
 

@@ -18,5 +18,12 @@ class Save(StrEnum):
     output = "output"
 
 
+class Backend(StrEnum):
+    """What runs: PyTorch, or C kernels for the CPU with PyTorch to fall back on."""
+
+    torch = "torch"
+    cpu = "cpu"
+
+
 File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
 Saving = Annotated[Save, typer.Option(help="What the forward keeps: the cheapest, the least, its inputs or outputs.")]

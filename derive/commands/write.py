@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,19 +12,12 @@ from derive.book.measured import read_measured
 from derive.book.site import book as book_of
 from derive.book.site import write_book
 from derive.catalogue import catalogue, find, load_file
-from derive.commands.options import File, Save, Saving
+from derive.commands.options import Backend, File, Save, Saving
 from derive.commands.terminal import bar, complain
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.package import write_package
 from derive.starter import write_starter
-
-
-class Backend(StrEnum):
-    """What the package runs as: PyTorch, or C kernels for the CPU with PyTorch to fall back on."""
-
-    torch = "torch"
-    cpu = "cpu"
 
 
 def generate(

@@ -9,6 +9,7 @@ from pathlib import Path
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from derive.emit.model import Module
 from derive.emit.module import module_of
 from derive.emit.pair import LINE_LENGTH
 from derive.pipeline import Derivation
@@ -36,11 +37,16 @@ def rendered(derivation: Derivation, backend: str, step: bool = False, workspace
     that fills given tensors.
     """
     module = module_of(derivation, backend, step, workspace)
+    return Rendered(files_of(module), "" if module.native is None else module.native.why_none)
+
+
+def files_of(module: Module) -> dict[str, str]:
+    """The files of one module by name."""
     template = _environment().get_template
     files = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
     if module.native is not None and module.native.kernels:
         files[f"{module.name}.c"] = template("kernels.c.j2").render(m=module)
-    return Rendered(files, "" if module.native is None else module.native.why_none)
+    return files
 
 
 def render_files(derivation: Derivation, backend: str, step: bool = False, workspace: bool = False) -> dict[str, str]:

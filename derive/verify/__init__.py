@@ -5,5 +5,6 @@ lengths     lengths for axes that fit together
 cases       one call with everything to hold it against
 battery     the list of adversarial situations
 subjects    whatever gives gradients
+kernels     an op's kernels in C, compiled, and whether they ran
 compare     a subject held against a case
 """

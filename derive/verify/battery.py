@@ -120,3 +120,13 @@ BATTERY: tuple[Situation, ...] = (
     ),
 )  # fmt: skip
 """All situations, in the order in which they are tried."""
+
+LOOPS: tuple[Situation, ...] = tuple(
+    Situation(f"{lengths} in {str(dtype).removeprefix('torch.')}", why, lengths=lengths, dtype=dtype)
+    for lengths, why in (
+        ("many rows", "loops that threads share, sums that are put together of parts"),
+        ("long rows", "loops that are cut into blocks, and what whole vectors leave over"),
+    )
+    for dtype in (torch.float64, torch.float32)
+)
+"""Situations for what is compiled: the lengths of the battery make no loop that is worth sharing or cutting."""

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from derive.book.measured import check_target, write_measured
 from derive.equations import Op
+from derive.errors import DeriveError
 from derive.live import build
 from derive.verify import view
 from derive.verify.battery import BATTERY
@@ -20,9 +21,10 @@ from derive.verify.curve import check, draw
 from derive.verify.differences import curves
 from derive.verify.formula import Proof, of_formula, parse, prove
 from derive.verify.judge import judge as judged
+from derive.verify.kernels import NoKernel, compiled
 from derive.verify.record import record
 from derive.verify.subjects import of_live
-from derive.verify.verify import Verification
+from derive.verify.verify import Verification, verify_kernels
 from derive.verify.verify import verify as verified
 
 _WIDE = 120  # columns of a table that is piped
@@ -33,6 +35,7 @@ def verify(
     save: str,
     seed: int,
     *,
+    backend: str = "torch",
     full: bool,
     plot: Path | None = None,
     native: str | None = None,
@@ -41,7 +44,9 @@ def verify(
 ) -> bool:
     """Print what verify finds of each op, and write its numbers to the file `json`. True where every gradient is right.
 
-    `said` is the command that the file names. What would stop it from being written is found before anything runs.
+    On the backend "cpu" it is the op's kernels that run; an op that has none is named, with the reason. Raises
+    DeriveError where none of the ops has one. `said` is the command that the file names. What would stop the file from
+    being written is found before anything runs.
     """
     other = None if native is None else function(native)
     if json is not None:
@@ -52,33 +57,49 @@ def verify(
     if not out.is_terminal:
         out = Console(width=_WIDE)
     done: list[Verification] = []
+    without: list[str] = []
+    run = verify_kernels if backend == "cpu" else verified
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("", total=len(ops))
         for op in ops:
             progress.update(task, description=op.name)
-            done.append(verified(op, save, seed, other))
+            try:
+                done.append(run(op, save, seed, other))
+                _print(done[-1], full, len(ops) == 1, out)
+            except NoKernel as reason:
+                without.append(op.name)
+                print(view.no_kernel(op.name, str(reason)))
             progress.advance(task)
-            if full:
-                out.print(view.table(done[-1]), "", sep="\n")
-                for line in view.complaints(done[-1]):
-                    print(line)
-            else:
-                print(*view.lines(done[-1], len(ops) == 1), sep="\n")
-    print(view.summary(done))
+    if without and not done:
+        raise DeriveError(f"no kernel ran: PyTorch runs {', '.join(without)}", fix="verify without --backend cpu")
+    print(view.summary(done, without))
     if json is not None:
         write_measured(record(done, said), json)
         print(f"{json}: written")
     if plot is not None:
-        _plot(ops[0], save, seed, plot)
+        _plot(ops[0], save, seed, plot, backend)
         print(f"{plot}: written")
     return all(v.right for v in done)
 
 
-def _plot(op: Op, save: str, seed: int, path: Path) -> None:
+def _print(found: Verification, full: bool, alone: bool, out: Console) -> None:
+    if not full:
+        print(*view.lines(found, alone), sep="\n")
+        return
+    out.print(view.table(found), "", sep="\n")
+    for line in view.complaints(found):
+        print(line)
+
+
+def _plot(op: Op, save: str, seed: int, path: Path, backend: str) -> None:
     case = BATTERY[0].make(op, seed)
     assert case is not None, "what was verified has an ordinary case"
-    given = of_live(build(op, save))(case.call).gradients
+    if backend == "cpu":
+        with compiled(op, save) as kernels:
+            given = kernels.subject(case.call).gradients
+    else:
+        given = of_live(build(op, save))(case.call).gradients
     gradients = {name: g for name, g in given.items() if g is not None}
     title = f"{op.name}: finite differences against the derived gradient"
     draw(title, curves(case, gradients, (torch.float64, torch.float32)), path)

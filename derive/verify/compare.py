@@ -44,9 +44,9 @@ Subject = Callable[[Call], Answer]
 class Disagreement:
     """One thing that is wrong of one case.
 
-    `kind` is "value", "output" (the forward's value), "shape", "dtype", "missing", "raised", "modified" or "again"
-    (the second run differs). `got` and `expected` are the values at `index`; `error` is relative to the largest
-    element expected.
+    `kind` is "value", "output" (the forward's value), "shape", "dtype", "missing", "raised", "modified", "again"
+    (the second run differs) or "gave way" (PyTorch ran in place of a kernel). `got` and `expected` are the values at
+    `index`; `error` is relative to the largest element expected.
     """
 
     case: Case
@@ -62,8 +62,8 @@ class Disagreement:
         return f"{self.case.situation}: {self.message}"
 
 
-def disagreements(case: Case, subject: Subject) -> tuple[Disagreement, ...]:
-    """All that is wrong of a case; () where nothing is. The subject runs twice."""
+def disagreements(case: Case, subject: Subject, exactly: bool = False) -> tuple[Disagreement, ...]:
+    """All that is wrong of a case; () where nothing is. The subject runs twice: to rounding, or `exactly`, the same."""
     before = _snapshot(case.call)
     try:
         first = subject(case.call)
@@ -77,7 +77,7 @@ def disagreements(case: Case, subject: Subject) -> tuple[Disagreement, ...]:
     except MISTAKES as error:
         text = " ".join(str(error).split())
         return (Disagreement(case, "raised", "", f"{type(error).__name__}: {text}"),)
-    out += [d for name, g in second.gradients.items() for d in _again(case, name, held[name], g)]
+    out += [d for name, g in second.gradients.items() for d in _again(case, name, held[name], g, exactly)]
     return (*out, *_modified(case, before))
 
 
@@ -116,13 +116,17 @@ def _values(case: Case, kind: str, name: str, got: Tensor, want: Tensor, allowed
     return [Disagreement(case, kind, name, text, index, mine, right, float(off.max()) / scale(want))]
 
 
-def _again(case: Case, operand: str, first: Tensor | None, second: Tensor | None) -> list[Disagreement]:
+def _again(
+    case: Case, operand: str, first: Tensor | None, second: Tensor | None, exactly: bool
+) -> list[Disagreement]:
     if not isinstance(first, Tensor) or not isinstance(second, Tensor) or first.shape != second.shape:
+        return []
+    if exactly and torch.allclose(first, second, rtol=0, atol=0, equal_nan=True):
         return []
     # the right values say where to look: what is not finite twice is no difference
     apart = worst(second, torch.where(case.gradients[operand].isfinite(), first.double(), torch.nan)) \
         if first.shape == case.gradients[operand].shape else 0.0  # fmt: skip
-    if apart <= max(case.allowed[operand], 1e-12):
+    if apart <= (0.0 if exactly else max(case.allowed[operand], 1e-12)):
         return []
     text = f"d{operand} of a second run differs from the first by {apart:.3g}"
     return [Disagreement(case, "again", f"d{operand}", text, error=apart)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from sympy import Add, Basic, Expr, Ge, Integer, S
 from sympy import Eq as Equal
@@ -21,6 +22,7 @@ from derive.terms.choices import Concat
 from derive.terms.elements import At
 from derive.terms.indices import Merge, Part, Prefix
 from derive.verify.leading import named_dims
+from derive.verify.reference import all_sizes
 from derive.windows import affine
 
 _LONGEST = 48
@@ -65,6 +67,40 @@ def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int] | Non
     at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
     asked = [r for r in (x.xreplace(at) for x in rules.relations) if isinstance(r, BooleanFalse)]
     return None if asked else out
+
+
+def filled(op: Op, sizes: Mapping[str, int], long: str, goal: int, room: int) -> dict[str, int]:
+    """Lengths that fit, as long as so many places of the op allow: one axis first, up to a goal, then all in turn."""
+    rules, out = _rules_of(op), dict(sizes)
+
+    def grow(axis: str) -> bool:
+        nonlocal out
+        found = next((m for m in _grown(rules, out, axis) if places(op, m) <= room), out)
+        grew, out = found is not out, found
+        return grew
+
+    while out[long] < goal and grow(long):
+        pass
+    while any([grow(axis) for axis in rules.axes if axis != long or len(rules.axes) == 1]):
+        pass
+    return out
+
+
+def _grown(rules: _Rules, sizes: Mapping[str, int], axis: str) -> Iterator[dict[str, int]]:
+    """The lengths with one axis twice as long, odd where that fits, or another with it that must grow with it."""
+    twice = {a: 2 * sizes[a] for a in rules.axes}
+    trials = [{axis: twice[axis] + 1}, {axis: twice[axis]}]
+    trials += [{axis: twice[axis], other: twice[other]} for other in rules.axes if other != axis]
+    for trial in trials:
+        if not _broken(rules, {**sizes, **trial}, 1):
+            yield {**sizes, **trial}
+
+
+def places(op: Op, sizes: Mapping[str, int]) -> int:
+    """How many places the largest equation has, those that it sums over included, or the largest input."""
+    every = all_sizes(op, sizes)
+    axes = [*({*e.axes, *e.over} for e in op.equations), *(o.axes for o in op.operands)]
+    return max(prod(every[a.base] for a in own) for own in axes)
 
 
 def free_axes_of(op: Op) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def command_line(ops: Sequence[str], file: Path | None, everything: bool, native
     words += [] if file is None else ["--from", str(file)]
     words += [] if native is None else ["--native", native]
     for name, value in options.items():
-        words += [] if value in (0, "cost") else [f"--{name}", str(value)]
+        words += [] if value in (0, "cost", "torch") else [f"--{name}", str(value)]
     return shlex.join(words)
 
 

@@ -19,22 +19,26 @@ from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, shape_of, world_of
-from derive.verify.lengths import containers, emptied, fitting, free_axes_of
+from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of
 from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
 _LONG = 600
 _ATTEMPTS = 6
+_GOALS = {"many rows": 600, "long rows": 2400}
+_SUMS = ("long first", "long last", *_GOALS)
+_ROOM = 2**20  # places of one equation
 
 
 @dataclass(frozen=True)
 class Situation:
     """One way in which a call is unusual. What is not said is ordinary: distinct sizes, two leading axes, float64.
 
-    `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "long first" or "long last"; `inputs`
-    and `cotangents` are a layout, "contiguous", "transposed", and for cotangents "stride 0" (one number for all) or
-    "rows" (stride 0 along the last dimension); `indices` are "any", "repeated", "last" or "distinct"; `numbers` are
-    "default", "other", or "two", which values that are rounded can meet.
+    `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "long first" or "long last", or, for
+    loops that take a while, "many rows" or "long rows"; `inputs` and `cotangents` are a layout, "contiguous",
+    "transposed", and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the last dimension);
+    `indices` are "any", "repeated", "last" or "distinct"; `numbers` are "default", "other", or "two", which values that
+    are rounded can meet.
     """
 
     name: str
@@ -85,6 +89,8 @@ class Situation:
         leading = self._leading() if leading is None else leading
         sizes = self._sizes(op, override, leading)
         try:
+            if sizes is not None and self.lengths in _GOALS and not override:
+                sizes, leading = _filled(op, sizes, leading, self.lengths)
             sizes = None if sizes is None else all_sizes(op, sizes)
         except DeriveError:  # no place is left beside an empty axis
             return None
@@ -97,6 +103,7 @@ class Situation:
                 shape = shape_of(operand, sizes, leading)
                 drawn = self._drawn(operand, shape, sizes, generator, operand.name == first)
                 inputs[operand.name] = values.laid_out(values.DOMAINS[domains[operand.name]](drawn), self.inputs)
+        inputs = _apart(op, inputs, domains, sizes)
         if self.shared:
             inputs = _sharing(op, inputs)
         numbers = {o.name: self._numbers(o, sizes) for o in op.operands if not o.is_tensor}
@@ -147,9 +154,22 @@ class Situation:
 
     def _with_cotangents(self, call: Call, outputs: Mapping[str, Tensor], generator: Generator) -> Call:
         made = tuple(values.cotangent(self.cotangents, list(o.shape), generator, self.dtype) for o in outputs.values())
-        if self.lengths.startswith("long"):
+        if self.lengths in _SUMS and self.dtype != torch.float64:  # of what cancels, few digits are left
             made = tuple(c.abs() for c in made)
         return Call(call.op, call.leading, call.inputs, call.numbers, made)
+
+
+def _filled(
+    op: Op, sizes: dict[str, int], leading: tuple[int, ...], lengths: str
+) -> tuple[dict[str, int], tuple[int, ...]]:
+    """Lengths that make many rows, or long ones, and the leading lengths that go with them."""
+    axes = free_axes_of(op)
+    if not axes:
+        return sizes, leading
+    own = [a for a in axes if a != PACK_NAME] or axes
+    found = filled(op, sizes, axes[0] if lengths == "many rows" else own[-1], _GOALS[lengths], _ROOM)
+    same = found.get(PACK_NAME) in (None, math.prod(leading))
+    return found, leading if same else (found[PACK_NAME],)
 
 
 def _outputs(call: Call) -> dict[str, Tensor] | None:
@@ -168,6 +188,21 @@ def _is_bounded(outputs: Mapping[str, Tensor]) -> bool:
 def _sharing(op: Op, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     names = alike(op)
     return {name: inputs[names[0]] if name in names else t for name, t in inputs.items()}
+
+
+def _apart(
+    op: Op, inputs: dict[str, Tensor], domains: Mapping[str, str], sizes: Mapping[str, int]
+) -> dict[str, Tensor]:
+    """Indices of one axis that must not meet, as the ends of an edge, stand as many places from the first of them."""
+    out, firsts = dict(inputs), dict[tuple[str, torch.Size], list[str]]()
+    for operand in op.operands:
+        if operand.ranges_over is not None and domains.get(operand.name) == "apart":
+            axis, own = operand.ranges_over.base, inputs[operand.name]
+            before = firsts.setdefault((axis, own.shape), [])
+            if before:
+                out[operand.name] = (inputs[before[0]] + len(before)) % max(sizes[axis], 1)
+            before.append(operand.name)
+    return out
 
 
 def alike(op: Op) -> list[str]:
@@ -189,6 +224,9 @@ def _domains(op: Op) -> dict[str, str]:
     open_ones = [o.name for o in op.operands if o.kind in ("tensor", "constant") and given[o.name] == "any"]
     attempts = [{}, *({n: d} for d in ("not below 0", "0 to 1") for n in open_ones)]
     attempts += [dict.fromkeys(open_ones, d) for d in ("not below 0", "0 to 1", "above 0")]
+    ends = [o.name for o in op.operands if o.ranges_over is not None and o.is_tensor]
+    if len(ends) > 1:  # what lies at one place may be at no distance, by which it is divided
+        attempts += [a | dict.fromkeys(ends, "apart") for a in attempts]
     for bounded in (True, False):
         for attempt in attempts:
             if _is_finite(op, {**given, **attempt}, bounded):
@@ -196,7 +234,7 @@ def _domains(op: Op) -> dict[str, str]:
     raise DeriveError(
         "found no inputs at which the op is finite",
         op=op.name,
-        fix="declare what its inputs may be, such as x: tensor[n].positive",
+        fix="declare what its inputs may be, such as x: tensor[n].positive, or choose by where(…) what holds at a 0/0",
     )
 
 

@@ -9,11 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from derive.backends.cpu.step import RATE
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.live import Live
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, Subject
+
+_PLAIN = torch.contiguous_format
+_FAR = 2.0**40  # a power of 2, by which nothing is rounded
 
 
 def of_live(live: Live) -> Subject:
@@ -29,6 +33,36 @@ def of_functions(forward: Callable[..., Any], backward: Callable[..., Any]) -> S
         given = dict(zip(call.op.outputs, outputs, strict=True))
         found = backward(*call.cotangents, *saved)
         return Answer(_named(call.op, found), {n: o.clone() for n, o in given.items()})
+
+    return subject
+
+
+def of_loss_with_gradients(function: Callable[..., Any]) -> Subject:
+    """A generated module's `NAME_with_gradients`, whose last argument is the cotangent as a number."""
+    cotangent = list(inspect.signature(function).parameters)[-1]
+
+    def subject(call: Call) -> Answer:
+        loss, found = function(*call.arguments(), **{cotangent: float(call.cotangents[0])})
+        return Answer(_named(call.op, found), {call.op.outputs[0]: loss.clone()})
+
+    return subject
+
+
+def of_descent(function: Callable[..., Any]) -> Subject:
+    """A generated module's `NAME_sgd`: its gradients are read off a step so long that the weights round nothing away.
+
+    A step is taken in place, so that the weights are copies that lie as they must. Half precision is left to float32.
+    """
+    names = [p for p in inspect.signature(function).parameters if p != RATE]
+
+    def subject(call: Call) -> Answer:
+        wide = call.in_dtype(torch.float32) if call.dtype.itemsize < 4 else call
+        weights = {o.name: wide.inputs[o.name].clone(memory_format=_PLAIN) for o in call.op.differentiable}
+        before = {n: w.clone() for n, w in weights.items()}
+        given = [weights.get(o.name, a) for o, a in zip(call.op.operands, wide.arguments(), strict=True)]
+        loss = function(**dict(zip(names, given, strict=True)), **{RATE: _FAR})
+        steps = {n: (before[n] - w) / _FAR * wide.cotangents[0] for n, w in weights.items()}
+        return Answer({n: g.to(call.dtype) for n, g in steps.items()}, {call.op.outputs[0]: loss.to(call.dtype)})
 
     return subject
 

@@ -19,6 +19,7 @@ def unchanged(values: Tensor, operand: Operand, first: bool) -> Tensor:
 
 DOMAINS: dict[str, Callable[[Tensor], Tensor]] = {
     "any": lambda v: v,
+    "apart": lambda v: v,  # of indices: those of one axis never meet, which one alone does not show
     "above 0": lambda v: v.abs() + 0.1,
     "not below 0": torch.abs,
     "away from 0": lambda v: v + v.sign() + (v == 0),

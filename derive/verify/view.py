@@ -11,6 +11,7 @@ from torch import Tensor
 from derive.verify.compare import Disagreement
 from derive.verify.formula import Proof
 from derive.verify.judge import Verdict
+from derive.verify.kernels import THREADS
 from derive.verify.verify import Row, Verification
 
 _FEW = 5  # complaints of one op that are printed
@@ -50,8 +51,13 @@ def complaints(found: Verification) -> Iterator[str]:
         yield f"    and {len(texts) - _FEW} more"
 
 
-def summary(found: Sequence[Verification]) -> str:
-    """One line for all the ops."""
+def no_kernel(op: str, reason: str) -> str:
+    """The line of an op that has nothing to verify."""
+    return f"{op:34} | no kernel: {reason}"
+
+
+def summary(found: Sequence[Verification], without: Sequence[str] = ()) -> str:
+    """One line for all the ops: those that were verified, and how many have no kernel."""
     count = sum(len(v.rows) for v in found)
     counts = sorted({len(v.situations) for v in found})
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -59,8 +65,18 @@ def summary(found: Sequence[Verification]) -> str:
     ops = found[0].op.name if len(found) == 1 else f"{len(found)} ops"
     wrong = [v.op.name for v in found if not v.right]
     if wrong:
-        return f"{ops}, {gradients}: wrong: {', '.join(wrong)}"
-    return f"{ops}, {gradients}: right in {span} situations"
+        return f"{ops}, {gradients}: wrong: {', '.join(wrong)}{_ran(found, without)}"
+    return f"{ops}, {gradients}: right in {span} situations{_ran(found, without)}"
+
+
+def _ran(found: Sequence[Verification], without: Sequence[str]) -> str:
+    """What ran, where it was kernels."""
+    kernels = [name for v in found for name in v.kernels]
+    if not kernels:
+        return ""
+    which = f"the kernels {', '.join(kernels)}" if len(found) == 1 else f"{len(kernels)} kernels"
+    none = f"; {len(without)} {'has' if len(without) == 1 else 'have'} none" if without else ""
+    return f"; {which} ran, on {' and '.join(map(str, THREADS))} threads{none}"
 
 
 def table(found: Verification) -> Table:

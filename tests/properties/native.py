@@ -19,7 +19,7 @@ from torch import Tensor
 from derive.errors import DeriveError
 from derive.package import write_package
 from derive.spec import OpCall
-from tests.native.running import watched
+from derive.verify.kernels import watched
 from tests.properties.grammar import Example
 from tests.properties.judging import Refused, Verdict, cotangent, differences, values
 
@@ -48,9 +48,9 @@ def judge(example: Example) -> Verdict:
             with warnings.catch_warnings():
                 warnings.filterwarnings("error", message=".*runs as PyTorch: (?!the CPU backend has no loop for)")
                 module = importlib.import_module(f"{package}.{op.op.name}")
-                with watched(importlib.import_module(f"{package}._native")) as gave_way:
+                with watched(importlib.import_module(f"{package}._native")) as watch:
                     wrong = _wrong(example, module, op.op.name)
-                wrong += [f"{name} gave way" for name in dict.fromkeys(gave_way)]
+                wrong += [f"{kernel} gave way" for kernel in dict.fromkeys(watch.gave_way)]
         except Refused as refusal:
             return Verdict("rightly refused", str(refusal))
         except UserWarning as warning:

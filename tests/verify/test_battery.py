@@ -73,6 +73,25 @@ def test_values_are_found_where_the_op_is_finite() -> None:
         BATTERY[0].make(nowhere.op)
 
 
+def test_indices_stand_apart_where_the_op_is_finite_only_there(tmp_path) -> None:
+    """A direction from one atom to another has no value where both are the same."""
+    file = tmp_path / "bonds.py"
+    file.write_text(
+        "from derive import *\n"
+        "e, n, d = axes('e n d')\n\n"
+        "@op\n"
+        "def bonds(f, x: tensor[n, d], i: index(n)[e], j: index(n)[e]):\n"
+        "    f.r[e] = sqrt(sum((x[i[e], d] - x[j[e], d]) ** 2, over=d))\n"
+        "    f.u[e, d] = (x[i[e], d] - x[j[e], d]) / f.r[e]\n"
+        "    return f.u\n"
+    )
+    (bonds,) = load_file(file)
+    for case in cases(bonds):
+        assert not bool((case.call.inputs["i"] == case.call.inputs["j"]).any())
+    found = verify(bonds)
+    assert found.right and {"ordinary", "repeated indices"} <= {*found.situations}
+
+
 def test_lengths_follow_merges_and_windows(tmp_path) -> None:
     file = tmp_path / "merged.py"
     file.write_text(

@@ -1,0 +1,218 @@
+"""An op's C kernels, compiled and watched: what `derive verify --backend cpu` holds against autograd.
+
+A kernel gives way to PyTorch without a word for some calls, and PyTorch's form is right as well. So every call is
+watched: what a situation says of kernels is said of kernels that ran.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from derive.emit import files_of, module_of, render_shared
+from derive.emit.model import Module
+from derive.equations import Op
+from derive.errors import DeriveError
+from derive.package import cheapest
+from derive.pipeline import Derivation, derive_op
+from derive.verify.cases import Case
+from derive.verify.compare import Disagreement, Subject, disagreements
+from derive.verify.subjects import of_descent, of_functions, of_loss_with_gradients
+
+THREADS = (1, 2)
+
+_numbers = count(1)  # a number for each package, so that the kernels of two never meet
+
+
+class NoKernel(Exception):
+    """Why an op has no kernels."""
+
+
+# --- whether kernels ran ----------------------------------------------------------------------------------
+
+
+class GaveWay(NamedTuple):
+    """A kernel in whose place PyTorch ran, and the reason, where it has said one."""
+
+    kernel: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kernel} ({self.reason})" if self.reason else self.kernel
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The kernels that ran, by name, and those that gave way although none of what they were given is empty."""
+
+    ran: set[str] = field(default_factory=set)
+    gave_way: list[GaveWay] = field(default_factory=list)
+
+
+@contextmanager
+def watched(runtime: ModuleType) -> Iterator[Watch]:
+    """Watches every kernel of a package, whose module `_native` is given."""
+    watch = Watch()
+    reasons: dict[str, str] = {}
+    call, torch_form = runtime.Kernel.__call__, runtime.Kernel._torch
+
+    def noted(kernel: Any, *args: Any, out: Any = None) -> Any:
+        found = call(kernel, *args, out=out)
+        if found is not None:
+            watch.ran.add(kernel.name)
+        elif not _is_empty(args[: kernel.first_number]):
+            watch.gave_way.append(GaveWay(kernel.name, reasons.get(kernel.name, "")))
+        return found
+
+    def said(kernel: Any, reason: str) -> None:
+        reasons[kernel.name] = reason
+        torch_form(kernel, reason)
+
+    runtime.Kernel.__call__, runtime.Kernel._torch = noted, said
+    try:
+        yield watch
+    finally:
+        runtime.Kernel.__call__, runtime.Kernel._torch = call, torch_form
+
+
+def _is_empty(given: Any) -> bool:
+    """Whether one of the tensors or lengths leaves nothing to do."""
+    if isinstance(given, Tensor):
+        return given.numel() == 0
+    return any(map(_is_empty, given)) if isinstance(given, tuple | list) else bool(given == 0)
+
+
+# --- the kernels of one op --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """The compiled kernels of an op: its forward and backward as one subject, and whatever else computes gradients."""
+
+    derivation: Derivation
+    subject: Subject
+    others: dict[str, Subject]  # by the function's name: a loss with its gradients, a step of descent
+    names: tuple[str, ...]  # of the kernels
+    watch: Watch
+
+    def wrong(self, case: Case) -> tuple[Disagreement, ...]:
+        """All that is wrong of a case, on one thread and on two; each time the same bits twice."""
+        out: list[Disagreement] = []
+        for name, subject in {"": self.subject, **self.others}.items():
+            for threads in THREADS:
+                found = self._held(case, subject, threads)
+                if found:
+                    where = [f"by {name}"] * bool(name) + [f"on {threads} threads"] * (threads > 1)
+                    out += [replace(d, message=" ".join([d.message, *where])) for d in found]
+                    break  # more threads would say the same again
+        return tuple(out)
+
+    def _held(self, case: Case, subject: Subject, threads: int) -> tuple[Disagreement, ...]:
+        before = len(self.watch.gave_way)
+        with _on(threads):
+            found = disagreements(case, subject, exactly=True)
+        gave_way = dict.fromkeys(self.watch.gave_way[before:])
+        return (*found, *(Disagreement(case, "gave way", "", f"PyTorch ran in place of {k}") for k in gave_way))
+
+    def ran(self) -> tuple[str, ...]:
+        """The kernels that ran. Raises DeriveError where one was never called: then nothing is known of it."""
+        called = self.watch.ran | {g.kernel for g in self.watch.gave_way}
+        idle = [name for name in self.names if name not in called]
+        if idle:
+            raise DeriveError(f"nothing called {', '.join(idle)}", op=self.derivation.op.name, fix="please report it")
+        return tuple(name for name in self.names if name in self.watch.ran)
+
+
+@contextmanager
+def compiled(op: Op, save: str = "cost") -> Iterator[Kernels]:
+    """The kernels that `derive generate --backend cpu --step` writes, compiled, for as long as they are needed.
+
+    Raises NoKernel where the op has none, DeriveError where there is no compiler or it does not take them.
+    """
+    derivation = derive_op(op, cheapest("cpu") if save == "cost" else save)
+    module = _printed(derivation)
+    with TemporaryDirectory(prefix="handgrad_kernels_") as folder, _package(Path(folder), module) as package:
+        runtime = importlib.import_module(f"{package}._native")
+        _compile(op, runtime)
+        made = importlib.import_module(f"{package}.{op.name}")
+        names = tuple(k.name for k in vars(made).values() if isinstance(k, runtime.Kernel))
+        functions = {n.removeprefix(f"{op.name}_"): f for n, f in vars(made).items() if n.startswith(f"{op.name}_")}
+        others: dict[str, Subject] = {}
+        if "with_gradients" in functions:
+            others[f"{op.name}_with_gradients"] = of_loss_with_gradients(functions["with_gradients"])
+        if "sgd" in functions:
+            others[f"{op.name}_sgd"] = of_descent(functions["sgd"])
+        with watched(runtime) as watch, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".* runs as PyTorch: ")  # the watch tells it
+            subject = of_functions(functions["forward"], functions["backward"])
+            yield Kernels(derivation, subject, others, names, watch)
+
+
+def _printed(derivation: Derivation) -> Module:
+    """The module with its kernels, that of a training step too where there is one."""
+    reason = ""
+    for step in (True, False):
+        module = module_of(derivation, "cpu", step)
+        assert module.native is not None, "that is what this backend prints"
+        if module.native.kernels:
+            return module
+        reason = module.native.why_none
+    raise NoKernel(reason)
+
+
+@contextmanager
+def _package(folder: Path, module: Module) -> Iterator[str]:
+    """The name of a package in the folder, which can be imported."""
+    for name, text in {"__init__.py": "", **_shared(), **files_of(module)}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    package = f"_handgrad_kernels_{next(_numbers)}"
+    spec = spec_from_file_location(package, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    assert spec is not None, "it is a file of Python"
+    sys.modules[package] = module_from_spec(spec)
+    try:
+        yield package
+    finally:
+        for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
+            del sys.modules[name]
+
+
+@cache
+def _shared() -> dict[str, str]:
+    return render_shared("cpu")
+
+
+def _compile(op: Op, runtime: ModuleType) -> None:
+    """Compile for every element type, so that nothing that runs later gives way for want of a library."""
+    try:
+        runtime.compiler()
+    except runtime.Unavailable as error:
+        raise DeriveError(str(error)) from None
+    try:
+        for dtype in runtime.TYPES:
+            runtime.library(f"{op.name}.c", dtype)
+    except runtime.Unavailable as error:
+        raise DeriveError(str(error), op=op.name, fix="name another compiler in CC, or report it") from None
+
+
+@contextmanager
+def _on(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
