@@ -27,6 +27,8 @@ def lines(found: Verification, alone: bool) -> Iterator[str]:
     prefix = "" if alone else f"{found.op.name}."
     for row in found.rows:
         yield f"{prefix + row.gradient:{16 if alone else 34}} {row.line}"
+    if not found.rows:
+        yield f"{found.op.name:{16 if alone else 34}} | cannot be run"
     yield from complaints(found)
 
 

@@ -11,8 +11,10 @@ import pytest
 from derive.catalogue import find
 from derive.cli import main
 from derive.verify.battery import cases
+from derive.verify.cases import Call
 from derive.verify.compare import Answer, disagreements
 from derive.verify.record import record
+from derive.verify.subjects import of_live
 from derive.verify.verify import verify
 
 GOOD = "def backward(dy, x):\n    return dy * (1 - x.tanh() ** 2)\n"
@@ -48,6 +50,22 @@ def test_verify_prints_the_familiar_line(derive, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert line.startswith("dx               | exact: ") and "| approximate: True  | maxdiff: " in line
     assert summary == "tanh, 1 gradient: right in 25 situations"
+
+
+def test_what_cannot_be_run_is_named_and_the_others_are_verified(derive, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(call: Call) -> Answer:
+        raise RuntimeError("the size of tensor a must match the size of tensor b")
+
+    made = of_live
+    monkeypatch.setattr(
+        "derive.verify.verify.of_live", lambda live: stopped if live.derivation.op.name == "tanh" else made(live)
+    )
+    done = derive("verify", "tanh", "relu")
+    first, why = done.stdout.splitlines()[:2]
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert first.split(" | ") == [f"{'tanh':34}", "cannot be run"]
+    assert why == "    wrong: ordinary: RuntimeError: the size of tensor a must match the size of tensor b"
+    assert done.stdout.splitlines()[-1] == "2 ops, 1 gradient: wrong: tanh"
 
 
 def test_verify_in_full_names_what_stands_beside_it(derive, tmp_path: Path) -> None:
