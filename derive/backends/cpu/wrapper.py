@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sympy import Expr
@@ -17,7 +17,7 @@ from derive.backends.values import Dims
 from derive.equations import Op
 from derive.length_code import lengths_of
 from derive.pipeline import Derivation
-from derive.program import Reduce
+from derive.program import Program, Reduce
 from derive.terms.axes import Size
 from derive.walking import walk
 
@@ -167,8 +167,10 @@ def _definition(
     given = shapes.given(name)
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
     parts = {axis: made for p in (d.forward, d.backward) for axis, made in taken_apart(p).items()}
+    parts |= _named_whole(d.backward, shapes.backward)
     needs = () if name == "BACKWARD" else _needs(op, shapes)
-    wanted = [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
+    merged = [x for n in k.inputs for x in dims[n] if x and x.startswith("(")]  # whose length the runtime checks
+    wanted = [*merged, *k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
     wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)] if needs else []
     derived = _derived(op, parts, known, wanted, shapes)
     texts = [
@@ -198,6 +200,16 @@ def _definition(
     return f"{name} = Kernel({', '.join(texts)})"
 
 
+def _named_whole(program: Program, dims: Mapping[str, Dims]) -> Parts:
+    """The parts of merged dimensions that a program is given under one name: so it is given what the forward keeps."""
+    found: Parts = {}
+    for name, axes in program.given:
+        for axis, dim in zip(axes, (x for x in dims[name] if x is not None), strict=True):
+            if isinstance(axis, str) and dim.startswith("("):
+                found[axis] = _merged(dim)
+    return found
+
+
 def _needs(op: Op, shapes: Shapes) -> list[str]:
     """What the lengths must satisfy, as code; the torch form says which does not."""
     found = []
@@ -208,30 +220,42 @@ def _needs(op: Op, shapes: Shapes) -> list[str]:
 
 
 def _derived(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
-    """Lengths that follow from others, in order."""
+    """Lengths that follow from others, in order: what one follows from stands before it.
+
+    Raises Unsupported where a length that is wanted follows from none that is known.
+    """
     out: list[str] = []
-    pending = [a for w in wanted for a in w.strip("()").split(", ")]
-    while pending:
-        axis = pending.pop(0)
-        rule = next((r for r in op.sizes if r.axis.base == axis), None)
-        if axis in known:
-            continue
-        free = rule is None or rule.formula is None
-        if free and axis in parts and {a for a in parts[axis] if not a.isdecimal()} <= known:
-            known.add(axis)
-            product = " * ".join(a if a.isdecimal() else f's["{a}"]' for a in parts[axis])
-            out.append(f'("{axis}", lambda s: {product}), ')
-            continue
-        if rule is None:
-            continue
-        if rule.formula is None:
+
+    def follows(axis: str, asking: frozenset[str]) -> bool:
+        """Whether the length is known, by a line of its own if it has to be."""
+        ways = [] if axis in asking else list(_ways(axis, op, parts, shapes))
+        if axis in known or axis.isdecimal():
+            return True
+        for needed, code in ways:
+            if all(follows(a, asking | {axis}) for a in needed):
+                known.add(axis)
+                out.append(f'("{axis}", lambda s: {code}), ')
+                return True
+        return False
+
+    for axis in (a for w in wanted for a in _merged(w)):
+        if not follows(axis, frozenset()):
             raise Unsupported(f"the length of {axis}, which no tensor has")
-        missing = [s.axis.base for s in rule.formula.atoms(Size) if s.axis.base not in known]
-        if missing:
-            raise Unsupported(f"the length of {axis}, which follows from {', '.join(sorted(missing))}")
-        known.add(axis)
-        out.append(f'("{axis}", lambda s: {shapes.code(rule.formula)}), ')
     return out
+
+
+def _ways(axis: str, op: Op, parts: Parts, shapes: Shapes) -> Iterator[tuple[list[str], str]]:
+    """The lengths that an axis's length follows from, and how."""
+    rule = next((r for r in op.sizes if r.axis.base == axis), None)
+    if rule is not None and rule.formula is not None:
+        yield sorted({s.axis.base for s in rule.formula.atoms(Size)}), shapes.code(rule.formula)
+    elif axis in parts:
+        yield [*parts[axis]], " * ".join(a if a.isdecimal() else f's["{a}"]' for a in parts[axis])
+
+
+def _merged(dim: str) -> tuple[str, ...]:
+    """The axes of a dimension."""
+    return tuple(dim.strip("()").split(", "))
 
 
 def _axes(dims: Dims) -> str:
