@@ -59,20 +59,22 @@ class Columns(Nest):
         if not stage.values:
             return
         totals = [s for s in stage.values if self.group.is_total(s)]
-        for s in stage.values:
-            if s not in totals and s.kind != "add":
-                self.out.comment(s.note)
-                self.declare(s)
+        single = [s for s in stage.values if s not in totals and s.kind != "add" and not self.in_parts(s)]
+        for note in dict.fromkeys(s.note for s in stage.values if self.in_parts(s)):
+            self.out.comment(note)
+        for s in single:
+            self.out.comment(s.note)
+            self.declare(s)
         clauses = self.accumulators(totals, "_part")
         with self.lane(clauses):
             for s in stage.values:
                 if s in totals:
                     self.reduce(s, f"{self.text.name(s.name)}_part")
-                elif s.kind == "add":
-                    self.out.line(f"{self.stored(s)} += {self.text.real(s.value)};")
-                else:
+                elif s in single:
                     self.out.line(f"{self.local(s.name)}{self.at_column} = {self.right(s)};")
                     self.kept(s)
+                else:
+                    self.out.line(f"{self.stored(s)} {'+=' if s.kind == 'add' else '='} {self.text.real(s.value)};")
         for s in totals:
             self.out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")
 

@@ -73,6 +73,10 @@ class Nest:
     def is_here(self, read: Read) -> bool:
         return read.name in self.here and read.index == self.plan.written[read.name].slots
 
+    def in_parts(self, loop: Loop) -> bool:
+        """Whether several loops write the tensor: no variable holds it, since each writes places of its own."""
+        return sum(s.name == loop.name for s in self.group.loops) > 1
+
     @property
     def at_column(self) -> str:
         return ""
@@ -158,7 +162,7 @@ class Nest:
     def keep(self, s: Loop) -> None:
         """An element that goes to memory; a variable holds it where more is done with it."""
         later = any(r.name == s.name and r.index == s.slots for x in self.group.loops for r in x.reads())
-        if not later:
+        if not later or self.in_parts(s):
             self.out.line(f"{self.stored(s)} = {self.right(s)};")
             return
         self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")
