@@ -14,8 +14,10 @@ from derive.backends.cpu.merges import Parts, taken_apart
 from derive.backends.cpu.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.values import Dims
+from derive.contraction_order import two_at_a_time
 from derive.equations import Op
 from derive.length_code import lengths_of
+from derive.nominal import nominal
 from derive.pipeline import Derivation
 from derive.program import Program, Reduce
 from derive.terms.axes import Size
@@ -97,8 +99,11 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
         values = [s.value for p in (d.forward, d.backward) for s in p.statements]
         if any(isinstance(n, Reduce) and is_convolution(n) for value in values for n in walk(value)):
             raise Unsupported("a convolution that would come near PyTorch's own")
+        lengths = nominal(d.named)
         kernels = {
-            n: kernel(names.get(n, p.name), p, integers, conditions) for n, p in programs.items() if p is not None
+            n: kernel(names.get(n, p.name), two_at_a_time(p, lengths), integers, conditions)
+            for n, p in programs.items()
+            if p is not None
         }
         if not kernels["BACKWARD"].outputs:
             del kernels["BACKWARD"]
