@@ -52,7 +52,7 @@ class Columns(Nest):
         return self.out.loop(variable(str(self.group.lane)), "from", "to", f"simd{clauses}")
 
     def declare(self, s: Loop) -> None:
-        self.out.line(f"{self.type(s.name)} {self.local(s.name)}[COLUMNS];")
+        self.out.line(f"{self.normal.type(s.name)} {self.local(s.name)}[COLUMNS];")
 
     def values(self, stage: Stage) -> None:
         """What needs no inner axis: for every column of the block."""

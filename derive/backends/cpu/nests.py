@@ -91,7 +91,8 @@ class Nest:
         return f"{name}[{self.text.offset(read, skip)}]"
 
     def type(self, name: str) -> str:
-        return "bool" if name in self.normal.booleans else "real"
+        """The type of a variable that holds an element: GCC counts by an `int` in vectors, not by a `bool`."""
+        return "int" if name in self.normal.booleans else "real"
 
     def right(self, loop: Loop) -> str:
         value = self.text.value(loop.value)
