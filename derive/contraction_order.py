@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from derive.cost import MATMUL, Nominal, is_tensor, product_factors
+from derive.cost import MATMUL, Nominal, is_matrix_product, is_tensor, product_factors
 from derive.program import (
     Arithmetic,
     Assign,
@@ -50,6 +50,16 @@ def pairwise(program: Program, nominal: Nominal) -> Program:
     return alone
 
 
+def two_at_a_time(program: Program, nominal: Nominal) -> Program:
+    """The same program, every product of matrices in steps of two factors, those that sum an axis named.
+
+    `sum(a[i, j] * b[j, k] * c[k, l], over=(j, k))` is no product of two matrices, in whatever order it stands.
+    """
+    taken = {n for n, _ in program.given} | {s.name for s in program.statements}
+    orders = _Orders(nominal, taken, frozenset(), every=True)
+    return check(replace(program, statements=tuple(orders.statements(program))))
+
+
 def _in_steps(program: Program, nominal: Nominal, halved: frozenset[_Key]) -> tuple[Program, float]:
     """The program with its sums in order, and what these cost; steps in `halved` are taken to be shared."""
     taken = {n for n, _ in program.given} | {s.name for s in program.statements}
@@ -57,11 +67,8 @@ def _in_steps(program: Program, nominal: Nominal, halved: frozenset[_Key]) -> tu
     for s in program.statements:
         trial.within(s.value)
     shared = frozenset(key for key, count in trial.uses.items() if count > 1)
-    orders, out = _Orders(nominal, taken, halved, shared), list[Statement]()
-    for s in program.statements:
-        value = orders.within(s.value)
-        out += [*orders.made, replace(s, value=value)]
-        orders.made.clear()
+    orders = _Orders(nominal, taken, halved, shared)
+    out = orders.statements(program)
     for name in orders.named:
         out = _inlined(name, out)
     return check(replace(program, statements=tuple(out))), orders.cost
@@ -106,11 +113,21 @@ class _Orders:
     taken: set[str]
     halved: frozenset[_Key]
     shared: frozenset[_Key] | None = None  # None: order all, to find out
+    every: bool = False  # all products of matrices, and no step is named that sums nothing
     made: list[Statement] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
     known: dict[_Key, Read] = field(default_factory=dict)
     uses: dict[_Key, int] = field(default_factory=dict)
     cost: float = 0.0
+
+    def statements(self, program: Program) -> list[Statement]:
+        """The program's statements in steps, each after those that make what it reads."""
+        out: list[Statement] = []
+        for s in program.statements:
+            value = self.within(s.value)
+            out += [*self.made, replace(s, value=value)]
+            self.made.clear()
+        return out
 
     def within(self, node: Node) -> Node:
         if isinstance(node, Call):
@@ -127,11 +144,14 @@ class _Orders:
         groups = _groups(tensors)
         if node.kind != "sum" or not 2 < len(groups) <= _MOST or not all(map(_plain, tensors)):
             return node
+        if self.every and not is_matrix_product(node):
+            return node
         axes = [frozenset(a for f in g for a in node_axes(f)) for g in groups]
         kept = frozenset(node_axes(node))
         cost, tree, keys = _best(groups, axes, kept, self.nominal, self.known, self.halved)
-        as_written = _in_turn(axes, kept, self.nominal)
-        if cost * _GAIN >= as_written and self.shared is not None and not self.shared & keys:
+        as_written = _at_once(axes, self.nominal) if self.every else _in_turn(axes, kept, self.nominal)
+        settled = self.every or (self.shared is not None and not self.shared & keys)
+        if cost * _GAIN >= as_written and settled:
             self.cost += as_written
             return node
         self.cost += cost
@@ -154,12 +174,16 @@ class _Orders:
         factors.sort(key=lambda f: -len(node_axes(f)))  # its axes are in the order of the larger one
         present = frozenset(a for f in factors for a in node_axes(f))
         over = tuple(sorted((inside & present) - outside))
+        if self.every and not over:
+            return factors
         value: Node = Reduce("sum", over, multiplied(factors)) if over else multiplied(factors)
         key = _key([f for k in _leaves(tree) for f in groups[k]], inside & outside)
         if key not in self.known:
             name = self.name(factors)
             own = tuple(a for a in node_axes(multiplied(factors)) if a not in over)
             own = tuple(sorted(own, key=lambda a: base(a) != "..."))
+            if self.every:  # rows and columns of the product that reads it: what is kept, what it sums
+                own = tuple(sorted(own, key=lambda a: a not in kept))
             self.named.append(name)
             self.made.append(Assign(name, own, value))
             self.known[key] = Read(name, own)
@@ -257,6 +281,16 @@ def _in_turn(axes: list[frozenset[str]], kept: frozenset[str], nominal: Nominal)
         out = (done | a) & kept.union(*axes[k + 1 :])
         cost += _pair(done, a, out, nominal)
         done = out
+    return cost
+
+
+def _at_once(axes: list[frozenset[str]], nominal: Nominal) -> float:
+    """What one product of two factors costs that others are multiplied into first, no axis summed on the way."""
+    left, cost = list(axes), nominal.elements(frozenset().union(*axes)) / MATMUL
+    while len(left) > 2:
+        one, other = min(combinations(left, 2), key=lambda p: nominal.elements(p[0] | p[1]))
+        left = [a for a in left if a not in (one, other)] + [one | other]
+        cost += 2 * nominal.elements(one | other)
     return cost
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from derive.catalogue import find
-from derive.contraction_order import pairwise
-from derive.cost import is_matrix_product
+from derive.contraction_order import pairwise, two_at_a_time
+from derive.cost import Nominal, is_matrix_product, product_factors
 from derive.nominal import nominal
 from derive.pipeline import derive_op
 from derive.program import Assign, Call, Program, Read, Reduce
@@ -42,3 +42,19 @@ def test_a_bilinear_backward_takes_two_large_products() -> None:
         if isinstance(n, Reduce) and is_matrix_product(n) and len({*n.axes, *s.axes}) >= 4
     ]  # fmt: skip
     assert len(large) == 2
+
+
+def test_kernels_take_a_long_product_in_steps_even_where_its_order_is_best() -> None:
+    given = (("a", tuple("ij")), ("dy", tuple("njl")), ("z", tuple("nik")), ("s", tuple("n")), ("w", tuple("nd")))
+    statements = (
+        Assign("db", tuple("kl"), _sum("a:ij dy:njl z:nik", ("i", "j", "n"))),
+        Assign("dc", tuple("de"), _sum("s:n w:nd w:ne", ("n",))),  # no axis is summed on the way: one product
+        Assign("dr", tuple("n"), _sum("s:n w:nd w:nd", ("d",))),  # no product of matrices
+    )
+    program = two_at_a_time(Program("long", given, (), statements, ("db", "dc", "dr")), Nominal())
+    step, db, *others = program.statements
+    assert isinstance(step.value, Reduce) and isinstance(db.value, Reduce)
+    assert [len(product_factors(v.body)) for v in (step.value, db.value)] == [2, 2]
+    assert step.name in reads(db.value) and step.axes[0] in "kl"  # a matrix, in memory, for the product that reads it
+    assert [s.name for s in others] == ["dc", "dr"] and all(isinstance(s.value, Reduce) for s in others)
+    assert others[1] == statements[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -118,3 +119,47 @@ def test_a_sum_of_nothing(nothing: ModuleType, blas: bool, rows: int, columns: i
     x, y, t = torch.rand(rows), torch.rand(columns), torch.arange(5.0)
     z, _ = nothing.waves_forward(x, y, 5)
     torch.testing.assert_close(z, (x[:, None] * t).cos() @ (y[:, None] * t).sin().T)
+
+
+LONG = """
+from derive import *
+d, i, j, k, l, m, n, p, q = axes("d i j k l m n p q")
+
+
+@op
+def kronecker(f, x: tensor[n, d], a: tensor[i, j], b: tensor[k, l]):
+    f.z[n, i, k] = x[n, (i, k)]
+    f.y[n, (j, l)] = sum(f.z[n, i, k] * a[i, j] * b[k, l], over=(i, k))
+    return f.y
+
+
+@op
+def core(f, g: tensor[p, q], a: tensor[i, p], b: tensor[j, q]):
+    f.y[i, j] = sum(g[p, q] * a[i, p] * b[j, q], over=(p, q))
+    return f.y
+
+
+@op
+def quadratic(f, w: tensor[n, d], s: tensor[d, d]):
+    f.y[n] = sum(w[n, i] * s[i, j] * w[n, j], over=(i, j))
+    return f.y
+"""
+
+
+def test_long_products_are_taken_two_factors_at_a_time(package: Package) -> None:
+    made = package(specs=LONG)
+    cases = {
+        "kronecker": (lambda x, a, b: x @ torch.kron(a, b), [(9, 12), (4, 5), (3, 7)], 6),
+        "core": (lambda g, a, b: a @ g @ b.T, [(3, 4), (5, 3), (6, 4)], 6),
+        "quadratic": (lambda w, s: ((w @ s) * w).sum(1), [(9, 5), (5, 5)], 3),
+    }
+    folder = Path(made.__file__ or "").parent
+    for name, (form, shapes, products) in cases.items():
+        ours = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+        found, want = getattr(made, name)(*ours), form(*ours)
+        dy = torch.randn(want.shape, dtype=want.dtype)
+        sides = [(y, *torch.autograd.grad(y, ours, dy)) for y in (found, want)]
+        for got, right in zip(*sides, strict=True):
+            torch.testing.assert_close(got, right, rtol=1e-10, atol=1e-10)
+        text = (folder / f"{name}.c").read_text()
+        assert text.count("    product(") >= products, name

@@ -16,7 +16,7 @@ from tests.native.conftest import Package
 SPECS = """
 from derive import *
 
-n, c = axes("n c")
+c, i, j, n, t = axes("c i j n t")
 
 def pointwise(name, value):
     def forward(f, x: tensor[n, c], t: constant[n, c]):
@@ -48,6 +48,33 @@ for name, value in FORMS.items():
 @op
 def by_rows(f, x: tensor[n, c], low: constant[n], scale: constant[n], shift: constant[()]):
     f.y[n, c] = where(x[n, c] > low[n], x[n, c]*scale[n]/(1 + shift[()]), log(1 + x[n, c]**2)*shift[()])
+    return f.y
+
+@op
+def by_pairs(f, s: tensor[n, c], rank: constant[n, c]):
+    f.pair[n, i, j] = where(rank[n, i] > rank[n, j], softplus(s[n, j] - s[n, i]), 0)
+    f.count[n] = sum(where(rank[n, i] > rank[n, j], 1, 0), over=(i, j))
+    f.loss[()] = mean(sum(f.pair[n, i, j], over=(i, j))/maximum(f.count[n], 1), over=n)
+    return f.loss
+
+@op
+def picked(f, z: tensor[n, c], y: index(c)[n], eps: scalar = 1.0):
+    f.top[n] = amax(z[n, c], over=c)
+    f.lse[n] = f.top[n] + log(sum(exp(z[n, c] - f.top[n]), over=c))
+    f.lp[n, c] = z[n, c] - f.lse[n]
+    f.loss[()] = mean(eps*(1 - exp(f.lp[n, y[n]])) - f.lp[n, y[n]], over=n)
+    return f.loss
+
+@op
+def unlikely(f, z: tensor[n, c], bad: constant[n, c]):
+    f.top[n] = amax(z[n, c], over=c)
+    f.u[n, c] = exp(z[n, c] - f.top[n])
+    f.loss[()] = -mean(sum(bad[n, c]*log(maximum(1 - f.u[n, c]/sum(f.u[n, c], over=c), 1e-6)), over=c), over=n)
+    return f.loss
+
+@op
+def by_columns(f, e: tensor[t, n, c], s: tensor[t, n, c], a: tensor[c], b: tensor[c], r: tensor[c]):
+    f.y[t, n, c] = (e[t, n, c]/(0.1 + s[t, n, c])**a[c] + b[c])**r[c] - b[c]**r[c]
     return f.y
 """
 

@@ -62,17 +62,19 @@ class Columns(Nest):
         return self.out.loop(variable(str(self.group.lane)), "from", "to", f"simd{clauses}")
 
     def declare(self, s: Loop) -> None:
-        self.out.line(f"{self.type(s.name)} {self.local(s.name)}[{self.room}];")
+        self.out.line(f"{self.normal.type(s.name)} {self.local(s.name)}[{self.room}];")
 
     def values(self, stage: Stage) -> None:
         """What needs no inner axis: for every column of the block."""
         if not stage.values:
             return
         totals = [s for s in stage.values if self.group.is_total(s)]
-        for s in stage.values:
-            if s not in totals and not s.changes:
-                self.out.comment(s.note)
-                self.declare(s)
+        single = [s for s in stage.values if s not in totals and not s.changes and not self.in_parts(s)]
+        for note in dict.fromkeys(s.note for s in stage.values if self.in_parts(s)):
+            self.out.comment(note)
+        for s in single:
+            self.out.comment(s.note)
+            self.declare(s)
         clauses = self.accumulators(totals, "_part")
         with self.lane(clauses):
             for s in stage.values:
@@ -80,9 +82,11 @@ class Columns(Nest):
                     self.reduce(s, f"{self.text.name(s.name)}_part")
                 elif s.changes:
                     self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
-                else:
+                elif s in single:
                     self.out.line(f"{self.local(s.name)}{self.at_column} = {self.right(s)};")
                     self.kept(s)
+                else:
+                    self.out.line(f"{self.stored(s)} = {self.text.real(s.value)};")
         for s in totals:
             self.out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")
 

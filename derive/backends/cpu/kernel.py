@@ -128,10 +128,9 @@ def _group(
     nest = _shape(plan)(plan, form, out)
     for name, place in plan.place.items():
         c, dims = nest.text.name(name), form.dims[name]
-        kind = "bool" if name in form.booleans else "real"
         own = name not in outputs and name not in {n for n, _ in form.program.given}
         if place == "memory" and own and c not in {n for _, n, _ in scratch.lines}:
-            scratch.take(kind, c, _count(dims, nest.text))
+            scratch.take(form.type(name), c, _count(dims, nest.text))
         elif place == "buffer":
             assert isinstance(nest, Rows)
             scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({nest.row(name)})")
@@ -185,7 +184,7 @@ def _count(dims: tuple[Index, ...], text: Expressions) -> str:
 
 
 def _pointers(inputs: tuple[str, ...], outputs: tuple[str, ...], form: Normal, text: Expressions) -> list[str]:
-    kinds = {n: "int64_t" if n in form.integers else "bool" if n in form.booleans else "real" for n in form.dims}
+    kinds = {n: form.type(n) for n in form.dims}
     changed = {s.name for s in form.loops}
     params = [f"{'' if n in changed else 'const '}{kinds[n]} *restrict {text.name(n)}" for n in inputs]
     return params + [f"{kinds[n]} *restrict {text.name(n)}" for n in outputs]

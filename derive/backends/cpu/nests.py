@@ -73,6 +73,10 @@ class Nest:
     def is_here(self, read: Read) -> bool:
         return read.name in self.here and read.index == self.plan.written[read.name].slots
 
+    def in_parts(self, loop: Loop) -> bool:
+        """Whether several loops write the tensor: no variable holds it, since each writes places of its own."""
+        return sum(s.name == loop.name for s in self.group.loops) > 1
+
     @property
     def at_column(self) -> str:
         return ""
@@ -87,7 +91,8 @@ class Nest:
         return f"{name}[{self.text.offset(read, skip)}]"
 
     def type(self, name: str) -> str:
-        return "bool" if name in self.normal.booleans else "real"
+        """The type of a variable that holds an element: GCC counts by an `int` in vectors, not by a `bool`."""
+        return "int" if name in self.normal.booleans else "real"
 
     def right(self, loop: Loop) -> str:
         value = self.text.value(loop.value)
@@ -158,7 +163,7 @@ class Nest:
     def keep(self, s: Loop) -> None:
         """An element that goes to memory; a variable holds it where more is done with it."""
         later = any(r.name == s.name and r.index == s.slots for x in self.group.loops for r in x.reads())
-        if not later:
+        if not later or self.in_parts(s):
             self.out.line(f"{self.stored(s)} = {self.right(s)};")
             return
         self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")

@@ -110,6 +110,10 @@ class Normal:
         others = self.integers | self.booleans | {s.name for s in self.loops}
         return [n for n, dims in self.program.given if not dims and n not in others]
 
+    def type(self, name: str) -> str:
+        """The C type of elements in memory: of what is chosen by a `bool` from there GCC makes no vectors."""
+        return "int64_t" if name in self.integers else "uint8_t" if name in self.booleans else "real"
+
     def fresh(self, stem: str) -> str:
         """A name that nothing has yet."""
         name, number = stem, 2

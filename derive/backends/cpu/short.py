@@ -23,8 +23,7 @@ def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | No
     inner = set(inner_axes(group))
     if group.lane is not None or not group.outer or not inner or not all(_fits(s, group) for s in group.loops):
         return None
-    written = [s.name for s in group.loops if not s.changes]
-    if len(set(written)) < len(written) or not _is_worth_it(group, inner):
+    if not _is_worth_it(group, inner):
         return None
     plan = planned(replace(group, lane=group.outer[-1], short=True), form, outside)
     kept = [n for n, place in plan.place.items() if place == "buffer"]
@@ -79,7 +78,7 @@ class ShortRows(Columns):
     def begin_block(self) -> None:
         for name, place in self.plan.place.items():
             if place == "buffer":
-                self.out.line(f"{self.type(name)} {self.text.name(name)}[SHORT * SPAN];")
+                self.out.line(f"{self.normal.type(name)} {self.text.name(name)}[SHORT * SPAN];")
 
     def elements(self, loops: list[Loop]) -> None:
         """The statements for one element, after what a choice reads: GCC makes no vectors of a load in steps of rows

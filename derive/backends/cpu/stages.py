@@ -6,6 +6,7 @@ folds is known from stage k + 1 on. Loops of a stage over the same inner axes sh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.groups import Group
@@ -82,24 +83,30 @@ def _row_first(loop: Loop, group: Group, normal: Normal) -> list[Loop]:
 def _invariants_first(group: Group, normal: Normal) -> Group:
     """What loops over inner axes compute of the outer axes alone, computed once for each place of these.
 
-    Along rows it is a number, and of plain arithmetic the compiler does as much.
+    Along rows it is a number, and of plain arithmetic the compiler does as much. So is what they read there; and what
+    a choice reads stands before it.
     """
-    if not group.outer:
-        return group
     changing = {s.name for s in group.loops if s.changes}
     loops: list[Loop] = []
-    names: dict[Node, Read] = {}
+    names: dict[tuple[Node, tuple[str, ...]], Read] = {}
+
+    def named(loop: Loop, node: Node, axes: tuple[str, ...]) -> Loop:
+        if changing & {r.name for r in _reads(node)}:
+            return loop
+        if (node, axes) not in names:
+            alone = isinstance(node, Read)
+            name = normal.fresh(f"this_{node.name}" if isinstance(node, Read) else f"{loop.name}_factor")
+            normal.dims[name] = axes
+            loops.append(Loop(name, axes, node, note="" if alone else f"{name}[{', '.join(axes)}] = {node}"))
+            names[node, axes] = Read(name, axes)
+        return replace(loop, value=put(loop.value, node, names[node, axes]))
+
     for loop in group.loops:
-        found = _invariants(loop.value, group) + _chosen(loop.value, group, normal) if group.inner(loop) else ()
-        for node in found:
-            if changing & {r.name for r in _reads(node)}:
-                continue
-            if node not in names:
-                name = normal.fresh(f"{loop.name}_factor")
-                normal.dims[name] = group.outer
-                loops.append(Loop(name, group.outer, node, note=f"{name}[{', '.join(group.outer)}] = {node}"))
-                names[node] = Read(name, group.outer)
-            loop = replace(loop, value=put(loop.value, node, names[node]))
+        for node in _invariants(loop.value, group) if group.outer and group.inner(loop) else ():
+            loop = named(loop, node, group.outer)
+        made = {s.name for s in (*group.loops, *loops)}
+        for read, axes in list(_read_early(loop, group, normal)):
+            loop = loop if read.name in made else named(loop, read, axes)
         loops.append(loop)
     return replace(group, loops=tuple(loops))
 
@@ -115,18 +122,38 @@ def _invariants(node: Node, group: Group) -> list[Node]:
     return [found for a in node.args for found in _invariants(a, group)]
 
 
-def _chosen(node: Node, group: Group, normal: Normal) -> list[Node]:
-    """What a choice reads at a place of the outer axes: GCC makes no vectors of a load that only some elements need."""
-    others = normal.integers | normal.booleans | set(normal.numbers) | {s.name for s in group.loops}
-    return [r for r in chosen_reads(node) if r.name not in others and set(node_axes(r)) == set(group.outer)]
+def _read_early(loop: Loop, group: Group, normal: Normal) -> Iterator[tuple[Read, tuple[str, ...]]]:
+    """What a loop reads before it computes, and along which axes: the outer ones, or all it runs over.
+
+    Along rows, that is what changes with the row alone: for all the compiler knows, what is written changes it. In a
+    choice, what is not at places of its own: GCC makes no vectors of a load of one element that only some need.
+    """
+    nested = loop.is_fold and not group.is_total(loop) and set(loop.free) - set(group.outer)
+    vectors = not nested and not loop.changes and (group.inner(loop) or group.lane is not None)
+    others = normal.integers | normal.booleans | set(normal.numbers)
+    chosen = set(_in_branches(loop.value))
+    for read in dict.fromkeys(_reads(loop.value)):
+        own, plain = set(node_axes(read)), all(isinstance(i, str) for i in read.index)
+        if not plain or read.name in others or not own < set(loop.domain):
+            continue
+        if group.outer and group.inner(loop) and own <= set(group.outer):
+            if group.lane is None or read in chosen:
+                yield read, group.outer
+        elif vectors and read in chosen:
+            yield read, loop.domain
 
 
-def chosen_reads(node: Node, branch: bool = False) -> list[Read]:
-    """What is read inside a choice, at whole axes: there is something to read there whatever is chosen."""
-    if isinstance(node, Call):
-        parts = [(a, branch or (node.fn == "where" and k > 0)) for k, a in enumerate(node.args)]
-        return [found for a, inside in parts for found in chosen_reads(a, inside)]
-    return [node] if branch and isinstance(node, Read) and all(isinstance(i, str) for i in node.index) else []
+def _in_branches(node: Node, inside: bool = False) -> Iterator[Read]:
+    """The reads in branches of choices, their conditions aside."""
+    if isinstance(node, Read) and inside:
+        yield node
+    for k, a in enumerate(node.args if isinstance(node, Call) else ()):
+        yield from _in_branches(a, inside or (isinstance(node, Call) and node.fn == "where" and k > 0))
+
+
+def chosen_reads(node: Node) -> list[Read]:
+    """What is read inside choices, at whole axes: there is something to read there whatever is chosen."""
+    return [r for r in _in_branches(node) if all(isinstance(i, str) for i in r.index)]
 
 
 class _Work:

@@ -69,7 +69,7 @@ class Streams(Columns):
         """Type, name and length of what lies between the sweeps."""
         for name, place in self.plan.place.items():
             if place == "value":
-                yield self.type(name), self.local(name), self.count
+                yield self.normal.type(name), self.local(name), self.count
         for sweep in (sweep for stage in self.plan.stages for sweep in stage.sweeps):
             for s in (s for s in sweep.loops if s.is_fold):
                 yield "real", f"{self.text.name(s.name)}_pieces", f"pieces({extent(self.order(sweep))}) * {self.count}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sympy import Expr
@@ -14,10 +14,12 @@ from derive.backends.cpu.merges import Parts, taken_apart
 from derive.backends.cpu.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.values import Dims
+from derive.contraction_order import two_at_a_time
 from derive.equations import Op
 from derive.length_code import lengths_of
+from derive.nominal import nominal
 from derive.pipeline import Derivation
-from derive.program import Reduce
+from derive.program import Program, Reduce
 from derive.terms.axes import Size
 from derive.walking import walk
 
@@ -98,8 +100,11 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
         values = [s.value for p in (d.forward, d.backward) for s in p.statements]
         if any(isinstance(n, Reduce) and is_convolution(n) for value in values for n in walk(value)):
             raise Unsupported("a convolution that would come near PyTorch's own")
+        lengths = nominal(d.named)
         kernels = {
-            n: kernel(names.get(n, p.name), p, integers, conditions) for n, p in programs.items() if p is not None
+            n: kernel(names.get(n, p.name), two_at_a_time(p, lengths), integers, conditions)
+            for n, p in programs.items()
+            if p is not None
         }
         if not kernels["BACKWARD"].outputs:
             del kernels["BACKWARD"]
@@ -168,8 +173,10 @@ def _definition(
     given = shapes.given(name)
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
     parts = {axis: made for p in (d.forward, d.backward) for axis, made in taken_apart(p).items()}
+    parts |= _named_whole(d.backward, shapes.backward)
     needs = () if name == "BACKWARD" else _needs(op, shapes)
-    wanted = [*k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
+    merged = [x for n in k.inputs for x in dims[n] if x and x.startswith("(")]  # whose length the runtime checks
+    wanted = [*merged, *k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
     wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)] if needs else []
     derived = _derived(op, parts, known, wanted, shapes)
     texts = [
@@ -199,6 +206,16 @@ def _definition(
     return f"{name} = Kernel({', '.join(texts)})"
 
 
+def _named_whole(program: Program, dims: Mapping[str, Dims]) -> Parts:
+    """The parts of merged dimensions that a program is given under one name: so it is given what the forward keeps."""
+    found: Parts = {}
+    for name, axes in program.given:
+        for axis, dim in zip(axes, (x for x in dims[name] if x is not None), strict=True):
+            if isinstance(axis, str) and dim.startswith("("):
+                found[axis] = _merged(dim)
+    return found
+
+
 def _needs(op: Op, shapes: Shapes) -> list[str]:
     """What the lengths must satisfy, as code; the torch form says which does not."""
     found = []
@@ -209,30 +226,42 @@ def _needs(op: Op, shapes: Shapes) -> list[str]:
 
 
 def _derived(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
-    """Lengths that follow from others, in order."""
+    """Lengths that follow from others, in order: what one follows from stands before it.
+
+    Raises Unsupported where a length that is wanted follows from none that is known.
+    """
     out: list[str] = []
-    pending = [a for w in wanted for a in w.strip("()").split(", ")]
-    while pending:
-        axis = pending.pop(0)
-        rule = next((r for r in op.sizes if r.axis.base == axis), None)
-        if axis in known:
-            continue
-        free = rule is None or rule.formula is None
-        if free and axis in parts and {a for a in parts[axis] if not a.isdecimal()} <= known:
-            known.add(axis)
-            product = " * ".join(a if a.isdecimal() else f's["{a}"]' for a in parts[axis])
-            out.append(f'("{axis}", lambda s: {product}), ')
-            continue
-        if rule is None:
-            continue
-        if rule.formula is None:
+
+    def follows(axis: str, asking: frozenset[str]) -> bool:
+        """Whether the length is known, by a line of its own if it has to be."""
+        ways = [] if axis in asking else list(_ways(axis, op, parts, shapes))
+        if axis in known or axis.isdecimal():
+            return True
+        for needed, code in ways:
+            if all(follows(a, asking | {axis}) for a in needed):
+                known.add(axis)
+                out.append(f'("{axis}", lambda s: {code}), ')
+                return True
+        return False
+
+    for axis in (a for w in wanted for a in _merged(w)):
+        if not follows(axis, frozenset()):
             raise Unsupported(f"the length of {axis}, which no tensor has")
-        missing = [s.axis.base for s in rule.formula.atoms(Size) if s.axis.base not in known]
-        if missing:
-            raise Unsupported(f"the length of {axis}, which follows from {', '.join(sorted(missing))}")
-        known.add(axis)
-        out.append(f'("{axis}", lambda s: {shapes.code(rule.formula)}), ')
     return out
+
+
+def _ways(axis: str, op: Op, parts: Parts, shapes: Shapes) -> Iterator[tuple[list[str], str]]:
+    """The lengths that an axis's length follows from, and how."""
+    rule = next((r for r in op.sizes if r.axis.base == axis), None)
+    if rule is not None and rule.formula is not None:
+        yield sorted({s.axis.base for s in rule.formula.atoms(Size)}), shapes.code(rule.formula)
+    elif axis in parts:
+        yield [*parts[axis]], " * ".join(a if a.isdecimal() else f's["{a}"]' for a in parts[axis])
+
+
+def _merged(dim: str) -> tuple[str, ...]:
+    """The axes of a dimension."""
+    return tuple(dim.strip("()").split(", "))
 
 
 def _axes(dims: Dims) -> str:

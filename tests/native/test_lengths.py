@@ -1,0 +1,91 @@
+"""Lengths that no input says by name: a kernel has them from those they follow from, in as many steps as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from tests.native.conftest import Package
+
+pytestmark = [pytest.mark.usefixtures("kernels"), pytest.mark.filterwarnings("error")]
+
+SPECS = """from derive import *
+
+c, d, i, j, n, s, t, u = axes("c d i j n s t u")
+
+
+@op
+def rooted_gram(f, x: tensor[n, c, s]):
+    f.G[n, (i, j)] = mean(x[n, i, s] * x[n, j, s], over=s)
+    f.y[n, d] = sign(f.G[n, d]) * sqrt(abs(f.G[n, d]) + 1)
+    return f.y
+
+
+@op
+def unit_gram(f, x: tensor[n, c, s]):
+    f.G[n, (i, j)] = mean(x[n, i, s] * x[n, j, s], over=s)
+    f.r[n, d] = sign(f.G[n, d]) * sqrt(abs(f.G[n, d]) + 1)
+    f.y[n, d] = f.r[n, d] / sqrt(sum(f.r[n, d] ** 2, over=d))
+    return f.y
+
+
+@op
+def flat_gram(f, x: tensor[c, s]):
+    f.G[((i, j),)] = sum(x[i, s] * x[j, s], over=s)
+    f.y[()] = sum(f.G[d] ** 2, over=d)
+    return f.y
+
+
+@op
+def steps_of_pairs(f, x: tensor[c]):
+    f.p[((i, j),)] = tanh(x[i] * x[j])
+    f.q[t] = f.p[t] ** 2
+    f.y[u] = tanh(f.q[u + 1] - f.q[u])
+    return f.y
+"""
+
+X = torch.linspace(-1.3, 1.7, 105, dtype=torch.float64).sin().reshape(3, 5, 7)
+
+
+@pytest.fixture(scope="module")
+def native(package: Package) -> ModuleType:
+    return package(specs=SPECS)
+
+
+def _rooted(x: torch.Tensor) -> torch.Tensor:
+    g = (x @ x.transpose(-1, -2) / x.shape[-1]).flatten(1)
+    return g.sign() * (g.abs() + 1).sqrt()
+
+
+def _unit(x: torch.Tensor) -> torch.Tensor:
+    r = _rooted(x)
+    return r / (r**2).sum(1, keepdim=True).sqrt()
+
+
+def _steps(x: torch.Tensor) -> torch.Tensor:
+    return (x[:, None] * x).tanh().flatten().square().diff().tanh()
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "inputs"),
+    [
+        ("rooted_gram", _rooted, (X,)),
+        ("unit_gram", _unit, (X,)),
+        ("flat_gram", lambda x: ((x @ x.T) ** 2).sum(), (X[0],)),
+        ("steps_of_pairs", _steps, (X[0, 0],)),
+    ],
+)
+def test_lengths_follow_from_others(
+    native: ModuleType, name: str, forward: Callable[..., torch.Tensor], inputs: tuple[Any, ...]
+) -> None:
+    ours, theirs = ([x.clone().requires_grad_() for x in inputs] for _ in range(2))
+    y, expected = getattr(native, name)(*ours), forward(*theirs)
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+    weight = torch.linspace(0.3, 1.1, y.numel(), dtype=torch.float64).reshape(y.shape)
+    gradients = torch.autograd.grad(y, ours, weight)
+    for found, right in zip(gradients, torch.autograd.grad(expected, theirs, weight), strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
