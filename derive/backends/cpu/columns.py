@@ -46,6 +46,15 @@ class Columns(Nest):
                     self.notes(sweep.loops)
                     self.sweep(sweep)
 
+    @property
+    def parts(self) -> str:
+        *slow, fast = self.group.outer
+        return " * ".join([*([extent(tuple(slow))] if slow else []), self.blocks_of(length(fast))])
+
+    def blocks_of(self, n: str) -> str:
+        """How many blocks so many columns are, whatever the threads."""
+        return f"column_blocks({n})"
+
     def begin_block(self) -> None:
         """What a block declares first."""
 

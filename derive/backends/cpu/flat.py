@@ -35,5 +35,10 @@ class Flat(Rows):
             for s in totals:
                 out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")
 
+    @property
+    def parts(self) -> str:
+        *slow, fast = self.group.outer
+        return " * ".join([*([extent(tuple(slow))] if slow else []), f"blocks({length(fast)})"])
+
     def accumulate(self, s: Loop) -> None:
         self.reduce(s, f"{self.text.name(s.name)}_part")

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from derive.backends.cpu.calls import print_product
-from derive.backends.cpu.columns import Columns
 from derive.backends.cpu.expressions import Expressions, length
-from derive.backends.cpu.flat import Flat
-from derive.backends.cpu.groups import Group, grouped
-from derive.backends.cpu.nests import MERGE, Nest, extent
-from derive.backends.cpu.normal import Loop, Normal, normal
+from derive.backends.cpu.forms import Scratch, count, plans, print_group, read_by
+from derive.backends.cpu.groups import grouped
+from derive.backends.cpu.normal import Normal, normal
 from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
-from derive.backends.cpu.rows import Rows
-from derive.backends.cpu.short import ShortRows, short_form
-from derive.backends.cpu.stages import Plan, planned, rows_first
-from derive.backends.cpu.streams import Streams, streams
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
 from derive.masked_sums import with_masked_products
@@ -38,16 +32,6 @@ class Kernel:
     numbers: tuple[str, ...]
 
 
-@dataclass
-class _Scratch:
-    """Memory that the function takes for itself: C type, name and number of elements."""
-
-    lines: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def take(self, kind: str, name: str, count: str) -> None:
-        self.lines.append((kind, name, count))
-
-
 def kernel(name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset()) -> Kernel:
     """The function of a program. Raises Unsupported where it cannot be printed."""
     given = [n for n, _ in program.given]
@@ -55,33 +39,33 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
     without_views(form)
     steps = grouped(with_products(form), form)
-    plans = [_plans(k, steps, form) for k in range(len(steps))]
+    planned = [plans(k, steps, form) for k in range(len(steps))]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
-    out, scratch, first = Writer(depth=1), _Scratch(), Writer(depth=1)
+    out, scratch, first = Writer(depth=1), Scratch(), Writer(depth=1)
     text = Expressions(form)
     for p in places:
-        scratch.take("int64_t", text.name(p.name), _count(form.dims[p.name], text))
+        scratch.take("int64_t", text.name(p.name), count(form.dims[p.name], text))
         p.fill(form, first)
-    for step, (plan, short) in zip(steps, plans, strict=True):
+    for step, (plan, short) in zip(steps, planned, strict=True):
         out.line()
         if plan is None:
             assert isinstance(step, Product)
             if step.name not in outputs:
-                scratch.take("real", step.name, _count(form.dims[step.name], Expressions(form)))
+                scratch.take("real", step.name, count(form.dims[step.name], Expressions(form)))
             print_product(step, form, out)
         else:
-            _group(plan, short, form, out, scratch, outputs)
+            print_group(plan, short, form, out, scratch, outputs)
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
-    counts = [_count(form.dims[n], text) for n in outputs]
+    counts = [count(form.dims[n], text) for n in outputs]
     lengths = _lengths(form, [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.lines)])
     params = _pointers(inputs, outputs, form, text)
     members = ["at"] * len(params) + ["count"] * (len(lengths) + 1) + ["number"] * len(program.scalars)
     params += [f"const int64_t {length(a)}" for a in lengths]
     params += ["const int threads", *(f"const double {text.name(s)}" for s in program.scalars)]
-    sizes = {n: _count(form.dims[n], text) for n in outputs}
-    fresh = [f"fresh({text.name(n)}, {count} * sizeof *{text.name(n)});" for n, count in sizes.items() if form.dims[n]]
-    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in _read(steps)]
+    sizes = {n: count(form.dims[n], text) for n in outputs}
+    fresh = [f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});" for n, size in sizes.items() if form.dims[n]]
+    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in read_by(steps)]
     fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
     source = _function(name, params, checks, fresh, scratch, out)
     return Kernel(name, f"{source}\n\n{_in_a_row(name, members)}", inputs, outputs, lengths, program.scalars)
@@ -97,87 +81,6 @@ def _in_a_row(name: str, members: list[str]) -> str:
             rows = [*rows[:-1], rows[-1].rstrip(), "        "]
         rows[-1] += word
     return "\n".join([f"int {name}_of(const argument *a) {{", *rows, "}"])
-
-
-def _reads(step: Group | Product) -> set[str]:
-    if isinstance(step, Product):
-        return step.reads
-    return {r.name for s in step.loops for r in s.reads()}
-
-
-def _read(steps: list[Group | Product]) -> set[str]:
-    return set().union(*map(_reads, steps))
-
-
-def _plans(k: int, steps: list[Group | Product], form: Normal) -> tuple[Plan | None, Plan | None]:
-    """How a group runs, and how where its rows are short."""
-    step = steps[k]
-    if isinstance(step, Product):
-        return None, None
-    outside = set(form.program.returns) | {n for n, _ in form.program.given}
-    for other in (s for j, s in enumerate(steps) if j != k):
-        outside |= _reads(other) | ({other.name} if isinstance(other, Product) else {s.name for s in other.loops})
-    step = rows_first(step, form)
-    return planned(step, form, frozenset(outside)), short_form(step, form, frozenset(outside))
-
-
-def _group(
-    plan: Plan, short: Plan | None, form: Normal, out: Writer, scratch: _Scratch, outputs: tuple[str, ...]
-) -> None:
-    group = plan.group
-    nest = _shape(plan)(plan, form, out)
-    for name, place in plan.place.items():
-        c, dims = nest.text.name(name), form.dims[name]
-        own = name not in outputs and name not in {n for n, _ in form.program.given}
-        if place == "memory" and own and c not in {n for _, n, _ in scratch.lines}:
-            scratch.take(form.type(name), c, _count(dims, nest.text))
-        elif place == "buffer":
-            assert isinstance(nest, Rows)
-            scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({nest.row(name)})")
-    forms: list[tuple[str, Nest]] = [("", nest)]
-    if isinstance(nest, Columns) and streams(plan):
-        long = Streams(plan, form, out)
-        scratch.lines += long.scratch()
-        forms.insert(0, (long.tall(), long))
-    if short is not None:
-        rows = ShortRows(short, form, out)
-        forms.insert(0, (rows.test, rows))
-    for s in group.totals:
-        counts = dict.fromkeys(f"{_parts(f, s)} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms)
-        most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
-        scratch.take("real", f"{nest.text.name(s.name)}_parts", most)
-    for k, (test, form_) in enumerate(forms):
-        with out.otherwise(test) if k else out.block(f"if ({test})" if test else ""):
-            form_.print()
-            for s in group.totals:
-                out.comment(s.note)
-                c, size = nest.text.name(s.name), extent(s.free)
-                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {_parts(form_, s)}, {size}, {size});")
-
-
-def _parts(nest: Nest, total: Loop) -> str:
-    """In how many parts a nest takes a total over its outer axes."""
-    outer = nest.group.outer
-    if isinstance(nest, Rows) and not isinstance(nest, Flat):
-        return f"chunks({extent(outer)})"
-    *slow, fast = outer
-    if isinstance(nest, ShortRows):
-        blocks = f"(({length(fast)} + SPAN - 1) / SPAN)"
-    else:
-        blocks = f"blocks({length(fast)})" if isinstance(nest, Flat) else f"column_blocks({length(fast)})"
-    return f"{extent(tuple(slow))} * {blocks}" if slow else blocks
-
-
-def _shape(plan: Plan) -> type[Nest]:
-    group = plan.group
-    if group.lane is None:
-        return Rows
-    inside = any(stage.sweeps for stage in plan.stages)
-    return Columns if inside else Flat
-
-
-def _count(dims: tuple[Index, ...], text: Expressions) -> str:
-    return " * ".join(text.extent(d) for d in dims) or "1"
 
 
 # --- the function around it --------------------------------------------------------------------------------
@@ -274,7 +177,7 @@ def _unconditional(node: Node | Index) -> Iterator[Read]:
 
 
 def _function(
-    name: str, params: list[str], checks: list[str], fresh: list[str], scratch: _Scratch, body: Writer
+    name: str, params: list[str], checks: list[str], fresh: list[str], scratch: Scratch, body: Writer
 ) -> str:
     head = f"int {name}("
     rows, row = [], head

@@ -38,6 +38,11 @@ class Nest:
         raise NotImplementedError
 
     @property
+    def parts(self) -> str:
+        """In how many parts a total over the outer axes is taken."""
+        raise NotImplementedError
+
+    @property
     def work(self) -> str:
         """What the group computes, in units of about a quarter of a nanosecond."""
         largest = max((s.domain for s in self.group.loops), key=len)

@@ -39,6 +39,10 @@ class Rows(Nest):
                 with self.plain(outer):
                     self.body()
 
+    @property
+    def parts(self) -> str:
+        return f"chunks({extent(self.group.outer)})"
+
     def row(self, name: str) -> str:
         """How many elements one thread's row of a buffer has."""
         return extent(tuple(a for a in self.axes(name) if a not in self.outer))

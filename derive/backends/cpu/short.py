@@ -75,6 +75,9 @@ class ShortRows(Columns):
     def print(self) -> None:
         self.blocks("SPAN")
 
+    def blocks_of(self, n: str) -> str:
+        return f"(({n} + SPAN - 1) / SPAN)"
+
     def begin_block(self) -> None:
         for name, place in self.plan.place.items():
             if place == "buffer":

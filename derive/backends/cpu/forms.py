@@ -1,0 +1,100 @@
+"""The forms in which a group is printed, rows or columns, long or short as lengths decide; the memory that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from derive.backends.cpu.columns import Columns
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.flat import Flat
+from derive.backends.cpu.groups import Group
+from derive.backends.cpu.nests import MERGE, Nest, extent
+from derive.backends.cpu.normal import Normal
+from derive.backends.cpu.products import Product
+from derive.backends.cpu.rows import Rows
+from derive.backends.cpu.short import ShortRows, short_form
+from derive.backends.cpu.stages import Plan, planned, rows_first
+from derive.backends.cpu.streams import Streams, streams
+from derive.backends.cpu.writer import Writer
+from derive.program import Index
+
+
+@dataclass
+class Scratch:
+    """Memory that the function takes for itself: C type, name and number of elements."""
+
+    lines: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def take(self, kind: str, name: str, count: str) -> None:
+        self.lines.append((kind, name, count))
+
+
+def _reads(step: Group | Product) -> set[str]:
+    if isinstance(step, Product):
+        return step.reads
+    return {r.name for s in step.loops for r in s.reads()}
+
+
+def read_by(steps: list[Group | Product]) -> set[str]:
+    """The tensors that steps read."""
+    return set().union(*map(_reads, steps))
+
+
+def plans(k: int, steps: list[Group | Product], form: Normal) -> tuple[Plan | None, Plan | None]:
+    """How a group runs, and how where its rows are short."""
+    step = steps[k]
+    if isinstance(step, Product):
+        return None, None
+    outside = set(form.program.returns) | {n for n, _ in form.program.given}
+    for other in (s for j, s in enumerate(steps) if j != k):
+        outside |= _reads(other) | ({other.name} if isinstance(other, Product) else {s.name for s in other.loops})
+    step = rows_first(step, form)
+    return planned(step, form, frozenset(outside)), short_form(step, form, frozenset(outside))
+
+
+def print_group(
+    plan: Plan, short: Plan | None, form: Normal, out: Writer, scratch: Scratch, outputs: tuple[str, ...]
+) -> None:
+    """Write a group in each of its forms, under the condition in which it is better; take the memory that they need."""
+    group = plan.group
+    nest = _shape(plan)(plan, form, out)
+    for name, place in plan.place.items():
+        c, dims = nest.text.name(name), form.dims[name]
+        own = name not in outputs and name not in {n for n, _ in form.program.given}
+        if place == "memory" and own and c not in {n for _, n, _ in scratch.lines}:
+            scratch.take(form.type(name), c, count(dims, nest.text))
+        elif place == "buffer":
+            assert isinstance(nest, Rows)
+            scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({nest.row(name)})")
+    forms: list[tuple[str, Nest]] = [("", nest)]
+    if isinstance(nest, Columns) and streams(plan):
+        long = Streams(plan, form, out)
+        scratch.lines += long.scratch()
+        forms.insert(0, (long.tall(), long))
+    if short is not None:
+        rows = ShortRows(short, form, out)
+        forms.insert(0, (rows.test, rows))
+    for s in group.totals:
+        counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms)
+        most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
+        scratch.take("real", f"{nest.text.name(s.name)}_parts", most)
+    for k, (test, form_) in enumerate(forms):
+        with out.otherwise(test) if k else out.block(f"if ({test})" if test else ""):
+            form_.print()
+            for s in group.totals:
+                out.comment(s.note)
+                c, size = nest.text.name(s.name), extent(s.free)
+                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {form_.parts}, {size}, {size});")
+
+
+def _shape(plan: Plan) -> type[Nest]:
+    group = plan.group
+    if group.lane is None:
+        return Rows
+    inside = any(stage.sweeps for stage in plan.stages)
+    return Columns if inside else Flat
+
+
+def count(dims: tuple[Index, ...], text: Expressions) -> str:
+    """How many elements a tensor of these dimensions has."""
+    return " * ".join(text.extent(d) for d in dims) or "1"
