@@ -11,7 +11,8 @@ from derive.backends.extrema import extremum
 from derive.backends.gathers import along, whole_index
 from derive.backends.index_tensors import index_tensor, pack_first
 from derive.backends.pointwise import cast, number_code
-from derive.backends.slices import is_turned, span, subscript, unturned
+from derive.backends.slices import flipped, span, subscript
+from derive.backends.turned import forwards
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (
@@ -205,8 +206,8 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     for k, i in enumerate(s.slots):
         if not isinstance(i, Window):
             continue
-        if is_turned(i):
-            turned.append(i.steps[0][0])
+        if len(i.steps) == 1 and forwards(i)[1]:
+            turned += forwards(i)[1]
             slots[k] = turned[-1]
             continue
         if any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
@@ -227,9 +228,7 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     else:
         value = printer.full(s.value, (*inner, *own)) if own else printer.value(s.value, inner)
     if turned:
-        value = printer.full(s.value, (*inner, *own))
-        dims = [position(value.dims, value.dims.index(a)) for a in turned]
-        value = value.method(f".flip({', '.join(map(str, dims))})")
+        value = flipped(printer.full(s.value, (*inner, *own)), turned)
     whole, sign = value.code, "+="
     if loops and each is None and not whole.isidentifier():
         whole = printer.unused("patches" if own else f"{name}_share")
@@ -241,10 +240,9 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     pieces = [":" if not is_pack(a) else "..." for a in s.axes]
     for k, i in enumerate(s.slots):
         if isinstance(i, Window):
-            forwards = unturned(i) if is_turned(i) else i
-            if not isinstance(forwards, Window):
-                continue
-            pieces[k] = _slice(printer, forwards, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
+            straight = forwards(i)[0]
+            if isinstance(straight, Window):
+                pieces[k] = _slice(printer, straight, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
     place = subscript(pieces) if any(p not in (":", "...") for p in pieces) else ""
     if place or sign != "=":
         _start(printer, s, name, target)
@@ -302,8 +300,11 @@ def _at_tap(i: Index, taps: frozenset[str]) -> Index:
     for axis, step in i.steps:
         if axis in taps:
             turn: Node = Scal(_turn(axis))
-            turn = turn if step == 1 else Call("mul", (Num(Fraction(step)), turn))
-            offset = turn if offset == Num(Fraction(0)) else Call("add", (offset, turn))
+            turn = turn if step in (1, -1) else Call("mul", (Num(Fraction(abs(step))), turn))
+            if step < 0:
+                offset = Call("sub", (offset, turn))
+            else:
+                offset = turn if offset == Num(Fraction(0)) else Call("add", (offset, turn))
     return Window(tuple(st for st in i.steps if st[0] not in taps), offset)
 
 

@@ -14,6 +14,7 @@ from derive.backends.outs import into
 from derive.backends.scans import with_scans
 from derive.backends.thresholds import without_choices
 from derive.backends.torch import Printer
+from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Dims, Line, is_pack
 from derive.emit.checks import first_reader, indices, read_as, shape
 from derive.emit.model import Field, Function
@@ -39,6 +40,7 @@ class Pair:
         self.d, self.names, self.op, self.title = d, names, d.named, title
         forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
         self.runs = any(isinstance(n, Scan) for p in (forward, backward) for s in p.statements for n in walk(s.value))
+        forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         if fuse:  # else the equations as they are written are wanted
             forward, backward = (choices_first(without_choices(p)) for p in (forward, backward))
         strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
