@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
 from derive.backends.extrema import extremum
-from derive.backends.gathers import along, whole_index
+from derive.backends.gathers import along, gathers_in_a_row, whole_index
 from derive.backends.index_tensors import index_tensor, pack_first
 from derive.backends.pointwise import cast, number_code
 from derive.backends.slices import flipped, span, subscript
@@ -26,12 +26,15 @@ from derive.program import (
     Node,
     Num,
     PartOf,
+    Place,
     Read,
     Reduce,
     Scal,
     Scan,
     Scatter,
+    SizeOf,
     Window,
+    multiplied,
 )
 from derive.walking import index_axes, node_axes, walk
 
@@ -50,6 +53,10 @@ def scatter(printer: Printer, s: Scatter) -> None:
         target = printer.names.get(s.onto, s.onto)
     order = tuple(dict.fromkeys(a for i in s.slots for a in index_axes(i)))
     moved = [k for k, i in enumerate(s.slots) if i != s.axes[k]]
+    run = _merged_alike(printer, s)
+    if run:
+        _at_merged(printer, s, run, name)
+        return
     one = moved[0] if len(moved) == 1 else None
     if one is not None and isinstance(s.slots[one], Read):
         code = _gather_back(printer, s, one, target)
@@ -77,6 +84,39 @@ def scatter(printer: Printer, s: Scatter) -> None:
     value = printer.full(s.value, spread)
     index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
     _put(printer, s, name, target, f".index_put_({index}, {value.code}, accumulate=True)")
+
+
+def _merged_alike(printer: Printer, s: Scatter) -> range:
+    """The gathers next to each other that this and all else that is added to a tensor of zeros has."""
+    every = [x for x in printer.program.statements if isinstance(x, Scatter) and x.name == s.name]
+    runs = {gathers_in_a_row(x.slots) for x in every}
+    fits = every[0].onto is None and len(runs) == 1 and all(x.kind == "sum" for x in every)
+    packs = any(is_pack(a) for x in every for i in (*x.axes, *x.slots) for a in index_axes(i))
+    return runs.pop() if fits and not packs else range(0)
+
+
+def _at_merged(printer: Printer, s: Scatter, run: range, name: str) -> None:
+    """Added at places of several dimensions as of one: `index_add_` is several times faster than `index_put_`."""
+    own = tuple(dict.fromkeys(a for k in run for a in index_axes(s.slots[k])))
+    places = [Place(s.slots[k], SizeOf(s.axes[k])) for k in run]
+    where = index_tensor(Merged(tuple(places)), own, printer.sizes, printer.value)
+    value = printer.full(s.value, (*s.axes[: run.start], *own, *s.axes[run.stop :]))
+    if len(own) > 1:
+        where = f"({where}).flatten()"
+        value = value.method(f".flatten({run.start}, {run.start + len(own) - 1})")
+    added = f".index_add_({run.start}, {where}, {value.code})"
+    every = [x for x in printer.program.statements if isinstance(x, Scatter) and x.name == s.name]
+    lengths = printer.lengths(s.axes)
+    merged = printer.number(multiplied([SizeOf(s.axes[k]) for k in run]))
+    zeros = f"{printer.like}.new_zeros({', '.join([*lengths[: run.start], merged, *lengths[run.stop :]])})"
+    back = f".view({', '.join(lengths)})"
+    if len(every) == 1:
+        printer.lines.append(Line(f"{name} = {zeros}{added}{back}", str(s)))
+        return
+    flat = printer.unused(f"{name}_flat")
+    printer.lines.append(Line(f"{flat} = {zeros}{added}" if s is every[0] else f"{flat}{added}", str(s)))
+    if s is every[-1]:
+        printer.lines.append(Line(f"{name} = {flat}{back}"))
 
 
 def _convolutions(printer: Printer, s: Scatter, name: str) -> bool:
