@@ -88,7 +88,7 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
         return replace(node, parts=tuple(_within(p, known) for p in node.parts))
     if not isinstance(node, Call):
         return node
-    if node.fn == "where" and node.args[2] == _ZERO and _is_zero_beside(*node.args[:2], known):
+    if node.fn == "where" and node.args[2] == _ZERO and _is_zero_beside(node.args[0], node.args[1], known):
         return _within(node.args[1], known, chosen)
     if node.fn == "where" and not chosen:
         condition, value, other = node.args
