@@ -6,6 +6,7 @@ from typing import Any
 
 from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log
 from sympy.core.relational import Relational
+from sympy.logic.boolalg import Boolean
 
 from derive.asked import Above, Alike, asked
 from derive.terms.axes import Axis
@@ -131,6 +132,11 @@ class absolute(_Real):
         return rf"\left|{printer.doprint(self.args[0])}\right|{power}"
 
 
+def _is_zero(value: Expr) -> Boolean:
+    """Whether a number is 0; of `-a` it is `a` that is asked."""
+    return Eq(-value if value.is_Mul and value.could_extract_minus_sign() else value, 0)
+
+
 class power(Function):
     """`base ** exponent` with an exponent that is no number.
 
@@ -147,11 +153,11 @@ class power(Function):
         base, exponent = self.args
         if argindex == 1:
             if exponent.atoms(At, Axis):
-                return Where(Eq(exponent, 0), S.Zero, exponent * power(base, exponent - 1))
+                return Where(_is_zero(exponent), S.Zero, exponent * power(base, exponent - 1))
             if base.is_positive:
                 return exponent * power(base, exponent - 1)
             # one number for all elements: the exponent 0 makes 0 * 0**0 there, not 0 * 0**-1, and costs no pass
-            return exponent * power(base, Where(Eq(exponent, 0), S.Zero, exponent - 1))
+            return exponent * power(base, Where(_is_zero(exponent), S.Zero, exponent - 1))
         return Where(Alike(base, S.Zero), S.Zero, self * log(base))
 
     def _eval_is_real(self) -> bool | None:

@@ -23,6 +23,7 @@ from derive.functions import maximum, minimum, relu, sigmoid, sign
 from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.raising import is_finite_number, raised
+from derive.sides import on_each_side, vanishes_beside
 from derive.soundness import check
 from derive.terms.axes import Size
 from derive.terms.choices import Where
@@ -87,6 +88,8 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
         return replace(node, parts=tuple(_within(p, known) for p in node.parts))
     if not isinstance(node, Call):
         return node
+    if node.fn == "where" and node.args[2] == _ZERO and _is_zero_beside(node.args[0], node.args[1], known):
+        return _within(node.args[1], known, chosen)
     if node.fn == "where" and not chosen:
         condition, value, other = node.args
         sign = _sign(condition, known)
@@ -105,7 +108,17 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
             return Call("where", (reached, _half_of(_within(value, known), step), _ZERO))
         if (blend := _blend(node, known)) is not None:
             return _within(blend, known)
+    if node.fn == "where":
+        node = on_each_side(node)
     return replace(node, args=tuple(_within(a, known, node.fn == "where") for a in node.args))
+
+
+def _is_zero_beside(condition: Node, value: Node, known: _Finite) -> bool:
+    """Whether a product is 0 wherever the condition does not hold: one factor is, and the others are finite."""
+    _, above, below = _factored(value)
+    zero = [n for n in above if vanishes_beside(condition, n)]
+    rest = [n for n in above if n not in zero]
+    return bool(zero) and not any(map(reads, below)) and all(_is_finite(n, known.beside(condition)) for n in rest)
 
 
 _OR_EQUAL = {"gt": "ge", "lt": "le"}

@@ -89,8 +89,11 @@ class Window:
     offset: Node
 
     def __str__(self) -> str:
-        parts = [a if s == 1 else f"{s}*{a}" for a, s in self.steps]
-        return " + ".join([*parts, *([] if parts and self.offset == Num(Fraction(0)) else [str(self.offset)])])
+        parts = [a if abs(s) == 1 else f"{abs(s)}*{a}" for a, s in self.steps]
+        ahead = [part for part, (_, s) in zip(parts, self.steps, strict=True) if s > 0]
+        ahead += [] if ahead and self.offset == Num(Fraction(0)) else [str(self.offset)]
+        behind = (f" - {part}" for part, (_, s) in zip(parts, self.steps, strict=True) if s < 0)
+        return " + ".join(ahead) + "".join(behind)
 
 
 @dataclass(frozen=True)

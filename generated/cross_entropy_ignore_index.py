@@ -24,7 +24,7 @@ In LaTeX
     \mathrm{d}s_{n} = \frac{\mathrm{d}\mathrm{loss}}{\mathrm{count}\, s_{n}}\, \left[y_{n} \neq \mathrm{ignore\_index}\right]
     \mathrm{d}z_{n,c} = \mathrm{d}s_{n}\, \mathrm{exp\_z\_minus\_m}_{n,c} - \frac{\mathrm{d}\mathrm{loss}}{\mathrm{count}}\, \left[y_{n} \neq \mathrm{ignore\_index}\right]\, \delta_{\mathrm{y\_read}_{n},\,c}
 
-Saved for the backward: exp_z_minus_m [n, c], s [n, 1], count a number, y [n], ignore_index a number; n*c + 2*n + 1
+Saved for the backward: exp_z_minus_m [n, c], s [n], count a number, y [n], ignore_index a number; n*c + 2*n + 1
 elements. Autograd of the same equations keeps 2*n*c + 4*n + 1.
 """
 
@@ -43,7 +43,7 @@ class CrossEntropyIgnoreIndexSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
     exp_z_minus_m: Tensor  # [n, c]
-    s: Tensor  # [n, 1]
+    s: Tensor  # [n]
     count: Tensor  # a number
     y: Tensor  # [n]
     ignore_index: float  # a number
@@ -61,11 +61,11 @@ def cross_entropy_ignore_index_forward(
     check_shapes("cross_entropy_ignore_index", ("z: n c>0", "y: n"), z, y)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
-    s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
+    s = exp_z_minus_m.sum(1)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
     count = ne_y_ignore_index.sum()  # count[] = sum(where(ne_y_ignore_index[n], 1, 0), over=n)
     y_read = torch.where(ne_y_ignore_index, y, 0)  # y_read[n] = where(ne_y_ignore_index[n], y[n], 0)
-    logp = z.gather(1, y_read.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1))
+    logp = z.gather(1, y_read.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s)
     loss = -torch.where(ne_y_ignore_index, logp, 0).sum() / count
     return loss, CrossEntropyIgnoreIndexSaved(exp_z_minus_m, s, count, y, ignore_index)
 
@@ -77,7 +77,7 @@ def cross_entropy_ignore_index_backward(
     """The gradient of every real input, from dloss and what the forward saved."""
     ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
     dloss_over_count = dloss / count  # dloss_over_count[] = dloss[] / count[]
-    ds = torch.where(ne_y_ignore_index, dloss_over_count / s.squeeze(1), 0)
+    ds = torch.where(ne_y_ignore_index, dloss_over_count / s, 0)
     y_read = torch.where(ne_y_ignore_index, y, 0)  # y_read[n] = where(ne_y_ignore_index[n], y[n], 0)
     dz = ds[:, None] * exp_z_minus_m  # dz[n, c] = ds[n] * exp_z_minus_m[n, c]
     dz.scatter_add_(1, y_read.unsqueeze(1), torch.where(ne_y_ignore_index, -dloss_over_count, 0).unsqueeze(1))

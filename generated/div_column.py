@@ -55,8 +55,8 @@ def div_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, DivColumnSaved]:
 def div_column_backward(dy: Tensor, y: Tensor, c: Tensor) -> DivColumnGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     dx = dy / c[..., None]  # dx[..., d] = dy[..., d] / c[...]
-    sum_dy_y = (dy * y).sum(-1, keepdim=True)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
-    dc = -sum_dy_y.squeeze(-1) / c  # dc[...] = -sum_dy_y[...] / c[...]
+    sum_dy_y = (dy * y).sum(-1)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
+    dc = -sum_dy_y / c  # dc[...] = -sum_dy_y[...] / c[...]
     return DivColumnGradients(dx, dc)
 
 

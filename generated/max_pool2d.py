@@ -58,8 +58,8 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     n, c, i, j = dy.shape
     _, _, h, w = x.shape
     x_is_y = x.unfold(2, height, 2).unfold(3, width, 2) == y[:, :, :, :, None, None]
-    sum_x_y = x_is_y.sum((4, 5), keepdim=True)
-    dx_share = dy / sum_x_y.squeeze(5).squeeze(4)
+    sum_x_y = x_is_y.sum((4, 5))  # sum_x_y[n, c, i, j] = sum(where(x_is_y[n, c, i, j, p, q], 1, 0), over=(p, q))
+    dx_share = dy / sum_x_y
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):

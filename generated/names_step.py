@@ -378,8 +378,8 @@ def names_step_stepwise_backward(
     dcounts_sum = -dcounts_sum_inv / counts_sum.squeeze(1).square()
     dcounts = counts_sum_inv * dprobs + dcounts_sum[:, None]
     dnorm_logits = counts * dcounts  # dnorm_logits[n, c] = counts[n, c] * dcounts[n, c]
-    sum_dnorm_logits = dnorm_logits.sum(1, keepdim=True)  # sum_dnorm_logits[n] = sum(dnorm_logits[n, c], over=c)
-    dlogit_maxes = -sum_dnorm_logits.squeeze(1)  # dlogit_maxes[n] = -sum_dnorm_logits[n]
+    sum_dnorm_logits = dnorm_logits.sum(1)  # sum_dnorm_logits[n] = sum(dnorm_logits[n, c], over=c)
+    dlogit_maxes = -sum_dnorm_logits  # dlogit_maxes[n] = -sum_dnorm_logits[n]
     sum_logit_maxes_logits = (logits == logit_maxes).sum(1, keepdim=True)
     dlogits = torch.where(logits == logit_maxes, dlogit_maxes[:, None] / sum_logit_maxes_logits, 0) + dnorm_logits
     dlogits_sum = dlogits  # dlogits_sum[n, c] = dlogits[n, c]

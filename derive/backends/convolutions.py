@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.reads import read
-from derive.backends.slices import reached, sliced
+from derive.backends.slices import flipped, reached, sliced
+from derive.backends.turned import backwards, from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.cost import product_factors
 from derive.program import Index, Node, Num, Read, Reduce, Scatter, Window, multiplied
@@ -109,6 +110,7 @@ def _signal(node: Node) -> tuple[Read, Node] | None:
 
 def is_convolution(node: Node) -> bool:
     """Whether a sum of a product is the image, or the kernel, of a convolution."""
+    node = _straight(node)[0]
     found = _signal(node)
     if found is None:
         return False
@@ -117,11 +119,22 @@ def is_convolution(node: Node) -> bool:
     return any(roles(signal.index, *way) is not None for way in ways)
 
 
+def _straight(node: Node) -> tuple[Node, tuple[str, ...]]:
+    """A sum whose windows all run forwards, and the axes of the result that are to be flipped for it."""
+    axes = backwards(node)
+    turned = from_the_end(node, axes) if isinstance(node, Reduce) else None
+    return (node, ()) if turned is None else (turned, tuple(a for a in node_axes(node) if a in axes))
+
+
 # --- the three calls --------------------------------------------------------------------------------------
 
 
 def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value | None:
     """A sum over taps is the image; a sum over places is the kernel's adjoint. None for any other sum."""
+    straight, turned = _straight(node)
+    if turned and isinstance(straight, Reduce):
+        value = convolved(printer, straight, bias) if bias is None else None
+        return None if value is None else flipped(value, turned)
     found = _signal(node)
     if found is None:
         return None

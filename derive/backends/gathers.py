@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from derive.backends.index_tensors import indexed
+from derive.backends.index_tensors import index_tensor, indexed
 from derive.backends.sizes import Sizes
 from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
 from derive.program import Index, Node, Read
@@ -28,7 +28,30 @@ def gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dim
             at = position(along(node.index, slot), slot)
             chosen = whole_index(node.index, slot, sizes, value)
             return Value(f"{stored.inside(ATOM)}.gather({at}, {chosen})", along(node.index, slot))
+    run = gathers_in_a_row(node.index)
+    if run and not any(is_pack(a) for i in node.index for a in index_axes(i)):
+        return _places_gather(stored, node, run, sizes, value)
     return indexed(stored, node, sizes, value)
+
+
+def gathers_in_a_row(index: tuple[Index, ...]) -> range:
+    """Where two or more gathers stand next to each other, and everywhere else an axis that none of them has."""
+    gathers = [k for k, i in enumerate(index) if isinstance(i, Read)]
+    plain = [i for i in index if isinstance(i, str)]
+    run = range(gathers[0], gathers[-1] + 1) if gathers else range(0)
+    apart = not set(plain) & {a for k in gathers for a in index_axes(index[k])} and len(set(plain)) == len(plain)
+    whole = len(run) == len(gathers) > 1 and len(plain) + len(gathers) == len(index)
+    return run if whole and apart else range(0)
+
+
+def _places_gather(
+    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
+) -> Value:  # fmt: skip
+    """`img[c, y[n], x[n]]`: one place of several dimensions at a time, of the others all."""
+    axes = tuple(dict.fromkeys(a for k in run for a in index_axes(node.index[k])))
+    items = [index_tensor(node.index[k], axes, sizes, value) for k in run]
+    code = f"{stored.inside(ATOM)}[{', '.join([*[':'] * run.start, *items])}]"
+    return Value(code, (*node.index[: run.start], *axes, *node.index[run.stop :]))  # type: ignore[arg-type]
 
 
 def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node, Dims], Value]) -> Value:

@@ -50,7 +50,7 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
         for a in i.axes:
             part = index_tensor(a, order, sizes, value)
             extent = length(a, sizes)
-            code = f"({code}) * {extent} + {part}" if code else part
+            code = f"{code if code.isidentifier() else f'({code})'} * {extent} + {part}" if code else part
         return code
     if isinstance(i, PartOf):
         whole = index_tensor(i.whole, order, sizes, value)

@@ -1,4 +1,4 @@
-"""`torch.arange(n, …)` under a name, `n_range`, where it is written more than once."""
+"""`torch.arange(n, …)` under a name, `n_range`, where it is written more than once; of real numbers, `n_numbers`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from derive.backends.values import Line
 
-_RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+\)")
+_RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+(, dtype=[\w.]+)?\)")
 
 
 def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Line]:
@@ -17,11 +17,12 @@ def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Li
     counts: dict[tuple[str, str], int] = {}
     for line in out:
         for found in _RANGE.finditer(line.code):
-            counts[found[0], found[1]] = counts.get((found[0], found[1]), 0) + 1
-    for (code, length), count in counts.items():
+            named = found[0], f"{found[1]}_{'numbers' if found[2] else 'range'}"
+            counts[named] = counts.get(named, 0) + 1
+    for (code, wanted), count in counts.items():
         if count < 2:
             continue
-        name = unused(f"{length}_range")
+        name = unused(wanted)
         first = next(k for k, line in enumerate(out) if code in line.code)
         while out[first].code.startswith(" "):  # inside a loop
             first -= 1

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from derive.backends.convolutions import scattered
 from derive.backends.extrema import extremum
-from derive.backends.gathers import along, whole_index
+from derive.backends.gathers import along, gathers_in_a_row, whole_index
 from derive.backends.index_tensors import index_tensor, pack_first
 from derive.backends.pointwise import cast, number_code
-from derive.backends.slices import is_turned, span, subscript, unturned
+from derive.backends.slices import flipped, span, subscript
+from derive.backends.turned import forwards
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (
@@ -25,12 +26,15 @@ from derive.program import (
     Node,
     Num,
     PartOf,
+    Place,
     Read,
     Reduce,
     Scal,
     Scan,
     Scatter,
+    SizeOf,
     Window,
+    multiplied,
 )
 from derive.walking import index_axes, node_axes, walk
 
@@ -49,6 +53,10 @@ def scatter(printer: Printer, s: Scatter) -> None:
         target = printer.names.get(s.onto, s.onto)
     order = tuple(dict.fromkeys(a for i in s.slots for a in index_axes(i)))
     moved = [k for k, i in enumerate(s.slots) if i != s.axes[k]]
+    run = _merged_alike(printer, s)
+    if run:
+        _at_merged(printer, s, run, name)
+        return
     one = moved[0] if len(moved) == 1 else None
     if one is not None and isinstance(s.slots[one], Read):
         code = _gather_back(printer, s, one, target)
@@ -76,6 +84,39 @@ def scatter(printer: Printer, s: Scatter) -> None:
     value = printer.full(s.value, spread)
     index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
     _put(printer, s, name, target, f".index_put_({index}, {value.code}, accumulate=True)")
+
+
+def _merged_alike(printer: Printer, s: Scatter) -> range:
+    """The gathers next to each other that this and all else that is added to a tensor of zeros has."""
+    every = [x for x in printer.program.statements if isinstance(x, Scatter) and x.name == s.name]
+    runs = {gathers_in_a_row(x.slots) for x in every}
+    fits = every[0].onto is None and len(runs) == 1 and all(x.kind == "sum" for x in every)
+    packs = any(is_pack(a) for x in every for i in (*x.axes, *x.slots) for a in index_axes(i))
+    return runs.pop() if fits and not packs else range(0)
+
+
+def _at_merged(printer: Printer, s: Scatter, run: range, name: str) -> None:
+    """Added at places of several dimensions as of one: `index_add_` is several times faster than `index_put_`."""
+    own = tuple(dict.fromkeys(a for k in run for a in index_axes(s.slots[k])))
+    places = [Place(s.slots[k], SizeOf(s.axes[k])) for k in run]
+    where = index_tensor(Merged(tuple(places)), own, printer.sizes, printer.value)
+    value = printer.full(s.value, (*s.axes[: run.start], *own, *s.axes[run.stop :]))
+    if len(own) > 1:
+        where = f"({where}).flatten()"
+        value = value.method(f".flatten({run.start}, {run.start + len(own) - 1})")
+    added = f".index_add_({run.start}, {where}, {value.code})"
+    every = [x for x in printer.program.statements if isinstance(x, Scatter) and x.name == s.name]
+    lengths = printer.lengths(s.axes)
+    merged = printer.number(multiplied([SizeOf(s.axes[k]) for k in run]))
+    zeros = f"{printer.like}.new_zeros({', '.join([*lengths[: run.start], merged, *lengths[run.stop :]])})"
+    back = f".view({', '.join(lengths)})"
+    if len(every) == 1:
+        printer.lines.append(Line(f"{name} = {zeros}{added}{back}", str(s)))
+        return
+    flat = printer.unused(f"{name}_flat")
+    printer.lines.append(Line(f"{flat} = {zeros}{added}" if s is every[0] else f"{flat}{added}", str(s)))
+    if s is every[-1]:
+        printer.lines.append(Line(f"{name} = {flat}{back}"))
 
 
 def _convolutions(printer: Printer, s: Scatter, name: str) -> bool:
@@ -205,8 +246,8 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     for k, i in enumerate(s.slots):
         if not isinstance(i, Window):
             continue
-        if is_turned(i):
-            turned.append(i.steps[0][0])
+        if len(i.steps) == 1 and forwards(i)[1]:
+            turned += forwards(i)[1]
             slots[k] = turned[-1]
             continue
         if any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
@@ -227,9 +268,7 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     else:
         value = printer.full(s.value, (*inner, *own)) if own else printer.value(s.value, inner)
     if turned:
-        value = printer.full(s.value, (*inner, *own))
-        dims = [position(value.dims, value.dims.index(a)) for a in turned]
-        value = value.method(f".flip({', '.join(map(str, dims))})")
+        value = flipped(printer.full(s.value, (*inner, *own)), turned)
     whole, sign = value.code, "+="
     if loops and each is None and not whole.isidentifier():
         whole = printer.unused("patches" if own else f"{name}_share")
@@ -241,10 +280,9 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     pieces = [":" if not is_pack(a) else "..." for a in s.axes]
     for k, i in enumerate(s.slots):
         if isinstance(i, Window):
-            forwards = unturned(i) if is_turned(i) else i
-            if not isinstance(forwards, Window):
-                continue
-            pieces[k] = _slice(printer, forwards, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
+            straight = forwards(i)[0]
+            if isinstance(straight, Window):
+                pieces[k] = _slice(printer, straight, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
     place = subscript(pieces) if any(p not in (":", "...") for p in pieces) else ""
     if place or sign != "=":
         _start(printer, s, name, target)
@@ -302,8 +340,11 @@ def _at_tap(i: Index, taps: frozenset[str]) -> Index:
     for axis, step in i.steps:
         if axis in taps:
             turn: Node = Scal(_turn(axis))
-            turn = turn if step == 1 else Call("mul", (Num(Fraction(step)), turn))
-            offset = turn if offset == Num(Fraction(0)) else Call("add", (offset, turn))
+            turn = turn if step in (1, -1) else Call("mul", (Num(Fraction(abs(step))), turn))
+            if step < 0:
+                offset = Call("sub", (offset, turn))
+            else:
+                offset = turn if offset == Num(Fraction(0)) else Call("add", (offset, turn))
     return Window(tuple(st for st in i.steps if st[0] not in taps), offset)
 
 

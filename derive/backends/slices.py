@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Iterable
 
 from derive.backends.index_tensors import indexed
 from derive.backends.sizes import Sizes
+from derive.backends.turned import forwards
 from derive.backends.values import Dim, Dims, Value, is_pack, position
-from derive.program import Call, Index, Node, Num, Read, SizeOf, Window, base
+from derive.program import Index, Node, Read, Window
 
 
 def windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
     """Axis arithmetic: places and slices in one subscript, then sliding windows; all of it views."""
-    windows = [i for i in node.index if isinstance(i, Window)]
-    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows if not is_turned(i)):
+    ways = [forwards(i) if isinstance(i, Window) else (i, ()) for i in node.index]
+    straight = Read(node.name, tuple(i for i, _ in ways))
+    windows = [i for i in straight.index if isinstance(i, Window)]
+    if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows):
         return indexed(stored, node, sizes, _no_value)
-    turned = [k for k, i in enumerate(node.index) if is_turned(i)]
+    turned = [a for _, axes in ways for a in axes]
     if turned:
-        index = tuple(unturned(i) if k in turned else i for k, i in enumerate(node.index))
-        straight = windowed(stored, Read(node.name, index), sizes)
-        at = [position(straight.dims, straight.dims.index(node.index[k].steps[0][0])) for k in turned]  # type: ignore[union-attr]
-        return straight.method(f".flip({', '.join(map(str, at))})")
+        return flipped(windowed(stored, straight, sizes), turned)
     parts = [_part(i, d, sizes) for i, d in zip(node.index, stored.dims, strict=True)]
     code = stored
     if any(part != ":" for part in parts if part != "..."):
@@ -39,20 +39,10 @@ def windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
     return Value(code.code, (*dims, *tail))
 
 
-def is_turned(i: Index) -> bool:
-    """Whether an index runs backwards along one axis: `size(t) - 1 - t`."""
-    return isinstance(i, Window) and len(i.steps) == 1 and i.steps[0][1] < 0
-
-
-def unturned(i: Index) -> Index:
-    """The index that reads the same places forwards."""
-    assert isinstance(i, Window)
-    ((axis, step),) = i.steps
-    last = Call("sub", (SizeOf(base(axis)), Num(Fraction(1))))
-    if step == -1 and i.offset == last:
-        return axis
-    first = Call("sub", (i.offset, last if step == -1 else Call("mul", (Num(Fraction(-step)), last))))
-    return Window(((axis, -step),), first)
+def flipped(value: Value, axes: Iterable[str]) -> Value:
+    """The value with these dimensions from their other ends."""
+    at = [position(value.dims, value.dims.index(a)) for a in axes]
+    return value.method(f".flip({', '.join(map(str, at))})")
 
 
 def _part(i: Index, dim: Dim, sizes: Sizes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable
 
-from sympy import Integer, expand
+from sympy import Expr, Integer, expand
 
 from derive.annotations import RESERVED, made_of
 from derive.pipeline import Derivation
@@ -55,10 +55,19 @@ class Names:
         formulas = [(self.rules[x].formula, y) for x, y in ((a, b), (b, a))]
         return not Axis(a).is_pack and (a == b or any(f == Size(Axis(y)) for f, y in formulas))
 
+    def length(self, axis: str) -> Expr:
+        """The length of an axis, by the name of the axis that it was read from."""
+        formula = self.rules[base(axis)].formula
+        return formula if isinstance(formula, Size) else Size(Axis(base(axis)))
+
     def tight(self, dim: str, window: Window) -> bool:
         """Whether an axis of the window is exactly as long as the dimension allows."""
         if not isinstance(window.offset, Num) or any(Axis(d).is_pack for d in (dim, *(a for a, _ in window.steps))):
             return False
         form = Affine(tuple((Axis(base(a)), step) for a, step in window.steps), Integer(int(window.offset.value)))
+        same = {Size(Axis(a)): self.length(a) for a in self.rules}
         rules = [(self.rules.get(a.base), longest(form, a, Size(Axis(base(dim))))) for a, _ in form.steps]
-        return any(r is not None and r.formula is not None and expand(r.formula - most) == 0 for r, most in rules)
+        return any(
+            r is not None and r.formula is not None and expand((r.formula - most).xreplace(same)) == 0
+            for r, most in rules
+        )

@@ -14,8 +14,10 @@ from derive.backends.outs import into
 from derive.backends.scans import with_scans
 from derive.backends.thresholds import without_choices
 from derive.backends.torch import Printer
+from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Dims, Line, is_pack
 from derive.emit.checks import first_reader, indices, read_as, shape
+from derive.emit.dimensions import LaidOut, with_fewest_views
 from derive.emit.model import Field, Function
 from derive.emit.names import Names
 from derive.equations import Op, Requirement
@@ -39,13 +41,17 @@ class Pair:
         self.d, self.names, self.op, self.title = d, names, d.named, title
         forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
         self.runs = any(isinstance(n, Scan) for p in (forward, backward) for s in p.statements for n in walk(s.value))
+        forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         if fuse:  # else the equations as they are written are wanted
             forward, backward = (choices_first(without_choices(p)) for p in (forward, backward))
-        strict = frozenset(d.op.outputs) | {o.name for o in d.op.operands}
-        self.forward_layouts = layouts(forward, strict, {}, names.slow)
-        given = {n: self.forward_layouts[n] for n in kept}
-        self.backward_layouts = layouts(backward, frozenset(backward.returns), given, names.slow)
         cotangents = [c.target.name for c in d.steps.cotangents]
+        self.forward_layouts, self.backward_layouts = with_fewest_views(
+            (forward, backward),
+            lambda plain: self._laid_out(forward, backward, kept, plain),
+            lambda p, known: [
+                line.code for line in self._print(p, known, self._like if p is forward else cotangents[0])[0]
+            ],
+        )
         self.sources = {n: self.backward_layouts[n] for n in (*cotangents, *kept)}
         printed, sizes, _ = self._print(backward, self.backward_layouts, cotangents[0])
         lines = [_commented(line) for line in printed]
@@ -61,6 +67,19 @@ class Pair:
         )  # fmt: skip
         self.printed, self.head, self.returned = printed, head, tuple(returned)
         self.forward = self._forward(forward, forward_name, title)
+
+    def _laid_out(self, forward: Program, backward: Program, kept: tuple[str, ...], plain: frozenset[str]) -> LaidOut:
+        """The dimensions of every tensor of both, those of these names without any of length 1."""
+        strict = frozenset(self.d.op.outputs) | {o.name for o in self.d.op.operands} | plain
+        first = layouts(forward, strict, {}, self.names.slow)
+        given = {n: first[n] for n in kept}
+        return first, layouts(backward, frozenset(backward.returns) | plain, given, self.names.slow)
+
+    @property
+    def _like(self) -> str:
+        """The input whose device and dtype new tensors of the forward take."""
+        tensors = [o for o in self.op.operands if o.is_tensor]
+        return next((o for o in tensors if o.ranges_over is None), tensors[0]).name
 
     def native(self, title: str, step: bool) -> Native:
         """The kernels of both functions, in the torch form's shapes and names.
@@ -119,8 +138,7 @@ class Pair:
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names
         tensors = [o for o in op.operands if o.is_tensor]
-        real = next((o for o in tensors if o.ranges_over is None), tensors[0])
-        printed, sizes, checked = self._print(program, self.forward_layouts, real.name)
+        printed, sizes, checked = self._print(program, self.forward_layouts, self._like)
         self.forward_printed = printed
         lines = [_commented(line) for line in printed]
         sizes += [f.name for f in self.saved if f.note == "a length"]

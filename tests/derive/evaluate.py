@@ -32,6 +32,7 @@ Array = np.ndarray
 
 FUNCTIONS: dict[str, Callable[..., float]] = {
     "absolute": abs,
+    "power": lambda a, b: a**b,
     "cos": math.cos,
     "erf": math.erf,
     "exp": math.exp,

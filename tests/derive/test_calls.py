@@ -87,7 +87,50 @@ def twice_a_product(f, x: tensor[n, d], w: tensor[d, e]):
     return f.y
 
 
+@op
+def places_of_images(f, x: tensor[b, d, e], ix: index(d)[n], iy: index(e)[n], w: tensor[n]):
+    f.y[b, n] = w[n] * x[b, ix[n], iy[n]]
+    return f.y
+
+
+@op
+def places_twice(f, x: tensor[d, e, j], ix: index(d)[n, r], iy: index(e)[n], iz: index(e)[r]):
+    f.y[n, r, j] = x[ix[n, r], iy[n], j] * exp(x[ix[n, r], iz[r], j])
+    return f.y
+
+
+@op
+def places_of_each(f, x: tensor[n, d, e], ix: index(d)[n], iy: index(e)[n]):
+    f.y[n] = x[n, ix[n], iy[n]] ** 2
+    return f.y
+
+
+@op
+def places_and_all(f, x: tensor[d, e], ix: index(d)[n], iy: index(e)[n]):
+    f.y[n] = x[ix[n], iy[n]] * sum(x[ix[n], e], over=e)
+    return f.y
+
+
+@op
+def by_place_twice(f, x: tensor[n, d]):
+    f.y[n] = sum(d * exp(x[n, d] * d), over=d)
+    return f.y
+
+
+@op
+def to_a_power_below(f, x: tensor[n, d], a: tensor[d]):
+    f.y[n, d] = 1 / (1 + x[n, d] ** 2) ** a[d]
+    return f.y
+
+
 CASES = [
+    (by_place_twice, {"n": 2, "d": 4}),
+    (to_a_power_below, {"n": 2, "d": 4}),
+    (places_of_images, {"b": 2, "d": 3, "e": 4, "n": 5}),
+    (places_of_images, {"b": 1, "d": 1, "e": 1, "n": 1}),
+    (places_twice, {"d": 3, "e": 4, "j": 2, "n": 5, "r": 2}),
+    (places_of_each, {"n": 3, "d": 2, "e": 4}),
+    (places_and_all, {"d": 2, "e": 3, "n": 4}),
     (places_of_rows, {"n": 3, "d": 4, "r": 7}),
     (places_of_rows, {"n": 1, "d": 1, "r": 1}),
     (rows_of_each, {"b": 3, "t": 3, "d": 3, "r": 3}),
@@ -132,6 +175,12 @@ WRITTEN = [
     (rows_of_each, ".scatter_add_(1, ix[:, :, None].expand(b, r, d), dy)", "index_put_"),
     (places_behind, "x.gather(-1, ix)", "arange"),
     (places_shared, "x.gather(-1, ix.expand(*leading, n, r))", "arange"),
+    (places_of_images, "y = w * x[:, ix, iy]", "arange"),
+    (places_of_images, "dy.new_zeros(b, d * e).index_add_(1, ix * e + iy, w * dy).view(b, d, e)", "index_put_"),
+    (places_twice, "x[ix, iy[:, None]]", "arange"),
+    (places_twice, "dx_flat.index_add_(0, (ix * e + i", "index_put_"),
+    (by_place_twice, "d_numbers = torch.arange(d, device=x.device, dtype=x.dtype)", "* torch.arange"),
+    (to_a_power_below, "torch.where(a == 0, 0, ", "-a == 0"),
     (one_row, ".index_add_(0, ix.reshape(1), dy.unsqueeze(0))", "index_put_"),
     (running_sum, "y = x.cumsum(-1)", "where"),
     (running_sum, "dx = dy.flip(-1).cumsum(-1).flip(-1)", "arange"),

@@ -22,7 +22,7 @@ def whole(f, x: tensor[n, d], w: tensor[n, d]):
 
 def test_a_choice_over_fewer_axes_has_a_name() -> None:
     code = code_of(bounded.op)
-    assert "where_s_above_g_s_g = torch.where(s.squeeze(1) > g, s.squeeze(1), g / 2)" in code
+    assert "where_s_above_g_s_g = torch.where(s > g, s, g / 2)" in code
     assert "y = torch.addcmul(x, where_s_above_g_s_g[:, None], w, value=-1)" in code
 
 

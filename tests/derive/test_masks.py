@@ -1,10 +1,14 @@
 """A finite gradient under a condition is multiplied by it; anything else stays a choice."""
 
+from fractions import Fraction
+
 import pytest
 import torch
 
 from derive import axes, constant, exp, log, maximum, mean, minimum, op, relu, scalar, sqrt, sum, tensor, where
 from derive.emit import render
+from derive.program import Call, Num, Read
+from derive.sides import on_each_side
 from tests.derive.live import module
 
 n, d, k = axes("n d k")
@@ -55,7 +59,24 @@ def huber(f, r: tensor[n, d], t: scalar = 1.5):
     return f.y
 
 
+@op
+def squares_kept(f, x: tensor[n, d], gate: constant[n, d]):
+    f.y[n, d] = where(gate[n, d] > 0, relu(x[n, d]) ** 2, 0)
+    return f.y
+
+
+@op
+def over_its_root(f, x: tensor[n, d]):
+    f.r[n] = sqrt(sum(relu(x[n, d]) ** 2, over=d) + 1)
+    f.y[n] = f.r[n] * sum(where(x[n, d] < 0, abs(x[n, d]) ** 3, abs(x[n, d])), over=d)
+    return f.y
+
+
 PLAIN = {
+    "squares_kept": lambda x, gate: torch.where(gate > 0, torch.relu(x).square(), 0),
+    "over_its_root": lambda x: (
+        (torch.relu(x).square().sum(1) + 1).sqrt() * torch.where(x < 0, x.abs() ** 3, x.abs()).sum(1)
+    ),
     "huber": lambda r: torch.where(r <= 1.5, r**2 / 2, 1.5 * (r - 0.75)),
     "hinge": lambda s, t: (lambda m: (m**2 + m).mean())(torch.maximum(1 - t * s, torch.zeros_like(s))),
     "clipped": lambda x: torch.minimum(torch.maximum(x, -torch.ones_like(x)), torch.ones_like(x)),
@@ -64,7 +85,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("spec", [hinge, clipped, layers, margins, huber])
+@pytest.mark.parametrize("spec", [hinge, clipped, layers, margins, huber, squares_kept, over_its_root])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_gradients_with_ties(spec, dtype):
     """Whole numbers, so that many of what is compared are equal."""
@@ -119,3 +140,19 @@ def test_no_mask_where_the_gradient_vanishes_itself():
     backward = render(layers.op.derivation).partition("_backward(")[2]
     assert "sign" not in backward
     assert "where" not in backward
+
+
+def test_no_choice_where_what_is_chosen_is_zero_beside_it():
+    source = render(squares_kept.op.derivation).partition("def squares_kept_backward")[2]
+    assert "torch.relu(x)" in source and "x > 0" not in source, source
+
+
+def test_a_function_under_a_condition_is_what_it_is_on_that_side():
+    source = render(over_its_root.op.derivation).partition("def over_its_root_backward")[2].partition("class")[0]
+    assert "torch.where(x > 0, " in source and "relu" not in source and "abs" not in source, source
+
+
+def test_what_is_no_number_stays_none_beside_a_condition():
+    u, zero = Read("u", ("n",)), Num(Fraction(0))
+    choice = Call("where", (Call("gt", (u, zero)), Call("relu", (u,)), Call("relu", (u,))))
+    assert on_each_side(choice).args[1:] == (u, Call("relu", (u,)))

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from derive.notation import amax, axes, length, mean, op, size, sqrt, sum, tensor
+from derive.notation import amax, axes, length, mean, op, size, sqrt, sum, tanh, tensor
 from tests.derive.live import module
 from tests.derive.test_torch_backend import code_of, compare
 
@@ -130,6 +130,36 @@ def two_places(f, x: tensor[n, d]):
     return f.y
 
 
+@op
+def taps_turned(f, x: tensor[n, c, l], a: tensor[o, c, k]):
+    f.y[n, o, t] = sum(x[n, c, 2 * t - 3 * k + 3 * size(k) - 3] * a[o, c, k], over=(c, k))
+    return f.y
+
+
+@op
+def taps_turned_in_a_function(f, x: tensor[n, l], a: tensor[k]):
+    f.y[n, t] = sum(tanh(x[n, t - k + size(k) - 1] * a[k]), over=k)
+    return f.y
+
+
+@op
+def each_tap_turned(f, x: tensor[n, l], a: tensor[k]):
+    f.y[n, t, k] = x[n, t - k + size(k) - 1] * a[k]
+    return f.y
+
+
+@op
+def places_turned(f, x: tensor[n, l], a: tensor[k]):
+    f.y[n, t] = sum(x[n, k - t + size(l) - size(k)] * a[k], over=k)
+    return f.y
+
+
+@op
+def toeplitz(f, x: tensor[n, l], a: tensor[k]):
+    f.y[n, i] = sum(x[n, j] * a[i - j + size(l) - 1], over=j)
+    return f.y
+
+
 CASES = [
     (along_one_axis, {"n": 2, "c": 3, "l": 9, "o": 4, "k": 2}),
     (along_one_axis, {"n": 2, "c": 1, "l": 10, "o": 1, "k": 1}),
@@ -154,6 +184,13 @@ CASES = [
     (differences, {"n": 2, "l": 5}),
     (differences, {"n": 2, "l": 1}),
     (two_places, {"n": 2, "d": 4}),
+    (taps_turned, {"n": 2, "c": 2, "l": 9, "o": 3, "k": 3}),
+    (taps_turned, {"n": 2, "c": 2, "l": 10, "o": 3, "k": 3}),
+    (taps_turned, {"n": 1, "c": 1, "l": 1, "o": 1, "k": 1}),
+    (taps_turned_in_a_function, {"n": 2, "l": 7, "k": 3}),
+    (each_tap_turned, {"n": 2, "l": 7, "k": 3}),
+    (places_turned, {"n": 2, "l": 7, "k": 3}),
+    (toeplitz, {"n": 2, "l": 4, "j": 4, "k": 6}),
 ]
 
 
@@ -193,6 +230,15 @@ WRITTEN = [
     (window_variance, "x.unfold(-1, width, 1).mean(-1", "mT"),
     (differences, "y = x[:, 1:] - x[:, :t]", "narrow"),
     (two_places, "x[:, 0] * x[:, 2]", "+="),
+    (taps_turned, "y = functional.conv1d(x, a.flip(2), stride=2, dilation=3)", "arange"),
+    (taps_turned, "conv1d_input((n, c, l), a.flip(2), dy, stride=2, dilation=3)", "index_put_"),
+    (taps_turned, "conv1d_weight(x, (o, c, k), dy, stride=2, dilation=3).flip(2)", "unfold"),
+    (taps_turned_in_a_function, "y = (a.flip(0) * x.unfold(1, k, 1)).tanh_().sum(2)", "arange"),
+    (taps_turned_in_a_function, "dx[:, at_k : at_k + t] += a[k - 1 - at_k] * dy * ", "index_put_"),
+    (each_tap_turned, "y = a * x.unfold(1, k, 1).flip(2)", "arange"),
+    (places_turned, "a[None, None]).squeeze(1).flip(1)", "arange"),
+    (toeplitz, "y = functional.conv1d(a[None], x.flip(1)[:, None])", "arange"),
+    (toeplitz, "dx = torch.nn.grad.conv1d_weight(a[None, None], (n, 1, l), dy[None]).squeeze(1).flip(1)", "index_put_"),
 ]
 
 

@@ -13,6 +13,7 @@ from derive.backends.cpu.kernel import Kernel, kernel
 from derive.backends.cpu.merges import Parts, taken_apart
 from derive.backends.cpu.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
+from derive.backends.turned import backwards
 from derive.backends.values import Dims
 from derive.contraction_order import two_at_a_time
 from derive.equations import Op
@@ -97,8 +98,8 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
     programs["STEP"] = descent(d) if step else None
     names = {"FORWARD": f"{op.name}_forward", "BACKWARD": f"{op.name}_backward"}
     try:
-        values = [s.value for p in (d.forward, d.backward) for s in p.statements]
-        if any(isinstance(n, Reduce) and is_convolution(n) for value in values for n in walk(value)):
+        nodes = [n for p in (d.forward, d.backward) for s in p.statements for n in walk(s.value)]
+        if any(isinstance(n, Reduce) and is_convolution(n) and not backwards(n) for n in nodes):
             raise Unsupported("a convolution that would come near PyTorch's own")
         lengths = nominal(d.named)
         kernels = {
