@@ -10,7 +10,7 @@ from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
 from derive.agreement import agreed, in_terms
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
-from derive.sizes import closed, dimensions, size_of, window_sizes
+from derive.sizes import closed, dimensions, is_at_least, size_of, window_sizes
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where, same
 from derive.terms.elements import At, Delta
@@ -154,7 +154,8 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
     for axis, _ in form.steps:
         formula = rules[axis].formula
         rest = {a: r for a, r in rules.items() if a != axis}
-        if formula is not None and any(f in Min.make_args(formula) for _, f in window_sizes(i, length, rest)):
+        allowed = [f for _, f in window_sizes(i, length, rest)]
+        if formula is not None and any(is_at_least(f, g) for f in allowed for g in Min.make_args(formula)):
             least = Integer(min(len(form.steps), 2) - 1)  # one window at least; differences of neighbours may be none
             yield Requirement(name, what, length, ">=", expand(high.xreplace({Size(axis): least}) + 1), where)
             return

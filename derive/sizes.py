@@ -112,7 +112,30 @@ def _shortest(formulas: list[Expr]) -> Expr:
     """What all the windows over an axis allow; dimensions it merely reads agree, which the op checks as it runs."""
     plain = [f for f in formulas if isinstance(f, Size | Integer)]
     windows = [f for f in formulas if not isinstance(f, Size | Integer)]
-    return Min(*windows, *plain[:1]) if windows else plain[0]
+    return Min(*_least(windows), *plain[:1]) if windows else plain[0]
+
+
+def _least(lengths: Sequence[Expr]) -> list[Expr]:
+    """The lengths without those that another is never longer than: `(t - 1) // 2 + 1` beside `t // 2`."""
+    kept: list[Expr] = []
+    for one in lengths:
+        if not any(is_at_least(one, other) for other in kept):
+            kept = [other for other in kept if not is_at_least(other, one)] + [one]
+    return kept
+
+
+def is_at_least(one: Expr, other: Expr) -> bool:
+    """Whether two lengths are rounded down from what differs by a number, and the first from no less."""
+    exact = [length.replace(floor, lambda e: e) for length in (one, other)]
+    whole = all(_rounds_once(length) for length in (one, other))
+    gap = expand(exact[0] - exact[1])
+    return whole and bool(gap.is_number and gap >= 0)
+
+
+def _rounds_once(length: Expr) -> bool:
+    """Whether a length is at most one number rounded down, and whole ones."""
+    rest = [t for t in Add.make_args(length) if not isinstance(t, floor)]
+    return len(Add.make_args(length)) - len(rest) <= 1 and all(t.is_integer and not t.has(floor) for t in rest)
 
 
 def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[SizeRule, ...]) -> tuple[Equation, ...]:

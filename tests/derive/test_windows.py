@@ -160,7 +160,16 @@ def toeplitz(f, x: tensor[n, l], a: tensor[k]):
     return f.y
 
 
+@op
+def even_and_odd(f, x: tensor[n, l]):
+    f.y[n, t] = x[n, 2 * t] * x[n, 2 * t + 1]
+    return f.y
+
+
 CASES = [
+    (even_and_odd, {"n": 2, "l": 6}),
+    (even_and_odd, {"n": 2, "l": 7}),
+    (even_and_odd, {"n": 2, "l": 1}),
     (along_one_axis, {"n": 2, "c": 3, "l": 9, "o": 4, "k": 2}),
     (along_one_axis, {"n": 2, "c": 1, "l": 10, "o": 1, "k": 1}),
     (along_one_axis, {"n": 0, "c": 3, "l": 9, "o": 4, "k": 2}),
@@ -230,6 +239,7 @@ WRITTEN = [
     (window_variance, "x.unfold(-1, width, 1).mean(-1", "mT"),
     (differences, "y = x[:, 1:] - x[:, :t]", "narrow"),
     (two_places, "x[:, 0] * x[:, 2]", "+="),
+    (even_and_odd, "t = l // 2", "min("),
     (taps_turned, "y = functional.conv1d(x, a.flip(2), stride=2, dilation=3)", "arange"),
     (taps_turned, "conv1d_input((n, c, l), a.flip(2), dy, stride=2, dilation=3)", "index_put_"),
     (taps_turned, "conv1d_weight(x, (o, c, k), dy, stride=2, dilation=3).flip(2)", "unfold"),
