@@ -127,9 +127,9 @@ def operand(parameter: inspect.Parameter, op: str) -> Operand:
 
 
 def _check_default(name: str, kind: str, default: Any) -> None:
-    number = isinstance(default, int) or (isinstance(default, float) and math.isfinite(default))
+    number = isinstance(default, int | float) and not math.isnan(default)
     if kind == "scalar" and not number:
-        raise DeriveError(f"the default of {name} is {default!r}, no finite number", fix=f"write {name}: scalar = 1e-5")
+        raise DeriveError(f"the default of {name} is {default!r}, no number", fix=f"write {name}: scalar = 1e-5")
     if kind == "length" and (not isinstance(default, int) or isinstance(default, bool) or default < 0):
         raise DeriveError(f"the default of {name} is {default!r}, no length", fix=f"write a whole number: {name} = 4")
 

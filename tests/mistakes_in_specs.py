@@ -376,17 +376,12 @@ MISTAKES = {
     "default_of_text": (
         "f, x: tensor[n, d], eps: scalar = '1e-5'",
         "f.y[n, d] = x[n, d] + eps\n    return f.y",
-        "op mine: the default of eps is '1e-5', no finite number; write eps: scalar = 1e-5",
-    ),
-    "default_of_infinity": (
-        "f, x: tensor[n, d], top: scalar = float('inf')",
-        "f.y[n, d] = minimum(x[n, d], top)\n    return f.y",
-        "op mine: the default of top is inf, no finite number; write top: scalar = 1e-5",
+        "op mine: the default of eps is '1e-5', no number; write eps: scalar = 1e-5",
     ),
     "default_of_none": (
         "f, x: tensor[n, d], eps: scalar = None",
         "f.y[n, d] = x[n, d] + eps\n    return f.y",
-        "op mine: the default of eps is None, no finite number; write eps: scalar = 1e-5",
+        "op mine: the default of eps is None, no number; write eps: scalar = 1e-5",
     ),
     "length_of_a_fraction": (
         "f, x: tensor[n, d], heads: length(k) = 2.5",

@@ -11,7 +11,8 @@ from derive.backends.cpu.step import RATE
 from derive.emit.checks import ranges, shape
 from derive.emit.model import Field, Function, Module
 from derive.emit.names import Names
-from derive.emit.pair import Pair, signature
+from derive.emit.pair import Pair
+from derive.emit.signatures import signature
 from derive.emit.together import with_gradients
 from derive.errors import DeriveError
 from derive.header import docstring, summary
@@ -49,7 +50,8 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         forward, backward, extra = _told(forward), _told(backward), tuple(map(_told, extra))
     widening = {d for f in (forward, backward, *extra) if f.saved is None for d in f.decorators}
     told = {d for d in widening if d.startswith("kernel_")}
-    used = " ".join(line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
+    lines = (line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
+    used = " ".join([*lines, signature(op)])
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
     tensors = ", ".join("Tensor" for _ in op.outputs)

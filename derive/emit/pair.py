@@ -20,7 +20,8 @@ from derive.emit.checks import first_reader, indices, read_as, shape
 from derive.emit.dimensions import LaidOut, with_fewest_views
 from derive.emit.model import Field, Function
 from derive.emit.names import Names
-from derive.equations import Op, Requirement
+from derive.emit.signatures import signature
+from derive.equations import Requirement
 from derive.length_code import length_check, lengths_of, size_code
 from derive.pipeline import Derivation
 from derive.program import Program, Scan
@@ -282,19 +283,6 @@ def _place(axis: str, sources: dict[str, Dims]) -> tuple[str, int] | None:
             if d == axis:
                 return name, k
     return None
-
-
-def signature(op: Op, *required: str) -> str:
-    """The parameters of an op's functions; `required` ones come before those with defaults."""
-    parts = []
-    for o in op.operands:
-        if not o.is_tensor:
-            kind = "int" if o.kind == "length" else "float"
-            parts.append(f"{o.name}: {kind}" + (f" = {o.default!r}" if o.has_default else ""))
-        else:
-            parts.append(f"{o.name}: Tensor")
-    first = next((k for k, o in enumerate(op.operands) if o.has_default), len(parts))
-    return ", ".join([*parts[:first], *required, *parts[first:]])
 
 
 def _commented(line: Line) -> str:

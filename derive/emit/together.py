@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from derive.backends.cpu.wrapper import Together
 from derive.emit.model import Function
-from derive.emit.pair import Pair, placed, signature
+from derive.emit.pair import Pair, placed
+from derive.emit.signatures import signature
 
 
 def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], workspace: bool) -> tuple[Function, ...]:

@@ -1,6 +1,7 @@
 """A rendered file: the same for the same spec, formatted, and with the lines a reader looks for."""
 
 import ast
+import math
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from derive import emit
-from derive.notation import axes, index, mean, op, scalar, sum, tensor
+from derive.notation import axes, index, maximum, mean, minimum, op, scalar, sum, tensor
 from derive.pipeline import derive_op
 from tests.derive.live import module
 from tests.derive.specs import Spec, each_spec
@@ -214,3 +215,17 @@ def test_an_output_returned_twice_is_refused_or_right() -> None:
     first, second = module(spec.op).returned_twice(x)  # type: ignore[attr-defined]
     (first.sum() + 2 * second.sum()).backward()
     assert x.grad is not None and x.grad.tolist() == [6, 6, 6]
+
+
+def test_an_infinite_default_is_one_in_python() -> None:
+    n = axes("n")
+
+    @op
+    def filled(f, x: tensor[n], low: scalar = -math.inf, high: scalar = math.inf):
+        f.y[n] = minimum(maximum(x[n], low), high)
+        return f.y
+
+    made = module(filled.op)
+    assert "low: float = -math.inf, high: float = math.inf" in emit.render(filled.op.derivation)
+    x = torch.randn(3)
+    assert torch.equal(made.filled(x), x)
