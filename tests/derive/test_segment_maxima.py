@@ -111,6 +111,18 @@ def test_gradients_are_those_of_the_table(spec, sizes):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
+def test_an_index_of_small_integers_says_what_one_of_int64_says():
+    """PyTorch has a form of its own for rows of 16 and more, by an index that is expanded over them."""
+    x, ix = torch.randn(900, 16), torch.randint(5, (900,))
+    found = []
+    for dst in (ix, ix.int()):
+        a = x.clone().requires_grad_()
+        y = module(pool.op).pool(a, dst, 5)
+        found.append((y.detach(), *torch.autograd.grad(y, a, torch.ones_like(y))))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("spec", [pool, smallest, of_each, words, shares], ids=lambda s: s.op.name)
 def test_no_table_of_places_against_elements(spec):
     code = render(spec.op.derivation)
