@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sympy import Abs, Basic, Expr, Float, Max, Min, Mul, Piecewise, Pow, Rational, S, exp
@@ -29,15 +29,21 @@ def settled(expr: Basic) -> Any:
     return asked(expr, At).xreplace({BELOW_ALL: S.NegativeInfinity})
 
 
-def unsigned(equation: Equation) -> Tensor:
+def unsigned(equation: Equation, infinite: Collection[str]) -> Tensor:
     """An equation's tensor as later equations read it while they are written: without its sign.
 
-    Of one that may be -oo or oo not even that it is real is told, lest SymPy take `exp` of it for positive.
+    Of one that may be `infinite` not even that it is real is told, lest SymPy take `exp` of it for positive, or answer
+    `f.m[t] > -oo` itself.
     """
     if equation.target.is_integer:
         return equation.target
-    infinite = equation.body.has(S.NegativeInfinity, S.Infinity)
-    return Tensor.of_any_value(equation.name) if infinite else Tensor(equation.name)
+    return Tensor.of_any_value(equation.name) if equation.name in infinite else Tensor(equation.name)
+
+
+def may_be_infinite(equation: Equation, infinite: Collection[str]) -> bool:
+    """Whether an equation writes -oo or oo, or reads a tensor that may be `infinite`."""
+    written = equation.body.has(S.NegativeInfinity, S.Infinity)
+    return bool(written or any(at.name in infinite for at in equation.body.atoms(At)))
 
 
 def _canonical(expr: Basic) -> Any:

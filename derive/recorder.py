@@ -14,7 +14,7 @@ from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
 from derive.guards import guarded
 from derive.handles import Handle
-from derive.recorded import as_recorded, unsigned
+from derive.recorded import as_recorded, may_be_infinite, unsigned
 from derive.sizes import size_of
 from derive.splitting import conditions_split, scaled_reduction, split, taken_apart
 from derive.terms.axes import PACK, Axis
@@ -34,6 +34,7 @@ class Recorder:
     tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]] = field(default_factory=dict)
     results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
     written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
+    infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
 
     @property
     def ranges(self) -> dict[str, Axis]:
@@ -48,7 +49,7 @@ class Recorder:
                 for i, d in zip(key, known[1], strict=True)
             )
         made = self._equation(name)
-        tensor = unsigned(made) if made else known[0] if known else Tensor(name)
+        tensor = unsigned(made, self.infinite) if made else known[0] if known else Tensor(name)
         self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
         return self.written[-1]
 
@@ -57,7 +58,8 @@ class Recorder:
 
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
         try:
-            self._define(name, key, as_recorded(sympify(value), {unsigned(e): e.target for e in self.equations}))
+            known = {unsigned(e, self.infinite): e.target for e in self.equations}
+            self._define(name, key, as_recorded(sympify(value), known))
         except SympifyError:
             raise DeriveError(f"{value!r} is no expression", op=self.name, equation=name) from None
         except DeriveError as error:
@@ -94,13 +96,14 @@ class Recorder:
                 check_axes(equation.axes, equation.body, equation.over, name)
             if scaled_reduction(equation.body) is not None:
                 raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
-            self.equations.append(equation)
-            self.tensors[equation.name] = (equation.target, equation.index)
+            self._add([equation])
 
     def _add(self, equations: list[Equation]) -> None:
         for equation in equations:
             self.equations.append(equation)
             self.tensors[equation.name] = (equation.target, equation.index)
+            if may_be_infinite(equation, self.infinite):
+                self.infinite.add(equation.name)
 
     def _check_new(self, name: str) -> None:
         if name in self.tensors:
@@ -122,6 +125,7 @@ class Recorder:
         for a, b in names.items():
             target, key = self.tensors.pop(a)
             self.tensors[b] = (swap[target], key)
+        self.infinite = {names.get(n, n) for n in self.infinite}
 
     def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
         self._add(inlined)

@@ -33,7 +33,8 @@ def extremum(printer: Printer, s: Scatter) -> str:
     if places.dims != value.dims:
         lengths = [f"*{printer.size(d)}" if is_pack(d) else "-1" if d in own else printer.size(d)
                    for d in value.dims if d is not None]  # fmt: skip
-        places = places.method(f".expand({', '.join(lengths)})", value.dims)
+        # torch scatters by no other integers where they are expanded
+        places = places.method(f".long().expand({', '.join(lengths)})", value.dims)
     shape = printer.lengths(s.axes)
     start = f"{printer.like}.new_full(({', '.join(shape)}{',' if len(shape) == 1 else ''}), {printer.number(s.start)})"
     return f'{start}.scatter_reduce_({at}, {places.code}, {value.code}, "{s.kind}")'

@@ -111,6 +111,18 @@ def test_gradients_are_those_of_the_table(spec, sizes):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
+def test_an_index_of_small_integers_says_what_one_of_int64_says():
+    """PyTorch has a form of its own for rows of 16 and more, by an index that is expanded over them."""
+    x, ix = torch.randn(900, 16), torch.randint(5, (900,))
+    found = []
+    for dst in (ix, ix.int()):
+        a = x.clone().requires_grad_()
+        y = module(pool.op).pool(a, dst, 5)
+        found.append((y.detach(), *torch.autograd.grad(y, a, torch.ones_like(y))))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("spec", [pool, smallest, of_each, words, shares], ids=lambda s: s.op.name)
 def test_no_table_of_places_against_elements(spec):
     code = render(spec.op.derivation)
@@ -130,3 +142,19 @@ def test_ties_are_counted_by_the_backward_alone():
 def test_the_maximum_under_a_softmax_of_each_place_has_no_gradient():
     d = shares.op.derivation
     assert d.kept == ("total", "p", "dst") and {s.name for s in d.backward.statements} == {"total_dst", "dtotal", "ds"}
+
+
+@op
+def guarded_rows(f, x: tensor[n, t], mask: constant[n, t]):
+    f.s[n, t] = where(mask[n, t] > 0, x[n, t], -oo)
+    f.m[n] = 3 * amax(f.s[n, t], over=t)
+    f.y[n] = where(f.m[n] > -oo, f.m[n], 0)
+    return f.y
+
+
+def test_what_is_computed_of_what_may_be_infinite_may_be_infinite():
+    """SymPy is not to answer `f.m[n] > -oo` by taking the maximum of a masked row for a number."""
+    x, mask = torch.randn(3, 4, dtype=torch.float64), torch.ones(3, 4, dtype=torch.float64)
+    mask[1] = 0
+    found = module(guarded_rows.op).guarded_rows(x, mask)
+    torch.testing.assert_close(found, torch.where(mask[:, 0] > 0, 3 * x.amax(1), 0))

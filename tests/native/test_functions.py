@@ -217,3 +217,18 @@ def test_exp_of_what_is_never_positive_is_seen(package: Package) -> None:
             forward = file.read().partition("_backward(")[0]
         assert ("real_exp_up_to_0(" in forward) == (name in FALLS), name
         assert ("real_exp(" in forward) == (name not in FALLS), name
+
+
+def test_an_exponent_that_is_infinite_is_a_power_and_no_product(package: Package) -> None:
+    specs = """from derive import *
+
+n = axes("n")
+
+
+@op
+def endless(f, x: tensor[n]):
+    f.y[n] = x[n] ** oo
+    return f.y
+"""
+    y, _ = package(specs=specs).endless_forward(torch.tensor([0.5, 2.0]))
+    assert y.tolist() == [0.0, torch.inf]

@@ -23,9 +23,9 @@ def calls(node: Node) -> list[Call]:
 def whole_exponent(call: Call) -> int | None:
     """The exponent of a power that is written as products."""
     exponent = call.args[1]
-    if not isinstance(exponent, Num) or exponent.value != int(exponent.value):
-        return None
-    return int(exponent.value) if 2 <= exponent.value <= LARGEST else None
+    if not isinstance(exponent, Num) or not 2 <= exponent.value <= LARGEST:
+        return None  # infinity among others
+    return int(exponent.value) if exponent.value == int(exponent.value) else None
 
 
 def units(call: Call) -> float:
