@@ -59,7 +59,7 @@ def filled(f, x: tensor[n]):
 
 
 @op
-def filled_by_the_caller(f, x: tensor[n], fill: scalar):
+def filled_by_the_caller(f, x: tensor[n], fill: scalar = -math.inf):
     f.y[n] = where(x[n] > 0, x[n], fill)
     return f.y
 
