@@ -64,7 +64,6 @@ class Kind:
                 raise DeriveError(f"{axis!r} is not an axis", fix='declare it with axes("…")')
         return Kind(self.kind, self.ranges_over, made)
 
-
     def __call__(self, *axes: Any) -> Kind:
         raise DeriveError(f"{self.kind}(…) is called", fix=f"write axes in square brackets: {self.kind}[n, d]")
 

@@ -261,7 +261,7 @@ def factor_order(a: Expr) -> tuple[object, ...]:
     return (weight(a), not a.is_Symbol, not isinstance(a, Size), isinstance(a, Add), a.sort_key())
 
 
-_LARGEST = 6
+_SQUARED = 6
 """The exponent up to which a whole power is made of squares and cubes, nearly as exact and at a tenth of what `pow`
 costs, and one in fourths with square roots, at half."""
 
@@ -280,9 +280,9 @@ def _power(base: Expr, exponent: Expr, hoist: Hoist | None) -> Node:
         return Call(
             "mul", (_power(base, whole, hoist) if whole != 1 else node(base, hoist), _power(base, S.Half, hoist))
         )
-    if exponent.is_Integer and 1 < exponent <= _LARGEST and base.atoms(At):
+    if exponent.is_Integer and 1 < exponent <= _SQUARED and base.atoms(At):
         return _raised(node(base, hoist), exponent)
-    if exponent.is_Rational and exponent.q == 4 and exponent <= _LARGEST and base.atoms(At):
+    if exponent.is_Rational and exponent.q == 4 and exponent <= _SQUARED and base.atoms(At):
         root = Call("sqrt", (node(base, hoist),))
         fourth, whole = Call("sqrt", (root,)), Integer(2 * exponent - S.Half)
         return Call("mul", (_raised(root, whole), fourth)) if whole else fourth

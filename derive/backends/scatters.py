@@ -11,32 +11,26 @@ from derive.backends.extrema import extremum
 from derive.backends.gathers import along, gathers_in_a_row, whole_index
 from derive.backends.index_tensors import index_tensor, pack_first
 from derive.backends.pointwise import cast, number_code
-from derive.backends.slices import flipped, span, subscript
+from derive.backends.slices import flipped, subscript
+from derive.backends.taps import at_taps, taps_slice, turn
 from derive.backends.turned import forwards
 from derive.backends.values import ATOM, Dims, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (
-    Arithmetic,
     Assign,
-    AxisValue,
     Call,
     Index,
-    Join,
     Merged,
     Node,
     Num,
-    PartOf,
     Place,
     Read,
-    Reduce,
-    Scal,
-    Scan,
     Scatter,
     SizeOf,
     Window,
     multiplied,
 )
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import index_axes, node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -261,7 +255,7 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
     inner = tuple(a for a in slots if isinstance(a, str))
     loop_axes = [fast for _, _, (fast, _) in loops]
     own = [a for a in loop_axes if a in node_axes(s.value)]  # what is the same in every window is added as it is
-    each = _at_taps(printer, s, name, frozenset(own), inner) if own and not turned else None
+    each = at_taps(printer, s, name, frozenset(own), inner) if own and not turned else None
     if each is not None:
         printer.spent = frozenset()  # every turn reads what the first one reads
         own, value = [], printer.value(each, inner)
@@ -282,70 +276,17 @@ def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) 
         if isinstance(i, Window):
             straight = forwards(i)[0]
             if isinstance(straight, Window):
-                pieces[k] = _slice(printer, straight, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
+                pieces[k] = taps_slice(printer, straight, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
     place = subscript(pieces) if any(p not in (":", "...") for p in pieces) else ""
     if place or sign != "=":
         _start(printer, s, name, target)
     indent = ""
     for fast in loop_axes:
-        printer.lines.append(Line(f"{indent}for {_turn(fast)} in range({printer.size(fast)}):"))
+        printer.lines.append(Line(f"{indent}for {turn(fast)} in range({printer.size(fast)}):"))
         indent += "    "
-    at = f"[..., {', '.join(map(_turn, own))}]" if own else ""
+    at = f"[..., {', '.join(map(turn, own))}]" if own else ""
     printer.lines.append(Line(f"{indent}{name}{place} {sign} {whole}{at}", str(s)))
     return True
-
-
-def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
-    """A pointwise value at one place in the window, with what is the same at every place computed before the loops."""
-    if any(isinstance(n, Reduce | Join | Scan) for n in walk(s.value)) or any(
-        isinstance(i, Merged | PartOf | Read | Arithmetic) and set(index_axes(i)) & taps
-        for n in walk(s.value)
-        if isinstance(n, Read)
-        for i in n.index
-    ):
-        return None
-
-    def at(node: Node) -> Node:
-        if not set(node_axes(node)) & taps:
-            return kept(node) if isinstance(node, Call) and is_tensor(node) else node
-        if isinstance(node, Call):
-            return Call(node.fn, tuple(at(a) for a in node.args))
-        if isinstance(node, Read):
-            return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
-        return Scal(_turn(node.axis)) if isinstance(node, AxisValue) else node
-
-    def kept(node: Call) -> Node:
-        own = printer.unused(f"{name}_share")
-        value = printer.value(node, inner)
-        axes = tuple(d for d in value.dims if d is not None)
-        printer.layouts.dims[own] = value.dims
-        printer.lines.append(Line(f"{own} = {value.code}"))
-        return Read(own, axes)
-
-    return at(s.value)
-
-
-def _turn(axis: str) -> str:
-    """The name of a loop's place along an axis, a bound one (`d'`) too."""
-    return f"at_{axis}".replace("'", "_")
-
-
-def _at_tap(i: Index, taps: frozenset[str]) -> Index:
-    """An index with each axis that is looped over as the number it has in that turn."""
-    if isinstance(i, str) and i in taps:
-        return Window((), Scal(_turn(i)))
-    if not isinstance(i, Window):
-        return i
-    offset: Node = i.offset
-    for axis, step in i.steps:
-        if axis in taps:
-            turn: Node = Scal(_turn(axis))
-            turn = turn if step in (1, -1) else Call("mul", (Num(Fraction(abs(step))), turn))
-            if step < 0:
-                offset = Call("sub", (offset, turn))
-            else:
-                offset = turn if offset == Num(Fraction(0)) else Call("add", (offset, turn))
-    return Window(tuple(st for st in i.steps if st[0] not in taps), offset)
 
 
 def _nothing_there(printer: Printer, s: Scatter) -> bool:
@@ -361,18 +302,3 @@ def _nothing_there(printer: Printer, s: Scatter) -> bool:
         ):
             return False
     return False
-
-
-def _slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int] | None) -> str:
-    if not window.steps:
-        return printer.number(window.offset)
-    if fast is None:
-        return span(window, dim, printer.sizes)
-    axis, dilation = fast
-    ((slow, step),) = [st for st in window.steps if st[0] != axis]
-    start = _turn(axis) if dilation == 1 else f"{dilation} * {_turn(axis)}"
-    offset = printer.number(window.offset)
-    start = start if offset == "0" else f"{offset} + {start}"
-    length = printer.size(slow)
-    stop = f"{start} + {length}" if step == 1 else f"{start} + {step} * ({length} - 1) + 1"
-    return f"{start}:{stop}" + ("" if step == 1 else f":{step}")

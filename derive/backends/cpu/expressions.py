@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.signs import extremum, never_positive
-from derive.backends.cpu.work import LARGEST, whole_exponent
+from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
 from derive.program import (
     COMPARISONS,
     AxisValue,
@@ -182,7 +182,7 @@ class Expressions:
         if (whole := whole_exponent(node)) is not None:
             inner, x = node.args[0], args[0].real.code
             below = whole_exponent(inner) if isinstance(inner, Call) and inner.fn == "pow" else None
-            if below is not None and below * whole <= LARGEST:  # the square of a square: rounded once
+            if below is not None and below * whole <= MOST_FACTORS:  # the square of a square: rounded once
                 whole, x = below * whole, self.real(inner.args[0])  # type: ignore[union-attr]
             known_as = {2: "square", 3: "cube"}.get(whole)
             return Text(f"{known_as}({x})" if known_as else f"whole_power({x}, {whole})")

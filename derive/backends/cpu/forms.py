@@ -78,13 +78,13 @@ def print_group(
         counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms)
         most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
         scratch.take("real", f"{nest.text.name(s.name)}_parts", most)
-    for k, (test, form_) in enumerate(forms):
+    for k, (test, shape) in enumerate(forms):
         with out.otherwise(test) if k else out.block(f"if ({test})" if test else ""):
-            form_.print()
+            shape.print()
             for s in group.totals:
                 out.comment(s.note)
                 c, size = nest.text.name(s.name), extent(s.free)
-                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {form_.parts}, {size}, {size});")
+                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {shape.parts}, {size}, {size});")
 
 
 def _shape(plan: Plan) -> type[Nest]:

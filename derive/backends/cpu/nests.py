@@ -199,12 +199,12 @@ class Nest:
         decode(self.out, axes, at)
 
 
-def decode(out: Writer, axes: tuple[str, ...], at: str, kind: str = "const ") -> None:
-    """The places on several axes from one number; of the kind "" they may change."""
+def decode(out: Writer, axes: tuple[str, ...], at: str, stays: bool = True) -> None:
+    """The places on several axes from one number, which stay as they are or are counted on."""
     for k, a in enumerate(axes):
         tail = extent(axes[k + 1 :])
         whole = at if tail == "1" else f"{at} / ({tail})" if " * " in tail else f"{at} / {tail}"
-        out.line(f"{kind}int64_t {variable(a)} = {f'{whole} % {length(a)}' if k else whole};")
+        out.line(f"{'const ' if stays else ''}int64_t {variable(a)} = {f'{whole} % {length(a)}' if k else whole};")
 
 
 def extent(axes: tuple[str, ...]) -> str:

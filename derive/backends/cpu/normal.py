@@ -38,8 +38,6 @@ ZERO = Num(Fraction(0))
 FOLDS = ("sum", "amax", "amin")
 CHANGES = {"add": "sum", "raise": "amax", "lower": "amin"}
 """Loops that change what stands at a place already, and how they fold a value into it."""
-
-
 _SIGNS = {"add": "+=", "raise": "max=", "lower": "min="}
 
 
@@ -103,12 +101,7 @@ class Normal:
     booleans: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     integers: frozenset[str] = frozenset()  # inputs whose elements are indices
-
-    @property
-    def numbers(self) -> list[str]:
-        """Inputs of one real number that stays as it is: a variable holds each."""
-        others = self.integers | self.booleans | {s.name for s in self.loops}
-        return [n for n, dims in self.program.given if not dims and n not in others]
+    numbers: tuple[str, ...] = ()  # inputs of one real number that stays as it is: a variable holds each
 
     def type(self, name: str) -> str:
         """The C type of elements in memory: of what is chosen by a `bool` from there GCC makes no vectors."""
@@ -142,6 +135,8 @@ def normal(
             _scatter(s, out)
         else:
             _assign(s, out)
+    others = integers | out.booleans | {s.name for s in out.loops}
+    out.numbers = tuple(n for n, dims in program.given if not dims and n not in others)
     return out
 
 

@@ -54,18 +54,14 @@ class Rows(Nest):
             with out.loop(variable(outer[0]), start, stop):
                 self.body()
             return
-        decode(out, outer, start, "")
+        decode(out, outer, start, stays=False)
         with out.loop("at", start, stop):
             self.body()
-            carry = [f"if (++{variable(a)} == {length(a)}) {{" for a in outer[:0:-1]]
-            for line, a in zip(carry, outer[:0:-1], strict=True):
-                out.line(line)
-                out.depth += 1
-                out.line(f"{variable(a)} = 0;")
-            out.line(f"{variable(outer[0])}++;")
-            for _ in carry:
-                out.depth -= 1
-                out.line("}")
+            with ExitStack() as carried:
+                for a in outer[:0:-1]:
+                    carried.enter_context(out.block(f"if (++{variable(a)} == {length(a)})"))
+                    out.line(f"{variable(a)} = 0;")
+                out.line(f"{variable(outer[0])}++;")
 
     def chunked(self, pragma: str) -> None:
         """Totals: each chunk of rows adds into memory of its own."""

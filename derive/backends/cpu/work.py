@@ -12,7 +12,7 @@ _UNITS: dict[str, float] = {
 _LIBRARY = frozenset({"tan", "asin", "acos", "atan", "asinh", "acosh", "erfc"})
 _CALLED = 40.0  # the C library's, an element at a time
 _UNIT = 0.2  # of anything else
-LARGEST = 16  # the exponent up to which products are as exact, and faster
+MOST_FACTORS = 16  # the exponent up to which products are as exact, and faster
 
 
 def calls(node: Node) -> list[Call]:
@@ -23,7 +23,7 @@ def calls(node: Node) -> list[Call]:
 def whole_exponent(call: Call) -> int | None:
     """The exponent of a power that is written as products."""
     exponent = call.args[1]
-    if not isinstance(exponent, Num) or not 2 <= exponent.value <= LARGEST:
+    if not isinstance(exponent, Num) or not 2 <= exponent.value <= MOST_FACTORS:
         return None  # infinity among others
     return int(exponent.value) if exponent.value == int(exponent.value) else None
 
