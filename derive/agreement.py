@@ -25,22 +25,19 @@ def agreed(needs: Iterable[Requirement], closed: Callable[[Expr], Expr]) -> Leng
         left, right = (in_terms(closed(side), known) for side in (r.left, r.right))
         slack = expand(left - right)
         if _is_never_zero(slack):
-            raise DeriveError(
-                f"{r.what} has length {left}, which is never {right}",
-                equation=r.equation, fix="give axes whose lengths differ names of their own",
-            )  # fmt: skip
+            raise _refused(r, f"{r.what} has length {left}, which is never {right}")
         solved = _solved(slack)
         if solved is not None:
             known = {k: in_terms(v, dict([solved])) for k, v in known.items()} | dict([solved])
     for r in (r for r in needs if r.relation == ">="):
         left, right = (in_terms(closed(side), known) for side in (r.left, r.right))
-        slack = expand(left - right)
-        if _is_below_zero(slack):
-            raise DeriveError(
-                f"{r.what} needs {right} places of {r.where or r.what}, which never has more than {left}",
-                equation=r.equation, fix="give axes whose lengths differ names of their own",
-            )  # fmt: skip
+        if _is_below_zero(expand(left - right)):
+            raise _refused(r, f"{r.what} needs {right} places of {r.where or r.what}, which never has more than {left}")
     return known
+
+
+def _refused(need: Requirement, why: str) -> DeriveError:
+    return DeriveError(why, equation=need.equation, fix="give axes whose lengths differ names of their own")
 
 
 def _solved(slack: Expr) -> tuple[Expr, Expr] | None:

@@ -26,18 +26,13 @@ def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | No
     if not _is_worth_it(group, inner):
         return None
     plan = planned(replace(group, lane=group.outer[-1], short=True), form, outside)
-    kept = [n for n, place in plan.place.items() if place == "buffer"]
-    return plan if all(set(index_axes_of(n, form)) <= {*group.outer, *inner} for n in kept) else None
+    kept = [index_axes(i) for n, place in plan.place.items() if place == "buffer" for i in form.dims[n]]
+    return plan if all(set(axes) <= {*group.outer, *inner} for axes in kept) else None
 
 
 def inner_axes(group: Group) -> tuple[str, ...]:
     """The axes inside the rows."""
     return tuple(dict.fromkeys(a for s in group.loops for a in group.inner(s)))
-
-
-def index_axes_of(name: str, form: Normal) -> tuple[str, ...]:
-    """The axes of a tensor."""
-    return tuple(a for i in form.dims[name] for a in index_axes(i))
 
 
 def _fits(loop: Loop, group: Group) -> bool:
@@ -69,8 +64,10 @@ class ShortRows(Columns):
 
     @property
     def test(self) -> str:
-        """The condition under which this form is better."""
-        return f"{extent(inner_axes(self.group))} < SHORT && {length(str(self.group.lane))} >= MANY"
+        """The condition under which this form is better; what is kept of a row has less than SHORT places then."""
+        inner = inner_axes(self.group)
+        places = length(inner[0]) if len(inner) == 1 else " * ".join(f"at_least({length(a)}, 1)" for a in inner)
+        return f"{places} < SHORT && {length(str(self.group.lane))} >= MANY"
 
     def print(self) -> None:
         self.blocks("SPAN")
