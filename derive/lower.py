@@ -262,8 +262,8 @@ def factor_order(a: Expr) -> tuple[object, ...]:
 
 
 _SQUARED = 6
-"""The exponent up to which a whole power is made of squares and cubes, nearly as exact and at a tenth of what `pow`
-costs, and one in fourths with square roots, at half."""
+"""The exponent up to which a whole power is made of squares and cubes, at a tenth of what `pow` costs, and one in
+fourths with square roots, at half. In float32 `x**4` is off by up to 1.9 units in the last place, by 0.7 from `pow`."""
 
 
 def _power(base: Expr, exponent: Expr, hoist: Hoist | None) -> Node:

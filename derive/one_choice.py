@@ -2,7 +2,7 @@
 
 `where(c, a, 0) + where(c, 0, b)` is `where(c, a, b)`, with `u` beside one of them `where(c, a, u*b)`; and
 `where(c, where(c, a, b), d)` is `where(c, a, d)`. A condition of places alone stays, since sums up to a place and
-triangles are known by it.
+triangles are known by it. What stood before a choice of 0 and is infinite there is left out as well: 0 for a nan.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def test_agrees_with_autograd_whatever_is_short(
     args = [a.detach().to(dtype) if r else a for a, r in zip(args, real, strict=True)]
     y, saved = getattr(native, f"{name}_forward")(*args)
     found = getattr(native, f"{name}_backward")(dy.to(dtype), *saved)
-    tolerance = 1e-11 if dtype == torch.float64 else 2e-5
+    tolerance = 1e-14 if dtype == torch.float64 else 2e-6
     results = (y, *(found if isinstance(found, tuple) else (found,)))
     for got, exact in zip(results, (want.detach(), *gradients), strict=True):
         scale = tolerance * float(exact.abs().max())

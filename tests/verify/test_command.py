@@ -1,15 +1,12 @@
 """`derive verify` and `derive judge`, as a user runs them."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from derive.catalogue import find
-from derive.cli import main
 from derive.verify.battery import cases
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, disagreements
@@ -19,22 +16,6 @@ from derive.verify.verify import verify
 
 GOOD = "def backward(dy, x):\n    return dy * (1 - x.tanh() ** 2)\n"
 BAD = "def backward(dy, x):\n    return dy * (1 - x.tanh())\n"
-
-
-@pytest.fixture
-def derive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """The command in this process: what it printed, and its exit status."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-
-    def run(*arguments: str) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["derive", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(returncode=ended.value.code or 0, stdout=out, stderr=err)
-
-    return run
 
 
 @pytest.fixture

@@ -1,14 +1,11 @@
 """`derive verify --backend cpu`: it is the kernels that ran, and one that is wrong in one way is told."""
 
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from derive.catalogue import catalogue, find
-from derive.cli import main
 from derive.errors import DeriveError
 from derive.verify import kernels
 from derive.verify.battery import LOOPS
@@ -46,21 +43,6 @@ def printed(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(kernels, "files_of", patched)
 
     return patch
-
-
-@pytest.fixture
-def derive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """The command in this process: what it printed, and its exit status."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["derive", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(returncode=ended.value.code or 0, stdout=out, stderr=err)
-
-    return run
 
 
 def test_it_says_which_kernels_ran(derive) -> None:

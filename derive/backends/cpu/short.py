@@ -81,10 +81,13 @@ class ShortRows(Columns):
                 self.out.line(f"{self.normal.type(name)} {self.text.name(name)}[SHORT * SPAN];")
 
     def elements(self, loops: list[Loop]) -> None:
-        """The statements for one element, after what a choice reads: GCC makes no vectors of a load in steps of rows
-        that only some elements need."""
+        """The statements for one element, after what a choice reads.
+
+        GCC makes no vectors of a load in steps of rows that only some elements need.
+        """
+        wanted = self.wanted(loops)
         for s in self.group.loops:
-            if s in loops or s.name in self.wanted(loops):
+            if s in loops or s.name in wanted:
                 for read in chosen_reads(s.value):
                     self._load(read)
         super().elements(loops)
