@@ -47,7 +47,7 @@ def whole(size: str, compiled: bool, native: Any = None) -> Whole:
     ways |= {name: _by_pair(pair, args, dy) for name, pair in pairs.items()}
     if compiled:
         ways["compiled autograd"] = _by_autograd(_compiled(primitives), args, dy)
-        forward, backward = map(_compiled, pairs["generated"])
+        forward, backward = map(_compiled, _pair(_fused(), heads))
         ways["generated compiled"] = _by_pair((forward, backward), args, dy)
     if jax is not None:
         ways["JAX jit"] = _by_jax(args, dy, heads)
@@ -59,6 +59,15 @@ def whole(size: str, compiled: bool, native: Any = None) -> Whole:
 
 def _names(op: str) -> tuple[str, str]:
     return f"{op}_forward", f"{op}_backward"
+
+
+def _fused() -> Functions:
+    """The parts' functions as they are generated for torch.compile."""
+    found: Functions = {}
+    for op in OPS:
+        live = forms(find(op)).fused
+        found |= dict(zip(_names(op), (live.forward, live.backward), strict=True))
+    return found
 
 
 def _parts(functions: Functions) -> ModuleType:

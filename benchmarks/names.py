@@ -92,7 +92,7 @@ def step_ways(batch: int, compiled: bool, native: Any = None) -> dict[str, Way]:
     out["generated"] = by_hand(live.forward, live.backward)
     out["generated out="] = by_hand(*_over((live.forward, live.backward), own.pair_out))
     if compiled:
-        out["generated compiled"] = whole(live.forward, live.backward)
+        out["generated compiled"] = whole(own.fused.forward, own.fused.backward)
     found = None if native is None else native.functions(OP)
     if found is not None:
         out["native"] = by_hand(*found.pair)

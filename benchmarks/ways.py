@@ -42,7 +42,7 @@ COLUMNS = {
     "JAX jit": "the op in JAX, forward and backward in one jitted program",
     "generated": "the generated forward and backward, eager",
     "generated out=": "the same over the memory of an earlier call (derive generate --workspace)",
-    "generated compiled": "torch.compile of the generated forward and backward",
+    "generated compiled": "torch.compile of the forward and backward of derive generate --save fused",
     "native": "the generated CPU kernels (derive generate --backend cpu)",
     "native out=": "the same over the memory of an earlier call",
     "native, one call": "a loss with its gradients in one kernel, over the memory of an earlier call",
@@ -54,6 +54,7 @@ class Forms:
     """What one op is run with."""
 
     live: Live  # the generated functions
+    fused: Live  # those meant for torch.compile
     primitives: Callable[..., Any]  # the forward's equations as they were written, with no operation fused
 
     @property
@@ -84,7 +85,7 @@ def _forms(key: _Keyed) -> Forms:
         return outputs if len(outputs) > 1 else outputs[0]
 
     plain["check_shapes"] = lambda *_: None  # nobody checks shapes by hand
-    return Forms(build(key.op, workspace=True), primitives)
+    return Forms(build(key.op, workspace=True), build(key.op, save="fused"), primitives)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +128,7 @@ def ways(row: Row, compiled: bool = True, native: NativePackage | None = None) -
     out["generated"] = by_pair(own.live.forward, own.live.backward, row, dys)
     out["generated out="] = by_pair_out((own.live.forward, own.live.backward), own.pair_out, row, dys)
     if compiled:
-        out["generated compiled"] = by_pair(_compiled(own.live.forward), _compiled(own.live.backward), row, dys)
+        out["generated compiled"] = by_pair(_compiled(own.fused.forward), _compiled(own.fused.backward), row, dys)
     return out | ({} if native is None else _native_ways(native, row, dys))
 
 

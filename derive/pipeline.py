@@ -73,8 +73,8 @@ class Derivation:
 
 
 def derive_op(op: Op, save: str = "cost") -> Derivation:
-    """Take an op down the whole road. `save` overrides what the forward keeps: "cost", "least", "input", "output";
-    "kernel" is "cost" as C loops have it.
+    """Take an op down the whole road. `save` overrides what the forward keeps: "cost", "least", "input", "output",
+    "fused"; "kernel" is "cost" as C loops have it.
 
     Raises DeriveError where the op has no derivative to give, or no form of that kind within its domain.
     """

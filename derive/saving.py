@@ -77,12 +77,15 @@ POLICIES = {
     ),
     "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
     "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
+    "fused": Policy("fused", inner=PRICE + 4, functions=True),
     "kernel": Policy("kernel", inner=PRICE + 4, local=True, functions=True),
 }
-"""How `save=` chooses: by cost; the fewest bytes; from the inputs alone; from the outputs; by what costs a kernel.
+"""How `save=` chooses: by cost; the fewest bytes; from the inputs alone; from the outputs; by what costs where loops
+are fused, which a compiler of PyTorch programs does; by what costs a kernel.
 
-To a loop in C an inner tensor is one more to write and to read, and the few operations that make it again from
-an input, which is read in any case, are free; elementary functions are not.
+To a fused loop an inner tensor is one more to write and to read, and the few operations that make it again from
+an input, which is read in any case, are free. Elementary functions are not: a kernel keeps the local derivative made
+of them. A compiler's code waits for memory longer, mostly for pages that were not there before, and makes them again.
 """
 
 

@@ -16,6 +16,7 @@ class Save(StrEnum):
     least = "least"
     input = "input"
     output = "output"
+    fused = "fused"
 
 
 class Backend(StrEnum):
@@ -26,4 +27,5 @@ class Backend(StrEnum):
 
 
 File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
-Saving = Annotated[Save, typer.Option(help="What the forward keeps: the cheapest, the least, its inputs or outputs.")]
+_KEEPING = "What the forward keeps: the cheapest, the least, its inputs or outputs, or what suits torch.compile."
+Saving = Annotated[Save, typer.Option(help=_KEEPING)]

@@ -60,6 +60,7 @@ CASES = [
     (specs.norm_with_gain, "cost", [(5, 7), (7,)]),
     (specs.norm_with_gain, "least", [(5, 7), (7,)]),
     (specs.norm_with_gain, "input", [(5, 7), (7,)]),
+    (specs.norm_with_gain, "fused", [(5, 7), (7,)]),
     (specs.norm_with_nonzero_gain, "output", [(5, 7), (7,)]),
 ]
 
@@ -71,6 +72,10 @@ def test_every_way_of_saving_gives_the_gradient(call: OpCall, save: str, shapes:
 
 def test_from_the_inputs_keeps_inputs_alone() -> None:
     assert set(derive_op(specs.norm_with_gain.op, "input").kept) == {"x", "gain"}
+
+
+def test_where_loops_are_fused_inputs_are_kept_and_not_what_is_made_of_them() -> None:
+    assert set(derive_op(specs.norm_with_gain.op, "fused").kept) == {"x", "gain", "r"}
 
 
 def test_from_the_output_keeps_the_output() -> None:

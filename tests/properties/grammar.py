@@ -672,7 +672,7 @@ def example(draw: Draw) -> Example:
         first = f'from derive import *\n\n{names} = axes("{names}")\n'
     source = first + "".join(f"\n\n{k.text()}" for k in (*callees, w))
     lengths = {a: n for k in (w, *callees) for a, n in k.lengths.items()}
-    save = ("cost", "cost", "cost", "cost", "cost", "cost", "least", "input", "input", "output")[draw(0, 9)]
+    save = ("cost", "cost", "cost", "cost", "cost", "fused", "least", "input", "input", "output")[draw(0, 9)]
     layout = ("contiguous", "transposed", "expanded")[draw(0, 2)]
     return Example(source, w.name, tuple(w.inputs), lengths, save, layout, draw(0, 999), draw(0, 9) >= 9)
 
