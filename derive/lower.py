@@ -1,7 +1,7 @@
 """SymPy ends here: an expression becomes program nodes, operation by operation, in reading order.
 
 Positive terms before negative, small factors before large, negative powers as divisions. Normal forms go through
-`factoring` first.
+`lower_factored`.
 """
 
 from __future__ import annotations
