@@ -19,9 +19,10 @@ from derive.verify.battery import BATTERY
 from derive.verify.candidates import function, load
 from derive.verify.curve import check, draw
 from derive.verify.differences import curves
-from derive.verify.formula import Proof, of_formula, parse, prove
+from derive.verify.formula import of_formula, parse
 from derive.verify.judge import judge as judged
 from derive.verify.kernels import NoKernel, compiled
+from derive.verify.proof import Proof, prove
 from derive.verify.record import record
 from derive.verify.subjects import of_live
 from derive.verify.verify import Verification, verify_kernels
