@@ -16,7 +16,6 @@ from derive.program import (
     Arithmetic,
     Assign,
     AxisValue,
-    Call,
     Join,
     Node,
     Program,
@@ -29,7 +28,7 @@ from derive.program import (
 )
 from derive.share import put
 from derive.soundness import check
-from derive.walking import node_axes, reads, walk
+from derive.walking import node_axes, reads, rebuilt, walk
 
 _MOST = 7  # factors of one product whose orders are all tried
 _GAIN = 1.1  # how many times cheaper than the order as written another must be
@@ -126,11 +125,7 @@ class _Orders:
         return out
 
     def within(self, node: Node) -> Node:
-        if isinstance(node, Call):
-            return Call(node.fn, tuple(self.within(a) for a in node.args))
-        if isinstance(node, Join):
-            return replace(node, parts=tuple(self.within(p) for p in node.parts))
-        return self.ordered(node) if isinstance(node, Reduce) else node
+        return self.ordered(node) if isinstance(node, Reduce) else rebuilt(node, self.within)
 
     def ordered(self, node: Reduce) -> Node:
         """One sum in steps; itself where it has two factors, or no order is much cheaper."""
