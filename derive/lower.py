@@ -116,9 +116,8 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
     if isinstance(expr, Relational):
         return Call(_RELATIONS[expr.rel_op], (node(expr.lhs, hoist), node(expr.rhs, hoist)))
     if isinstance(expr, And | Or | Not):
-        return Call(
-            type(expr).__name__.lower(), tuple(node(a, hoist) for a in sorted(expr.args, key=lambda a: a.sort_key()))
-        )
+        conditions = sorted(expr.args, key=lambda a: a.sort_key())
+        return Call(type(expr).__name__.lower(), tuple(node(a, hoist) for a in conditions))
     if isinstance(expr, Prefix | Slot | Merge | Part):
         return _place(expr, hoist)
     if isinstance(expr, Sigma | SpecReduce):
@@ -134,10 +133,8 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
 
 def _place(i: Prefix | Slot | Merge | Part, hoist: Hoist | None) -> Node:
     """The place that an index stands for, as a number."""
-    if isinstance(i, Prefix):
+    if isinstance(i, Prefix | Slot):
         return node(i.args[0], hoist)
-    if isinstance(i, Slot):
-        return node(i.index, hoist)
     if isinstance(i, Merge):
         return reduce(_slower, i.args[1:], node(i.args[0], hoist))
     whole, tail = node(i.whole, hoist), i.lengths[i.position + 1 :]
