@@ -11,10 +11,10 @@ from fractions import Fraction
 
 from derive.cost import Nominal, is_tensor, node_work, product_factors, work_and_names
 from derive.opened_sums import is_product, renamed
-from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scatter, multiplied
+from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter, multiplied
 from derive.share import put
 from derive.soundness import check
-from derive.walking import node_axes, walk
+from derive.walking import node_axes, rebuilt, walk
 
 
 def distributed(program: Program, nominal: Nominal) -> Program:
@@ -52,13 +52,9 @@ def written_where_read(made: Assign, program: Program) -> Program | None:
 
 def _within(node: Node, nominal: Nominal) -> Node:
     """The node, with every product in it distributed where that is less work."""
-    if isinstance(node, Reduce):
-        return replace(node, body=_within(node.body, nominal))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(_within(p, nominal) for p in node.parts))
+    node = rebuilt(node, lambda n: _within(n, nominal))
     if not isinstance(node, Call):
         return node
-    node = replace(node, args=tuple(_within(a, nominal) for a in node.args))
     factors = product_factors(node)
     sums = [f for f in factors if isinstance(f, Call) and f.fn in ("add", "sub")]
     if node.fn != "mul" or len(sums) != 1:

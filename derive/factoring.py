@@ -1,8 +1,8 @@
 """Normal forms, factored so that few passes touch large tensors.
 
 A normal form is a sum of products. It is taken apart again the way a person writes it: what is common to all terms in
-front, small factors multiplied together before they meet a large one, a large factor that several terms share taken
-out of them (Horner). Nothing here knows an op; the axes of the factors are the only guide.
+front, a large factor that several terms share taken out of them (Horner). Nothing here knows an op; the axes of the
+factors are the only guide.
 """
 
 from __future__ import annotations
@@ -11,16 +11,8 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Mul, Pow, Rational, S, factor_list, gcd, symbols
 
-from derive.lower import ZERO, Hoist, divides, factor_order, negated, node, ordered_terms, quotient, weight
-from derive.program import Call, Node
-from derive.terms.axes import Axis, free_axes
+from derive.lower import ordered_terms, weight
 from derive.terms.choices import Where
-from derive.terms.elements import At
-
-
-def factored(expr: Expr, hoist: Hoist) -> Node:
-    """A normal form with few operations on large tensors."""
-    return _product_node(factor(expr), hoist)
 
 
 @dataclass(frozen=True)
@@ -224,82 +216,3 @@ def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
         if mine > gain or rest < left:
             best, gain, left = (b, e), mine, rest
     return best
-
-
-def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int = 0) -> Node:
-    """The product as a node; `also` is one more factor, over `size` axes."""
-    if p.number == 0:
-        return ZERO
-    masks = [f for f in p.powers if isinstance(f, Where) and f.is_mask]
-    others = [f for f in p.powers if f not in masks]
-    choice = next((f for f in others if isinstance(f, Where) and not any(v.atoms(At) for v in _cases(f))), None)
-    if choice is not None and also is None:
-        return _chosen(choice, p, hoist)
-    up = [(weight(f), node(f, hoist)) for f in sorted((f for f in others if not divides(f)), key=factor_order)]
-    down = [(weight(f), node(1 / f, hoist)) for f in sorted((f for f in others if divides(f)), key=factor_order)]
-    up += [(len(_axes(s)), _sum_node(s, hoist)) for s in p.sums]
-    up = [(size, also), *up] if also is not None else up
-    out = quotient(p.number, up, down)
-    for mask in masks:
-        out = Call("where", (node(mask.condition, hoist), out, ZERO))
-    return out
-
-
-def _cases(choice: Expr) -> list[Expr]:
-    """The values that a choice, and those inside it, may take."""
-    if not isinstance(choice, Where):
-        return [choice]
-    return [v for branch in choice.args[1:] for v in _cases(branch)]
-
-
-def _chosen(choice: Where, p: Product, hoist: Hoist) -> Node:
-    """`rest * where(c, a, b)` with numbers `a`, `b`: the rest, scaled by one or the other."""
-    own = free_axes(choice)
-    small = tuple(f for f in p.powers if f != choice and free_axes(f) <= own)
-    large = tuple(f for f in p.powers if f != choice and f not in small)
-    if large or any(not _axes(s) <= own for s in p.sums):  # what is larger is multiplied after the choice
-        inside, outside = ([s for s in p.sums if (_axes(s) <= own) is fits] for fits in (True, False))
-        chosen = _chosen(choice, Product(p.number, (choice, *small), tuple(inside)), hoist)
-        rest = Product(S.One, large, tuple(outside))
-        return _product_node(rest, hoist, chosen, len(own))
-    powers = small
-    numbers = [v for v in _cases(choice) if v != 0]
-    common = numbers[0] if len(set(numbers)) == 1 else S.One
-    rest = Product(p.number * (common if common.is_Rational else 1), powers, p.sums)
-    bare = not any(f.atoms(At) for f in powers) and not p.sums
-    whole = None if bare else _product_node(rest, hoist)
-
-    def scaled(value: Expr) -> Node:
-        if isinstance(value, Where):
-            return Call("where", (node(value.condition, hoist), scaled(value.args[1]), scaled(value.args[2])))
-        if value == 0:
-            return ZERO
-        if whole is None or (value.is_Rational and rest.number != p.number):
-            number, others = (p.number * value).as_coeff_Mul()
-            own = Product(number, tuple(f for f in (*powers, *Mul.make_args(others)) if f != 1), ())
-            return _product_node(own, hoist) if whole is None else whole
-        if value in (1, -1):
-            return whole if value == 1 else negated(whole)
-        if isinstance(value, Rational) and value.p == 1:
-            return Call("div", (whole, node(S(value.q), hoist)))
-        return Call("mul", (node(value, hoist), whole))
-
-    return scaled(choice)
-
-
-def _sum_node(s: Sum, hoist: Hoist) -> Node:
-    parts = sorted(s.parts, key=lambda p: bool(p.number.is_negative))
-    out: Node | None = None
-    for p in parts:
-        value = _product_node(Product(abs(p.number), p.powers, p.sums), hoist)
-        negative = p.number.is_negative
-        if out is None:
-            out = negated(value) if negative else value
-        else:
-            out = Call("sub" if negative else "add", (out, value))
-    assert out is not None
-    return out
-
-
-def _axes(s: Sum) -> set[Axis]:
-    return set().union(*(free_axes(f) for p in s.parts for f in p.powers), *(_axes(i) for p in s.parts for i in p.sums))

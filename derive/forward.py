@@ -9,8 +9,8 @@ from derive.contraction_order import pairwise
 from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.factoring import factored
 from derive.gathered import after_gathers
+from derive.lower_factored import factored
 from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
 from derive.saving import dims

@@ -15,6 +15,7 @@ from derive.terms.indices import Merge
 from derive.terms.reductions import Reduce
 
 Spliced = dict[Axis, tuple[Expr, ...]]
+Tensors = dict[str, tuple[Tensor, tuple[Expr, ...]]]  # of a caller: each with its dimensions
 
 
 def splice(expr: Basic, axes: Spliced, symbols: dict[Basic, Basic]) -> Any:
@@ -48,16 +49,33 @@ def _spliced_index(index: Expr, axes: Spliced, symbols: dict[Basic, Basic]) -> t
 
 
 def inline_call(
-    op: Op,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]],
-    prefix: str,
+    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Tensors, prefix: str
 ) -> tuple[list[Equation], tuple[str, ...]]:
     """The callee's equations under `prefix`, and the names of its outputs there."""
+    symbols, axes = _arguments(op, _bind_arguments(op, args, kwargs), tensors)
+    for axis in _own_axes(op):
+        if axis not in axes:
+            axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
+    out = []
+    for equation in op.equations:
+        known = {"integer": True} if equation.target.is_integer else signs(equation.right)
+        new = Tensor(prefix + equation.name, **known)
+        symbols[equation.target] = new
+        over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
+        index = tuple(itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in equation.index))
+        body = splice(equation.body, axes, symbols)
+        scale = splice(equation.scale, axes, symbols)
+        if equation.over and not over:  # a reduction over a `...` that stands for nothing
+            out.append(Equation(new, index, scale * body, given=equation.given))
+        else:
+            out.append(Equation(new, index, body, equation.kind, over, scale, equation.given))
+    return out, tuple(prefix + name for name in op.outputs)
+
+
+def _arguments(op: Op, given: dict[str, Any], tensors: Tensors) -> tuple[dict[Basic, Basic], Spliced]:
+    """What the caller passes for the callee's tensors and scalars, and what its axes are there."""
     symbols: dict[Basic, Basic] = {}
     axes: Spliced = {}
-    given = _bind_arguments(op, args, kwargs)
     for operand in op.operands:
         value = given[operand.name]
         if operand.kind == "length" and operand.ranges_over is not None:
@@ -79,23 +97,7 @@ def inline_call(
         tensor, dims = tensors[name]
         symbols[operand.tensor] = tensor
         _bind_axes(op, operand, dims, axes)
-    for axis in _own_axes(op):
-        if axis not in axes:
-            axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
-    out = []
-    for equation in op.equations:
-        known = {"integer": True} if equation.target.is_integer else signs(equation.right)
-        new = Tensor(prefix + equation.name, **known)
-        symbols[equation.target] = new
-        over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
-        index = tuple(itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in equation.index))
-        body = splice(equation.body, axes, symbols)
-        scale = splice(equation.scale, axes, symbols)
-        if equation.over and not over:  # a reduction over a `...` that stands for nothing
-            out.append(Equation(new, index, scale * body, given=equation.given))
-        else:
-            out.append(Equation(new, index, body, equation.kind, over, scale, equation.given))
-    return out, tuple(prefix + name for name in op.outputs)
+    return symbols, axes
 
 
 def _axis_of_length(op: Op, operand: Operand, value: Any) -> Axis:

@@ -1,7 +1,7 @@
 """SymPy ends here: an expression becomes program nodes, operation by operation, in reading order.
 
 Positive terms before negative, small factors before large, negative powers as divisions. Normal forms go through
-`factoring` first.
+`lower_factored`.
 """
 
 from __future__ import annotations
@@ -116,20 +116,10 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
     if isinstance(expr, Relational):
         return Call(_RELATIONS[expr.rel_op], (node(expr.lhs, hoist), node(expr.rhs, hoist)))
     if isinstance(expr, And | Or | Not):
-        return Call(
-            type(expr).__name__.lower(), tuple(node(a, hoist) for a in sorted(expr.args, key=lambda a: a.sort_key()))
-        )
-    if isinstance(expr, Prefix):
-        return node(expr.args[0], hoist)
-    if isinstance(expr, Merge):
-        return reduce(_slower, expr.args[1:], node(expr.args[0], hoist))
-    if isinstance(expr, Slot):
-        return node(expr.index, hoist)
-    if isinstance(expr, Part):
-        tail = expr.lengths[expr.position + 1 :]
-        counted = Call("floordiv", (node(expr.whole, hoist), product(list(tail), hoist))) if tail else None
-        place = counted or node(expr.whole, hoist)
-        return Call("mod", (place, node(expr.lengths[expr.position], hoist))) if expr.position else place
+        conditions = sorted(expr.args, key=lambda a: a.sort_key())
+        return Call(type(expr).__name__.lower(), tuple(node(a, hoist) for a in conditions))
+    if isinstance(expr, Prefix | Slot | Merge | Part):
+        return _place(expr, hoist)
     if isinstance(expr, Sigma | SpecReduce):
         if hoist is None:
             raise DeriveError(f"{expr} inside an expression was not given a name", fix=OUR_FAULT)
@@ -139,6 +129,17 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
     if isinstance(expr, Function):
         return Call(type(expr).__name__, tuple(node(a, hoist) for a in expr.args))
     raise DeriveError(f"{expr}, a {type(expr).__name__}, has no form in a program", fix=OUR_FAULT)
+
+
+def _place(i: Prefix | Slot | Merge | Part, hoist: Hoist | None) -> Node:
+    """The place that an index stands for, as a number."""
+    if isinstance(i, Prefix | Slot):
+        return node(i.args[0], hoist)
+    if isinstance(i, Merge):
+        return reduce(_slower, i.args[1:], node(i.args[0], hoist))
+    whole, tail = node(i.whole, hoist), i.lengths[i.position + 1 :]
+    place = Call("floordiv", (whole, product(list(tail), hoist))) if tail else whole
+    return Call("mod", (place, node(i.lengths[i.position], hoist))) if i.position else place
 
 
 def _slower(count: Node, inner: Expr) -> Node:

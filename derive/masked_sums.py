@@ -11,9 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Join, Node, Num, Program, Reduce, multiplied
+from derive.program import Call, Node, Num, Program, Reduce, multiplied
 from derive.soundness import check
-from derive.walking import node_axes
+from derive.walking import node_axes, rebuilt
 
 _ZERO = Num(Fraction(0))
 
@@ -50,11 +50,8 @@ def _in_sums(program: Program, change: Callable[[Reduce], Node]) -> Program:
     """The program with every reduction changed, inner ones first."""
 
     def within(node: Node) -> Node:
-        if isinstance(node, Call):
-            return replace(node, args=tuple(within(a) for a in node.args))
-        if isinstance(node, Join):
-            return replace(node, parts=tuple(within(p) for p in node.parts))
-        return change(replace(node, body=within(node.body))) if isinstance(node, Reduce) else node
+        node = rebuilt(node, within)
+        return change(node) if isinstance(node, Reduce) else node
 
     return replace(program, statements=tuple(replace(s, value=within(s.value)) for s in program.statements))
 

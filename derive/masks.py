@@ -21,14 +21,14 @@ from derive.cost import Nominal, is_matrix_product, is_weighted
 from derive.equations import Op
 from derive.functions import maximum, minimum, relu, sigmoid, sign
 from derive.nominal import nominal
-from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
+from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.raising import is_finite_number, raised
 from derive.sides import on_each_side, vanishes_beside
 from derive.soundness import check
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
-from derive.walking import node_axes, reads
+from derive.walking import node_axes, reads, rebuilt
 
 _ONE, _TWO, _ZERO, _MINUS = (Num(Fraction(k)) for k in (1, 2, 0, -1))
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
@@ -82,12 +82,8 @@ def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program
 
 def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
     """The node with products for choices; what is `chosen` by another choice stays one."""
-    if isinstance(node, Reduce):
-        return replace(node, body=_within(node.body, known))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(_within(p, known) for p in node.parts))
     if not isinstance(node, Call):
-        return node
+        return rebuilt(node, lambda n: _within(n, known))
     if node.fn == "where" and node.args[2] == _ZERO and _is_zero_beside(node.args[0], node.args[1], known):
         return _within(node.args[1], known, chosen)
     if node.fn == "where" and not chosen:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from derive.cost import product_factors
-from derive.program import Call, Join, Node, Num, Program, Reduce, multiplied
+from derive.program import Call, Node, Num, Program, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, reads
+from derive.walking import node_axes, reads, rebuilt
 
 _ZERO = Num(Fraction(0))
 
@@ -24,16 +24,10 @@ def one_choice(program: Program) -> Program:
 
 
 def _within(node: Node) -> Node:
-    if isinstance(node, Reduce):
-        return replace(node, body=_within(node.body))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(_within(p) for p in node.parts))
-    if not isinstance(node, Call):
-        return node
-    if node.fn in ("add", "sub"):
+    if isinstance(node, Call) and node.fn in ("add", "sub"):
         return _sum(node)
-    node = replace(node, args=tuple(_within(a) for a in node.args))
-    if node.fn != "where" or not reads(node.args[0]):
+    node = rebuilt(node, _within)
+    if not isinstance(node, Call) or node.fn != "where" or not reads(node.args[0]):
         return node
     condition, a, b = node.args
     return Call("where", (condition, _branch(a, condition, 1), _branch(b, condition, 2)))

@@ -12,7 +12,7 @@ from itertools import combinations
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import Call, Join, Node, Program, Reduce
 from derive.soundness import check
-from derive.walking import node_axes
+from derive.walking import node_axes, rebuilt
 
 
 def common_products(program: Program) -> Program:
@@ -55,14 +55,10 @@ def _spanning(product: Call) -> list[Node]:
 
 
 def _put_first(node: Node, common: tuple[Node, ...]) -> Node:
-    if isinstance(node, Reduce):
-        return node if is_matrix_product(node) else replace(node, body=_put_first(node.body, common))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(_put_first(p, common) for p in node.parts))
-    if not isinstance(node, Call):
+    if isinstance(node, Reduce) and is_matrix_product(node):
         return node
-    if node.fn != "mul":
-        return replace(node, args=tuple(_put_first(a, common) for a in node.args))
+    if not isinstance(node, Call) or node.fn != "mul":
+        return rebuilt(node, lambda n: _put_first(n, common))
     factors = [f if f in common else _put_first(f, common) for f in product_factors(node)]
     if set(common) <= set(_spanning(node)):
         rest = list(factors)

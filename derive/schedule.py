@@ -10,7 +10,7 @@ from derive import lower, placed
 from derive.algebra import is_contraction, match, opened_by_name, sigma
 from derive.definitions import Definition
 from derive.errors import DeriveError
-from derive.factoring import factored
+from derive.lower_factored import factored
 from derive.merged_sums import count_sums, means_among, merge_sums, with_means
 from derive.positions import every_place, grouped, has_delta, slots_of, spread_over
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement

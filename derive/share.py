@@ -25,7 +25,7 @@ from derive.program import (
     base,
 )
 from derive.soundness import check
-from derive.walking import children, node_axes, reads, walk
+from derive.walking import children, node_axes, reads, rebuilt, walk
 
 
 def share(program: Program) -> Program:
@@ -205,12 +205,4 @@ def _cheap(node: Call | Reduce | Scan) -> bool:
 
 def put(node: Node, old: Node, new: Node) -> Node:
     """The node with every occurrence of `old` replaced."""
-    if node == old:
-        return new
-    if isinstance(node, Call):
-        return replace(node, args=tuple(put(a, old, new) for a in node.args))
-    if isinstance(node, Reduce | Scan):
-        return replace(node, body=put(node.body, old, new))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(put(p, old, new) for p in node.parts))
-    return node
+    return new if node == old else rebuilt(node, lambda n: put(n, old, new))

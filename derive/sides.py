@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.program import Call, Join, Node, Num, Reduce, Scan
+from derive.program import Call, Node, Num
+from derive.walking import rebuilt
 
 _ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 _MIRRORED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
@@ -53,12 +54,8 @@ def _is_relu(node: Node, u: Node) -> bool:
 
 def _as(u: Node, side: int, strict: bool, node: Node, numbers: bool = True) -> Node:
     """A node where `u` is above 0 (side 1) or below (-1), perhaps at it; with `numbers`, it may become one."""
-    if isinstance(node, Reduce | Scan):
-        return replace(node, body=_as(u, side, strict, node.body, numbers))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(_as(u, side, strict, p, numbers) for p in node.parts))
     if not isinstance(node, Call):
-        return node
+        return rebuilt(node, lambda n: _as(u, side, strict, n, numbers))
     if node == Call("absolute", (u,)):
         return u if side > 0 else Call("neg", (u,))
     if numbers and strict and node == Call("sign", (u,)):

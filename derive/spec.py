@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from derive.annotations import operand
-from derive.equations import Op
+from derive.equations import Op, Operand
 from derive.errors import DeriveError
 from derive.handles import Frame, Handle
 from derive.inline import inline_call
@@ -61,63 +61,26 @@ def op(function: Callable[..., Any] | None = None, *, stepwise: bool = False) ->
 
 def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
     name = getattr(function, "__name__", "")
+    try:
+        return _traced(function, name, stepwise)
+    except DeriveError as error:
+        raise error.within(name) from None
+
+
+def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
+    operands = _operands(function, name)
     recorder = Recorder(name)
-    try:
-        check_signature(function)
-        given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        operands = tuple(operand(p, name) for p in given)
-    except NameError as error:
-        raise undeclared(error, {}).within(name) from None
-    except DeriveError as error:
-        raise error.within(name) from None
-    args: list[Any] = []
-    for o in operands:
-        if o.kind == "length":
-            assert o.ranges_over is not None
-            args.append(Size(o.ranges_over))
-            continue
-        if o.kind == "scalar":
-            args.append(Scalar(o.name))
-            continue
-        recorder.operands[o.name] = o
-        recorder.tensors[o.name] = (o.tensor, o.axes)
-        args.append(Handle(recorder, o.name))
-    token = _recording.set(recorder)
-    try:
-        returned = function(Frame(recorder), *args)
-    except NameError as error:
-        inputs = [o.name for o in operands]
-        raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))).within(
-            name
-        ) from None
-    except DeriveError as error:
-        raise error.within(name) from None
-    except TypeError as error:
-        raise wrong_type(error).within(name) from None
-    except AttributeError as error:
-        mistake = no_attribute(error)
-        if mistake is None:
-            raise
-        raise mistake.within(name) from None
-    finally:
-        _recording.reset(token)
+    returned = _run(function, recorder, operands)
     outputs = _outputs(returned, recorder)
-    try:
-        sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
-    except DeriveError as error:
-        raise error.within(name) from None
+    sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
     equations = read_prefixes(tuple(recorder.equations), declared, sizes)
-    try:
-        needs = requirements(operands, equations, sizes)
-        equations = deltas_chosen(operands, equations, sizes)
-    except DeriveError as error:
-        raise error.within(name) from None
+    needs = requirements(operands, equations, sizes)
     return Op(
         name=name,
         doc=inspect.getdoc(function) or "",
         operands=operands,
-        equations=equations,
+        equations=deltas_chosen(operands, equations, sizes),
         outputs=outputs,
         sizes=sizes,
         requirements=needs,
@@ -125,6 +88,48 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         source=_source(function),
         tensors=declared,
     )
+
+
+def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
+    """What the signature declares."""
+    try:
+        check_signature(function)
+        given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        return tuple(operand(p, name) for p in given)
+    except NameError as error:
+        raise undeclared(error, {}) from None
+
+
+def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Operand, ...]) -> Any:
+    """What the function returns, its equations recorded; Python's complaints in the notation's words."""
+    args = [_argument(o, recorder) for o in operands]
+    token = _recording.set(recorder)
+    try:
+        return function(Frame(recorder), *args)
+    except NameError as error:
+        inputs = [o.name for o in operands]
+        raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))) from None
+    except TypeError as error:
+        raise wrong_type(error) from None
+    except AttributeError as error:
+        mistake = no_attribute(error)
+        if mistake is None:
+            raise
+        raise mistake from None
+    finally:
+        _recording.reset(token)
+
+
+def _argument(o: Operand, recorder: Recorder) -> Any:
+    """An operand as the function has it."""
+    if o.kind == "length":
+        assert o.ranges_over is not None
+        return Size(o.ranges_over)
+    if o.kind == "scalar":
+        return Scalar(o.name)
+    recorder.operands[o.name] = o
+    recorder.tensors[o.name] = (o.tensor, o.axes)
+    return Handle(recorder, o.name)
 
 
 def _source(function: Callable[..., Any]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from derive.program import (
     Arithmetic,
@@ -48,6 +49,17 @@ def walk(node: Node | Index) -> Iterator[Node | Index]:
     yield node
     for child in children(node):
         yield from walk(child)
+
+
+def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with what it is made of changed: a call's arguments, what a sum is of, the parts of a concatenation."""
+    if isinstance(node, Call):
+        return replace(node, args=tuple(map(change, node.args)))
+    if isinstance(node, Reduce | Scan):
+        return replace(node, body=change(node.body))
+    if isinstance(node, Join):
+        return replace(node, parts=tuple(map(change, node.parts)))
+    return node
 
 
 def reads(node: Node | Index) -> set[str]:

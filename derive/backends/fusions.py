@@ -6,7 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.convolutions import convolved, is_convolution
+from derive.backends.convolution_roles import is_convolution
+from derive.backends.convolutions import convolved
 from derive.backends.layout import is_product
 from derive.backends.pointwise import broadcast, cast
 from derive.backends.reductions import reduction

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from derive.backends.contractions import matrix_and_vector
-from derive.backends.convolutions import is_convolution
+from derive.backends.convolution_roles import is_convolution
 from derive.backends.pools import is_pool
 from derive.backends.values import Dims, is_pack
 from derive.cost import is_matrix_product, is_tensor, product_factors

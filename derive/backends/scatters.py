@@ -10,14 +10,12 @@ from derive.backends.convolutions import scattered
 from derive.backends.extrema import extremum
 from derive.backends.gathers import along, gathers_in_a_row, whole_index
 from derive.backends.index_tensors import index_tensor, pack_first
-from derive.backends.pointwise import cast, number_code
-from derive.backends.slices import flipped, subscript
-from derive.backends.taps import at_taps, taps_slice, turn
-from derive.backends.turned import forwards
-from derive.backends.values import ATOM, Dims, Line, is_pack, position
+from derive.backends.pointwise import number_code
+from derive.backends.slices import subscript
+from derive.backends.taps import through_windows
+from derive.backends.values import ATOM, Line, is_pack, position
 from derive.cost import is_tensor
 from derive.program import (
-    Assign,
     Call,
     Index,
     Merged,
@@ -30,7 +28,7 @@ from derive.program import (
     Window,
     multiplied,
 )
-from derive.walking import index_axes, node_axes
+from derive.walking import index_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -61,7 +59,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
         return
     once = len(order) == sum(len(index_axes(i)) for i in s.slots)
     windows = once and moved and all(isinstance(s.slots[k], Window) for k in moved)
-    if windows and _windows(printer, s, name, target, order):
+    if windows and through_windows(printer, s, name, target):
         return
     if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
         _diagonal(printer, s, name, target)
@@ -232,73 +230,3 @@ def _whole(printer: Printer, node: Node, order: tuple[Index, ...]) -> str | None
     in_order = tuple(a for i in node.index for a in index_axes(i)) == order
     unmoved = all(isinstance(i, str | Merged) for i in node.index)
     return printer.stored(node.name).code if in_order and unmoved else None
-
-
-def _windows(printer: Printer, s: Scatter, name: str, target: str, order: Dims) -> bool:
-    """Each place in the window adds a slice; slices of one place never overlap."""
-    loops, slots, turned = [], list(s.slots), list[str]()
-    for k, i in enumerate(s.slots):
-        if not isinstance(i, Window):
-            continue
-        if len(i.steps) == 1 and forwards(i)[1]:
-            turned += forwards(i)[1]
-            slots[k] = turned[-1]
-            continue
-        if any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
-            return False
-        if not i.steps:
-            continue
-        steps = printer.sizes.ordered(i)
-        if len(steps) == 2:
-            loops.append((k, steps[0], steps[1]))
-        slots[k] = steps[0][0]
-    inner = tuple(a for a in slots if isinstance(a, str))
-    loop_axes = [fast for _, _, (fast, _) in loops]
-    own = [a for a in loop_axes if a in node_axes(s.value)]  # what is the same in every window is added as it is
-    each = at_taps(printer, s, name, frozenset(own), inner) if own and not turned else None
-    if each is not None:
-        printer.spent = frozenset()  # every turn reads what the first one reads
-        own, value = [], printer.value(each, inner)
-    else:
-        value = printer.full(s.value, (*inner, *own)) if own else printer.value(s.value, inner)
-    if turned:
-        value = flipped(printer.full(s.value, (*inner, *own)), turned)
-    whole, sign = value.code, "+="
-    if loops and each is None and not whole.isidentifier():
-        whole = printer.unused("patches" if own else f"{name}_share")
-        printer.lines.append(Line(f"{whole} = {value.code}", str(s)))
-    elif not loops and _nothing_there(printer, s):
-        sign = "="
-    elif not loops and not turned and isinstance(s.value, Call) and s.value.fn == "neg":
-        whole, sign = cast(printer.value(s.value.args[0], inner), printer.like).code, "-="
-    pieces = [":" if not is_pack(a) else "..." for a in s.axes]
-    for k, i in enumerate(s.slots):
-        if isinstance(i, Window):
-            straight = forwards(i)[0]
-            if isinstance(straight, Window):
-                pieces[k] = taps_slice(printer, straight, s.axes[k], dict((j, f) for j, _, f in loops).get(k))
-    place = subscript(pieces) if any(p not in (":", "...") for p in pieces) else ""
-    if place or sign != "=":
-        _start(printer, s, name, target)
-    indent = ""
-    for fast in loop_axes:
-        printer.lines.append(Line(f"{indent}for {turn(fast)} in range({printer.size(fast)}):"))
-        indent += "    "
-    at = f"[..., {', '.join(map(turn, own))}]" if own else ""
-    printer.lines.append(Line(f"{indent}{name}{place} {sign} {whole}{at}", str(s)))
-    return True
-
-
-def _nothing_there(printer: Printer, s: Scatter) -> bool:
-    """Whether what a scatter adds to is still zero there: it is the first, or all before it went to other places."""
-    for before in printer.program.statements:
-        if before is s:
-            return True
-        if before.name != s.name:
-            continue
-        if isinstance(before, Assign) or not any(
-            a != b and all(isinstance(i, Window) and not i.steps and isinstance(i.offset, Num) for i in (a, b))
-            for a, b in zip(before.slots, s.slots, strict=True)
-        ):
-            return False
-    return False

@@ -1,15 +1,22 @@
-"""A loop over the places in a window: what stands in the window at one of them, and the slice that it is."""
+"""Scatters through windows in torch: a loop over the places in a window, each of which adds a slice.
+
+Slices of one place never overlap. A window of one axis is a slice as it is, and nothing loops.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.slices import span
-from derive.backends.values import Dims, Line
+from derive.backends.pointwise import cast
+from derive.backends.slices import flipped, span, subscript
+from derive.backends.turned import forwards
+from derive.backends.values import Dims, Line, is_pack
 from derive.cost import is_tensor
 from derive.program import (
     Arithmetic,
+    Assign,
     AxisValue,
     Call,
     Index,
@@ -31,7 +38,106 @@ if TYPE_CHECKING:
     from derive.backends.torch import Printer
 
 
-def at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
+@dataclass(frozen=True)
+class _Windows:
+    """The windows of a scatter: in which dimensions a loop runs, over which axis, and what a turn of all loops adds."""
+
+    loops: dict[int, tuple[str, int]]  # of a dimension: the axis of the places in the window, and its step
+    inner: Dims  # the axes of what is added in one turn
+    turned: tuple[str, ...]  # those of them that run backwards
+
+    @staticmethod
+    def of(printer: Printer, s: Scatter) -> _Windows | None:
+        """None where a window runs backwards over its places, or has three axes."""
+        loops: dict[int, tuple[str, int]] = {}
+        slots, turned = list(s.slots), list[str]()
+        for k, i in enumerate(s.slots):
+            if not isinstance(i, Window):
+                continue
+            if len(i.steps) == 1 and forwards(i)[1]:
+                turned += forwards(i)[1]
+                slots[k] = turned[-1]
+                continue
+            if any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
+                return None
+            if not i.steps:
+                continue
+            steps = printer.sizes.ordered(i)
+            if len(steps) == 2:
+                loops[k] = steps[1]
+            slots[k] = steps[0][0]
+        return _Windows(loops, tuple(a for a in slots if isinstance(a, str)), tuple(turned))
+
+    @property
+    def taps(self) -> list[str]:
+        return [axis for axis, _ in self.loops.values()]
+
+
+def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> bool:
+    """Each place in the window adds a slice; False where that is not how this scatter can be written."""
+    windows = _Windows.of(printer, s)
+    if windows is None:
+        return False
+    sign, share, own = _share(printer, s, name, windows)
+    place = _place(printer, s, windows)
+    if s.onto is None and (place or sign != "="):
+        printer.lines.append(Line(f"{name} = {target}"))
+    indent = ""
+    for axis in windows.taps:
+        printer.lines.append(Line(f"{indent}for {_turn(axis)} in range({printer.size(axis)}):"))
+        indent += "    "
+    at = f"[..., {', '.join(map(_turn, own))}]" if own else ""
+    printer.lines.append(Line(f"{indent}{name}{place} {sign} {share}{at}", str(s)))
+    return True
+
+
+def _share(printer: Printer, s: Scatter, name: str, windows: _Windows) -> tuple[str, str, list[str]]:
+    """How each turn adds (`+=`), what, and the axes of that which are read at the turn's place."""
+    loops, inner, turned = windows.loops, windows.inner, windows.turned
+    own = [a for a in windows.taps if a in node_axes(s.value)]  # what is the same in every window is added as it is
+    each = _at_taps(printer, s, name, frozenset(own), inner) if own and not turned else None
+    if each is not None:
+        printer.spent = frozenset()  # every turn reads what the first one reads
+        return "+=", printer.value(each, inner).code, []
+    value = printer.full(s.value, (*inner, *own)) if own or turned else printer.value(s.value, inner)
+    share = (flipped(value, turned) if turned else value).code
+    if loops and not share.isidentifier():
+        named = printer.unused("patches" if own else f"{name}_share")
+        printer.lines.append(Line(f"{named} = {share}", str(s)))
+        return "+=", named, own
+    if not loops and _nothing_there(printer, s):
+        return "=", share, own
+    if not loops and not turned and isinstance(s.value, Call) and s.value.fn == "neg":
+        return "-=", cast(printer.value(s.value.args[0], inner), printer.like).code, own
+    return "+=", share, own
+
+
+def _place(printer: Printer, s: Scatter, windows: _Windows) -> str:
+    """The subscript of what a turn adds to; none where that is the whole tensor."""
+    pieces = [":" if not is_pack(a) else "..." for a in s.axes]
+    for k, i in enumerate(s.slots):
+        straight = forwards(i)[0] if isinstance(i, Window) else None
+        if isinstance(straight, Window):
+            pieces[k] = _taps_slice(printer, straight, s.axes[k], windows.loops.get(k))
+    return subscript(pieces) if any(p not in (":", "...") for p in pieces) else ""
+
+
+def _nothing_there(printer: Printer, s: Scatter) -> bool:
+    """Whether what a scatter adds to is still zero there: it is the first, or all before it went to other places."""
+    for before in printer.program.statements:
+        if before is s:
+            return True
+        if before.name != s.name:
+            continue
+        if isinstance(before, Assign) or not any(
+            a != b and all(isinstance(i, Window) and not i.steps and isinstance(i.offset, Num) for i in (a, b))
+            for a, b in zip(before.slots, s.slots, strict=True)
+        ):
+            return False
+    return False
+
+
+def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
     """A pointwise value at one place in the window, with what is the same at every place computed before the loops."""
     if any(isinstance(n, Reduce | Join | Scan) for n in walk(s.value)) or any(
         isinstance(i, Merged | PartOf | Read | Arithmetic) and set(index_axes(i)) & taps
@@ -48,7 +154,7 @@ def at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner
             return Call(node.fn, tuple(at(a) for a in node.args))
         if isinstance(node, Read):
             return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
-        return Scal(turn(node.axis)) if isinstance(node, AxisValue) else node
+        return Scal(_turn(node.axis)) if isinstance(node, AxisValue) else node
 
     def kept(node: Call) -> Node:
         own = printer.unused(f"{name}_share")
@@ -61,7 +167,7 @@ def at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner
     return at(s.value)
 
 
-def turn(axis: str) -> str:
+def _turn(axis: str) -> str:
     """The name of a loop's place along an axis, a bound one (`d'`) too."""
     return f"at_{axis}".replace("'", "_")
 
@@ -69,13 +175,13 @@ def turn(axis: str) -> str:
 def _at_tap(i: Index, taps: frozenset[str]) -> Index:
     """An index with each axis that is looped over as the number it has in that turn."""
     if isinstance(i, str) and i in taps:
-        return Window((), Scal(turn(i)))
+        return Window((), Scal(_turn(i)))
     if not isinstance(i, Window):
         return i
     offset: Node = i.offset
     for axis, step in i.steps:
         if axis in taps:
-            place: Node = Scal(turn(axis))
+            place: Node = Scal(_turn(axis))
             place = place if step in (1, -1) else Call("mul", (Num(Fraction(abs(step))), place))
             if step < 0:
                 offset = Call("sub", (offset, place))
@@ -84,7 +190,7 @@ def _at_tap(i: Index, taps: frozenset[str]) -> Index:
     return Window(tuple(st for st in i.steps if st[0] not in taps), offset)
 
 
-def taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int] | None) -> str:
+def _taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int] | None) -> str:
     """The slice of a window along a dimension; of one that is looped over, at the loop's place."""
     if not window.steps:
         return printer.number(window.offset)
@@ -92,7 +198,7 @@ def taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int]
         return span(window, dim, printer.sizes)
     axis, dilation = fast
     ((slow, step),) = [st for st in window.steps if st[0] != axis]
-    start = turn(axis) if dilation == 1 else f"{dilation} * {turn(axis)}"
+    start = _turn(axis) if dilation == 1 else f"{dilation} * {_turn(axis)}"
     offset = printer.number(window.offset)
     start = start if offset == "0" else f"{offset} + {start}"
     length = printer.size(slow)

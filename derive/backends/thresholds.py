@@ -20,12 +20,12 @@ from derive.functions import maximum as larger
 from derive.leftovers import without_unread
 from derive.lower import node as lowered
 from derive.naming import free_name
-from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scal, Scan, Scatter, Statement
+from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter, Statement
 from derive.raising import is_finite_number, raised
 from derive.share import put, share
 from derive.soundness import check
 from derive.terms.elements import At, Scalar, Tensor
-from derive.walking import node_axes, reads
+from derive.walking import node_axes, reads, rebuilt
 
 _ONE, _ZERO = Num(Fraction(1)), Num(Fraction(0))
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
@@ -71,13 +71,9 @@ class _Masks:
 
 
 def _within(node: Node, known: Known, masks: _Masks) -> Node:
-    if isinstance(node, Reduce | Scan):
-        return replace(node, body=_within(node.body, known, masks))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(_within(p, known, masks) for p in node.parts))
+    node = rebuilt(node, lambda n: _within(n, known, masks))
     if not isinstance(node, Call):
         return node
-    node = replace(node, args=tuple(_within(a, known, masks) for a in node.args))
     if node.fn != "where" or node.args[2] == _ZERO or not reads(node.args[0]):
         return node
     asked = _asked(node.args[0], known)

@@ -16,13 +16,11 @@ from derive.program import (
     AxisValue,
     Call,
     Index,
-    Join,
     Node,
     Num,
     Program,
     Read,
     Reduce,
-    Scan,
     Scatter,
     SizeOf,
     Window,
@@ -31,7 +29,7 @@ from derive.program import (
 from derive.raising import raised
 from derive.soundness import check
 from derive.terms.axes import Axis, Size
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import index_axes, node_axes, rebuilt, walk
 
 Length = Callable[[str], Expr]
 
@@ -53,15 +51,11 @@ def with_sums_forwards(program: Program, length: Length) -> Program:
 
 
 def _within(node: Node, length: Length) -> Node:
-    if isinstance(node, Reduce):
-        node = replace(node, body=_within(node.body, length))
-        turned = from_the_end(node.body, backwards(node.body) & set(node.axes), length)
-        return node if turned is None else replace(node, body=turned)
-    if isinstance(node, Scan):
-        return replace(node, body=_within(node.body, length))
-    if isinstance(node, Join):
-        return replace(node, parts=tuple(_within(p, length) for p in node.parts))
-    return replace(node, args=tuple(_within(a, length) for a in node.args)) if isinstance(node, Call) else node
+    node = rebuilt(node, lambda n: _within(n, length))
+    if not isinstance(node, Reduce):
+        return node
+    turned = from_the_end(node.body, backwards(node.body) & set(node.axes), length)
+    return node if turned is None else replace(node, body=turned)
 
 
 def _scattered(s: Scatter, length: Length) -> Scatter:

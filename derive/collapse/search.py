@@ -1,19 +1,19 @@
-"""Cost decides: try each elimination and each name, keep what makes the backward cheaper."""
+"""Cost decides: the backward stretch by stretch, then the laws that speak of a whole form, each where it is cheaper."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sympy import Add, Expr
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal
-from derive.collapse.chain import Choice, Laws, Step, close, forced
+from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.complements import complements
 from derive.collapse.denominators import cancelled
-from derive.collapse.domain import conditions, divided_by, divisors, outside_domain, undivided
+from derive.collapse.domain import conditions, divisors, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
+from derive.collapse.local_search import Candidate, search_part
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
@@ -24,7 +24,7 @@ from derive.collapse.wholes import wholes
 from derive.definitions import Definition
 from derive.nominal import nominal
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
-from derive.terms.elements import At, Scalar, tensor_names
+from derive.terms.elements import At, Scalar
 from derive.terms.reductions import Sigma
 
 
@@ -39,16 +39,6 @@ class Closed:
     inversions: tuple[Inversion, ...]
     relations: tuple[Relation, ...]
     conditions: tuple[Inversion, ...] = ()  # eliminations in use that do not hold everywhere
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """One stretch of the backward under one choice."""
-
-    choice: Choice
-    definitions: tuple[Definition, ...]
-    steps: tuple[Step, ...]
-    kept: Kept
 
 
 def search(steps: Stepwise, policy: Policy) -> Closed:
@@ -86,7 +76,7 @@ def _is_number(lost: Expr) -> bool:
     return any(t != 0 and not t.atoms(At, Scalar) for t in Add.make_args(lost))
 
 
-def _used(parts: list[_Candidate], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
+def _used(parts: list[Candidate], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
     """The eliminations in use that hold only under a condition."""
     used = {through for p in parts for through in p.choice.eliminate}
     return tuple(i for i in known if i.through in used and i.nonzero is not None)
@@ -99,9 +89,9 @@ def _solved(
     laws: Laws,
     allowed: set[str],
     policy: Policy,
-) -> list[_Candidate]:
+) -> list[Candidate]:
     """The best form of each stretch; two stretches become one where their common form is cheaper."""
-    parts = [(s, _search_part(steps, s, laws, allowed, policy)) for s in stretches]
+    parts = [(s, search_part(steps, s, laws, allowed, policy)) for s in stretches]
     order = {a.of: k for k, a in enumerate(steps.adjoints)}
     for cut in cuts:
         target = next(a.target.name for a in steps.adjoints if a.of == cut)
@@ -110,7 +100,7 @@ def _solved(
         if len(near) < 2 or len(joined) > 3 * LONGEST:
             continue
         open_laws = replace(laws, always=laws.always - {cut})
-        whole = _search_part(steps, joined, open_laws, allowed, policy)
+        whole = search_part(steps, joined, open_laws, allowed, policy)
         if whole.kept.total < _total(steps, [p[1] for p in near], policy):
             parts = [*(p for p in parts if p not in near), (joined, whole)]
             laws = open_laws
@@ -118,7 +108,7 @@ def _solved(
     return [candidate for _, candidate in parts]
 
 
-def _total(steps: Stepwise, parts: list[_Candidate], policy: Policy) -> float:
+def _total(steps: Stepwise, parts: list[Candidate], policy: Policy) -> float:
     """What several stretches cost together; what one keeps, the next has for nothing."""
     total = 0.0
     held: set[str] = set()
@@ -130,61 +120,14 @@ def _total(steps: Stepwise, parts: list[_Candidate], policy: Policy) -> float:
     return total
 
 
-def _search_part(
-    steps: Stepwise, part: tuple[Adjoint, ...], laws: Laws, allowed: set[str], policy: Policy
-) -> _Candidate:
-    seen: dict[Choice, _Candidate | None] = {}
-
-    def evaluate(choice: Choice) -> _Candidate | None:
-        if choice not in seen:
-            if in_a_circle(choice, laws.inversions):
-                seen[choice] = None
-                return None
-            definitions, history = close(part, choice, laws)
-            outside = outside_domain(definitions, allowed)
-            returns = tuple(d.name for d in definitions)
-            kept = None if outside else with_kept(steps, definitions, returns, policy=policy)
-            seen[choice] = None if kept is None else _Candidate(choice, tuple(definitions), tuple(history), kept)
-        return seen[choice]
-
-    best = evaluate(Choice())
-    within = undivided(laws.relations, allowed)
-    if best is None and within != laws.relations:  # what is positive may still underflow to 0
-        return _search_part(steps, part, replace(laws, relations=within, memo={}), allowed, policy)
-    if best is None:  # the chain rule's own form divides by something that it writes in another way
-        own = {name for d in close(part, Choice(), laws)[0] for name in divided_by(d.value)}
-        return _search_part(steps, part, replace(laws, memo={}), allowed | own, policy)
-    mentioned = {name for a in part for name in a.reads}
-    near = _reachable(mentioned, laws.inversions)
-    through = [i.through for i in near]
-    best = _improve(best, through, _toggle_elimination(near), evaluate)
-    if policy.conditional:  # an elimination may pay only together with the next, which leads to the output
-        pairs = [f"{i.through}+{j.through}" for i in near for j in near if j.of in tensor_names(i.value)]
-        best = _improve(best, pairs, lambda c, m: Choice(c.eliminate | set(m.split("+")), c.named), evaluate)
-    names = [a.of for a in part if a.of not in laws.always and a.of not in laws.gradients]
-    best = _improve(best, names, lambda c, n: Choice(c.eliminate, c.named ^ {n}), evaluate)
-    return _improve(best, through, _toggle_elimination(near), evaluate)
-
-
-def in_a_circle(choice: Choice, known: tuple[Inversion, ...]) -> bool:
-    """Whether what one elimination puts in is, by way of others, what it takes out: none of these would be gone."""
-    leads = {i.of: tensor_names(i.value) for i in known if i.through in choice.eliminate}
-    while leads:
-        last = [name for name, into in leads.items() if not into & set(leads)]
-        if not last:
-            return True
-        leads = {name: into for name, into in leads.items() if name not in last}
-    return False
-
-
 def _reassociate(
     steps: Stepwise,
-    found: _Candidate,
+    found: Candidate,
     everything: list[Definition],
     laws: Laws,
     held: frozenset[str],
     policy: Policy,
-) -> _Candidate:
+) -> Candidate:
     """Take sums over matrix products by way of forward tensors, each where that is cheaper."""
     products = matrix_products(everything)
     found = replace(
@@ -203,7 +146,7 @@ def _reassociate(
                 Step("reassociate", adjoints[d.name], d.value, c.value, because)
                 for d, c in zip(found.definitions, changed, strict=True) if d != c
             ]  # fmt: skip
-            found = _Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
+            found = Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
     return found
 
 
@@ -214,7 +157,7 @@ _IDENTITIES = (
 """Laws of single definitions, each taken where it is cheaper."""
 
 
-def _identities(steps: Stepwise, found: _Candidate, policy: Policy) -> _Candidate:
+def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
     """The same with each of these laws where it is cheaper."""
     returns = tuple(d.name for d in found.definitions)
     found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
@@ -228,12 +171,12 @@ def _identities(steps: Stepwise, found: _Candidate, policy: Policy) -> _Candidat
             if kept.total < found.kept.total:
                 left = next(a.left for a in steps.adjoints if a.target.name == definition.name)
                 step = Step(law, left, definition.value, value, reason)
-                found = _Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
+                found = Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
                 break
     return found
 
 
-def _unmasked(steps: Stepwise, parts: list[_Candidate], laws: Laws) -> list[_Candidate]:
+def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candidate]:
     """The parts without masks of what vanishes there because of another definition."""
     known, out = dict(laws.supports), []
     lefts = {a.target.name: a.left for a in steps.adjoints}
@@ -250,25 +193,11 @@ def _unmasked(steps: Stepwise, parts: list[_Candidate], laws: Laws) -> list[_Can
     return out or parts
 
 
-def _reachable(mentioned: set[str], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
-    """The inversions that can touch these tensors, directly or after another."""
-    names, out = set(mentioned), {}
-    grew = True
-    while grew:
-        grew = False
-        for i in known:
-            if i.of in names and i.through not in out:
-                out[i.through] = i
-                names |= tensor_names(i.value)
-                grew = True
-    return tuple(i for i in known if i.through in out and out[i.through] == i)
-
-
 _SMALL = 40
 """Equations up to which what is computed again is decided for the whole backward at once, not stretch by stretch."""
 
 
-def _recomputed(steps: Stepwise, parts: list[_Candidate], policy: Policy) -> list[Definition]:
+def _recomputed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Definition]:
     """What the backward computes again instead of keeping it; in a long one, tensors that one stretch alone reads."""
     small = len(steps.op.equations) <= _SMALL
     if small or policy.again != POLICIES["cost"].again:
@@ -285,32 +214,3 @@ def _recomputed(steps: Stepwise, parts: list[_Candidate], policy: Policy) -> lis
         shared = frozenset(n for n in readers if n not in alone)
         again += recompute(steps, list(part.definitions), alone, shared, policy)
     return again
-
-
-def _toggle_elimination(valid: tuple[Inversion, ...]) -> Callable[[Choice, str], Choice]:
-    of = {i.through: i.of for i in valid}
-
-    def toggle(choice: Choice, through: str) -> Choice:
-        if through in choice.eliminate:
-            return Choice(choice.eliminate - {through}, choice.named)
-        rivals = {t for t in choice.eliminate if of[t] == of[through]}
-        return Choice(choice.eliminate - rivals | {through}, choice.named)
-
-    return toggle
-
-
-def _improve(
-    best: _Candidate,
-    moves: list[str],
-    move: Callable[[Choice, str], Choice],
-    evaluate: Callable[[Choice], _Candidate | None],
-) -> _Candidate:
-    for _ in range(2):
-        before = best.choice
-        for m in dict.fromkeys(moves):
-            candidate = evaluate(move(best.choice, m))
-            if candidate is not None and candidate.kept.total < best.kept.total:
-                best = candidate
-        if best.choice == before:
-            break
-    return best

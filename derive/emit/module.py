@@ -8,12 +8,14 @@ from dataclasses import replace
 
 from derive.annotations import title as title_of
 from derive.backends.cpu.step import RATE
+from derive.backends.cpu.wrapper import Native
 from derive.emit.checks import ranges, shape
 from derive.emit.model import Field, Function, Module
 from derive.emit.names import Names
 from derive.emit.pair import Pair
 from derive.emit.signatures import signature
 from derive.emit.together import with_gradients
+from derive.equations import Op
 from derive.errors import DeriveError
 from derive.header import docstring, summary
 from derive.pipeline import Derivation
@@ -27,27 +29,19 @@ KERNELS = ("FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP")
 
 def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
     op = d.op
-    title = title_of(op.name)
     if workspace and any(o.name == OUT for o in op.operands):
         raise DeriveError(
             f"an input is called {OUT}, which is what --workspace adds", op=op.name, fix="choose another name"
         )
     names = Names(d, [OUT] if workspace else [])
+    title = title_of(op.name)
     pair = Pair(d, names, d.forward, d.backward, d.kept, title, f"{op.name}_forward", f"{op.name}_backward")
     targets = {a.of: a.target.name for a in d.steps.adjoints}
     gradients = tuple(Field(targets[o.name], "Tensor", shape(tuple(a.name for a in o.axes))) for o in op.differentiable)
-    extra: tuple[Function, ...] = ()
-    if d.stepwise_forward is not None and d.stepwise_backward is not None:
-        extra = _stepwise(d, names, title)
+    stepwise = _stepwise(d, names, title)
     kernels = pair.native(title, step) if backend == "cpu" else None
-    if kernels is not None and kernels.together is not None:
-        extra += with_gradients(pair, kernels.together, tuple(g.name for g in gradients), workspace)
-    if workspace:
-        extra += (pair.forward_out(kernels), pair.backward_out([g.name for g in gradients], kernels))
-    forward = pair.forward if kernels is None else _led(pair.forward, kernels.forward, pair.lengths_read)
-    backward = pair.backward if kernels is None else _led(pair.backward, kernels.backward)
-    if kernels is not None and kernels.take_all:
-        forward, backward, extra = _told(forward), _told(backward), tuple(map(_told, extra))
+    forward, backward, *more = _functions(pair, kernels, tuple(g.name for g in gradients), stepwise, workspace)
+    extra = tuple(more)
     widening = {d for f in (forward, backward, *extra) if f.saved is None for d in f.decorators}
     told = {d for d in widening if d.startswith("kernel_")}
     lines = (line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
@@ -61,14 +55,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         name=op.name,
         title=title,
         source=op.source,
-        command=(
-            f"derive generate {op.name}"
-            if op.source.startswith("derive/ops")
-            else f"derive generate --from {op.source}"
-        )
-        + (f" --backend {backend}" if backend != "torch" else "")
-        + (" --step" if step else "")
-        + (" --workspace" if workspace else ""),
+        command=_command(op, backend, step, workspace),
         docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
         imports=imports,
         saved=pair.saved,
@@ -87,6 +74,31 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         native=kernels and replace(kernels, imports=(*kernels.imports, *told)),
         step_signature=signature(op, f"{RATE}: float"),
     )
+
+
+def _functions(
+    pair: Pair, kernels: Native | None, gradients: tuple[str, ...], stepwise: tuple[Function, ...], workspace: bool
+) -> tuple[Function, ...]:
+    """The forward, the backward, and what else the module has; each calls its kernel first, where there is one."""
+    extra = stepwise
+    if kernels is not None and kernels.together is not None:
+        extra += with_gradients(pair, kernels.together, gradients, workspace)
+    if workspace:
+        extra += (pair.forward_out(kernels), pair.backward_out(list(gradients), kernels))
+    if kernels is None:
+        return pair.forward, pair.backward, *extra
+    forward = _led(pair.forward, kernels.forward, pair.lengths_read)
+    every = (forward, _led(pair.backward, kernels.backward), *extra)
+    return tuple(map(_told, every)) if kernels.take_all else every
+
+
+def _command(op: Op, backend: str, step: bool, workspace: bool) -> str:
+    """What a user runs to have the module made anew."""
+    what = op.name if op.source.startswith("derive/ops") else f"--from {op.source}"
+    options = [f"--backend {backend}"] if backend != "torch" else []
+    options += ["--step"] if step else []
+    options += ["--workspace"] if workspace else []
+    return " ".join(["derive generate", what, *options])
 
 
 def _check_name(op: str, imports: Iterable[str], native: Iterable[str]) -> None:
@@ -122,8 +134,9 @@ def _imports(used: str, ranges: bool, widening: set[str]) -> tuple[str, ...]:
 
 
 def _stepwise(d: Derivation, names: Names, title: str) -> tuple[Function, ...]:
-    """The uncollapsed backward beside the closed one, with a saved tuple of its own."""
-    assert d.stepwise_forward is not None and d.stepwise_backward is not None
+    """The uncollapsed backward beside the closed one, with a saved tuple of its own, if the op asks for it."""
+    if d.stepwise_forward is None or d.stepwise_backward is None:
+        return ()
     kept = tuple(n for n, _ in d.stepwise_backward.given if n not in {c.target.name for c in d.steps.cotangents})
     long = f"{title}Stepwise"
     pair = Pair(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from derive.book.measured import check_target, write_measured
+from derive.commands.terminal import bar
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.live import build
@@ -19,9 +19,10 @@ from derive.verify.battery import BATTERY
 from derive.verify.candidates import function, load
 from derive.verify.curve import check, draw
 from derive.verify.differences import curves
-from derive.verify.formula import Proof, of_formula, parse, prove
+from derive.verify.formula import of_formula, parse
 from derive.verify.judge import judge as judged
 from derive.verify.kernels import NoKernel, compiled
+from derive.verify.proof import Proof, prove
 from derive.verify.record import record
 from derive.verify.subjects import of_live
 from derive.verify.verify import Verification, verify_kernels
@@ -53,24 +54,21 @@ def verify(
         check_target(json)
     if plot is not None:
         check(plot)
-    out, errors = Console(), Console(stderr=True)
+    out = Console()
     if not out.is_terminal:
         out = Console(width=_WIDE)
+    run = verify_kernels if backend == "cpu" else verified
     done: list[Verification] = []
     without: list[str] = []
-    run = verify_kernels if backend == "cpu" else verified
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("", total=len(ops))
+    with bar(list(ops)) as finished:
         for op in ops:
-            progress.update(task, description=op.name)
             try:
                 done.append(run(op, save, seed, other))
                 _print(done[-1], full, len(ops) == 1, out)
             except NoKernel as reason:
                 without.append(op.name)
                 print(view.no_kernel(op.name, str(reason)))
-            progress.advance(task)
+            finished(op)
     if without and not done:
         raise DeriveError(f"no kernel ran: PyTorch runs {', '.join(without)}", fix="verify without --backend cpu")
     print(view.summary(done, without))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from derive.algebra import normal
 from derive.definitions import Definition
-from derive.equations import Equation
+from derive.equations import Equation, Op
 from derive.pipeline import Derivation
 from derive.terms.axes import Axis
 from derive.terms.elements import At, tensor_names
@@ -94,50 +94,70 @@ Form = tuple[str, str, Callable[[Case], Tensor | None]]
 # --- the closed form, changed -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class _Gradient:
+    """A gradient in some cases, with what can be read there."""
+
+    op: Op
+    operand: str
+    target: str
+    worlds: Mapping[int, World]  # of cases, by identity
+
+    @staticmethod
+    def of(derivation: Derivation, operand: str, cases: Sequence[Case]) -> _Gradient:
+        target = next(a.target.name for a in derivation.steps.adjoints if a.of == operand)
+        worlds = {id(case): chain_world(derivation, case.call) for case in cases}
+        return _Gradient(derivation.named, operand, target, worlds)
+
+    def under(self, definitions: Mapping[str, Definition]) -> Callable[[Case], Tensor | None]:
+        """Its value under these definitions; None where a changed one cannot be evaluated at a case's sizes."""
+
+        def value(case: Case) -> Tensor | None:
+            world = self.worlds[id(case)]
+            try:
+                for name in in_order(self.target, definitions):
+                    own = definitions[name]
+                    world = world.having({name: world.tensor(own.value, own.axes)})
+            except (IndexError, KeyError, RuntimeError):  # a tensor read along an axis that is longer than its own
+                return None
+            return unflat(self.op, self.operand, world.tensors[self.target], case.call.leading)
+
+        return value
+
+
 def _closed_forms(derivation: Derivation, operand: str, cases: Sequence[Case]) -> Iterator[Form]:
-    target = next(a.target.name for a in derivation.steps.adjoints if a.of == operand)
+    gradient = _Gradient.of(derivation, operand, cases)
     definitions = {d.name: d for d in derivation.closed.definitions}
-    worlds = {id(case): chain_world(derivation, case.call) for case in cases}
     tensors = _tensors(derivation)
-    chain = [definitions[name] for name in _chain(target, definitions)]
+    chain = [definitions[name] for name in _chain(gradient.target, definitions)]
     likely = [(own, change) for own in chain for change in less(own.value, own.axes)]
     for own, change in (*likely, *((d, c) for d in chain for c in other(d.value, d.axes, tensors))):
-        whose = "the derived gradient" if own.name == target else f"the derived gradient, {own.name} taken"
+        whose = "the derived gradient" if own.name == gradient.target else f"the derived gradient, {own.name} taken"
         changed = {**definitions, own.name: replace(own, value=change.value)}
-
-        def value(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
-            return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
-
-        yield f"equals {whose} {change.text}", change.error, value
+        yield f"equals {whose} {change.text}", change.error, gradient.under(changed)
 
 
 def _one_contribution(derivation: Derivation, operand: str, cases: Sequence[Case]) -> Iterator[Form]:
     """Of several contributions to an adjoint one alone: each overwrote the one before."""
     adjoints = {a.target.name: a for a in derivation.steps.adjoints}
     chain = {name: Definition(name, a.axes, a.value) for name, a in adjoints.items()}
-    target = next(a.target.name for a in derivation.steps.adjoints if a.of == operand)
-    worlds = {id(case): chain_world(derivation, case.call) for case in cases}
-    for name in _chain(target, chain):
+    gradient = _Gradient.of(derivation, operand, cases)
+    for name in _chain(gradient.target, chain):
         parts = [c.value for c in adjoints[name].contributions] + [adjoints[name].cotangent]
         through = [c.through for c in adjoints[name].contributions] + ["the output itself"]
         several = [(p, t) for p, t in zip(parts, through, strict=True) if p is not None]
         for part, by in several if len(several) > 1 else ():
             changed = {**chain, name: replace(chain[name], value=part)}
-
-            def value(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
-                return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
-
             text = f"equals the derived gradient with the contribution to {name} through {by} alone"
-            yield text, "overwritten instead of accumulated", value
+            yield text, "overwritten instead of accumulated", gradient.under(changed)
 
 
 def _added_before(derivation: Derivation, operand: str, cases: Sequence[Case]) -> Iterator[Form]:
     """A term that was added to another tensor, before what that goes through, instead of to the result."""
-    target = next(a.target.name for a in derivation.steps.adjoints if a.of == operand)
+    gradient = _Gradient.of(derivation, operand, cases)
     definitions = {d.name: d for d in derivation.closed.definitions}
-    worlds = {id(case): chain_world(derivation, case.call) for case in cases}
     cotangents = [(c.target.name, c.axes) for c in derivation.steps.cotangents]
-    chain = _chain(target, definitions)
+    chain = _chain(gradient.target, definitions)
     for name in chain:
         for term, tensor in moved(definitions[name].value, cotangents):
             changed = dict(definitions)
@@ -145,32 +165,23 @@ def _added_before(derivation: Derivation, operand: str, cases: Sequence[Case]) -
                 value = definitions[each].value - (term if each == name else 0)
                 put = {at: at + At(term.tensor, *at.index) for at in value.atoms(At) if at.name == tensor}
                 changed[each] = replace(definitions[each], value=normal(value.xreplace(put)))
-
-            def value_of(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
-                return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
-
             text = f"equals the derived gradient with {term} added to {tensor} instead of to the result"
-            yield text, "added on the wrong side", value_of
+            yield text, "added on the wrong side", gradient.under(changed)
 
 
 def _two_changes(derivation: Derivation, operand: str, cases: Sequence[Case]) -> Iterator[Form]:
     """Two changes of one definition, the second of what the first left, in a short gradient."""
-    target = next(a.target.name for a in derivation.steps.adjoints if a.of == operand)
+    gradient = _Gradient.of(derivation, operand, cases)
     definitions = {d.name: d for d in derivation.closed.definitions}
-    worlds = {id(case): chain_world(derivation, case.call) for case in cases}
     tensors = _tensors(derivation)
-    for name in _chain(target, definitions):
+    for name in _chain(gradient.target, definitions):
         own = definitions[name]
         firsts = list(islice(changes(own.value, own.axes, tensors), _PAIRS))
         for first in firsts:
             for second in islice(changes(first.value, own.axes, tensors), _PAIRS):
                 changed = {**definitions, name: replace(own, value=second.value)}
-
-                def value(case: Case, changed: dict[str, Definition] = changed) -> Tensor | None:
-                    return _evaluated(derivation, operand, target, changed, worlds[id(case)], case)
-
-                whose = "the derived gradient" if name == target else f"the derived gradient, {name} taken"
-                yield f"equals {whose} {first.text} and {second.text}", first.error, value
+                whose = "the derived gradient" if name == gradient.target else f"the derived gradient, {name} taken"
+                yield f"equals {whose} {first.text} and {second.text}", first.error, gradient.under(changed)
 
 
 def _chain(target: str, definitions: Mapping[str, Definition]) -> list[str]:
@@ -191,19 +202,6 @@ def _tensors(derivation: Derivation) -> dict[str, tuple[Axis, ...]]:
     out |= {e.name: e.axes for e in op.equations if e.is_plain}
     out |= {c.target.name: c.axes for c in derivation.steps.cotangents}
     return out | {d.name: d.axes for d in derivation.closed.definitions}
-
-
-def _evaluated(
-    derivation: Derivation, operand: str, target: str, definitions: Mapping[str, Definition], world: World, case: Case
-) -> Tensor | None:
-    """One definition, after those it reads; None where a changed form cannot be evaluated at these sizes."""
-    try:
-        for name in in_order(target, definitions):
-            own = definitions[name]
-            world = world.having({name: world.tensor(own.value, own.axes)})
-    except (IndexError, KeyError, RuntimeError):  # a tensor read along an axis that is longer than its own
-        return None
-    return unflat(derivation.named, operand, world.tensors[target], case.call.leading)
 
 
 # --- the forward, changed ---------------------------------------------------------------------------------

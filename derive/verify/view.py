@@ -9,9 +9,9 @@ from rich.text import Text
 from torch import Tensor
 
 from derive.verify.compare import Disagreement
-from derive.verify.formula import Proof
 from derive.verify.judge import Verdict
 from derive.verify.kernels import THREADS
+from derive.verify.proof import Proof
 from derive.verify.verify import Row, Verification
 
 _FEW = 5  # complaints of one op that are printed

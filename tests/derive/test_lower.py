@@ -11,8 +11,8 @@ from sympy import And, Expr, I, Or, Rational, S
 from derive.algebra import normal, sigma
 from derive.definitions import Definition
 from derive.errors import OUR_FAULT, DeriveError
-from derive.factoring import factored
 from derive.lower import index, node
+from derive.lower_factored import factored
 from derive.notation import axes, exp
 from derive.program import AxisValue, Call, Node, Num, Read, Scal, SizeOf
 from derive.schedule import schedule

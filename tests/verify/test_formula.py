@@ -4,8 +4,9 @@ import pytest
 
 from derive.catalogue import find
 from derive.errors import DeriveError
-from derive.verify.formula import of_formula, parse, prove
+from derive.verify.formula import of_formula, parse
 from derive.verify.judge import Verdict, judge
+from derive.verify.proof import prove
 
 TRUE = {
     "softmax": "dx[..., d] = p[..., d]*(dp[..., d] - sum(dp[..., e]*p[..., e], over=e))",

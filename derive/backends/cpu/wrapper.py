@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sympy import Expr
 
-from derive.backends.convolutions import is_convolution
+from derive.backends.convolution_roles import is_convolution
 from derive.backends.cpu.kernel import Kernel, kernel
 from derive.backends.cpu.merges import Parts, taken_apart
 from derive.backends.cpu.normal import Unsupported

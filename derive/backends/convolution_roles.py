@@ -1,0 +1,115 @@
+"""What is a convolution: it is known by its indices alone.
+
+It relates three tensors: a signal read at `offset + step*place + dilation*tap`, a kernel over the taps and an image
+over the places. An axis of the signal that the kernel and the image share is a group, one that only the image has is a
+batch, one that only the kernel has is a channel; an axis that the image and the kernel share is an output channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from derive.backends.turned import backwards, from_the_end
+from derive.backends.values import is_pack
+from derive.cost import product_factors
+from derive.program import Index, Node, Num, Read, Reduce, Window, multiplied
+from derive.walking import index_axes, node_axes
+
+_MOST = 3  # dimensions of an image that torch convolves over
+_NONE = Num(Fraction(0))
+
+
+@dataclass(frozen=True)
+class Spatial:
+    """One dimension of the image; without a tap (empty) the kernel is 1 wide there."""
+
+    slot: int  # where the signal has it
+    place: str
+    tap: str = ""
+    step: int = 1
+    dilation: int = 1
+    offset: Node = _NONE
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """How the axes of signal, kernel and image take part."""
+
+    batch: tuple[str, ...]
+    groups: tuple[str, ...]
+    inner: tuple[str, ...]
+    outer: tuple[str, ...]
+    spatial: tuple[Spatial, ...]
+
+    @property
+    def windowed(self) -> tuple[Spatial, ...]:
+        return tuple(s for s in self.spatial if s.tap)
+
+
+def is_convolution(node: Node) -> bool:
+    """Whether a sum of a product is the image, or the kernel, of a convolution."""
+    node = straightened(node)[0]
+    found = one_signal(node)
+    if found is None:
+        return False
+    signal, other = found
+    ways = ((node_axes(other), node_axes(node)), (node_axes(node), node_axes(other)))
+    return any(roles(signal.index, *way) is not None for way in ways)
+
+
+def roles(index: tuple[Index, ...], over: tuple[str, ...], into: tuple[str, ...]) -> Convolution | None:
+    """The convolution of a signal read at `index` with a kernel of axes `over` and an image of axes `into`."""
+    kernel, image = set(over), set(into)
+    windows = [k for k, i in enumerate(index) if isinstance(i, Window) and len(i.steps) == 2]
+    spatial = [_spatial(k, index[k], kernel, image) for k in windows]  # type: ignore[arg-type]
+    if not spatial or None in spatial or len(spatial) > _MOST:
+        return None
+    found = [s for s in spatial if s is not None]
+    plain = [a for k, i in enumerate(index) if k not in windows for a in index_axes(i)]
+    used = [*plain, *(a for s in found for a in (s.place, s.tap) if a)]
+    if len(set(used)) != len(used) or any(a not in kernel and a not in image for a in plain):
+        return None
+    inner = tuple(a for a in plain if a in kernel and a not in image)
+    groups = tuple(a for a in plain if a in kernel and a in image)
+    batch = [a for a in plain if a in image and a not in kernel]
+    outer = tuple(a for a in over if a in image and a not in groups)
+    if (kernel | image) != {*used, *outer} or any(is_pack(a) for a in (*inner, *groups, *outer)):
+        return None
+    between = [
+        k for k, i in enumerate(index) if isinstance(i, str) and i in batch and k > windows[0] and not is_pack(i)
+    ]
+    if between and len(between) + len(found) <= _MOST:
+        found += [Spatial(k, str(index[k])) for k in between]
+        batch = [a for a in batch if a not in {s.place for s in found}]
+        found.sort(key=lambda s: s.slot)
+    return Convolution(tuple(batch), groups, inner, outer, tuple(found))
+
+
+def _spatial(slot: int, window: Window, kernel: set[str], image: set[str]) -> Spatial | None:
+    for (place, step), (tap, dilation) in (window.steps, window.steps[::-1]):
+        if place in image - kernel and tap in kernel - image and step > 0 and dilation > 0:
+            return Spatial(slot, place, tap, step, dilation, window.offset)
+    return None
+
+
+def _windowed(node: Node) -> bool:
+    return isinstance(node, Read) and any(isinstance(i, Window) and len(i.steps) == 2 for i in node.index)
+
+
+def one_signal(node: Node) -> tuple[Read, Node] | None:
+    """The one factor of a sum that is read through windows, and the product of the others."""
+    if not isinstance(node, Reduce) or node.kind != "sum":
+        return None
+    factors = product_factors(node.body)
+    signals = [f for f in factors if _windowed(f)]
+    if len(factors) < 2 or len(signals) != 1 or not isinstance(signals[0], Read):
+        return None
+    return signals[0], multiplied([f for f in factors if f is not signals[0]])
+
+
+def straightened(node: Node) -> tuple[Node, tuple[str, ...]]:
+    """A sum whose windows all run forwards, and the axes of the result that are to be flipped for it."""
+    axes = backwards(node)
+    turned = from_the_end(node, axes) if isinstance(node, Reduce) else None
+    return (node, ()) if turned is None else (turned, tuple(a for a in node_axes(node) if a in axes))
