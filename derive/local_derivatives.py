@@ -30,6 +30,9 @@ from derive.terms.reductions import Sigma
 _MOST_TRIED = 1500
 """Groups of gradients times equations squared: a trial looks at the whole op, and long chains are left as they are."""
 
+_MEMORY = Policy("memory")
+"""What is kept by its elements, whatever holds them."""
+
 
 @dataclass(frozen=True)
 class _Local:
@@ -175,7 +178,7 @@ def _name(local: _Local, of: Mapping[str, str], taken: set[str]) -> str:
 def _is_cheaper(new: Handing, old: Handing) -> bool:
     """Whether both passes together spare an elementary function, at no more work, and no more is kept."""
     (new_work, new_functions), (old_work, old_functions) = _work(new), _work(old)
-    no_more = priced(new.op, new.kept.names) <= priced(old.op, old.kept.names)
+    no_more = priced(new.op, new.kept.names, _MEMORY) <= priced(old.op, old.kept.names, _MEMORY)
     return no_more and new_work < old_work and new_functions < old_functions
 
 

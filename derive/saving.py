@@ -71,7 +71,7 @@ _EVERYTHING: frozenset[str | None] = frozenset({None, "gather", "count", "sum", 
 _DEAR, _CHEAP = 1e6, 0.01
 
 POLICIES = {
-    "cost": Policy("cost", local=True, functions=True, dear=True, masks=True),
+    "cost": Policy("cost", inner=PRICE + 1, local=True, functions=True, dear=True, masks=True),
     "least": Policy(
         "least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=_CHEAP_WORK | {"gather"}, functions=True, masks=True
     ),
@@ -80,7 +80,7 @@ POLICIES = {
     "fused": Policy("fused", inner=PRICE + 4, functions=True),
     "kernel": Policy("kernel", inner=PRICE + 4, local=True, functions=True),
 }
-"""How `save=` chooses: by cost; the fewest bytes; from the inputs alone; from the outputs; by what costs where loops
+"""How `save=` chooses: by cost, where an inner tensor that is kept is one that no later result is written over; the fewest bytes; from the inputs alone; from the outputs; by what costs where loops
 are fused, which a compiler of PyTorch programs does; by what costs a kernel.
 
 To a fused loop an inner tensor is one more to write and to read, and the few operations that make it again from
@@ -195,7 +195,7 @@ def with_kept(
     return Kept(names, program, Cost(work_and_names(program, nominal(op)), kept))
 
 
-def priced(op: Op, names: Iterable[str], policy: Policy = POLICIES["cost"]) -> float:
+def priced(op: Op, names: Iterable[str], policy: Policy) -> float:
     """The elements of these tensors, each weighed by what it costs to keep."""
     return sum(nominal(op).elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names)
 

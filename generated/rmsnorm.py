@@ -11,15 +11,16 @@ Forward
 
 Backward
     dxhat[..., d] = gamma[d] * dy[..., d]
-    dx[..., d] = rrms[...] * (dxhat[..., d] - xhat[..., d] * sum(dxhat[..., d'] * xhat[..., d'], over=d') / size(d))
+    dx[..., d] = rrms[...] * (dxhat[..., d] - rrms[...]**2 * x[..., d] * sum(dxhat[..., d'] * x[..., d'], over=d') /
+        size(d))
     dgamma[d] = sum(dy[...', d] * xhat[...', d], over=...')
 
 In LaTeX
     \mathrm{d}\hat{x}_{\ldots,d} = \gamma_{d}\, \mathrm{d}y_{\ldots,d}
-    \mathrm{d}x_{\ldots,d} = \mathrm{rrms}_{\ldots}\, \left(\mathrm{d}\hat{x}_{\ldots,d} - \frac{\hat{x}_{\ldots,d}}{N_{d}}\, \sum_{d'} \mathrm{d}\hat{x}_{\ldots,d'}\, \hat{x}_{\ldots,d'}\right)
+    \mathrm{d}x_{\ldots,d} = \mathrm{rrms}_{\ldots}\, \left(\mathrm{d}\hat{x}_{\ldots,d} - \frac{\mathrm{rrms}_{\ldots}^{2}\, x_{\ldots,d}}{N_{d}}\, \sum_{d'} \mathrm{d}\hat{x}_{\ldots,d'}\, x_{\ldots,d'}\right)
     \mathrm{d}\gamma_{d} = \sum_{\ldots'} \mathrm{d}y_{\ldots',d}\, \hat{x}_{\ldots',d}
 
-Saved for the backward: rrms [..., 1], xhat [..., d], gamma [d]; |...|*d + |...| + d elements. Autograd of the same
+Saved for the backward: rrms [..., 1], x [..., d], gamma [d]; |...|*d + |...| + d elements. Autograd of the same
 equations keeps 2*|...|*d + |...| + d.
 """
 
@@ -38,7 +39,7 @@ class RmsnormSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
     rrms: Tensor  # [..., 1]
-    xhat: Tensor  # [..., d]
+    x: Tensor  # [..., d]
     gamma: Tensor  # [d]
 
 
@@ -55,18 +56,18 @@ def rmsnorm_forward(x: Tensor, gamma: Tensor, eps: float = 1e-06) -> tuple[Tenso
     check_shapes("rmsnorm", ("x: ... d", "gamma: d"), x, gamma)
     rrms = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)  # rrms[...] = rsqrt(mean(x[..., d]**2, over=d) + eps)
     xhat = rrms * x  # xhat[..., d] = rrms[...] * x[..., d]
-    y = gamma * xhat  # y[..., d] = gamma[d] * xhat[..., d]
-    return y, RmsnormSaved(rrms, xhat, gamma)
+    y = xhat.mul_(gamma)  # y[..., d] = gamma[d] * xhat[..., d]
+    return y, RmsnormSaved(rrms, x, gamma)
 
 
 @in_float32
-def rmsnorm_backward(dy: Tensor, rrms: Tensor, xhat: Tensor, gamma: Tensor) -> RmsnormGradients:
+def rmsnorm_backward(dy: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor) -> RmsnormGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     d = dy.shape[-1]
-    dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
-    mean_dxhat_xhat = dy_xhat @ gamma / d  # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
-    dx = (gamma * dy).addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).mul_(rrms)
-    dgamma = dy_xhat.sum_to_size(d)  # dgamma[d] = sum(dy_xhat[..., d], over=...)
+    dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
+    mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
+    dx = (gamma * dy).addcmul_(rrms.square() * mean_dxhat_x[..., None], x, value=-1).mul_(rrms)
+    dgamma = dy_x.mul_(rrms).sum_to_size(d)  # dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)
     return RmsnormGradients(dx, dgamma)
 
 
