@@ -109,35 +109,50 @@ def _is_whole(n: object) -> bool:
 
 def _handed(condition: Call, name: str, known: Handed) -> Handed:
     """The condition as a statement of the forward, before it is first asked, and as what the backward is given."""
-    forward, backward = known.forward, known.backward
-    own, theirs = (_statement_of(condition, p) for p in (forward, backward))
-    if own is not None and own.name in {s.name for s in backward.statements if s != theirs}:
+    own, theirs = (_statement_of(condition, p) for p in (known.forward, known.backward))
+    if own is not None and own.name in {s.name for s in known.backward.statements if s != theirs}:
         return known  # the backward calls something else by that name
-    taken = {*_names(forward), *_names(backward)}
-    made = own or theirs or Assign(name_of(condition, taken), axes_of(condition), condition)
-    if own is None and theirs is not None and theirs.name in _names(forward):
-        made = replace(theirs, name=name_of(condition, taken))
-    read = Read(made.name, made.axes)
-    first = next(k for k, s in enumerate(forward.statements) if condition in walk(s.value))
-    asking = [s if s == own else replace(s, value=put(s.value, condition, read)) for s in forward.statements]
-    statements = tuple(asking) if own else (*asking[:first], made, *asking[first:])
-    names = {theirs.name: made.name} if theirs is not None and theirs.axes == made.axes else {}
-    rest = [renamed(s, names) for s in backward.statements if s != theirs or not names]
-    after = tuple(replace(s, value=put(s.value, condition, read)) for s in rest)
-    wanted = {n for s in after for n in (*reads(s.value), *(r for i in getattr(s, "slots", ()) for r in reads(i)))}
-    gone = {n for n in dict(backward.given) if n in reads(condition) and n not in wanted}
+    made = own or _named(condition, theirs, known)
+    forward = _with_statement(known.forward, made)
+    backward, gone = _given(known.backward, made, theirs)
     outputs, kept = forward.returns[: known.outputs], forward.returns[known.outputs :]
     handed = [m for n in kept for m in ([made.name] if n == name else []) + ([] if n in gone else [n])]
-    axes = tuple(str(a) for a in made.axes)
+    new = replace(known, forward=replace(forward, returns=(*outputs, *dict.fromkeys(handed))), backward=backward)
+    if condition.fn in CONDITIONS:
+        return replace(new, conditions=tuple(dict.fromkeys((*known.conditions, made))))
+    return replace(new, functions=tuple(dict.fromkeys((*known.functions, made))))
+
+
+def _named(condition: Call, theirs: Assign | None, known: Handed) -> Assign:
+    """A statement for the condition: the backward's, or one by a name that is free in both."""
+    if theirs is not None and theirs.name not in _names(known.forward):
+        return theirs
+    name = name_of(condition, {*_names(known.forward), *_names(known.backward)})
+    return Assign(name, axes_of(condition) if theirs is None else theirs.axes, condition)
+
+
+def _with_statement(forward: Program, made: Assign) -> Program:
+    """The forward with a statement, before the first that asks for its value if it is new; the others read it."""
+    read = Read(made.name, made.axes)
+    statements = [s if s == made else replace(s, value=put(s.value, made.value, read)) for s in forward.statements]
+    if made not in statements:
+        statements.insert(next(k for k, s in enumerate(forward.statements) if made.value in walk(s.value)), made)
+    return replace(forward, statements=tuple(statements))
+
+
+def _given(backward: Program, made: Assign, theirs: Assign | None) -> tuple[Program, set[str]]:
+    """The backward with the statement's value given, in place of its own statement for it; what it no longer reads."""
+    same = theirs is not None and theirs.axes == made.axes
+    names = {theirs.name: made.name} if theirs is not None and same else {}
+    rest = [renamed(s, names) for s in backward.statements if s != theirs or not same]
+    after = tuple(replace(s, value=put(s.value, made.value, Read(made.name, made.axes))) for s in rest)
+    slots = [i for s in after if isinstance(s, Scatter) for i in s.slots]
+    wanted = {n for part in (*(s.value for s in after), *slots) for n in reads(part)}
+    gone = {n for n in dict(backward.given) if n in reads(made.value) and n not in wanted}
     given = [(n, a) for n, a in backward.given if n not in gone and n != made.name]
     numbers = tuple(n for n in backward.scalars if any(m == Scal(n) for s in after for m in walk(s.value)))
-    return replace(
-        known,
-        forward=replace(forward, statements=statements, returns=(*outputs, *dict.fromkeys(handed))),
-        backward=replace(backward, given=(*given, (made.name, axes)), scalars=numbers, statements=after),
-        conditions=tuple(dict.fromkeys((*known.conditions, *([made] if condition.fn in CONDITIONS else [])))),
-        functions=tuple(dict.fromkeys((*known.functions, *([] if condition.fn in CONDITIONS else [made])))),
-    )
+    axes = tuple(str(a) for a in made.axes)
+    return replace(backward, given=(*given, (made.name, axes)), scalars=numbers, statements=after), gone
 
 
 def _statement_of(condition: Call, program: Program) -> Assign | None:
