@@ -108,29 +108,40 @@ def _factors_of_one(value: Expr) -> Iterator[Change]:
 def _axes(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
     """A sum over another axis, and what a sum leaves read along another axis."""
     for inner in sorted(value.atoms(Sigma), key=str):
-        body, bound = opened(inner)
-        for axis in bound:
-            own = Axis(axis.base)
-            if own in axes and len(bound) == 1:
-                text = f"with the one term {own.base}' = {own.base} of {inner}"
-                yield Change(text, "missing term", value.xreplace({inner: body.xreplace({axis: own})}))
-            for other in sorted_axes(free_axes(inner)):
-                if own in axes and own not in free_axes(inner):
-                    summed = other.copied(axis.copy_number)
-                    over = [summed if a == axis else a for a in bound]
-                    swapped = sigma(body.xreplace({axis: own, other: summed}), over)
-                    text = f"with the sum over {other.base} instead of {own.base} in {inner}"
-                    yield Change(text, "wrong axis", value.xreplace({inner: swapped}))
-                    along = inner.xreplace({other: own})
-                    text = f"with {inner} broadcast along {own.base} instead of {other.base}"
-                    yield Change(text, "wrong axis", value.xreplace({inner: along}))
+        _, bound = opened(inner)
+        for axis in (a for a in bound if Axis(a.base) in axes):
+            if len(bound) == 1:
+                yield _one_term(value, inner, axis)
+            if Axis(axis.base) not in free_axes(inner):
+                for free in sorted_axes(free_axes(inner)):
+                    yield _summed_over(value, inner, axis, free)
+                    yield _along(value, inner, free, Axis(axis.base))
     for at in sorted(value.atoms(At), key=str):
         mine = [i for i in at.index if isinstance(i, Axis)]
         if len(mine) == 1 == len(at.index) and mine[0] in axes:
-            for other in axes:
-                if other not in mine:
-                    text = f"with {at} broadcast along {other.base} instead of {mine[0].base}"
-                    yield Change(text, "wrong axis", value.xreplace({at: At(at.tensor, other)}))
+            yield from (_along(value, at, mine[0], a) for a in axes if a not in mine)
+
+
+def _one_term(value: Expr, inner: Expr, axis: Axis) -> Change:
+    """A sum over one axis without its other terms."""
+    own, (body, _) = Axis(axis.base), opened(inner)
+    text = f"with the one term {own.base}' = {own.base} of {inner}"
+    return Change(text, "missing term", value.xreplace({inner: body.xreplace({axis: own})}))
+
+
+def _summed_over(value: Expr, inner: Expr, axis: Axis, free: Axis) -> Change:
+    """A sum over an axis that is free in it, in place of one of its own."""
+    body, bound = opened(inner)
+    own, summed = Axis(axis.base), free.copied(axis.copy_number)
+    swapped = sigma(body.xreplace({axis: own, free: summed}), [summed if a == axis else a for a in bound])
+    text = f"with the sum over {free.base} instead of {own.base} in {inner}"
+    return Change(text, "wrong axis", value.xreplace({inner: swapped}))
+
+
+def _along(value: Expr, part: Expr, free: Axis, axis: Axis) -> Change:
+    """A tensor or a sum with one axis in place of another."""
+    text = f"with {part} broadcast along {axis.base} instead of {free.base}"
+    return Change(text, "wrong axis", value.xreplace({part: part.xreplace({free: axis})}))
 
 
 def _tensors(value: Expr, tensors: Tensors) -> Iterator[Change]:
