@@ -25,7 +25,7 @@ from derive.program import (
     Window,
     base,
 )
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import index_axes, node_axes, rebuilt, walk
 
 Parts = dict[str, tuple[str, ...]]
 
@@ -79,41 +79,45 @@ def _split(s: Statement, parts: Parts) -> Statement:
     own = _of_statement(s, parts)
     if not own:
         return s
-
-    def index(i: Index) -> Index:
-        if isinstance(i, str) and i in own:
-            return Merged(own[i])
-        if isinstance(i, Merged):
-            return Merged(tuple(x for a in i.axes for x in _flat(index(a))))
-        if isinstance(i, PartOf):
-            whole = index(i.whole)
-            if isinstance(whole, Merged) and len(whole.axes) == len(i.lengths):
-                return whole.axes[i.position]
-            return replace(i, whole=whole)
-        if isinstance(i, Read):
-            return replace(i, index=tuple(index(k) for k in i.index))
-        return i
-
-    def node(n: Node) -> Node:
-        if isinstance(n, Read):
-            return replace(n, index=tuple(index(i) for i in n.index))
-        if isinstance(n, Call):
-            return replace(n, args=tuple(node(a) for a in n.args))
-        if isinstance(n, Reduce):
-            return replace(n, axes=tuple(x for a in n.axes for x in own.get(a, (a,))), body=node(n.body))
-        if isinstance(n, Join):
-            return replace(n, parts=tuple(node(p) for p in n.parts))
-        if isinstance(n, AxisValue) and n.axis in own:
-            first, *rest = own[n.axis]
-            value: Node = AxisValue(first)
-            for a in rest:
-                value = Call("add", (Call("mul", (value, SizeOf(a))), AxisValue(a)))
-            return value
-        return n
-
+    value = _node(s.value, own)
     if isinstance(s, Scatter):
-        return replace(s, slots=tuple(index(i) for i in s.slots), value=node(s.value))
-    return replace(s, axes=tuple(index(i) for i in s.axes), value=node(s.value))
+        return replace(s, slots=tuple(_index(i, own) for i in s.slots), value=value)
+    return replace(s, axes=tuple(_index(i, own) for i in s.axes), value=value)
+
+
+def _index(i: Index, own: Parts) -> Index:
+    """An index by the parts of the axes that split."""
+    if isinstance(i, str) and i in own:
+        return Merged(own[i])
+    if isinstance(i, Merged):
+        return Merged(tuple(x for a in i.axes for x in _flat(_index(a, own))))
+    if isinstance(i, PartOf):
+        whole = _index(i.whole, own)
+        if isinstance(whole, Merged) and len(whole.axes) == len(i.lengths):
+            return whole.axes[i.position]
+        return replace(i, whole=whole)
+    if isinstance(i, Read):
+        return replace(i, index=tuple(_index(k, own) for k in i.index))
+    return i
+
+
+def _node(n: Node, own: Parts) -> Node:
+    """A node by the parts of the axes that split."""
+    if isinstance(n, Read):
+        return replace(n, index=tuple(_index(i, own) for i in n.index))
+    if isinstance(n, AxisValue) and n.axis in own:
+        return _place(own[n.axis])
+    n = rebuilt(n, lambda part: _node(part, own))
+    return replace(n, axes=tuple(x for a in n.axes for x in own.get(a, (a,)))) if isinstance(n, Reduce) else n
+
+
+def _place(axes: tuple[str, ...]) -> Node:
+    """The place on a merged axis by those on its parts, the first of them slowest."""
+    first, *rest = axes
+    value: Node = AxisValue(first)
+    for a in rest:
+        value = Call("add", (Call("mul", (value, SizeOf(a))), AxisValue(a)))
+    return value
 
 
 def _flat(i: Index) -> tuple[Index, ...]:
