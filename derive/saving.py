@@ -80,8 +80,9 @@ POLICIES = {
     "fused": Policy("fused", inner=PRICE + 4, functions=True),
     "kernel": Policy("kernel", inner=PRICE + 4, local=True, functions=True),
 }
-"""How `save=` chooses: by cost, where an inner tensor that is kept is one that no later result is written over; the fewest bytes; from the inputs alone; from the outputs; by what costs where loops
-are fused, which a compiler of PyTorch programs does; by what costs a kernel.
+"""How `save=` chooses: by cost, where an inner tensor that is kept is one that no later result is written over; the
+fewest bytes; from the inputs alone; from the outputs; by what costs where loops are fused, which a compiler of PyTorch
+programs does; by what costs a kernel.
 
 To a fused loop an inner tensor is one more to write and to read, and the few operations that make it again from
 an input, which is read in any case, are free. Elementary functions are not: a kernel keeps the local derivative made
