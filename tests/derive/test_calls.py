@@ -2,7 +2,7 @@
 
 import pytest
 
-from derive.notation import axes, exp, index, op, sum, tensor, where
+from derive.notation import axes, exp, index, log, op, sum, tensor, where
 from tests.derive.test_torch_backend import code_of, compare
 
 b, d, e, i, j, n, r, t, u, v = axes("b d e i j n r t u v")
@@ -59,6 +59,25 @@ def weighted_so_far(f, x: tensor[n, t, d], w: tensor[d]):
 @op
 def still_to_come(f, x: tensor[n, t, d]):
     f.y[n, t, d] = sum(where(u > t, exp(x[n, u, d]), 0), over=u)
+    return f.y
+
+
+@op
+def so_far_of_others(f, x: tensor[n, u, d], w: tensor[t]):
+    f.y[n, t, d] = w[t] * sum(where(u <= t, x[n, u, d], 0), over=u)
+    return f.y
+
+
+@op
+def strictly_before(f, x: tensor[n, u], w: tensor[t]):
+    f.y[n, t] = w[t] * sum(where(u < t, x[n, u] ** 2, 0), over=u)
+    return f.y
+
+
+@op
+def tails_of_a_row(f, x: tensor[n, t]):
+    f.tail[n, t] = sum(where(u >= t, exp(x[n, u]), 0), over=u)
+    f.y[n] = sum(log(f.tail[n, t]), over=t)
     return f.y
 
 
@@ -123,6 +142,7 @@ def to_a_power_below(f, x: tensor[n, d], a: tensor[d]):
     return f.y
 
 
+LENGTHS = [(3, 3), (5, 2), (2, 5), (1, 4), (3, 1), (0, 2), (2, 0)]
 CASES = [
     (by_place_twice, {"n": 2, "d": 4}),
     (to_a_power_below, {"n": 2, "d": 4}),
@@ -139,6 +159,10 @@ CASES = [
     (weighted_so_far, {"n": 2, "t": 4, "d": 3}),
     (still_to_come, {"n": 2, "t": 4, "d": 3}),
     (still_to_come, {"n": 2, "t": 1, "d": 1}),
+    *((so_far_of_others, {"n": 2, "u": u, "t": t, "d": 2}) for u, t in LENGTHS),
+    *((strictly_before, {"n": 2, "u": u, "t": t}) for u, t in LENGTHS),
+    (still_to_come, {"n": 2, "t": 0, "d": 3}),
+    (tails_of_a_row, {"n": 2, "t": 4}),
     (masked_product, {"n": 3, "j": 5, "i": 4}),
     (masked_product, {"n": 3, "j": 3, "i": 6}),
     (twice_a_product, {"n": 3, "d": 4, "e": 4}),
@@ -185,7 +209,10 @@ WRITTEN = [
     (running_sum, "y = x.cumsum(-1)", "where"),
     (running_sum, "dx = dy.flip(-1).cumsum(-1).flip(-1)", "arange"),
     (weighted_so_far, "y = w * x.cumsum(1)", "where"),
-    (still_to_come, "functional.pad(torch.exp(x).flip(1).cumsum(1).flip(1), (0, 0, -1, 1))", "where"),
+    (still_to_come, "functional.pad(torch.exp(x), (0, 0, 0, 1)).flip(1).cumsum(1).flip(1).narrow(1, 1, t)", "where"),
+    (so_far_of_others, "functional.pad(x, (0, 0, 0, t - u)).cumsum(1)", "where"),
+    (strictly_before, "functional.pad(x.square(), (1, t - u)).cumsum(1).narrow(1, 0, t)", "where"),
+    (tails_of_a_row, "tail.reciprocal().cumsum(1)", "where"),
     (masked_product, "dx = dy @ w.tril()", "where"),
     (strictly_above, "y = x.square().triu(1)", "where"),
     (without_own_share, "s = x @ w", "(x * w)"),
