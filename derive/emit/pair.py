@@ -154,12 +154,13 @@ class Pair:
             list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths,
             list(op.requirements),
         )  # fmt: skip
-        patterns = [(o.name, axes) for o in tensors for axes in read_as(o, op)]
+        patterns = [(o.name, axes) for o in tensors for axes in read_as(o, self.d.op)]
         shapes = ", ".join(f'"{name}: {axes}"' for name, axes in patterns)
         comma = "," if len(patterns) == 1 else ""
         shape_check = [f'check_shapes("{op.name}", ({shapes}{comma}), {", ".join(name for name, _ in patterns)})']
         index_checks = [
-            f'check_index("{op.name}", "{first_reader(op, o.name)}", "{o.name}", {o.name}, "{o.ranges_over.base}", '
+            f'check_index("{op.name}", "{first_reader(self.d.op, o.name)}", "{o.name}", {o.name}, '
+            f'"{o.ranges_over.base}", '
             f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip
