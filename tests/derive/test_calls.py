@@ -143,7 +143,46 @@ def to_a_power_below(f, x: tensor[n, d], a: tensor[d]):
 
 
 LENGTHS = [(3, 3), (5, 2), (2, 5), (1, 4), (3, 1), (0, 2), (2, 0)]
+@op
+def mixed_heads(f, s: tensor[b, i, n, r], w: tensor[i, j]):
+    f.y[b, j, n, r] = sum(s[b, i, n, r] * w[i, j], over=i)
+    return f.y
+
+
+@op
+def mixed_rows(f, x: tensor[..., i, d], w: tensor[j, i]):
+    f.y[..., j, d] = sum(x[..., i, d] * w[j, i], over=i)
+    return f.y
+
+
+@op
+def tall_product(f, x: tensor[n, t, i], y: tensor[n, t, j]):
+    f.w[j, i] = sum(x[n, t, i] * y[n, t, j], over=(n, t))
+    return f.w
+
+
+@op
+def wide_product(f, x: tensor[i, n, t], y: tensor[j, n, t]):
+    f.w[i, j] = sum(x[i, n, t] * y[j, n, t], over=(n, t))
+    return f.w
+
+
+@op
+def quadratic_form(f, x: tensor[n, i], w: tensor[i, j], z: tensor[n, j]):
+    f.y[n] = sum(x[n, i] * w[i, j] * z[n, j], over=(i, j))
+    return f.y
+
+
 CASES = [
+    (mixed_heads, {"b": 2, "i": 3, "n": 4, "r": 5, "j": 6}),
+    (mixed_heads, {"b": 2, "i": 2, "n": 2, "r": 2, "j": 2}),
+    (mixed_heads, {"b": 1, "i": 1, "n": 0, "r": 3, "j": 2}),
+    (tall_product, {"n": 2, "t": 3, "i": 4, "j": 5}),
+    (tall_product, {"n": 3, "t": 3, "i": 3, "j": 3}),
+    (wide_product, {"n": 2, "t": 3, "i": 4, "j": 5}),
+    (wide_product, {"n": 3, "t": 3, "i": 3, "j": 3}),
+    (quadratic_form, {"n": 2, "i": 3, "j": 4}),
+    (quadratic_form, {"n": 3, "i": 3, "j": 3}),
     (by_place_twice, {"n": 2, "d": 4}),
     (to_a_power_below, {"n": 2, "d": 4}),
     (places_of_images, {"b": 2, "d": 3, "e": 4, "n": 5}),
@@ -168,6 +207,8 @@ CASES = [
     (twice_a_product, {"n": 3, "d": 4, "e": 4}),
 ]
 PACKED = [
+    (mixed_rows, {"i": 3, "j": 4, "d": 2}),
+    (mixed_rows, {"i": 2, "j": 2, "d": 2}),
     (places_behind, {"d": 4, "r": 3}),
     (places_shared, {"n": 3, "d": 4, "r": 2}),
     (running_sum, {"t": 5}),
@@ -213,6 +254,12 @@ WRITTEN = [
     (so_far_of_others, "functional.pad(x, (0, 0, 0, t - u)).cumsum(1)", "where"),
     (strictly_before, "functional.pad(x.square(), (1, t - u)).cumsum(1).narrow(1, 0, t)", "where"),
     (tails_of_a_row, "tail.reciprocal().cumsum(1)", "where"),
+    (mixed_heads, "y = (w.T @ s.flatten(2)).unflatten(-1, (n, r))", "einsum"),
+    (mixed_heads, "dw = (s.flatten(2) @ dy.flatten(2).mT).sum(0)", "permute"),
+    (mixed_rows, "y = w @ x", ".mT @"),
+    (tall_product, "w = y.flatten(0, 1).T @ x.flatten(0, 1)", "einsum"),
+    (wide_product, "w = x.flatten(1) @ y.flatten(1).T", "einsum"),
+    (quadratic_form, "y = (x @ w * z).sum(1)", "einsum"),
     (masked_product, "dx = dy @ w.tril()", "where"),
     (strictly_above, "y = x.square().triu(1)", "where"),
     (without_own_share, "s = x @ w", "(x * w)"),
