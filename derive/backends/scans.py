@@ -79,7 +79,8 @@ def _unmasked(node: Node) -> tuple[list[Node], list[Node], list[Node]]:
 
 def _quotient(above: list[Node], below: list[Node]) -> Node:
     """A product, divided by another where there is one."""
-    out = multiplied(above or [Num(Fraction(1))])
+    one = Num(Fraction(1))
+    out = multiplied([f for f in above if f != one] or [one])
     return Call("div", (out, multiplied(below))) if below else out
 
 

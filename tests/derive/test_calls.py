@@ -63,6 +63,12 @@ def still_to_come(f, x: tensor[n, t, d]):
 
 
 @op
+def leading_products(f, x: tensor[n, t]):
+    f.y[n, t] = exp(sum(where(u <= t, log(x[n, u]), 0), over=u))
+    return f.y
+
+
+@op
 def so_far_of_others(f, x: tensor[n, u, d], w: tensor[t]):
     f.y[n, t, d] = w[t] * sum(where(u <= t, x[n, u, d], 0), over=u)
     return f.y
@@ -253,6 +259,7 @@ WRITTEN = [
     (still_to_come, "functional.pad(torch.exp(x), (0, 0, 0, 1)).flip(1).cumsum(1).flip(1).narrow(1, 1, t)", "where"),
     (so_far_of_others, "functional.pad(x, (0, 0, 0, t - u)).cumsum(1)", "where"),
     (strictly_before, "functional.pad(x.square(), (1, t - u)).cumsum(1).narrow(1, 0, t)", "where"),
+    (leading_products, "dx = (dy * y).flip(1).cumsum(1).flip(1) / x", "where"),
     (tails_of_a_row, "tail.reciprocal().cumsum(1)", "where"),
     (mixed_heads, "y = (w.T @ s.flatten(2)).unflatten(-1, (n, r))", "einsum"),
     (mixed_heads, "dw = (s.flatten(2) @ dy.flatten(2).mT).sum(0)", "permute"),
