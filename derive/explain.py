@@ -140,7 +140,7 @@ def _saving(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]
     for who, saved in (
         ("closed form", d.saved),
         ("stepwise", saved_by_forward(d.named, stepwise_program(d.steps)[1])),
-        ("autograd", saved_by_autograd(d.named)),
+        ("autograd", saved_by_autograd(d.written)),
     ):
         names = ", ".join(s.label for s in saved) or "nothing"
         row = (who, names, elements_formula(saved), f"{total_bytes(saved, lengths):,}")

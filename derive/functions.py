@@ -75,6 +75,9 @@ class expm1(_Real):
     def fdiff(self, argindex: int = 1) -> Expr:
         return self + 1
 
+    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
+        return exp(x) - 1
+
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         text = rf"e^{{{printer.doprint(self.args[0])}}} - 1"
         return rf"\left({text}\right)^{{{exp}}}" if exp else rf"\left({text}\right)"

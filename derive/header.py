@@ -64,7 +64,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _saved(d: Derivation, saved: Iterable[str]) -> str:
-    ours, theirs = d.saved, saved_by_autograd(d.named)
+    ours, theirs = d.saved, saved_by_autograd(d.written)
     what = ", ".join(saved) or "nothing"
     return (
         f"Saved for the backward: {what}; {elements_formula(ours)} elements. "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from derive.adjoint import Stepwise, stepwise
 from derive.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
 from derive.checks import check_inputs
+from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
@@ -53,6 +55,11 @@ class Derivation:
     local: tuple[Equation, ...] = ()  # what the forward makes for the backward's sake alone
     functions: tuple[Assign, ...] = ()  # functions of tensors that it hands on, in their place or beside them
 
+    @cached_property
+    def written(self) -> Op:
+        """The equations as they were written, with nested sums named: what autograd is counted by."""
+        return name_sums(name_extrema(selected(self.op)))
+
     @property
     def kept(self) -> tuple[str, ...]:
         """The tensors that the forward hands to the backward."""
@@ -88,7 +95,8 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    named, steps, closed = _cheapest(selected(op), policy)
+    written = selected(op)
+    named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)
     handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
@@ -106,7 +114,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])
     if policy.dear:
-        most = sum(BYTES[s.element] * lengths.elements(s.axes) for s in saved_by_autograd(named))
+        theirs = saved_by_autograd(name_sums(name_extrema(written)))
+        most = sum(BYTES[s.element] * lengths.elements(s.axes) for s in theirs)
         handed = with_dear(handed, [c.target.name for c in steps.cotangents], most, lengths)
     return Derivation(
         op,
@@ -133,18 +142,18 @@ _MORE = 1.05
 
 
 def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
-    """The closed form of the equations as they stand, or of those with their functions named, if that is cheaper."""
+    """The closed form of the equations as they stand, or with their functions named, or made where they are read."""
     found = []
-    for words in dict.fromkeys((op, name_functions(without_logarithms(op)))):
+    for words in dict.fromkeys(w for o in (op, at_gathers(op)) for w in (o, name_functions(without_logarithms(o)))):
         named = name_sums(name_extrema(words))
         steps = stepwise(named)
         found.append((named, steps, search(steps, policy)))
-    first, *others = found
+    best, *others = found
     for other in others:
-        ours, theirs = (sum(nominal(o).elements(dims(o, n)) for n in c.kept.names) for o, _, c in (first, other))
-        if other[2].kept.total < first[2].kept.total and theirs <= _MORE * ours:
-            return other
-    return first
+        ours, theirs = (sum(nominal(o).elements(dims(o, n)) for n in c.kept.names) for o, _, c in (best, other))
+        if other[2].kept.total < best[2].kept.total and theirs <= _MORE * ours:
+            best = other
+    return best
 
 
 def within_domain(op: Op, closed: Closed) -> None:

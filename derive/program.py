@@ -182,6 +182,7 @@ class Scan:
     over: str
     relation: str
     body: Node
+    equal: bool = True  # whether the two axes are known to be equally long
 
     def __str__(self) -> str:
         return f"sum({self.body}, over={Call(self.relation, (AxisValue(self.over), AxisValue(self.to)))})"

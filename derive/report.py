@@ -93,13 +93,13 @@ def compare(d: Derivation, hand: Iterable[Op] = ()) -> Comparison:
     long, long_kept = stepwise_program(d.steps)
     closed = _counted("closed form", d, d.backward, d.saved, lengths, unit)
     stepwise = _counted("stepwise", d, long, saved_by_forward(d.named, long_kept), lengths, unit)
-    kernels = kernels_of_autograd(d.named)
+    kernels = kernels_of_autograd(d.written)
     autograd = Form(
         "autograd",
         len(kernels),
         sum(k.work for k in kernels) / unit,
         _widest((k.axes for k in kernels if not k.final), lengths),
-        saved_by_autograd(d.named),
+        saved_by_autograd(d.written),
         lengths,
     )
     own = tuple(_by_hand(d, form, unit) for form in hand if form.name.rpartition(BETWEEN)[0] == d.op.name)

@@ -6,6 +6,7 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from derive.backends.flattened import Size, flattened, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
 from derive.program import Call, Node, Read, Reduce
@@ -48,7 +49,9 @@ def matrix_and_vector(node: Reduce) -> tuple[Node, Node] | None:
     return None
 
 
-def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value], like: str) -> Value:
+def contraction(
+    node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value], like: str, size: Size
+) -> Value:
     """A matrix product's code, its dimensions in `order` where that costs nothing."""
     factors = _grouped(product_factors(node.body))
 
@@ -70,10 +73,16 @@ def contraction(node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value
             a, b = b, a
             r = roles(a, b, node.axes, order)
         factors = [a, b]
+        whole = [lying(f, value) for f in factors]
+        kept = tuple(d for d in order if d is not None and d not in node.axes)
+        if whole[0] is not None and whole[1] is not None:
+            at_once = flattened(whole[0], whole[1], node.axes, kept, size)
+            if at_once is not None:
+                return at_once
         product = _matmul(a, b, r, value)
         if product is not None:
             return product
-    return _einsum(factors, node.axes, order, value)
+    return _einsum(factors, node.axes, order, value, size)
 
 
 def _grouped(factors: list[Node]) -> list[Node]:
@@ -124,7 +133,9 @@ def _as(value: Value, dims: Dims) -> Value | None:
     return permute(value, dims)
 
 
-def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Callable[[Node, Dims], Value]) -> Value:
+def _einsum(
+    factors: list[Node], summed: tuple[str, ...], order: Dims, value: Callable[[Node, Dims], Value], size: Size
+) -> Value:
     letters: dict[str, str] = {}
     pool = iter(c for c in string.ascii_letters)
 
@@ -139,39 +150,60 @@ def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Ca
     names = {a for f in factors for a in node_axes(f) if len(a) == 1}
     operands = []
     for f in factors:
-        v = value(f, tuple(sorted(node_axes(f), key=lambda a: not is_pack(a))))  # whatever rank `...` has
-        operands.append(_Operand(v.code, tuple(d for d in v.dims if d is not None)))
-    out = tuple(d for d in order if d is not None and d not in summed and any(d in o.axes for o in operands))
+        packs_first = tuple(sorted(node_axes(f), key=lambda a: not is_pack(a)))  # whatever rank `...` has
+        operands.append(lying(f, value) or squeeze(value(f, packs_first)))
+    out = tuple(d for d in order if d is not None and d not in summed and any(d in o.dims for o in operands))
     while len(operands) > 2:
-        operands = _two_as_one(operands, out, letter)
-    return Value(_einsum_code(operands, out, letter), out)
+        operands = _two_as_one(operands, out, letter, size)
+    return _two(operands[0], operands[1], out, letter, size)
 
 
-@dataclass(frozen=True)
-class _Operand:
-    """An operand of einsum: its code and its axes in order."""
+def _in_place(a: Dims, b: Dims, kept: Dims) -> Dims:
+    """The axes of a product: those of the larger operand, where the other's one stands in place of the one summed."""
+    small, large = sorted((a, b), key=len)
+    new, gone = [d for d in small if d not in large], [d for d in large if d not in kept]
+    if len(new) == len(gone) == 1 and new[0] in kept:
+        return tuple(new[0] if d == gone[0] else d for d in large)
+    return kept
 
-    code: str
-    axes: tuple[str, ...]
 
-
-def _two_as_one(operands: list[_Operand], out: tuple[str, ...], letter: Callable[[str], str]) -> list[_Operand]:
+def _two_as_one(operands: list[Value], out: Dims, letter: Callable[[str], str], size: Size) -> list[Value]:
     """The two whose product is smallest contracted, in the place of the first.
 
     Two at a time, because given more of them `torch.einsum` may plan by their lengths, and a compiled function is then
     compiled anew for each length.
     """
 
-    def left(a: _Operand, b: _Operand) -> tuple[str, ...]:
-        others = {d for o in operands if o not in (a, b) for d in o.axes}
-        return tuple(d for d in dict.fromkeys((*a.axes, *b.axes)) if d in others or d in out)
+    def left(a: Value, b: Value) -> Dims:
+        others = [o for o in operands if o is not a and o is not b]
+        axes = tuple(d for d in dict.fromkeys((*a.dims, *b.dims)) if d in out or any(d in o.dims for o in others))
+        alike = next((o for o in others if set(axes) <= set(o.dims)), None)  # what it is multiplied with next
+        if any(map(is_pack, axes)):
+            return axes
+        return _in_place(a.dims, b.dims, axes) if alike is None else tuple(d for d in alike.dims if d in axes)
 
     pairs = [(a, b) for k, a in enumerate(operands) for b in operands[k + 1 :]]
-    a, b = min(pairs, key=lambda p: (len({*p[0].axes, *p[1].axes}), len(left(*p))))
-    made = _Operand(_einsum_code([a, b], left(a, b), letter), left(a, b))
+    a, b = min(pairs, key=lambda p: (len({*p[0].dims, *p[1].dims}), len(left(*p))))
+    made = _two(a, b, left(a, b), letter, size)
     return [made if o is a else o for o in operands if o is not b]
 
 
-def _einsum_code(operands: list[_Operand], out: tuple[str, ...], letter: Callable[[str], str]) -> str:
-    spec = f"{', '.join(''.join(map(letter, o.axes)) for o in operands)} -> {''.join(map(letter, out))}"
-    return f'torch.einsum("{spec}", {", ".join(o.code for o in operands)})'
+def _two(a: Value, b: Value, out: Dims, letter: Callable[[str], str], size: Size) -> Value:
+    """Two tensors contracted to these axes: as matrices, place by place, or as `einsum` has it."""
+    summed = tuple(d for d in dict.fromkeys((*a.dims, *b.dims)) if d is not None and d not in out)
+    product = flattened(a, b, summed, out, size)
+    if product is not None:
+        return product
+    plain = not any(map(is_pack, (*a.dims, *b.dims)))
+    matrices = len(a.dims) == len(b.dims) == len(out) == 2 and len(summed) == 1
+    if plain and matrices and set(a.dims) & set(b.dims) == set(summed):
+        first, second = (a, b) if out[0] in a.dims else (b, a)
+        left, right = permute(first, (out[0], *summed)), permute(second, (*summed, out[1]))
+        return Value(f"{left.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", out, PRODUCT)
+    if plain and set(a.dims) == set(b.dims) and tuple(d for d in a.dims if d in out) == out:
+        places = [str(k) for k, d in enumerate(a.dims) if d in summed]
+        where = "" if not out else places[0] if len(places) == 1 else f"({', '.join(places)})"
+        product = Value(f"{a.inside(PRODUCT)} * {permute(b, a.dims).inside(PRODUCT + 1)}", a.dims, PRODUCT)
+        return product.method(f".sum({where})", out)
+    spec = f"{', '.join(''.join(map(letter, v.dims)) for v in (a, b))} -> {''.join(map(letter, out))}"  # type: ignore[arg-type]
+    return Value(f'torch.einsum("{spec}", {a.code}, {b.code})', out)

@@ -30,7 +30,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     if product is not None:
         return product
     if is_matrix_product(node) or matrix_and_vector(node) is not None:
-        return contraction(node, order, printer.value, printer.like)
+        return contraction(node, order, printer.value, printer.like, printer.size)
     inner = body_order(node, printer.layouts)
     lacking = [a for a in node.axes if a not in inner]  # they are reduced as well
     inner = (*filter(is_pack, lacking), *inner, *(a for a in lacking if not is_pack(a)))

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, exp, expand, tanh
 
-from derive.functions import expm1, minimum, relu, sigmoid
+from derive.functions import expm1, minimum, relu, sigmoid, sign
 from derive.functions import maximum as larger
 from derive.leftovers import without_unread
 from derive.lower import node as lowered
@@ -29,7 +29,7 @@ from derive.walking import node_axes, reads, rebuilt
 
 _ONE, _ZERO = Num(Fraction(1)), Num(Fraction(0))
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
-_FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid}
+_FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign}
 _HOLD = At(Tensor("what_is_compared"))
 """Stands for what is compared while an expression is lowered."""
 
@@ -79,8 +79,11 @@ def _within(node: Node, known: Known, masks: _Masks) -> Node:
     asked = _asked(node.args[0], known)
     if asked is not None and (plain := _met(asked, node, known)) is not None:
         return plain
-    if asked is not None and asked.strict:
-        return _jump(asked, node, known) or _weighed(node, asked.mask) or node
+    if asked is not None and (step := _step(asked, node, known)) is not None:
+        return step
+    if asked is not None:
+        asked, turned = _strict(asked, node)
+        return _jump(asked, turned, known) or _weighed(turned, asked.mask) or node
     condition = node.args[0]
     if isinstance(condition, Read) and condition.name in masks.given and _is_whole(condition):
         return _weighed(node, masks.number(condition)) or node
@@ -104,13 +107,17 @@ class _Asked:
     @property
     def mask(self) -> Node:
         """1 where it holds, else 0, as a number."""
-        gap = self.x if self.threshold == _ZERO else Call("sub", (self.x, self.threshold))
-        return Call("sign", (Call("relu", (gap if self.above_first else Call("neg", (gap,)),)),))
+        return Call("sign", (Call("relu", (self.gap,)),))
+
+    @property
+    def gap(self) -> Node:
+        """What is above 0 on the side of the first branch."""
+        above = self.x if self.threshold == _ZERO else Call("sub", (self.x, self.threshold))
+        return above if self.above_first else Call("neg", (above,))
 
 
 def _asked(condition: Node, known: Known) -> _Asked | None:
-    if isinstance(condition, Read) and condition.name in known and known[condition.name].axes == condition.index:
-        condition = known[condition.name].value
+    condition = _in_full(condition, known)
     if not isinstance(condition, Call) or condition.fn not in _ABOVE:
         return None
     x, threshold = condition.args
@@ -120,15 +127,29 @@ def _asked(condition: Node, known: Known) -> _Asked | None:
     return _Asked(x, threshold, _ABOVE[condition.fn], condition.fn in ("gt", "lt"))
 
 
+def _in_full(condition: Node, known: Known) -> Node:
+    """A condition that may stand under a name."""
+    named = isinstance(condition, Read) and condition.name in known and known[condition.name].axes == condition.index
+    return known[condition.name].value if named else condition  # type: ignore[union-attr]
+
+
+def _strict(asked: _Asked, node: Call) -> tuple[_Asked, Call]:
+    """The same choice, asked without equality: `where(x >= t, a, b)` is `where(x < t, b, a)`."""
+    if asked.strict:
+        return asked, node
+    condition, a, b = node.args
+    return replace(asked, above_first=not asked.above_first, strict=True), replace(node, args=(condition, b, a))
+
+
 # --- branches that meet -------------------------------------------------------------------------------------------
 
 
 def _met(asked: _Asked, node: Call, known: Known) -> Node | None:
     """The sum of what each branch adds on its own side; None where they do not meet, or are of more than one tensor."""
     z, t = Dummy(real=True), _raised(asked.threshold, {}, known)
-    first, second = (_of(z, asked.x, branch, known) for branch in node.args[1:])
+    first, second = (_of(z, asked, branch, k == 0, known) for k, branch in enumerate(node.args[1:]))
     above, below = (first, second) if asked.above_first else (second, first)
-    if above is None or below is None or expand(above.subs(z, t) - below.subs(z, t)) != 0:
+    if above is None or below is None or expand((above.subs(z, t) - below.subs(z, t)).rewrite(exp)) != 0:
         return None
     gap = _HOLD - t
     for moving, step, other, side in (
@@ -141,8 +162,9 @@ def _met(asked: _Asked, node: Call, known: Known) -> Node | None:
     return None
 
 
-def _of(z: Dummy, x: Node, branch: Node, known: Known) -> Expr | None:
+def _of(z: Dummy, asked: _Asked, branch: Node, first: bool, known: Known) -> Expr | None:
     """A branch as a function of what is compared; of `|u|`, where it has but even powers of `u`."""
+    x, branch = asked.x, _on_side(branch, asked, asked.above_first == first, known)
     size = known[x.name].value if isinstance(x, Read) and x.name in known else x
     inner = size.args[0] if isinstance(size, Call) and size.fn == "absolute" else None
     value = _raised(branch, {x: z} | ({inner: z} if inner is not None else {}), known)
@@ -150,6 +172,20 @@ def _of(z: Dummy, x: Node, branch: Node, known: Known) -> Expr | None:
         return value
     odd = _raised(branch, {x: z, inner: -z}, known)
     return value if odd is not None and expand(odd - value) == 0 else None
+
+
+def _on_side(node: Node, asked: _Asked, above: bool, known: Known) -> Node:
+    """A branch on its side: above the threshold, what is compared is the larger of both; below it, the smaller."""
+    if isinstance(node, Read) and node != asked.x and node.name in known and known[node.name].axes == node.index:
+        value = _on_side(known[node.name].value, asked, above, known)
+        return node if value == known[node.name].value else value
+    if not isinstance(node, Call):
+        return node
+    if (node.fn == "relu" and asked.threshold == _ZERO and node.args == (asked.x,)) or (
+        node.fn in ("maximum", "minimum") and set(node.args) == {asked.x, asked.threshold}
+    ):
+        return asked.x if above == (node.fn != "minimum") else asked.threshold
+    return replace(node, args=tuple(_on_side(a, asked, above, known) for a in node.args))
 
 
 def _raised(node: Node, names: Mapping[Node, Expr], known: Known) -> Expr | None:
@@ -173,15 +209,27 @@ def _jump(asked: _Asked, node: Call, known: Known) -> Node | None:
     """`a*m + B(min(x, t))*(1 - m)` for `where(x > t, a, B(x))` with a number `a`; None for another choice."""
     z, t = Dummy(real=True), _raised(asked.threshold, {}, known)
     for k, (number, branch) in enumerate((node.args[1:], node.args[:0:-1])):
-        value = _of(z, asked.x, branch, known) if is_finite_number(number) and reads(branch) else None
+        chosen = is_finite_number(number) and reads(branch)
+        value = _of(z, asked, branch, k == 1, known) if chosen else None
         if value is None or value.subs(z, t).is_finite is False:
             continue
         clamp = minimum if asked.above_first == (k == 0) else larger
         taken = put(lowered(value.subs(z, clamp(_HOLD, t))), Read(_HOLD.name, ()), asked.x)
-        chosen, left = asked.mask, Call("sub", (_ONE, asked.mask))
-        weights = (chosen, left) if k == 0 else (left, chosen)
+        mask, left = asked.mask, Call("sub", (_ONE, asked.mask))
+        weights = (mask, left) if k == 0 else (left, mask)
         return Call("add", (_times(number, weights[0]), Call("mul", (taken, weights[1]))))
     return None
+
+
+def _step(asked: _Asked, node: Call, known: Known) -> Node | None:
+    """`(1 + sign(t - x))/2` for `where(x < t, 1, where(x == t, 1/2, 0))`; None for another choice."""
+    _, first, rest = node.args
+    half = Call("where", (Call("eq", (asked.x, asked.threshold)), Num(Fraction(1, 2)), _ZERO))
+    if first != _ONE or not isinstance(rest, Call) or rest.fn != "where" or not asked.strict:
+        return None
+    if replace(rest, args=(_in_full(rest.args[0], known), *rest.args[1:])) != half:
+        return None
+    return Call("div", (Call("add", (Call("sign", (asked.gap,)), _ONE)), Num(Fraction(2))))
 
 
 def _weighed(node: Call, mask: Node) -> Node | None:
@@ -203,6 +251,11 @@ def _multiple(node: Node, of: Node) -> Node | None:
     """The number that one node is, times the other; both may be numbers where the other is 1."""
     if of == _ONE and (is_finite_number(node) or isinstance(node, Scal)):
         return node
+    if isinstance(node, Call) and node.fn in ("div", "neg") and reads(of):
+        inner, *by = node.args
+        rest = _ONE if inner == of else _multiple(inner, of)
+        plain = rest is not None and not any(reads(n) or node_axes(n) for n in by)
+        return Call(node.fn, (rest, *by)) if plain else None  # type: ignore[arg-type]
     if isinstance(node, Call) and node.fn == "mul" and of in node.args and reads(of):
         (rest,) = (a for a in node.args if a != of) if node.args[0] != node.args[1] else (of,)
         return rest if not reads(rest) and not node_axes(rest) else None

@@ -103,7 +103,7 @@ class Printer:
             return self.joined(node, order)
         if isinstance(node, Scan):
             inside = tuple(node.over if d == node.to else d for d in order)
-            return align(running(node, squeeze(self.value(node.body, inside))), order)
+            return align(running(node, squeeze(self.value(node.body, inside)), self.size), order)
         top = node == self.top
         at_once = (fused(self, node, order) if self.fuse else None) or triangle(self, node, order)
         if at_once is not None:

@@ -253,7 +253,7 @@ def _saving(d: Derivation) -> tuple[tuple[Saving, ...], str]:
     kept = {
         "closed form": d.saved,
         "stepwise": saved_by_forward(d.named, stepwise_program(d.steps)[1]),
-        "autograd": saved_by_autograd(d.named),
+        "autograd": saved_by_autograd(d.written),
     }
     most = max(1, *(total_bytes(saved, lengths) for saved in kept.values()))
     rows = []

@@ -11,7 +11,7 @@ from derive.backends.choices import choices_first
 from derive.backends.cpu.wrapper import Native, Shapes, native, torch_only
 from derive.backends.layout import Layouts, layouts
 from derive.backends.outs import into
-from derive.backends.scans import with_scans
+from derive.backends.scans import spares_half, with_scans
 from derive.backends.thresholds import without_choices
 from derive.backends.torch import Printer
 from derive.backends.turned import with_sums_forwards
@@ -23,10 +23,10 @@ from derive.emit.names import Names
 from derive.emit.signatures import signature
 from derive.equations import Requirement
 from derive.length_code import length_check, lengths_of, size_code
+from derive.nominal import nominal
 from derive.pipeline import Derivation
-from derive.program import Program, Scan
+from derive.program import Program
 from derive.terms.axes import Size
-from derive.walking import walk
 
 LINE_LENGTH = 120
 
@@ -40,8 +40,9 @@ class Pair:
     ):  # fmt: skip
         self.fuse = fuse
         self.d, self.names, self.op, self.title = d, names, d.named, title
-        forward, backward = (with_scans(p, names.same_length) for p in (forward, backward))
-        self.runs = any(isinstance(n, Scan) for p in (forward, backward) for s in p.statements for n in walk(s.value))
+        anew = forward, backward
+        forward, backward = (with_scans(p, names.same_length) for p in anew)
+        self.runs = spares_half(anew, (forward, backward), nominal(d.named))
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         if fuse:  # else the equations as they are written are wanted
             forward, backward = (choices_first(without_choices(p)) for p in (forward, backward))
@@ -85,7 +86,7 @@ class Pair:
     def native(self, title: str, step: bool) -> Native:
         """The kernels of both functions, in the torch form's shapes and names.
 
-        A running sum is torch's: the kernels' loops would sum anew for every place.
+        Where running sums are what takes long they are torch's: the kernels' loops would sum anew for every place.
         """
         if self.runs:
             return torch_only(self.op, "a running sum is faster as PyTorch's")
@@ -153,12 +154,13 @@ class Pair:
             list(dict.fromkeys(wanted)), {o.name: tuple(a.name for a in o.axes) for o in tensors}, lengths,
             list(op.requirements),
         )  # fmt: skip
-        patterns = [(o.name, axes) for o in tensors for axes in read_as(o, op)]
+        patterns = [(o.name, axes) for o in tensors for axes in read_as(o, self.d.op)]
         shapes = ", ".join(f'"{name}: {axes}"' for name, axes in patterns)
         comma = "," if len(patterns) == 1 else ""
         shape_check = [f'check_shapes("{op.name}", ({shapes}{comma}), {", ".join(name for name, _ in patterns)})']
         index_checks = [
-            f'check_index("{op.name}", "{first_reader(op, o.name)}", "{o.name}", {o.name}, "{o.ranges_over.base}", '
+            f'check_index("{op.name}", "{first_reader(self.d.op, o.name)}", "{o.name}", {o.name}, '
+            f'"{o.ranges_over.base}", '
             f"{names.sizes[o.ranges_over.base]})"
             for o in checks if o.ranges_over is not None
         ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from derive.notation import axes, exp, index, op, sum, tensor, where
+from derive.notation import axes, exp, index, log, op, sum, tensor, where
 from tests.derive.test_torch_backend import code_of, compare
 
 b, d, e, i, j, n, r, t, u, v = axes("b d e i j n r t u v")
@@ -59,6 +59,31 @@ def weighted_so_far(f, x: tensor[n, t, d], w: tensor[d]):
 @op
 def still_to_come(f, x: tensor[n, t, d]):
     f.y[n, t, d] = sum(where(u > t, exp(x[n, u, d]), 0), over=u)
+    return f.y
+
+
+@op
+def leading_products(f, x: tensor[n, t]):
+    f.y[n, t] = exp(sum(where(u <= t, log(x[n, u]), 0), over=u))
+    return f.y
+
+
+@op
+def so_far_of_others(f, x: tensor[n, u, d], w: tensor[t]):
+    f.y[n, t, d] = w[t] * sum(where(u <= t, x[n, u, d], 0), over=u)
+    return f.y
+
+
+@op
+def strictly_before(f, x: tensor[n, u], w: tensor[t]):
+    f.y[n, t] = w[t] * sum(where(u < t, x[n, u] ** 2, 0), over=u)
+    return f.y
+
+
+@op
+def tails_of_a_row(f, x: tensor[n, t]):
+    f.tail[n, t] = sum(where(u >= t, exp(x[n, u]), 0), over=u)
+    f.y[n] = sum(log(f.tail[n, t]), over=t)
     return f.y
 
 
@@ -123,7 +148,47 @@ def to_a_power_below(f, x: tensor[n, d], a: tensor[d]):
     return f.y
 
 
+LENGTHS = [(3, 3), (5, 2), (2, 5), (1, 4), (3, 1), (0, 2), (2, 0)]
+@op
+def mixed_heads(f, s: tensor[b, i, n, r], w: tensor[i, j]):
+    f.y[b, j, n, r] = sum(s[b, i, n, r] * w[i, j], over=i)
+    return f.y
+
+
+@op
+def mixed_rows(f, x: tensor[..., i, d], w: tensor[j, i]):
+    f.y[..., j, d] = sum(x[..., i, d] * w[j, i], over=i)
+    return f.y
+
+
+@op
+def tall_product(f, x: tensor[n, t, i], y: tensor[n, t, j]):
+    f.w[j, i] = sum(x[n, t, i] * y[n, t, j], over=(n, t))
+    return f.w
+
+
+@op
+def wide_product(f, x: tensor[i, n, t], y: tensor[j, n, t]):
+    f.w[i, j] = sum(x[i, n, t] * y[j, n, t], over=(n, t))
+    return f.w
+
+
+@op
+def quadratic_form(f, x: tensor[n, i], w: tensor[i, j], z: tensor[n, j]):
+    f.y[n] = sum(x[n, i] * w[i, j] * z[n, j], over=(i, j))
+    return f.y
+
+
 CASES = [
+    (mixed_heads, {"b": 2, "i": 3, "n": 4, "r": 5, "j": 6}),
+    (mixed_heads, {"b": 2, "i": 2, "n": 2, "r": 2, "j": 2}),
+    (mixed_heads, {"b": 1, "i": 1, "n": 0, "r": 3, "j": 2}),
+    (tall_product, {"n": 2, "t": 3, "i": 4, "j": 5}),
+    (tall_product, {"n": 3, "t": 3, "i": 3, "j": 3}),
+    (wide_product, {"n": 2, "t": 3, "i": 4, "j": 5}),
+    (wide_product, {"n": 3, "t": 3, "i": 3, "j": 3}),
+    (quadratic_form, {"n": 2, "i": 3, "j": 4}),
+    (quadratic_form, {"n": 3, "i": 3, "j": 3}),
     (by_place_twice, {"n": 2, "d": 4}),
     (to_a_power_below, {"n": 2, "d": 4}),
     (places_of_images, {"b": 2, "d": 3, "e": 4, "n": 5}),
@@ -139,11 +204,17 @@ CASES = [
     (weighted_so_far, {"n": 2, "t": 4, "d": 3}),
     (still_to_come, {"n": 2, "t": 4, "d": 3}),
     (still_to_come, {"n": 2, "t": 1, "d": 1}),
+    *((so_far_of_others, {"n": 2, "u": u, "t": t, "d": 2}) for u, t in LENGTHS),
+    *((strictly_before, {"n": 2, "u": u, "t": t}) for u, t in LENGTHS),
+    (still_to_come, {"n": 2, "t": 0, "d": 3}),
+    (tails_of_a_row, {"n": 2, "t": 4}),
     (masked_product, {"n": 3, "j": 5, "i": 4}),
     (masked_product, {"n": 3, "j": 3, "i": 6}),
     (twice_a_product, {"n": 3, "d": 4, "e": 4}),
 ]
 PACKED = [
+    (mixed_rows, {"i": 3, "j": 4, "d": 2}),
+    (mixed_rows, {"i": 2, "j": 2, "d": 2}),
     (places_behind, {"d": 4, "r": 3}),
     (places_shared, {"n": 3, "d": 4, "r": 2}),
     (running_sum, {"t": 5}),
@@ -185,7 +256,17 @@ WRITTEN = [
     (running_sum, "y = x.cumsum(-1)", "where"),
     (running_sum, "dx = dy.flip(-1).cumsum(-1).flip(-1)", "arange"),
     (weighted_so_far, "y = w * x.cumsum(1)", "where"),
-    (still_to_come, "functional.pad(torch.exp(x).flip(1).cumsum(1).flip(1), (0, 0, -1, 1))", "where"),
+    (still_to_come, "functional.pad(torch.exp(x), (0, 0, 0, 1)).flip(1).cumsum(1).flip(1).narrow(1, 1, t)", "where"),
+    (so_far_of_others, "functional.pad(x, (0, 0, 0, t - u)).cumsum(1)", "where"),
+    (strictly_before, "functional.pad(x.square(), (1, t - u)).cumsum(1).narrow(1, 0, t)", "where"),
+    (leading_products, "dx = (dy * y).flip(1).cumsum(1).flip(1) / x", "where"),
+    (tails_of_a_row, "tail.reciprocal().cumsum(1)", "where"),
+    (mixed_heads, "y = (w.T @ s.flatten(2)).unflatten(-1, (n, r))", "einsum"),
+    (mixed_heads, "dw = (s.flatten(2) @ dy.flatten(2).mT).sum(0)", "permute"),
+    (mixed_rows, "y = w @ x", ".mT @"),
+    (tall_product, "w = y.flatten(0, 1).T @ x.flatten(0, 1)", "einsum"),
+    (wide_product, "w = x.flatten(1) @ y.flatten(1).T", "einsum"),
+    (quadratic_form, "y = (x @ w * z).sum(1)", "einsum"),
     (masked_product, "dx = dy @ w.tril()", "where"),
     (strictly_above, "y = x.square().triu(1)", "where"),
     (without_own_share, "s = x @ w", "(x * w)"),

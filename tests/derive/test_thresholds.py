@@ -8,7 +8,7 @@ import torch
 
 from derive.backends.thresholds import without_choices
 from derive.emit import render
-from derive.notation import axes, exp, log, oo, op, scalar, sum, tensor, where
+from derive.notation import axes, exp, expm1, log, maximum, minimum, oo, op, scalar, sigmoid, sum, tensor, where
 from derive.program import Assign, Call, Num, Program, Read, Scal, Scatter
 from tests.derive.live import module
 
@@ -19,6 +19,32 @@ POINTS = torch.tensor([-math.inf, -1e30, -2.0, -1e-9, -0.0, 0.0, 1e-9, 0.7, 2.0,
 @op
 def feature_map(f, x: tensor[n]):
     f.y[n] = where(x[n] > 0, x[n] + 1, exp(x[n]))
+    return f.y
+
+
+@op
+def bounded_rows(f, x: tensor[n, c], z: tensor[n, c]):
+    f.h[n, c] = where(x[n, c] > 0, maximum(x[n, c], 0) + 1, exp(minimum(x[n, c], 0)))
+    f.y[n] = sum(f.h[n, c] * z[n, c], over=c)
+    return f.y
+
+
+@op
+def leaky_rows(f, x: tensor[n, c], z: tensor[n, c]):
+    f.h[n, c] = where(x[n, c] > 0, x[n, c], x[n, c] / 5)
+    f.y[n] = sum(f.h[n, c] * z[n, c] ** 2, over=c)
+    return f.y
+
+
+@op
+def gate(f, x: tensor[n]):
+    f.y[n] = where(x[n] >= 0, x[n] + 0.5, sigmoid(x[n]))
+    return f.y
+
+
+@op
+def scaled_elu(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 0, x[n], 2 * expm1(x[n]))
     return f.y
 
 
@@ -73,13 +99,18 @@ def kept_as_asked(f, x: tensor[n, c], z: tensor[n, c], slope: scalar = 0.1):
 
 FORWARDS = {
     "feature_map": lambda x: torch.where(x > 0, x + 1, x.exp()),
+    "gate": lambda x: torch.where(x >= 0, x + 0.5, x.sigmoid()),
+    "scaled_elu": lambda x: torch.where(x > 0, x, 2 * x.expm1()),
     "leaky": lambda x: torch.where(x >= 0, x, 0.1 * x),
     "bounded_loss": lambda x: torch.where(x.abs() <= 0.5, x**2 / 2, 0.5 * (x.abs() - 0.25)),
     "jumping": lambda x: torch.where(x < 3, 2, (-x).exp()),
 }
 
 
-@pytest.mark.parametrize("made", [feature_map, leaky, bounded_loss, jumping])
+FOLLOWED = [feature_map, gate, scaled_elu, leaky, bounded_loss, jumping]
+
+
+@pytest.mark.parametrize("made", FOLLOWED)
 def test_the_same_at_the_threshold_and_far_from_it(made) -> None:
     assert "torch.where" not in render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
     name = made.op.name
@@ -90,6 +121,28 @@ def test_the_same_at_the_threshold_and_far_from_it(made) -> None:
     finite = POINTS.abs() < 1e20  # beyond, autograd multiplies what its `where` left out, 0, by an infinite slope
     for found, right in zip(torch.autograd.grad(got, x, dy), torch.autograd.grad(want, z, dy), strict=True):
         torch.testing.assert_close(found[finite], right[finite], rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("made", "right"),
+    [
+        (bounded_rows, lambda x, z: (torch.where(x > 0, x.clamp(min=0) + 1, x.clamp(max=0).exp()) * z).sum(1)),
+        (leaky_rows, lambda x, z: (torch.where(x > 0, x, x / 5) * z**2).sum(1)),
+    ],
+)
+def test_neither_pass_chooses(made, right) -> None:
+    """Nor where a branch is bounded by the threshold itself, or its slope divided by a number."""
+    code = render(made.op.derivation)
+    assert "torch.where" not in code, code
+    x = torch.tensor([[-2.0, -1e-3, 0.0, 0.4], [3.0, 90.0, -90.0, -0.0]], dtype=torch.float64)
+    z, dy = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, dtype=torch.float64)
+    (x1, z1), (x2, z2) = ([v.clone().requires_grad_() for v in (x, z)] for _ in range(2))
+    got, want = getattr(module(made.op), made.op.name)(x1, z1), right(x2, z2)
+    torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
+    where = x != 0  # clamp(max=0) has the slope 1 at 0, the smaller of two equal values 1/2
+    mine, theirs = torch.autograd.grad(got, (x1, z1), dy), torch.autograd.grad(want, (x2, z2), dy)
+    for found, wanted in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(found[where], wanted[where], rtol=1e-13, atol=0)
 
 
 def test_small_values_keep_their_digits() -> None:

@@ -207,6 +207,13 @@ def to_go(f, a: tensor[n, h]):
 
 
 @op
+def decayed(f, a: tensor[n, h], b: tensor[h, l, m]):
+    f.gate[n, h] = sum(where(l <= h, a[n, l], 0), over=l)
+    f.y[n, l, m] = sum(f.gate[n, h] * b[h, l, m], over=h)
+    return f.y
+
+
+@op
 def pairs(f, x: tensor[n]):
     f.a[(n, l),] = x[l] * x[n]
     f.g[l] = exp(x[l]) * f.a[0]
@@ -252,6 +259,16 @@ def test_a_running_sum_runs_as_torch(package: Package) -> None:
     with pytest.warns(UserWarning, match="to_go runs as PyTorch: a running sum is faster as PyTorch's"):
         y, _ = made.to_go_forward(a)
     torch.testing.assert_close(y, a.flip(1).cumsum(1).flip(1))
+
+
+def test_a_running_sum_beside_larger_work_has_a_kernel(package: Package) -> None:
+    """What it would spare is little of the whole."""
+    made = package(specs=JOINED)
+    a, b = torch.randn(3, 4), torch.randn(4, 4, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, _ = made.decayed_forward(a, b)
+    torch.testing.assert_close(y, torch.einsum("nh,hlm->nlm", a.cumsum(1), b))
 
 
 def test_an_axis_that_is_a_merge_in_two_ways_has_a_length(package: Package) -> None:
