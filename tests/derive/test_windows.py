@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from derive.notation import amax, axes, concat, length, mean, op, size, sqrt, sum, tanh, tensor
+from derive.notation import amax, axes, concat, length, mean, oo, op, size, sqrt, sum, tanh, tensor
 from tests.derive.live import module
 from tests.derive.test_torch_backend import code_of, compare
 
@@ -183,6 +183,18 @@ def pooled_softly(f, x: tensor[n, h, w]):
     return f.y
 
 
+@op
+def bordered(f, x: tensor[..., t, c]):
+    f.y[..., l, c] = concat(-oo, x[..., t, c] ** 2, -oo, -oo, along=l)
+    return f.y
+
+
+@op
+def padded_with_two_numbers(f, x: tensor[n, t]):
+    f.y[n, l] = concat(0, x[n, t], 1, along=l)
+    return f.y
+
+
 CASES = [
     (pooled_softly, {"n": 2, "h": 4, "w": 5}),
     (pooled_softly, {"n": 0, "h": 4, "w": 6}),
@@ -243,6 +255,14 @@ def test_padded_ahead(batch: int, places: int) -> None:
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3), (0, 4, 3), (2, 0, 3)])
+def test_bordered(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    y, wanted = module(bordered.op).bordered(x), functional.pad(x**2, (0, 0, 1, 2), value=-torch.inf)
+    torch.testing.assert_close(y, wanted)
+    torch.testing.assert_close(*(torch.autograd.grad(out[..., 1:-2, :].sum(), x)[0] for out in (y, wanted)))
+
+
 @pytest.mark.parametrize("pack", [(), (3,), (2, 3), (0, 2)])
 @pytest.mark.parametrize("made", [filtered, window_variance], ids=["filtered", "window_variance"])
 def test_leading_axes(made: object, pack: tuple[int, ...]) -> None:
@@ -254,6 +274,9 @@ WRITTEN = [
     (along_one_axis, "y = functional.conv1d(x, a, b, stride=2, dilation=3)", "einsum"),
     (along_one_axis, "dx = torch.nn.grad.conv1d_input((n, c, l), a, dy, stride=2, dilation=3)", "for "),
     (along_one_axis, "da = torch.nn.grad.conv1d_weight(x, (o, c, k), dy, stride=2, dilation=3)", "unfold"),
+    (padded_ahead, "z = functional.pad(x, (4, 0))", "torch.cat"),
+    (bordered, "y = functional.pad(x.square(), (0, 0, 1, 2), value=-math.inf)", "torch.cat"),
+    (padded_with_two_numbers, "torch.cat", "pad("),
     (padded_ahead, "functional.conv1d(z, a, dilation=2)", "permute"),
     (padded_ahead, "conv1d_input((n, c, l), a, dy, dilation=2)", "permute"),
     (padded_ahead, "conv1d_weight(z, (o, c, 3), dy, dilation=2)", "permute"),
