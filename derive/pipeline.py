@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from derive.adjoint import Stepwise, stepwise
 from derive.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
-from derive.checks import check_inputs
 from derive.axis_orders import in_order
+from derive.checks import check_inputs
 from derive.collapse.extrema import name_extrema
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
