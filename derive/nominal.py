@@ -98,7 +98,7 @@ def _kernels(op: Op, rules: Mapping[str, SizeRule]) -> Iterator[str]:
             for i in at.index:
                 if is_window(i) and not is_gather(i):
                     axes = [a.base for a, _ in affine(i).steps]
-                    kernel = [a for a in axes if rules[a].formula is None]
+                    kernel = [a for a in axes if rules[a].formula is None or rules[a].axis.fixed is not None]
                     yield from kernel if len(kernel) < len(axes) else ()
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from derive.adjoint import Stepwise, stepwise
 from derive.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
+from derive.axis_orders import in_order
 from derive.checks import check_inputs
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
@@ -110,6 +111,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     backward = joined_products(pairwise(distributed(backward, lengths), lengths), lengths)
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
+    backward = in_order(backward, {*named.tensors, *(a.target.name for a in steps.adjoints)})
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])

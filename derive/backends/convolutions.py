@@ -113,7 +113,7 @@ class _Call:
         value = self.unshaped(Value(f"{self.adjoint('input')}(({size}), {w}, {y}{self.options()})"), parts)
         own = {f"@{x.slot}": s.axes[x.slot] for x in self.c.spatial}
         value = Value(value.code, tuple(own.get(str(d), d) for d in value.dims))
-        cuts = {x.slot: self.extent(x, s.axes[x.slot], s.slots)[1] for x in self.c.spatial}
+        cuts = {x.slot: self.cut(x, s.axes[x.slot], s.slots) for x in self.c.spatial}
         return permute(value, s.axes), [cuts.get(k, "") for k in range(len(s.axes))]
 
     def adjoint(self, of: str) -> str:
@@ -148,7 +148,7 @@ class _Call:
     def signal_parts(self, dims: Dims, index: tuple[Index, ...]) -> list[_Part]:
         c = self.c
         of = {f"@{s.slot}": s for s in c.spatial}
-        own = (_Part((a,), lambda a: self.extent(of[a], str(dims[of[a].slot]), index)[0]) for a in of)
+        own = (_Part((a,), lambda a: self.extent(of[a], str(dims[of[a].slot]), index)) for a in of)
         return [self.part(c.batch), self.part((*c.groups, *c.inner)), *own]
 
     def value(self, node: Node) -> Value:
@@ -162,22 +162,30 @@ class _Call:
         dims = tuple(d for d in printer.layouts[signal.name] if d is not None)
         stored = squeeze(printer.stored(signal.name))
         for s in self.c.spatial:
-            cut = self.extent(s, str(dims[s.slot]), signal.index)[1]
+            cut = self.cut(s, str(dims[s.slot]), signal.index)
             if cut:
                 stored = stored.method(sliced(position(dims, s.slot), len(dims), cut))
         value = read(stored, Read(signal.name, index), printer.sizes, printer.value)
         return self.shaped(value, self.signal_parts(dims, signal.index)[alone:])
 
-    def extent(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> tuple[str, str]:
-        """The length that the windows run over, and the slice that cuts it out; none where that is the whole."""
+    def extent(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> str:
+        """The length that the windows run over."""
         size, start, window = self.printer.size, self.printer.number(s.offset), index[s.slot]
         if not s.tap:
-            return size(s.place), ""
+            return size(s.place)
         assert isinstance(window, Window)
-        if self.printer.sizes.tight(dim, window):
-            return (size(dim), "") if start == "0" else (f"{size(dim)} - {bracketed(start)}", f"{start}:")
-        reach = reached(s.step, size(s.place), s.dilation, size(s.tap))
-        return reach, f":{reach}" if start == "0" else f"{start}:{start} + {reach}"
+        if not self.printer.sizes.tight(dim, window):
+            return reached(s.step, size(s.place), s.dilation, size(s.tap))
+        return size(dim) if start == "0" else f"{size(dim)} - {bracketed(start)}"
+
+    def cut(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> str:
+        """The slice of what the windows run over; none where that is the whole."""
+        start, window = self.printer.number(s.offset), index[s.slot]
+        whole = not s.tap or (isinstance(window, Window) and self.printer.sizes.tight(dim, window))
+        if whole:
+            return "" if start == "0" else f"{start}:"
+        reach = self.extent(s, dim, index)
+        return f":{reach}" if start == "0" else f"{start}:{start} + {reach}"
 
     def shaped(self, value: Value, parts: list[_Part]) -> str:
         """The value with one dimension for each part."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from derive.backends.chains import is_long, led
 from derive.backends.dtypes import Dtypes, is_read
 from derive.backends.fusions import fused, triangle
+from derive.backends.joins import joined
 from derive.backends.layout import Layouts
 from derive.backends.memory import Memory, is_whole
 from derive.backends.pointwise import call_code, cast, number_code, written_over
@@ -100,7 +101,7 @@ class Printer:
             keepdim = None in order or bool(set(node.axes) & set(order))
             return align(reduction(self, node, order, keepdim), order)
         if isinstance(node, Join):
-            return self.joined(node, order)
+            return joined(self, node, order)
         if isinstance(node, Scan):
             inside = tuple(node.over if d == node.to else d for d in order)
             return align(running(node, squeeze(self.value(node.body, inside)), self.size), order)
@@ -155,20 +156,6 @@ class Printer:
         """The result of a call, which nothing else holds: it may be written over, where that spares a large tensor."""
         mine = self.fuse and not value.scalar and not value.boolean and None not in value.dims
         return replace(value, owned=mine and self.memory.is_large(node) and self.dtypes.is_real(node))
-
-    def joined(self, node: Join, order: Dims) -> Value:
-        """Parts one after another: `torch.cat`, or `torch.stack` where each is one place."""
-        at = position(order, order.index(node.axis))
-        rest = tuple(d for d in order if d != node.axis)
-        if not any(node.own):
-            return Value(f"torch.stack([{', '.join(self.full(p, rest).code for p in node.parts)}], {at})", order)
-        parts = []
-        for part, own in zip(node.parts, node.own, strict=True):
-            if own:
-                parts.append(self.full(part, tuple(own if d == node.axis else d for d in order)).code)
-            else:
-                parts.append(self.full(part, rest).method(f".unsqueeze({at})").code)
-        return Value(f"torch.cat([{', '.join(parts)}], {at})", order)
 
     def spread(self, value: Value, dims: Dims) -> Value:
         """The value expanded to all of `dims`; a view."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable
 
-from sympy import Expr, Integer, expand
+from sympy import Expr, Integer
 
 from derive.annotations import RESERVED, made_of
 from derive.pipeline import Derivation
 from derive.program import Num, Window, base
-from derive.sizes import taps
+from derive.sizes import closed, taps
 from derive.terms.axes import Axis, Size
 from derive.windows import Affine, longest
 
@@ -45,9 +45,14 @@ class Names:
         self.taps = taps(op.equations)
 
     def slow(self, axis: str) -> int:
-        """What tells the place of a window from its tap: a length that follows from others is that of the places."""
-        rule = self.rules[base(axis)]
-        return 0 if rule.formula is not None else 3 if rule.given is not None else 2 if base(axis) in self.taps else 1
+        """What tells the place of a window from its tap: a length that follows from others is that of the places.
+
+        One that is fixed follows from none, and is that of the taps where nothing else tells.
+        """
+        rule, name = self.rules[base(axis)], base(axis)
+        if name in self.fixed:
+            return 3 if name in self.taps else 2
+        return 0 if rule.formula is not None else 4 if rule.given is not None else 3 if name in self.taps else 1
 
     def same_length(self, one: str, other: str) -> bool:
         """Whether two axes are known to be equally long."""
@@ -60,14 +65,16 @@ class Names:
         formula = self.rules[base(axis)].formula
         return formula if isinstance(formula, Size) else Size(Axis(base(axis)))
 
+    def axis(self, name: str) -> Axis:
+        """The axis of this name, with its length where that is fixed."""
+        rule = self.rules.get(base(name))
+        return Axis(base(name)) if rule is None else rule.axis.copied(0)
+
     def tight(self, dim: str, window: Window) -> bool:
         """Whether an axis of the window is exactly as long as the dimension allows."""
         if not isinstance(window.offset, Num) or any(Axis(d).is_pack for d in (dim, *(a for a, _ in window.steps))):
             return False
-        form = Affine(tuple((Axis(base(a)), step) for a, step in window.steps), Integer(int(window.offset.value)))
-        same = {Size(Axis(a)): self.length(a) for a in self.rules}
-        rules = [(self.rules.get(a.base), longest(form, a, Size(Axis(base(dim))))) for a, _ in form.steps]
-        return any(
-            r is not None and r.formula is not None and expand((r.formula - most).xreplace(same)) == 0
-            for r, most in rules
-        )
+        form = Affine(tuple((self.axis(a), step) for a, step in window.steps), Integer(int(window.offset.value)))
+        rules = {rule.axis: rule for rule in self.rules.values()}
+        lengths = ((Size(a), longest(form, a, Size(self.axis(dim)))) for a, _ in form.steps)
+        return any(closed(length - most, rules) == 0 for length, most in lengths)

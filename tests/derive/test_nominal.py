@@ -2,6 +2,7 @@
 
 from derive.catalogue import find
 from derive.nominal import FEW, nominal
+from derive.notation import axes, concat, op, sum, tensor
 
 
 def test_what_inputs_carry_is_alike_and_the_rest_follows() -> None:
@@ -27,3 +28,18 @@ def test_a_tensor_that_no_input_carries_costs_more() -> None:
     assert scores.unweighted.weighted(("...", "i", "j")) == scores.elements(("...", "i", "j"))
     norm = nominal(find("groupnorm"))
     assert norm.weighted(("n", "g", "k", "s")) == norm.elements(("n", "c", "s"))
+
+
+i, t, k = axes("i t k=3")
+
+
+@op
+def with_fixed_taps(f, x: tensor[t], w: tensor[k]):
+    f.z[i] = concat(0, 0, x[t], along=i)
+    f.y[t] = sum(w[k] * f.z[t + k], over=k)
+    return f.y
+
+
+def test_a_fixed_axis_of_a_window_is_its_kernel_and_the_other_is_not() -> None:
+    lengths = nominal(with_fixed_taps.op).lengths
+    assert (lengths["k"], lengths["t"]) == (3, 32)

@@ -4,13 +4,15 @@ import re
 
 import pytest
 import torch
+from torch.nn import functional
 
-from derive.notation import amax, axes, length, mean, op, size, sqrt, sum, tanh, tensor
+from derive.notation import amax, axes, concat, length, mean, oo, op, size, sqrt, sum, tanh, tensor
 from tests.derive.live import module
 from tests.derive.test_torch_backend import code_of, compare
 
 n, c, o, g, l, t, k, h, w, p, q, d, m = axes("n c o g l t k h w p q d m")
-r, i, j, u = axes("r i j u")
+r, i, j, u, v = axes("r i j u v")
+three, p2, q2 = axes("three=3 p2=2 q2=2")
 
 
 @op
@@ -166,7 +168,36 @@ def even_and_odd(f, x: tensor[n, l]):
     return f.y
 
 
+@op
+def padded_ahead(f, x: tensor[n, c, t], a: tensor[o, c, three]):
+    """Its places are as many as the input has, its taps are fixed: nothing but that tells which is which."""
+    f.z[n, c, l] = concat(0, 0, 0, 0, x[n, c, t], along=l)
+    f.y[n, o, t] = sum(a[o, c, three] * f.z[n, c, t + 2 * three], over=(c, three))
+    return f.y
+
+
+@op
+def pooled_softly(f, x: tensor[n, h, w]):
+    f.z[n, u, v, p2, q2] = tanh(x[n, 2 * u + p2, 2 * v + q2])
+    f.y[n, u, v] = sum(f.z[n, u, v, p2, q2] ** 3, over=(p2, q2))
+    return f.y
+
+
+@op
+def bordered(f, x: tensor[..., t, c]):
+    f.y[..., l, c] = concat(-oo, x[..., t, c] ** 2, -oo, -oo, along=l)
+    return f.y
+
+
+@op
+def padded_with_two_numbers(f, x: tensor[n, t]):
+    f.y[n, l] = concat(0, x[n, t], 1, along=l)
+    return f.y
+
+
 CASES = [
+    (pooled_softly, {"n": 2, "h": 4, "w": 5}),
+    (pooled_softly, {"n": 0, "h": 4, "w": 6}),
     (even_and_odd, {"n": 2, "l": 6}),
     (even_and_odd, {"n": 2, "l": 7}),
     (even_and_odd, {"n": 2, "l": 1}),
@@ -213,6 +244,25 @@ def test_against_loops(made: object, sizes: dict[str, int], strides: str) -> Non
     compare(made.op, sizes, strides=strides)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(("batch", "places"), [(2, 6), (0, 6), (2, 1), (0, 1)])
+def test_padded_ahead(batch: int, places: int) -> None:
+    x = torch.randn(batch, 2, places, dtype=torch.float64, requires_grad=True)
+    a = torch.randn(3, 2, 3, dtype=torch.float64, requires_grad=True)
+    y, wanted = module(padded_ahead.op).padded_ahead(x, a), functional.conv1d(functional.pad(x, (4, 0)), a, dilation=2)
+    dy = torch.randn(batch, 3, places, dtype=torch.float64)
+    found, wanted_gradients = (torch.autograd.grad(out, (x, a), dy) for out in (y, wanted))
+    for ours, theirs in zip((y, *found), (wanted, *wanted_gradients), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3), (0, 4, 3), (2, 0, 3)])
+def test_bordered(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    y, wanted = module(bordered.op).bordered(x), functional.pad(x**2, (0, 0, 1, 2), value=-torch.inf)
+    torch.testing.assert_close(y, wanted)
+    torch.testing.assert_close(*(torch.autograd.grad(out[..., 1:-2, :].sum(), x)[0] for out in (y, wanted)))
+
+
 @pytest.mark.parametrize("pack", [(), (3,), (2, 3), (0, 2)])
 @pytest.mark.parametrize("made", [filtered, window_variance], ids=["filtered", "window_variance"])
 def test_leading_axes(made: object, pack: tuple[int, ...]) -> None:
@@ -224,6 +274,14 @@ WRITTEN = [
     (along_one_axis, "y = functional.conv1d(x, a, b, stride=2, dilation=3)", "einsum"),
     (along_one_axis, "dx = torch.nn.grad.conv1d_input((n, c, l), a, dy, stride=2, dilation=3)", "for "),
     (along_one_axis, "da = torch.nn.grad.conv1d_weight(x, (o, c, k), dy, stride=2, dilation=3)", "unfold"),
+    (padded_ahead, "z = functional.pad(x, (4, 0))", "torch.cat"),
+    (bordered, "y = functional.pad(x.square(), (0, 0, 1, 2), value=-math.inf)", "torch.cat"),
+    (padded_with_two_numbers, "torch.cat", "pad("),
+    (padded_ahead, "functional.conv1d(z, a, dilation=2)", "permute"),
+    (padded_ahead, "conv1d_input((n, c, l), a, dy, dilation=2)", "permute"),
+    (padded_ahead, "conv1d_weight(z, (o, c, 3), dy, dilation=2)", "permute"),
+    (pooled_softly, "x.unfold(1, 2, 2).unfold(2, 2, 2)", "narrow"),
+    (pooled_softly, "for at_p2 in range(2):", "range(u)"),
     (channels_last, "y = functional.conv1d(x.mT, a.permute(2, 1, 0), b).mT", "unfold"),
     (rows_alone, "functional.conv2d(x, a[:, None, :, None], dilation=(2, 1), groups=c)", "unfold"),
     (volumes, "functional.conv3d(x, a)", "unfold"),

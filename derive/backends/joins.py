@@ -1,0 +1,57 @@
+"""Parts one after another in torch: `torch.cat`, `torch.stack` where each is one place, `pad` between numbers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from derive.backends.values import Dims, Value, is_pack, position
+from derive.cost import is_tensor
+from derive.program import Join, Node, Num
+
+if TYPE_CHECKING:
+    from derive.backends.torch import Printer
+
+
+def joined(printer: Printer, node: Join, order: Dims) -> Value:
+    """The parts in a new tensor of these dimensions."""
+    padded = _padded(printer, node, order)
+    if padded is not None:
+        return padded
+    at = position(order, order.index(node.axis))
+    if not any(node.own):
+        rest = tuple(d for d in order if d != node.axis)
+        return Value(f"torch.stack([{', '.join(printer.full(p, rest).code for p in node.parts)}], {at})", order)
+    parts = [_part(printer, part, own, node.axis, order) for part, own in zip(node.parts, node.own, strict=True)]
+    return Value(f"torch.cat([{', '.join(parts)}], {at})", order)
+
+
+def _part(printer: Printer, part: Node, own: str, axis: str, order: Dims) -> str:
+    """One part with all the dimensions."""
+    if own:
+        return printer.full(part, tuple(own if d == axis else d for d in order)).code
+    at = position(order, order.index(axis))
+    return printer.full(part, tuple(d for d in order if d != axis)).method(f".unsqueeze({at})").code
+
+
+def _padded(printer: Printer, node: Join, order: Dims) -> Value | None:
+    """One part between places of one number: `functional.pad`, which writes nothing twice. None for any other."""
+    front = list(takewhile(lambda k: _is_place(node, k), range(len(node.parts))))
+    back = list(takewhile(lambda k: _is_place(node, k), range(len(node.parts) - 1, len(front), -1)))
+    numbers = {node.parts[k] for k in (*front, *back)}
+    if len(numbers) != 1 or len(front) + len(back) + 1 != len(node.parts):
+        return None
+    middle = len(front)
+    slot = order.index(node.axis)
+    if not is_tensor(node.parts[middle]) or any(is_pack(d) for d in order[slot:]):
+        return None
+    value, number = _part(printer, node.parts[middle], node.own[middle], node.axis, order), numbers.pop()
+    widths = [0, 0] * (len(order) - 1 - slot) + [len(front), len(back)]
+    filled = "" if number == Num(Fraction(0)) else f", value={printer.number(number)}"
+    return Value(f"functional.pad({value}, ({', '.join(map(str, widths))}){filled})", order)
+
+
+def _is_place(node: Join, k: int) -> bool:
+    """Whether a part is one place, and a number."""
+    return not node.own[k] and isinstance(node.parts[k], Num)

@@ -1,0 +1,81 @@
+"""Inner tensors have their axes in the order of those who read them."""
+
+import pytest
+import torch
+
+from derive.axis_orders import in_order
+from derive.notation import axes, constant, index, op, sum, tanh, tensor
+from derive.program import Assign, Call, Program, Read, Reduce
+from tests.derive.live import module
+from tests.derive.test_torch_backend import code_of
+
+n, i, j, k, o, v, d = axes("n i j k o v d")
+
+
+@op
+def two_ways_in(f, x: tensor[n, i], y: tensor[n, j], U: tensor[i, k], V: tensor[j, k], P: tensor[k, o]):
+    f.a[n, k] = tanh(sum(x[n, i] * U[i, k], over=i))
+    f.b[n, k] = tanh(sum(y[n, j] * V[j, k], over=j))
+    f.z[n, o] = sum(f.a[n, k] * f.b[n, k] * P[k, o], over=k)
+    return f.z
+
+
+@op
+def near_and_far(f, U: tensor[v, d], W: tensor[v, d], near: index(v)[n], far: index(v)[n, k], s: constant[n]):
+    f.near_[n] = tanh(s[n] * sum(U[near[n], d] * W[near[n], d], over=d))
+    f.y[n, k] = f.near_[n] * tanh(sum(U[near[n], d] * W[far[n, k], d], over=d))
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [(two_ways_in, "sum_dz_P = dz @ P.T\n"), (near_and_far, "functional.embedding(far, W)).sum(1)\n")],
+)
+def test_what_is_read_beside_rows_is_made_in_rows(made: object, said: str) -> None:
+    assert said in code_of(made.op), code_of(made.op)  # type: ignore[attr-defined]
+
+
+def test_what_is_made_the_other_way_round_is_right() -> None:
+    shapes = [(3, 4), (3, 5), (4, 3), (5, 3), (3, 2)]
+    args = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+    assert torch.autograd.gradcheck(module(two_ways_in.op).two_ways_in, args)
+
+
+def program(*statements: Assign) -> Program:
+    given = (("a", ("n", "k")), ("b", ("k", "o")), ("c", ("n", "o")), ("p", ("k", "...")), ("q", ("k", "n")))
+    return Program("test", given, (), statements, ("y",))
+
+
+PRODUCT = Reduce("sum", ("o",), Call("mul", (Read("b", ("k", "o")), Read("c", ("n", "o")))))
+
+
+def read(s: Assign, order: tuple[str, ...]) -> Read:
+    return Read(s.name, tuple(order))
+
+
+def test_readers_that_disagree_leave_the_order() -> None:
+    s = Assign("s", ("k", "n"), PRODUCT)
+    one = Assign("t", ("n", "k"), Call("mul", (Read("a", ("n", "k")), read(s, ("k", "n")))))
+    other = Assign("y", ("k", "n"), Call("mul", (Read("q", ("k", "n")), read(s, ("k", "n")))))
+    use = Assign("z", ("n",), Reduce("sum", ("k",), read(one, ("n", "k"))))
+    p = program(s, one, use, other)
+    assert in_order(p, ()) == p
+    assert in_order(program(s, one, replace_y(one)), ()).statements[0].axes == ("n", "k")
+
+
+def replace_y(one: Assign) -> Assign:
+    return Assign("y", ("n", "k"), read(one, ("n", "k")))
+
+
+def test_a_tensor_of_the_spec_and_what_is_returned_keep_theirs() -> None:
+    s = Assign("s", ("k", "n"), PRODUCT)
+    t = Assign("y", ("n", "k"), Call("mul", (Read("a", ("n", "k")), read(s, ("k", "n")))))
+    assert in_order(program(s, t), {"s"}) == program(s, t)
+    assert in_order(program(s, t), ()).statements[0].axes == ("n", "k")
+    assert in_order(program(Assign("y", ("k", "n"), PRODUCT)), ()).statements[0].axes == ("k", "n")
+
+
+def test_leading_axes_stay_in_front() -> None:
+    s = Assign("s", ("...", "k"), Call("exp", (Read("p", ("k", "...")),)))
+    t = Assign("y", ("...", "k"), Call("neg", (read(s, ("...", "k")),)))
+    assert in_order(program(s, t), ()) == program(s, t)
