@@ -11,6 +11,7 @@ from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.gathered import after_gathers
 from derive.lower_factored import factored
+from derive.masked_sums import after_sums
 from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
 from derive.saving import dims
@@ -37,7 +38,7 @@ def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
     program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
-    return share(pairwise(after_gathers(program), nominal(op)))
+    return share(after_sums(pairwise(after_gathers(program), nominal(op))))
 
 
 def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:

@@ -22,7 +22,7 @@ from derive.gathered import after_gathers
 from derive.joined_products import joined_products
 from derive.leftovers import without_copies
 from derive.local_derivatives import Handing, by_local_derivatives
-from derive.masked_sums import before_masks
+from derive.masked_sums import after_sums, before_masks
 from derive.masks import with_masks
 from derive.merged_axes import over_parts
 from derive.nominal import nominal
@@ -99,7 +99,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
     backward = shared_sums(before_masks(one_choice(without_copies(handing.kept.program))), lengths)
-    backward = joined_products(pairwise(distributed(backward, lengths), lengths), lengths)
+    backward = after_sums(joined_products(pairwise(distributed(backward, lengths), lengths), lengths))
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
