@@ -58,7 +58,7 @@ def _masked(factors: list[Node]) -> Call | None:
     return next((f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == _ZERO), None)
 
 
-def as_product(node: Reduce) -> Node:
+def as_product(node: Reduce) -> Reduce:
     """`sum(where(c, a*b, 0) * d)` with the choice made in one factor, where that leaves a product of matrices."""
     outside = product_factors(node.body)
     chosen = _masked(outside)
