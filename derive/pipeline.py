@@ -33,6 +33,7 @@ from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.selections import selected
 from derive.share import put, share
 from derive.shared_sums import shared_sums
+from derive.sums_apart import sums_apart
 from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums
 
@@ -98,7 +99,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = shared_sums(before_masks(one_choice(without_copies(handing.kept.program))), lengths)
+    backward = sums_apart(one_choice(without_copies(handing.kept.program)), lengths)
+    backward = shared_sums(before_masks(backward), lengths)
     backward = after_sums(joined_products(pairwise(distributed(backward, lengths), lengths), lengths))
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
