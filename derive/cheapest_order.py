@@ -12,7 +12,7 @@ from itertools import combinations
 
 from derive.cost import MATMUL, Nominal
 from derive.program import Node, Read
-from derive.walking import node_axes
+from derive.walking import node_axes, reads
 
 Key = tuple[frozenset[Node], frozenset[str]]  # the factors of a step, and the axes of what they are summed to
 Tree = int | tuple["Tree", "Tree"]  # the number of a group of factors, or two parts that are multiplied
@@ -28,10 +28,17 @@ class Groups:
 
     @staticmethod
     def of(factors: Iterable[Node], kept: Iterable[str]) -> Groups:
-        """Those over the same axes are one group: they are multiplied element by element first."""
+        """Those over the same axes are one group: they are multiplied element by element first.
+
+        What is made of axes alone joins the smallest factor that has them.
+        """
+        some = list(factors)
+        reading = [frozenset(node_axes(f)) for f in some if reads(f)]
         groups: dict[frozenset[str], list[Node]] = {}
-        for f in factors:
-            groups.setdefault(frozenset(node_axes(f)), []).append(f)
+        for f in some:
+            own = frozenset(node_axes(f))
+            wider = [axes for axes in reading if own <= axes] if not reads(f) else []
+            groups.setdefault(min(wider, key=len, default=own), []).append(f)
         return Groups(tuple(map(tuple, groups.values())), tuple(groups), frozenset(kept))
 
     def __len__(self) -> int:

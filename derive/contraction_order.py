@@ -12,10 +12,12 @@ from itertools import combinations
 
 from derive.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
 from derive.cost import Nominal, is_matrix_product, is_tensor, product_factors
+from derive.masked_sums import as_product
 from derive.program import (
+    COMPARISONS,
     Arithmetic,
     Assign,
-    AxisValue,
+    Call,
     Join,
     Node,
     Program,
@@ -26,7 +28,7 @@ from derive.program import (
     base,
     multiplied,
 )
-from derive.share import put
+from derive.share import axes_of, put
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt, walk
 
@@ -78,7 +80,8 @@ def _in_common(program: Program, nominal: Nominal) -> frozenset[Key]:
     count: dict[Key, int] = {}
     for s in program.statements:
         for node in (n for n in walk(s.value) if isinstance(n, Reduce) and n.kind == "sum"):
-            groups = Groups.of((f for f in product_factors(node.body) if is_tensor(f)), node_axes(node))
+            factors = product_factors(as_product(node).body)
+            groups = Groups.of((f for f in factors if is_tensor(f)), node_axes(node))
             for size in range(2, len(groups) if len(groups) <= _MOST else 0):
                 for subset in combinations(range(len(groups)), size):
                     key = groups.key(subset)
@@ -129,13 +132,13 @@ class _Orders:
 
     def ordered(self, node: Reduce) -> Node:
         """One sum in steps; itself where it has two factors, or no order is much cheaper."""
-        factors = product_factors(node.body)
+        factors = product_factors(as_product(node).body)
         tensors = [f for f in factors if is_tensor(f)]
         numbers = [f for f in factors if not is_tensor(f)]
         groups = Groups.of(tensors, node_axes(node))
         if node.kind != "sum" or not 2 < len(groups) <= _MOST or not all(map(_plain, tensors)):
             return node
-        if self.every and not is_matrix_product(node):
+        if self.every and not is_matrix_product(as_product(node)):
             return node
         best = cheapest(groups, self.nominal, self.known, self.halved)
         as_written = at_once(groups, self.nominal) if self.every else in_turn(groups, self.nominal)
@@ -169,6 +172,8 @@ class _Orders:
             own = tuple(sorted(own, key=lambda a: base(a) != "..."))
             if self.every:  # rows and columns of the product that reads it: what is kept, what it sums
                 own = tuple(sorted(own, key=lambda a: a not in groups.kept))
+            meets = (f for g in groups.factors for f in g if f not in factors and set(node_axes(f)) == set(own))
+            own = next(map(axes_of, meets), own)
             self.named.append(name)
             self.made.append(Assign(name, own, value))
             self.known[key] = Read(name, own)
@@ -188,7 +193,8 @@ class _Orders:
 def _plain(factor: Node) -> bool:
     """Whether a factor may be multiplied early: windows and masks over axes have ways of their own to be printed."""
     return not any(
-        isinstance(n, AxisValue | Join)
+        isinstance(n, Join)
+        or (isinstance(n, Call) and n.fn in COMPARISONS and node_axes(n) and not reads(n))
         or (isinstance(n, Read) and any(isinstance(i, Window | Arithmetic) for i in n.index))
         for n in walk(factor)
     )

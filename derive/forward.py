@@ -11,11 +11,13 @@ from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.gathered import after_gathers
 from derive.lower_factored import factored
+from derive.masked_sums import after_sums
 from derive.nominal import nominal
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
 from derive.saving import dims
 from derive.share import put, share
 from derive.soundness import check
+from derive.sums_apart import sums_apart
 from derive.terms.axes import free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import Delta, Scalar
@@ -37,7 +39,8 @@ def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
     program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
-    return share(pairwise(after_gathers(program), nominal(op)))
+    lengths = nominal(op)
+    return share(after_sums(pairwise(sums_apart(after_gathers(program), lengths), lengths)))
 
 
 def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:

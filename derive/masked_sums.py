@@ -2,6 +2,7 @@
 
 `sum(dy[n, t] * where(u <= t, x[n, u]*a[t, u] - x[n, u]*b[t, u], 0), over=(n, t, u))` would multiply over three axes;
 with `x[n, u]` in front, `dy` and `x` are multiplied as matrices. What the mask alone keeps finite stays behind it.
+And `sum(where(u <= t, dy[n, t] * x[n, u], 0), over=n)` is `where(u <= t, sum(dy[n, t] * x[n, u], over=n), 0)`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,39 @@ def with_masked_products(program: Program) -> Program:
     return _in_sums(program, as_product)
 
 
-def as_product(node: Reduce) -> Node:
+def after_sums(program: Program) -> Program:
+    """The same program, with the choices of its sums after what is summed over axes that their conditions lack."""
+    return check(_in_sums(program, _choice_last))
+
+
+def _choice_last(node: Reduce) -> Node:
+    """A sum of a product with a choice as a choice of a matrix product, where no factor can take in the choice."""
+    outside = product_factors(node.body)
+    chosen = _masked(outside)
+    if node.kind != "sum" or chosen is None or as_product(node) != node:
+        return node
+    condition, value, zero = chosen.args
+    lacking = tuple(a for a in node.axes if a not in node_axes(condition))
+    factors = [*product_factors(value), *(f for f in outside if f != chosen)]
+    inside = [f for f in factors if set(node_axes(f)) & set(lacking)]
+    before = [f for f in factors if f not in inside]
+    total = Reduce("sum", lacking, multiplied(inside)) if lacking and inside else node
+    if not is_matrix_product(total) or outside.count(chosen) > 1:
+        return node
+    rest = tuple(a for a in node.axes if a not in lacking)
+    body = Call("where", (condition, multiplied([*before, total]), zero))
+    return Reduce("sum", rest, body) if rest else body
+
+
+def _masked(factors: list[Node]) -> Call | None:
+    """The first factor that is a choice of something or 0."""
+    return next((f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == _ZERO), None)
+
+
+def as_product(node: Reduce) -> Reduce:
     """`sum(where(c, a*b, 0) * d)` with the choice made in one factor, where that leaves a product of matrices."""
     outside = product_factors(node.body)
-    choices = (f for f in outside if isinstance(f, Call) and f.fn == "where" and f.args[2] == _ZERO)
-    chosen = next(choices, None)
+    chosen = _masked(outside)
     if node.kind != "sum" or chosen is None:
         return node
     condition, value, zero = chosen.args

@@ -25,7 +25,7 @@ from derive.gathered import after_gathers
 from derive.joined_products import joined_products
 from derive.leftovers import without_copies
 from derive.local_derivatives import Handing, by_local_derivatives
-from derive.masked_sums import before_masks
+from derive.masked_sums import after_sums, before_masks
 from derive.masks import with_masks
 from derive.merged_axes import over_parts
 from derive.nominal import nominal
@@ -36,6 +36,7 @@ from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.selections import selected
 from derive.share import put, share
 from derive.shared_sums import shared_sums
+from derive.sums_apart import sums_apart
 from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums
 
@@ -107,8 +108,9 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = shared_sums(before_masks(one_choice(without_copies(handing.kept.program))), lengths)
-    backward = joined_products(pairwise(distributed(backward, lengths), lengths), lengths)
+    backward = sums_apart(one_choice(without_copies(handing.kept.program)), lengths)
+    backward = shared_sums(before_masks(backward), lengths)
+    backward = after_sums(joined_products(pairwise(distributed(backward, lengths), lengths), lengths))
     backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
     backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
     backward = in_order(backward, {*named.tensors, *(a.target.name for a in steps.adjoints)})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
 from derive.catalogue import find
 from derive.contraction_order import pairwise, two_at_a_time
 from derive.cost import Nominal, is_matrix_product, product_factors
 from derive.nominal import nominal
 from derive.pipeline import derive_op
-from derive.program import Assign, Call, Program, Read, Reduce
+from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
 from derive.walking import reads, walk
 
 
@@ -58,3 +63,49 @@ def test_kernels_take_a_long_product_in_steps_even_where_its_order_is_best() -> 
     assert step.name in reads(db.value) and step.axes[0] in "kl"  # a matrix, in memory, for the product that reads it
     assert [s.name for s in others] == ["dc", "dr"] and all(isinstance(s.value, Reduce) for s in others)
     assert others[1] == statements[2]
+
+
+def _weighed(factor: Node, condition: Node | None) -> Reduce:
+    """`sum(dy[n, o] * factor * wt[o, i, k], over=(k, o))`, or of that where a condition holds."""
+    body: Node = Call("mul", (Call("mul", (Read("dy", ("n", "o")), factor)), Read("wt", ("o", "i", "k"))))
+    if condition is not None:
+        body = Call("where", (condition, body, Num(Fraction(0))))
+    return Reduce("sum", ("k", "o"), body)
+
+
+WEIGHED = (("dy", tuple("no")), ("wt", tuple("oik")), ("u", tuple("nik")))
+U = Read("u", ("n", "i", "k"))
+
+
+@pytest.mark.parametrize(
+    ("factor", "condition"),
+    [
+        (Call("mul", (AxisValue("k"), Call("sin", (U,)))), None),
+        (Call("sin", (Call("mul", (AxisValue("k"), U)),)), None),
+        (Call("sign", (U,)), Call("gt", (U, AxisValue("k")))),
+    ],
+    ids=["a number of an axis", "a function of one", "a choice by a tensor"],
+)
+@pytest.mark.parametrize("steps", [pairwise, two_at_a_time])
+def test_what_only_one_factor_knows_of_is_multiplied_into_it(steps, factor: Node, condition: Node | None) -> None:
+    program = Program("f", WEIGHED, (), (Assign("dx", tuple("ni"), _weighed(factor, condition)),), ("dx",))
+    found = [n for s in steps(program, Nominal()).statements for n in walk(s.value) if isinstance(n, Reduce)]
+    assert {n.axes for n in found} == {("o",), ("k",)}
+    (product,) = (n for n in found if n.axes == ("o",))
+    assert reads(product) == {"wt", "dy"}
+
+
+def test_a_triangle_stays_one_factor() -> None:
+    below = Call("le", (AxisValue("k"), AxisValue("n")))
+    program = Program("f", WEIGHED, (), (Assign("dx", tuple("ni"), _weighed(U, below)),), ("dx",))
+    assert pairwise(program, Nominal()) == program
+
+
+def test_a_step_has_its_axes_as_the_factor_that_it_meets() -> None:
+    """`sum(wt[o, i, k] * dy[n, o], over=o)` is read beside `u[n, i, k]`, twice."""
+    statements = (
+        Assign("dx", tuple("ni"), _weighed(U, None)),
+        Assign("dz", tuple("nk"), replace(_weighed(U, None), axes=("i", "o"))),
+    )
+    step, *_ = pairwise(Program("f", WEIGHED, (), statements, ("dx", "dz")), Nominal()).statements
+    assert step.axes == U.index

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from derive.backends.cpu.calls import print_product
+from derive.backends.cpu.costly import costly_first
 from derive.backends.cpu.expressions import Expressions, length
 from derive.backends.cpu.forms import Scratch, count, plans, print_group, read_by
 from derive.backends.cpu.groups import grouped
@@ -38,7 +39,7 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     program, places = with_places(with_masked_products(program), integers & set(given))
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
     without_views(form)
-    steps = grouped(with_products(form), form)
+    steps = grouped(costly_first(with_products(form), form), form)
     planned = [plans(k, steps, form) for k in range(len(steps))]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
     out, scratch, first = Writer(depth=1), Scratch(), Writer(depth=1)

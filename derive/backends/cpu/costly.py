@@ -1,0 +1,61 @@
+"""A costly function of fewer axes than its loop runs over has a loop of its own, before that one.
+
+In `y[n] = sum(sin(a[n, k]) * w[o, k] * g[n, o], over=(k, o))` the sine would be taken at every place of `o` anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from derive.backends.cpu.normal import Loop, Normal, is_boolean
+from derive.backends.cpu.products import Product, Step
+from derive.backends.cpu.stages import in_memory_order
+from derive.backends.cpu.work import calls, is_heavy
+from derive.program import Call, Node, Read
+from derive.share import put
+from derive.walking import node_axes, walk
+
+
+def costly_first(steps: list[Step], form: Normal) -> list[Step]:
+    """The steps, each after loops for the costly functions that it would compute again for some of its axes."""
+    changing = {s.name for s in steps if isinstance(s, Loop) and s.changes}
+    out: list[Step] = []
+    made: dict[Node, Read] = {}
+    for step in steps:
+        out += [step] if isinstance(step, Product) else _apart(step, form, changing, made)
+    return out
+
+
+def _apart(loop: Loop, form: Normal, changing: set[str], made: dict[Node, Read]) -> list[Step]:
+    """A loop behind those that hold its costly functions of fewer axes; `made` holds what earlier loops have."""
+    before: list[Step] = []
+    for node in dict.fromkeys(_costly(loop.value, frozenset(loop.domain), False)):
+        if changing & {n.name for n in walk(node) if isinstance(n, Read)}:
+            continue
+        if node not in made:
+            axes = in_memory_order(node_axes(node), [Loop("", (), node)])
+            name = form.fresh(f"{loop.name}_{node.fn}")
+            form.dims[name] = axes
+            own = Loop(name, axes, node, note=f"{name}[{', '.join(axes)}] = {node}")
+            before += _apart(own, form, changing, made)
+            made[node] = Read(name, axes)
+        loop = replace(loop, value=put(loop.value, node, made[node]))
+    return [*before, loop]
+
+
+def _costly(node: Node, domain: frozenset[str], chosen: bool) -> Iterator[Call]:
+    """The largest expressions as a costly function in them has its axes, and these are not all of the loop's.
+
+    What a choice guards is left there, unless it can be read anyhow.
+    """
+    if not isinstance(node, Call):
+        return
+    axes = set(node_axes(node))
+    same = any(is_heavy(c) and set(node_axes(c)) == axes for c in calls(node))
+    plain = all(isinstance(i, str) for n in walk(node) if isinstance(n, Read) for i in n.index)
+    if same and axes and axes < domain and not is_boolean(node, set()) and (plain or not chosen):
+        yield node
+        return
+    for k, a in enumerate(node.args):
+        yield from _costly(a, domain, chosen or (node.fn == "where" and k > 0))

@@ -1,0 +1,62 @@
+"""A sum of products of matrices, added up place by place, is the sum of these products.
+
+`sum(a[o, k] * u[n, k] + b[o, k] * v[n, k], over=k)` is `u @ a.T + v @ b.T`, and nothing runs over all three axes. What
+is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n, k]**2`: they may be all but equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+from derive.cost import Nominal, is_matrix_product, node_work
+from derive.program import Call, Node, Program, Reduce, SizeOf, multiplied
+from derive.soundness import check
+from derive.walking import node_axes, reads, rebuilt
+
+_Term = tuple[Node, bool]  # what is added or, where true, subtracted
+
+
+def sums_apart(program: Program, nominal: Nominal) -> Program:
+    """The same program, with a matrix product for every term of a sum where that is less work."""
+
+    def within(node: Node) -> Node:
+        node = rebuilt(node, within)
+        apart = _apart(node) if isinstance(node, Reduce) and node.kind == "sum" else None
+        return apart if apart is not None and node_work(apart, nominal) < node_work(node, nominal) else node
+
+    return check(replace(program, statements=tuple(replace(s, value=within(s.value)) for s in program.statements)))
+
+
+def _apart(node: Reduce) -> Node | None:
+    """The sum of the terms' own sums; None where one of them would still run over all axes, or none is a product."""
+    terms = _terms(node.body, False)
+    signs = {minus for _, minus in terms}
+    named = [name for term, _ in terms for name in reads(term)]
+    if len(terms) < 2 or (len(signs) > 1 and len(set(named)) < len(named)):
+        return None
+    whole = set(node_axes(node.body))
+    own = [(Reduce("sum", tuple(a for a in node.axes if a in node_axes(term)), term), minus) for term, minus in terms]
+    if not any(is_matrix_product(s) for s, _ in own):
+        return None
+    if any(not is_matrix_product(s) and set(node_axes(s.body)) == whole for s, _ in own):
+        return None
+    values = [(_counted(s, node), minus) for s, minus in own]
+    values.sort(key=lambda term: term[1])
+    first, minus = values[0]
+    start: Node = Call("neg", (first,)) if minus else first
+    return reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), values[1:], start)
+
+
+def _terms(node: Node, minus: bool) -> list[_Term]:
+    if isinstance(node, Call) and node.fn in ("add", "sub"):
+        left, right = node.args
+        return _terms(left, minus) + _terms(right, minus != (node.fn == "sub"))
+    return [(node.args[0], not minus)] if isinstance(node, Call) and node.fn == "neg" else [(node, minus)]
+
+
+def _counted(own: Reduce, node: Reduce) -> Node:
+    """A term's sum over the axes that it has, as often as the others have places."""
+    value: Node = own if own.axes else own.body
+    others: list[Node] = [SizeOf(a) for a in node.axes if a not in own.axes]
+    return multiplied([*others, value])

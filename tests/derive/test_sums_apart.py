@@ -1,0 +1,82 @@
+"""A sum of products of matrices is not added up place by place, where it can be told from a difference."""
+
+import pytest
+import torch
+
+from derive import axes, cos, op, sin, size, sum, tensor
+from derive.cost import is_matrix_product
+from derive.equations import Op
+from derive.pipeline import derive_op
+from derive.program import Reduce
+from derive.walking import walk
+from tests.derive.live import module
+
+n, m, d = axes("n m d")
+
+
+@op
+def waves(f, u: tensor[n, d], a: tensor[m, d], b: tensor[m, d], c: tensor[n]):
+    f.y[n, m] = sum(a[m, d] * cos(u[n, d]) + b[m, d] * sin(u[n, d]) + c[n], over=d)
+    return f.y
+
+
+@op
+def real_part(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: tensor[m, d]):
+    f.y[n, m] = sum(u[n, d] * a[m, d] - v[n, d] * b[m, d], over=d)
+    return f.y
+
+
+@op
+def scaled(f, u: tensor[n, d], a: tensor[m, d]):
+    f.y[n, m] = sum(-u[n, d] * a[m, d] - 1 / size(d), over=d)
+    return f.y
+
+
+@op
+def distances(f, u: tensor[n, d], a: tensor[m, d]):
+    f.y[n, m] = sum(u[n, d] ** 2 - 2 * u[n, d] * a[m, d] + a[m, d] ** 2, over=d)
+    return f.y
+
+
+@op
+def gated(f, u: tensor[n, d], a: tensor[m, d]):
+    f.y[n, m] = sum(u[n, d] * a[m, d] + sin(u[n, d] + a[m, d]), over=d)
+    return f.y
+
+
+REFERENCES = {
+    "waves": lambda u, a, b, c: u.cos() @ a.T + u.sin() @ b.T + u.shape[1] * c[:, None],
+    "real_part": lambda u, v, a, b: u @ a.T - v @ b.T,
+    "scaled": lambda u, a: -(u @ a.T) - 1,
+    "distances": lambda u, a: (u[:, None] - a).square().sum(2),
+    "gated": lambda u, a: u @ a.T + (u[:, None] + a).sin().sum(2),
+}
+SHAPES = {"u": (5, 3), "v": (5, 3), "a": (4, 3), "b": (4, 3), "c": (5,)}
+OPS = [waves.op, real_part.op, scaled.op, distances.op, gated.op]
+
+
+def _products(made: Op) -> list[bool]:
+    """For every sum of the forward, whether it is a product of matrices."""
+    nodes = [n for s in derive_op(made).forward.statements for n in walk(s.value) if isinstance(n, Reduce)]
+    return [is_matrix_product(n) for n in nodes]
+
+
+@pytest.mark.parametrize(("made", "count"), [(waves.op, 2), (real_part.op, 2), (scaled.op, 1)])
+def test_every_term_is_a_product_of_its_own(made: Op, count: int) -> None:
+    assert _products(made) == [True] * count
+
+
+@pytest.mark.parametrize("made", [distances.op, gated.op], ids=["all but equal", "still over all axes"])
+def test_what_is_left_together(made: Op) -> None:
+    assert _products(made) == [False]
+
+
+@pytest.mark.parametrize("made", OPS, ids=REFERENCES)
+def test_values_and_gradients(made: Op) -> None:
+    inputs = {o.name: torch.randn(SHAPES[o.name], dtype=torch.float64).requires_grad_() for o in made.operands}
+    expected, ours = REFERENCES[made.name](**inputs), getattr(module(made), made.name)(**inputs)
+    torch.testing.assert_close(ours, expected)
+    cotangent = torch.randn_like(expected)
+    wanted = list(inputs.values())
+    for a, b in zip(*(torch.autograd.grad(y, wanted, cotangent) for y in (ours, expected)), strict=True):
+        torch.testing.assert_close(a, b)
