@@ -15,6 +15,7 @@ from derive.handles import Frame, Handle
 from derive.inline import inline_call
 from derive.lengths import deltas_chosen, requirements
 from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
+from derive.questions import refused
 from derive.recorder import Recorder
 from derive.sizes import read_prefixes, size_rules
 from derive.terms.axes import Size
@@ -84,7 +85,8 @@ def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
         args.append(Handle(recorder, o.name))
     token = _recording.set(recorder)
     try:
-        returned = function(Frame(recorder), *args)
+        with refused(function.__code__.co_filename):
+            returned = function(Frame(recorder), *args)
     except NameError as error:
         inputs = [o.name for o in operands]
         raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))).within(
