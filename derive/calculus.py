@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sympy import Expr, Function, Pow, S, cos, cosh, sin, sinh, tan, tanh
+from sympy import Dummy, Expr, Function, Mul, Pow, S, cos, cosh, sin, sinh, tan, tanh
 
 from derive import placed
 from derive.algebra import sigma
@@ -18,7 +18,7 @@ def local_derivative(equation: Equation, read: At, powers_from_output: bool = Tr
     """d target / d read, a scalar expression over the equation's own axes."""
     if equation.ties is not None:
         return placed.local_derivative(equation, read, equation.ties)
-    inner = _as_tangents(equation.body.diff(read))
+    inner = _as_tangents(derivative(equation.body, read))
     if equation.kind is None:
         return from_output(equation, inner, powers_from_output)
     if equation.kind in ("sum", "mean"):
@@ -29,6 +29,23 @@ def local_derivative(equation: Equation, read: At, powers_from_output: bool = Tr
     raise DeriveError(
         f"{equation.kind} has no derivative rule", equation=equation.name, fix="write it with sum or mean"
     )
+
+
+def derivative(body: Expr, read: At) -> Expr:
+    """The derivative of an expression by an element, roots by the chain rule.
+
+    SymPy has `9 * u**(3/2) / (2*x)` for `u**(3/2)` of `u = x**3`, which is 0/0 at 0; by the chain rule it is
+    `3 * sqrt(u) / 2 * 3*x**2`.
+    """
+    roots = [p for p in body.atoms(Pow) if p.exp.is_Rational and not p.exp.is_Integer and p.exp > 0]
+    inside = [p.base for p in roots if isinstance(p.base, Mul | Pow) and read in p.base.atoms(At)]
+    if not inside:
+        return body.diff(read)
+    base = max(inside, key=lambda b: (b.count_ops(), b.sort_key()))
+    u = Dummy(real=True)
+    outside = body.xreplace({base: u})
+    through, beside = outside.diff(u) * derivative(base, read), derivative(outside, read)
+    return (through + beside).xreplace({u: base})
 
 
 def _as_tangents(value: Expr) -> Expr:

@@ -54,7 +54,10 @@ class Handle:
         self._sympy_()
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _bare
-    __pow__ = __rpow__ = __neg__ = __matmul__ = __lt__ = __gt__ = __le__ = __ge__ = _bare
+    __pow__ = __rpow__ = __neg__ = __matmul__ = __lt__ = __gt__ = __le__ = __ge__ = __abs__ = _bare
+    __bool__ = __eq__ = __ne__ = _bare
+    __hash__ = object.__hash__
+    __iter__ = None  # Python would read x[0], x[1] and so on, without end
 
 
 class Frame:
@@ -76,6 +79,12 @@ class Frame:
                 f"f.{name} is given something that is no tensor",
                 op=recorder.name,
                 fix=f"write its axes: f.{name}[…] = …",
+            )
+        if value._name in recorder.operands:
+            raise DeriveError(
+                f"f.{name} is given the input {value._name}",
+                op=recorder.name,
+                fix=f"write an equation, f.{name}[…] = {value._name}[…]",
             )
         recorder.rename(value._name, name)
 

@@ -70,7 +70,7 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
         "an equation holds at all places of its axes: write no loop",
     ),
     (
-        "object of type 'Handle' has no len|object is not iterable",
+        "object of type 'Handle' has no len|object is not iterable|argument of type",
         "a tensor is used like a list",
         "the length of an axis is size(d)",
     ),

@@ -48,12 +48,23 @@ def may_be_infinite(equation: Equation, infinite: Collection[str]) -> bool:
 
 def _canonical(expr: Basic) -> Any:
     """SymPy's absolute value, sign, angle and extrema as ours, whose derivatives follow PyTorch at singular points."""
-    expr = expr.replace(Abs, absolute).replace(sympy_sign, sign).replace(sympy_atan2, atan2)
+    expr = expr.replace(lambda e: isinstance(e, Mul) and e.has(Abs), _absolute_powers).replace(Abs, absolute)
+    expr = expr.replace(sympy_sign, sign).replace(sympy_atan2, atan2)
     expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
     expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
     expr = expr.replace(lambda e: isinstance(e, Reduce), _shed)
     expr = expr.replace(Max, lambda *a: _fold(maximum, a)).replace(Min, lambda *a: _fold(minimum, a))
     return expr
+
+
+def _absolute_powers(e: Expr) -> Expr:
+    """SymPy's `Abs(x) / x**4` as `absolute(x)**-3`, which it has for it: a value also where `x**4` is 0 or infinite."""
+    for f in [f for f in Mul.make_args(e) if isinstance(f, Abs)]:
+        have, squared = e.as_powers_dict(), (f.args[0] ** 2).as_powers_dict()
+        times = [-have[b] / n for b, n in squared.items()]
+        if all(t.is_Integer and t > 0 for t in times):
+            e = e / f * f.args[0] ** (2 * min(times)) * absolute(f.args[0]) ** (1 - 2 * min(times))
+    return e
 
 
 def _shed(e: Reduce) -> Expr:

@@ -6,7 +6,7 @@ import keyword
 from dataclasses import dataclass, field
 from typing import Any
 
-from sympy import Expr, SympifyError, sympify
+from sympy import Basic, Expr, SympifyError, sympify
 from sympy.logic.boolalg import Boolean
 
 from derive.checks import check_axes, check_functions, check_no_concat, check_read
@@ -59,9 +59,7 @@ class Recorder:
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
         try:
             known = {unsigned(e, self.infinite): e.target for e in self.equations}
-            self._define(name, key, as_recorded(sympify(value), known))
-        except SympifyError:
-            raise DeriveError(f"{value!r} is no expression", op=self.name, equation=name) from None
+            self._define(name, key, as_recorded(_expression(value), known))
         except DeriveError as error:
             raise error.within(self.name, name) from None
 
@@ -132,6 +130,17 @@ class Recorder:
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles
+
+
+def _expression(value: Any) -> Basic:
+    """What stands on the right of an equation. Raises DeriveError where it is none of SymPy's."""
+    try:
+        found = sympify(value)
+    except SympifyError:
+        found = None
+    if not isinstance(found, Basic):
+        raise DeriveError(f"{value!r} is no expression", fix="write one value, made of elements and numbers")
+    return found
 
 
 def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:

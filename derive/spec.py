@@ -15,6 +15,7 @@ from derive.handles import Frame, Handle
 from derive.inline import inline_call
 from derive.lengths import deltas_chosen, requirements
 from derive.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
+from derive.questions import refused
 from derive.recorder import Recorder
 from derive.sizes import read_prefixes, size_rules
 from derive.terms.axes import Size
@@ -105,7 +106,8 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
     args = [_argument(o, recorder) for o in operands]
     token = _recording.set(recorder)
     try:
-        return function(Frame(recorder), *args)
+        with refused(function.__code__.co_filename):
+            return function(Frame(recorder), *args)
     except NameError as error:
         inputs = [o.name for o in operands]
         raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))) from None

@@ -36,13 +36,30 @@ def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def written(*args: Any, out: Any, **kwargs: Any) -> Any:
-        if not _any_half(args, kwargs):
-            return function(*args, out=out, **kwargs)
-        found = function(*map(widened, args), out=widened(out), **{k: widened(v) for k, v in kwargs.items()})
-        return _given_back(out, found)
+        try:
+            if not _any_half(args, kwargs):
+                return function(*args, out=out, **kwargs)
+            found = function(*map(widened, args), out=widened(out), **{k: widened(v) for k, v in kwargs.items()})
+            return _given_back(out, found)
+        except RuntimeError as error:
+            raise unwritable(function.__name__, out) or error
 
     written.__code__ = written.__code__.replace(co_name=f"{function.__name__}_in_float32")
     return written
+
+
+def unwritable(name: str, out: Any, place: str = "out") -> ValueError | None:
+    """Why the function cannot write into `out`, where a tensor of it holds one element at several places."""
+    if isinstance(out, tuple):
+        names = [f".{n}" for n in out._fields] if hasattr(out, "_fields") else [f"[{k}]" for k in range(len(out))]
+        found = (unwritable(name, t, f"{place}{n}") for t, n in zip(out, names))
+        return next((e for e in found if e is not None), None)
+    if not isinstance(out, Tensor) or not any(n > 1 and step == 0 for n, step in zip(out.shape, out.stride())):
+        return None
+    return ValueError(
+        f"{name}: {place} is an expanded tensor, whose elements share memory; "
+        f"give one that has its own, such as torch.empty_like({place})"
+    )
 
 
 def _any_half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -36,7 +36,82 @@ MISTAKES = {
     "eqeq": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = where(x[n, d] == 0, 1, x[n, d])\n    return f.y",
-        "op mine, equation y: the condition of where() is always False; compare with eq(a, b) and ne(a, b): Python's == asks whether two expressions are written alike",
+        "op mine, equation y: == asks whether x[n, d] and 0 are written alike; compare their values: eq(x[n, d], 0)",
+    ),
+    "if_element": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] if x[n, d] else 1\n    return f.y",
+        "op mine, equation y: asks whether x[n, d] is true, which each element answers as the op runs; write where(ne(x[n, d], 0), a, b) for a choice, and & | ~ between conditions",
+    ),
+    "if_number": (
+        "f, x: tensor[n, d], s: scalar = 0.5",
+        "f.y[n, d] = x[n, d] if 1 + s else 1\n    return f.y",
+        "op mine, equation y: asks whether s + 1 is true, which each element answers as the op runs; write where(ne(s + 1, 0), a, b) for a choice, and & | ~ between conditions",
+    ),
+    "if_axis": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] if d else 1\n    return f.y",
+        "op mine, equation y: asks whether d is true, which each element answers as the op runs; write where(ne(d, 0), a, b) for a choice, and & | ~ between conditions",
+    ),
+    "if_axis_equals": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] if d == 0 else 1\n    return f.y",
+        "op mine, equation y: == asks whether d and 0 are written alike; compare their values: eq(d, 0)",
+    ),
+    "if_elements_differ": (
+        "f, x: tensor[n, d], w: tensor[d]",
+        "f.y[n, d] = x[n, d] if x[n, d] - 1 != w[d] else 1\n    return f.y",
+        "op mine, equation y: != asks whether x[n, d] - 1 and w[d] are written alike; compare their values: ne(x[n, d] - 1, w[d])",
+    ),
+    "if_both_conditions": (
+        "f, x: tensor[n, d], w: tensor[d]",
+        "f.y[n, d] = x[n, d] if (x[n, d] > 0) & (w[d] > 0) else 1\n    return f.y",
+        "op mine, equation y: asks whether (w[d] > 0) & (x[n, d] > 0) is true, which each element answers as the op runs; write where((w[d] > 0) & (x[n, d] > 0), a, b) for a choice, and & | ~ between conditions",
+    ),
+    "or_of_elements": (
+        "f, x: tensor[n, d], w: tensor[d]",
+        "f.y[n, d] = x[n, d] or w[d]\n    return f.y",
+        "op mine, equation y: asks whether x[n, d] is true, which each element answers as the op runs; write where(ne(x[n, d], 0), a, b) for a choice, and & | ~ between conditions",
+    ),
+    "not_element": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(not x[n, d], 1, x[n, d])\n    return f.y",
+        "op mine, equation y: asks whether x[n, d] is true, which each element answers as the op runs; write where(ne(x[n, d], 0), a, b) for a choice, and & | ~ between conditions",
+    ),
+    "chain": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(0 < x[n, d] < 1, x[n, d], 0)\n    return f.y",
+        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] > 0); use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
+    ),
+    "in_list": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] in (1, 2), x[n, d], 0)\n    return f.y",
+        "op mine, equation y: == asks whether x[n, d] and 1 are written alike; compare their values: eq(x[n, d], 1)",
+    ),
+    "in_tensor": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(1 in x, x[n, d], 0)\n    return f.y",
+        "op mine, equation y: a tensor is used like a list (argument of type 'Handle' is not iterable); the length of an axis is size(d)",
+    ),
+    "if_tensor": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] if x == 0 else 1\n    return f.y",
+        "op mine, equation y: x is used without its axes; read one element: x[…]",
+    ),
+    "input_renamed": (
+        "f, x: tensor[n, d]",
+        "f.y = x\n    return f.y",
+        "op mine, equation y: f.y is given the input x; write an equation, f.y[…] = x[…]",
+    ),
+    "nothing": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = print(end='')\n    return f.y",
+        "op mine, equation y: None is no expression; write one value, made of elements and numbers",
+    ),
+    "list": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = [x[n, d]]\n    return f.y",
+        "op mine, equation y: [x[n, d]] is no expression; write one value, made of elements and numbers",
     ),
     "math_exp": (
         None,

@@ -17,6 +17,11 @@ _FUNCTIONS = {
     "addcmul", "addmm", "sub", "exp", "log", "erf", "tanh", "sigmoid", "sqrt", "rsqrt", "sign", "sin", "cos", "where",
     "cat", "stack",
 }  # fmt: skip
+_VIEWS = {
+    "mT", "T", "expand", "unflatten", "flatten", "reshape", "view", "movedim", "transpose", "permute", "unsqueeze",
+    "squeeze", "unfold", "select", "narrow", "diagonal", "contiguous",
+}  # fmt: skip
+"""What looks at the memory of the tensor that it is called on, always or where it can."""
 _METHODS = {"sum", "mean", "square", "reciprocal", "tril", "triu"}
 
 
@@ -45,6 +50,29 @@ def into(
         new = f"{target}.copy_({code})" if copied else _written(code, target, tensors)
         out.append(replace(line, code=f"{name} = {new}"))
     return out[::-1]
+
+
+def views_of(inputs: Collection[str], lines: Sequence[Line], tensors: Collection[str]) -> set[str]:
+    """The names that may lie in the memory of the inputs, or repeat their elements: nothing is written there."""
+    found = set(inputs)
+    for line in lines:
+        name, equals, code = line.code.partition(" = ")
+        if equals and (".expand(" in code or _root(ast.parse(code, mode="eval").body, tensors) in found):
+            found.add(name)
+    return found - set(inputs)
+
+
+def _root(node: ast.expr, tensors: Collection[str]) -> str | None:
+    """The name of the tensor that an expression does no more than look at; None where it computes."""
+    if isinstance(node, ast.Call):
+        node = node.func
+        if not isinstance(node, ast.Attribute):
+            return None
+    if isinstance(node, ast.Attribute):
+        return _root(node.value, tensors) if node.attr in _VIEWS else None
+    if isinstance(node, ast.Subscript):  # by tensors it gathers
+        return None if _holds_tensor(node.slice, tensors) else _root(node.value, tensors)
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _is_chain(code: str) -> bool:

@@ -48,4 +48,5 @@ class Module:
     plain_returns: str
     wrapper_doc: str
     native: Native | None  # kernels beside the torch form
-    step_signature: str  # of a whole training step
+    rate: str  # what a whole training step calls the number that gradients are multiplied by
+    step_signature: str

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from derive.annotations import title as title_of
-from derive.backends.cpu.step import RATE
+from derive.backends.cpu.step import rate
 from derive.backends.cpu.wrapper import Native
 from derive.emit.checks import ranges, shape
 from derive.emit.model import Field, Function, Module
@@ -72,7 +72,8 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
         native=kernels and replace(kernels, imports=(*kernels.imports, *told)),
-        step_signature=signature(op, f"{RATE}: float"),
+        rate=rate(d),
+        step_signature=signature(op, f"{rate(d)}: float"),
     )
 
 

@@ -10,7 +10,7 @@ from sympy import Expr
 from derive.backends.choices import choices_first
 from derive.backends.cpu.wrapper import Native, Shapes, native, torch_only
 from derive.backends.layout import Layouts, layouts
-from derive.backends.outs import into
+from derive.backends.outs import into, views_of
 from derive.backends.scans import spares_half, with_scans
 from derive.backends.thresholds import without_choices
 from derive.backends.torch import Printer
@@ -119,7 +119,7 @@ class Pair:
         places = {o: f"out[{k}]" for k, o in enumerate(outputs)}
         places = {f.name: f"out[-1].{f.name}" for f in self.saved} | places
         targets = {name: place for name, place in places.items() if name in made}
-        views = {line.code.partition(" = ")[0] for line in self.forward_printed if ".expand(" in line.code}
+        views = views_of({o.name for o in self.op.operands}, self.forward_printed, self._tensors(self.forward_layouts))
         written = {name: place for name, place in targets.items() if name not in views}
         *lines, result = self.forward.lines
         before = lines[: len(lines) - len(self.forward_printed)]
@@ -133,9 +133,12 @@ class Pair:
         )  # fmt: skip
 
     def _into(self, printed: list[Line], targets: dict[str, str], laid: Layouts) -> list[str]:
-        tensors = {*laid.dims, *self.names.tensors.values()}
         vectors = {self.names.tensors.get(n, n) for n, dims in laid.dims.items() if len(dims) == 1}
-        return [_commented(line) for line in into(printed, targets, tensors, vectors)]
+        return [_commented(line) for line in into(printed, targets, self._tensors(laid), vectors)]
+
+    def _tensors(self, laid: Layouts) -> set[str]:
+        """The names that hold tensors, as the code has them."""
+        return {*laid.dims, *self.names.tensors.values()}
 
     def _forward(self, program: Program, name: str, title: str) -> Function:
         op, names = self.op, self.names

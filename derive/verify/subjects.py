@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from derive.backends.cpu.step import RATE
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.live import Live
@@ -53,14 +52,15 @@ def of_descent(function: Callable[..., Any]) -> Subject:
 
     A step is taken in place, so that the weights are copies that lie as they must. Half precision is left to float32.
     """
-    names = [p for p in inspect.signature(function).parameters if p != RATE]
+    parameters = list(inspect.signature(function).parameters)
 
     def subject(call: Call) -> Answer:
         wide = call.in_dtype(torch.float32) if call.dtype.itemsize < 4 else call
         weights = {o.name: wide.inputs[o.name].clone(memory_format=_PLAIN) for o in call.op.differentiable}
         before = {n: w.clone() for n, w in weights.items()}
-        given = [weights.get(o.name, a) for o, a in zip(call.op.operands, wide.arguments(), strict=True)]
-        loss = function(**dict(zip(names, given, strict=True)), **{RATE: _FAR})
+        given = {o.name: weights.get(o.name, a) for o, a in zip(call.op.operands, wide.arguments(), strict=True)}
+        (rate,) = [p for p in parameters if p not in given]
+        loss = function(**given, **{rate: _FAR})
         steps = {n: (before[n] - w) / _FAR * wide.cotangents[0] for n, w in weights.items()}
         return Answer({n: g.to(call.dtype) for n, g in steps.items()}, {call.op.outputs[0]: loss.to(call.dtype)})
 

@@ -259,7 +259,10 @@ MESSAGES = [
     (equation_without_axes, "op bad: f.y is given something that is no tensor; write its axes: f.y[…] = …"),
     (a_name_that_python_keeps, "op bad, equation lambda: lambda cannot name a tensor; choose another name"),
     (a_name_that_generated_code_keeps, "op bad, equation saved: saved cannot name a tensor; choose another name"),
-    (text_for_an_expression, "op bad, equation y: 'x[n] + ' is no expression"),
+    (
+        text_for_an_expression,
+        "op bad, equation y: 'x[n] + ' is no expression; write one value, made of elements and numbers",
+    ),
 ]  # fmt: skip
 
 

@@ -67,3 +67,26 @@ def test_what_has_no_single_number_has_no_step(native: ModuleType, package: Pack
     assert descent(derive_op(find("softmax"))) is None
     assert hasattr(native, "softmax_cross_entropy_sgd")
     assert not hasattr(package("mse"), "mse_sgd"), "only where it was asked for"
+
+
+@pytest.mark.usefixtures("kernels")
+def test_an_op_with_a_rate_of_its_own_has_a_step_too(package: Package) -> None:
+    """Its inputs have the names that the torch form would give to its own variables."""
+    module = package(
+        specs="""from derive import *
+n = axes("n")
+
+
+@op
+def own(f, lr: tensor[n], gradients: tensor[n]):
+    f.loss[()] = sum(lr[n] ** 2 * gradients[n], over=n)
+    return f.loss
+""",
+        step=True,
+    )
+    start = torch.arange(6, dtype=torch.float64).reshape(3, 2)
+    for lr in (start[:, 0].clone(), start[:, 0]):  # in one kernel, and in parts
+        weights = torch.tensor([3.0, 4.0, 5.0], dtype=torch.float64)
+        assert module.own_sgd(lr, weights, lr_=0.5) == 96
+        torch.testing.assert_close(lr, torch.tensor([0.0, -6.0, -16.0], dtype=torch.float64))
+        torch.testing.assert_close(weights, torch.tensor([3.0, 2.0, -3.0], dtype=torch.float64))

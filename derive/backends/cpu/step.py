@@ -14,8 +14,6 @@ from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, 
 from derive.share import put, renamed, share
 from derive.soundness import check
 
-RATE = "lr"
-
 
 @dataclass(frozen=True)
 class Joined:
@@ -37,22 +35,28 @@ def with_gradients(d: Derivation) -> Program | None:
 
 
 def descent(d: Derivation) -> Program | None:
-    """One step of gradient descent, or None where the op's output is not one number or an input has the rate's name.
+    """One step of gradient descent, or None where the op's output is not one number.
 
     The updates are additions in place, after everything that reads the inputs as they were.
     """
     op = d.op
-    if _cotangent(d) is None or RATE in _names(d):
+    if _cotangent(d) is None:
         return None
-    joined = _joined(d, Num(Fraction(1)))
+    joined, step = _joined(d, Num(Fraction(1))), Scal(rate(d))
     updates: list[Statement] = []
     for o, gradient in zip(op.differentiable, joined.gradients, strict=True):
         axes = tuple(a.name for a in o.axes)
         slots: tuple[Index, ...] = axes
-        value: Node = Call("neg", (Call("mul", (Scal(RATE), Read(gradient, slots))),))
+        value: Node = Call("neg", (Call("mul", (step, Read(gradient, slots))),))
         updates.append(Scatter(o.name, axes, slots, value, onto=o.name, note=""))
     statements = (*joined.statements, *updates)
-    return check(Program(f"{op.name}_sgd", d.forward.given, (*d.forward.scalars, RATE), statements, (op.outputs[0],)))
+    scalars = (*d.forward.scalars, step.name)
+    return check(Program(f"{op.name}_sgd", d.forward.given, scalars, statements, (op.outputs[0],)))
+
+
+def rate(d: Derivation) -> str:
+    """What the step's last parameter is called, the number that gradients are multiplied by."""
+    return _fresh("lr", _names(d))
 
 
 def _cotangent(d: Derivation) -> str | None:
