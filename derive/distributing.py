@@ -61,7 +61,7 @@ def _within(node: Node, nominal: Nominal) -> Node:
         return node
     others = [f for f in factors if f is not sums[0]]
     if not any(len(product_factors(t)) > 1 for t in _terms(sums[0])):
-        return node  # a difference of what is given is exact: `k * (t - s)` is, where `k*t - k*s` subtracts two roundings
+        return node  # `t - s` of what is given is exact, and `k*t - k*s` subtracts two numbers that are rounded
     small = all(set(node_axes(f)) < set(node_axes(node)) for f in others)
     if not small or not any(is_tensor(f) for f in others):
         return node
