@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log
+from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log, pi, sqrt
+from sympy import erfc as sympy_erfc
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
 from derive.asked import Above, Alike, asked
-from derive.terms.axes import Axis
+from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
-from derive.terms.elements import At
+from derive.terms.elements import At, Scalar
 
 
 class _Real(Function):
@@ -81,6 +82,35 @@ class expm1(_Real):
     def _latex(self, printer: Any, exp: str | None = None) -> str:
         text = rf"e^{{{printer.doprint(self.args[0])}}} - 1"
         return rf"\left({text}\right)^{{{exp}}}" if exp else rf"\left({text}\right)"
+
+
+class erfc(_Real):
+    """`1 - erf(x)`, exact also where `x` is large. `erfc(-x)` stays so: as `2 - erfc(x)` it loses its tail."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return -2 * exp(-(self.args[0] ** 2)) / sqrt(pi)
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if self.args[0].is_real else None
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\operatorname{{erfc}}{power}\left({printer.doprint(self.args[0])}\right)"
+
+
+def _erfc_of_ours(eval_of_sympy: Any) -> Any:
+    """SymPy's `erfc` of elements, axes and given numbers is ours; of anything else it is what it was.
+
+    SymPy makes `2 - erfc(x)` of `erfc(-x)` at once, which cannot be told from what else is written so.
+    """
+
+    def evaluate(cls: type[Function], x: Expr) -> Expr | None:
+        return erfc(x) if x.has(At, Axis, Scalar, Size) else eval_of_sympy(x)
+
+    return classmethod(evaluate)
+
+
+sympy_erfc.eval = _erfc_of_ours(sympy_erfc.eval)
 
 
 class relu(_Real):

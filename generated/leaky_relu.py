@@ -47,7 +47,7 @@ def leaky_relu_forward(x: Tensor, slope: float = 0.01) -> tuple[Tensor, LeakyRel
 def leaky_relu_backward(dy: Tensor, x_above_zero: Tensor, slope: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     x_above_zero_mask = x_above_zero.to(dy.dtype)  # x_above_zero_mask[...] = where(x_above_zero[...], 1, 0)
-    dx = (x_above_zero_mask + (1 - x_above_zero_mask) * slope) * dy
+    dx = (1 - x_above_zero_mask).mul_(slope).add_(x_above_zero_mask).mul_(dy)
     return dx
 
 

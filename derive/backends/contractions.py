@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from derive.backends.flattened import Size, flattened, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
 from derive.program import Call, Node, Read, Reduce
-from derive.walking import node_axes, walk
+from derive.walking import node_axes
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,18 @@ def matrix_and_vector(node: Reduce) -> tuple[Node, Node] | None:
 
 
 def contraction(
-    node: Reduce, order: Dims, printed: Callable[[Node, Dims], Value], like: str, size: Size
+    node: Reduce,
+    order: Dims,
+    printed: Callable[[Node, Dims], Value],
+    as_real: Callable[[Node, Value], Value],
+    size: Size,
 ) -> Value:
     """A matrix product's code, its dimensions in `order` where that costs nothing."""
     factors = _grouped(product_factors(node.body))
 
     def value(n: Node, wanted: Dims) -> Value:
         v = printed(n, wanted)
-        ours = v.boolean or v.weak or not any(isinstance(x, Read) for x in walk(n))  # of no tensor's dtype
-        return squeeze(v).method(f".to({like}.dtype)") if ours else squeeze(v)
+        return as_real(n, replace(squeeze(v), boolean=v.boolean, weak=v.weak))
 
     both = matrix_and_vector(node)
     if both is not None:

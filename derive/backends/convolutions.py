@@ -152,7 +152,7 @@ class _Call:
         return [self.part(c.batch), self.part((*c.groups, *c.inner)), *own]
 
     def value(self, node: Node) -> Value:
-        return self.printer.value(node, node_axes(node))
+        return self.printer.as_real(node, self.printer.value(node, node_axes(node)))
 
     def read(self, signal: Read, alone: int = 0) -> str:
         """The signal with its windowed dimensions whole, or cut to what the windows reach."""
@@ -160,7 +160,7 @@ class _Call:
         own = {s.slot: f"@{s.slot}" for s in self.c.spatial}
         index = tuple(own.get(k, i) for k, i in enumerate(signal.index))
         dims = tuple(d for d in printer.layouts[signal.name] if d is not None)
-        stored = squeeze(printer.stored(signal.name))
+        stored = printer.as_real(signal, squeeze(printer.stored(signal.name)))
         for s in self.c.spatial:
             cut = self.cut(s, str(dims[s.slot]), signal.index)
             if cut:

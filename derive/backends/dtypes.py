@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.program import CONDITIONS, Call, Index, Join, Node, Num, Program, Read, Reduce, Scan, Scatter
+from derive.backends.pointwise import is_whole
+from derive.program import CONDITIONS, Call, Index, Join, Node, Program, Read, Reduce, Scan, Scatter
 from derive.walking import children, walk
 
 
@@ -18,7 +19,7 @@ class Dtypes:
     def __post_init__(self) -> None:
         self.reals: dict[str, bool] = {}
         for s in self.program.statements:
-            self.reals[s.name] = isinstance(s, Scatter) or self.is_real(s.value)
+            self.reals[s.name] = isinstance(s, Scatter) or self.is_real(s.value) or _is_choice_of_numbers(s.value)
 
     def is_real(self, node: Node | Index) -> bool:
         """Whether a node is of the inputs' dtype: neither integers nor truth values."""
@@ -27,15 +28,22 @@ class Dtypes:
         if isinstance(node, Call):
             values = node.args[1:] if node.fn == "where" else node.args
             return node.fn not in CONDITIONS and any(self.is_real(a) for a in values)
+        if isinstance(node, Reduce) and node.kind == "mean":
+            return True
         return isinstance(node, Reduce | Scan | Join) and any(self.is_real(n) for n in children(node))
 
     def leaves_integers(self, node: Call) -> bool:
         """Whether a function of counts has no whole values: torch would give it its default dtype."""
         if node.fn in CONDITIONS or node.fn in ("where", "floordiv", "mod") or self.is_real(node):
             return False
-        fractions = any(isinstance(a, Num) and float(a.value) % 1 != 0 for a in node.args)
+        fractions = any(not is_read(a) and not is_whole(a) for a in node.args)
         whole = node.fn in ("add", "sub", "mul", "neg", "absolute", "sign", "maximum", "minimum") and not fractions
         return not whole and any(is_read(a) for a in node.args)
+
+
+def _is_choice_of_numbers(node: Node) -> bool:
+    """Whether a node chooses between numbers; under a name of its own that is of the inputs' dtype."""
+    return isinstance(node, Call) and node.fn == "where" and not any(is_read(a) for a in node.args[1:])
 
 
 def is_read(node: Node) -> bool:

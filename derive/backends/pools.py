@@ -39,7 +39,7 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
     """One call for the mean or maximum of every window; None for any other reduction."""
     if not is_pool(node) or not isinstance(node.body, Read):
         return None
-    code = squeeze(printer.stored(node.body.name))
+    code = printer.as_real(node.body, squeeze(printer.stored(node.body.name)))
     dims, width, stride, dilation, out = code.dims, [], [], [], []
     for k, i in enumerate(node.body.index):
         if not isinstance(i, Window):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.contractions import contraction, matrix_and_vector
 from derive.backends.convolutions import convolved
+from derive.backends.dtypes import is_read
 from derive.backends.layout import body_order, is_product
 from derive.backends.pointwise import cast
 from derive.backends.pools import pooled
@@ -30,13 +31,15 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     if product is not None:
         return product
     if is_matrix_product(node) or matrix_and_vector(node) is not None:
-        return contraction(node, order, printer.value, printer.like, printer.size)
+        return contraction(node, order, printer.value, printer.as_real, printer.size)
     inner = body_order(node, printer.layouts)
     lacking = [a for a in node.axes if a not in inner]  # they are reduced as well
     inner = (*filter(is_pack, lacking), *inner, *(a for a in lacking if not is_pack(a)))
     body = printer.value(node.body, inner)
     if body.weak or (body.boolean and node.kind != "sum"):
         body = cast(body, printer.like)
+    elif node.kind == "mean" and is_read(node.body):
+        body = printer.as_real(node.body, body)
     dims = [d for d in inner if d in node_axes(node.body) or d in node.axes]
     if len(body.dims) < len(dims) or body.scalar or set(node.axes) - set(body.dims):
         body = printer.spread(body, tuple(dims))

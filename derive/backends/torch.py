@@ -127,6 +127,11 @@ class Printer:
         name = self.names.get(node.name, node.name) if isinstance(node, Read) else ""
         return replace(value, owned=True) if first and value.code == name and value.dims == order else value
 
+    def as_real(self, node: Node, value: Value) -> Value:
+        """What torch multiplies as matrices, convolves or averages, in the dtype of the inputs, whatever it counts."""
+        real = self.dtypes.is_real(node) and not value.boolean and not value.weak
+        return value if real else value.method(f".to({self.like}.dtype)")
+
     def compared(self, node: Node, order: Dims) -> Value:
         """One side of a comparison, where an axis may stay whole numbers."""
         if isinstance(node, AxisValue):

@@ -51,6 +51,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "loggamma": torch.lgamma,
     "polygamma": lambda n, x: torch.polygamma(int(n.flatten()[0]), x),  # digamma(x) is polygamma(0, x)
     "power": torch.pow,
+    "Mod": torch.remainder,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
     "relu": torch.relu,
@@ -72,7 +73,7 @@ _RELATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda t: t.sum(1),
-    "mean": lambda t: t.mean(1),
+    "mean": lambda t: (t if t.is_floating_point() else t.double()).mean(1),
     "amax": lambda t: t.amax(1),  # ties share the gradient evenly, as the notation has it
     "amin": lambda t: t.amin(1),
     "prod": lambda t: t.prod(1),

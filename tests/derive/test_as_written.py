@@ -1,0 +1,69 @@
+"""What a spec calls is what the code calls: SymPy's own evaluation must not lose digits that the author had."""
+
+import pytest
+import sympy
+import torch
+from sympy import erfc
+
+from derive.equations import Op
+from derive.notation import axes, log, op, scalar, sqrt, tensor
+from tests.derive.live import module
+
+n, d = axes("n d")
+
+
+def log_of_a_tail() -> Op:
+    @op
+    def log_of_a_tail(f, z: tensor[n]):
+        f.y[n] = log(erfc(-z[n] / sqrt(2)) / 2)
+        return f.y
+
+    return log_of_a_tail.op
+
+
+def of_an_equation() -> Op:
+    @op
+    def of_an_equation(f, z: tensor[n]):
+        f.a[n] = -z[n] / sqrt(2)
+        f.y[n] = log(sympy.erfc(f.a[n]) / 2)
+        return f.y
+
+    return of_an_equation.op
+
+
+def scaled() -> Op:
+    @op
+    def scaled(f, z: tensor[n], c: scalar = 1.0):
+        f.y[n] = log(erfc(-c * z[n] / sqrt(2)) / 2)
+        return f.y
+
+    return scaled.op
+
+
+@pytest.mark.parametrize("made", [log_of_a_tail, of_an_equation, scaled])
+def test_the_tail_of_erfc_is_not_lost(made: object) -> None:
+    """`erfc(-x)` is not `2 - erfc(x)`, which is 0 where `x` is -9."""
+    z = torch.tensor([-3.0, -9.0, -20.0, 2.0], dtype=torch.float64, requires_grad=True)
+    y = torch.log(torch.erfc(-z / 2**0.5) / 2)
+    ours = getattr(module(made()), made.__name__)  # type: ignore
+    mine = ours(z)
+    torch.testing.assert_close(mine, y, rtol=1e-12, atol=0)
+    dy = torch.ones_like(y)
+    torch.testing.assert_close(torch.autograd.grad(mine, z, dy), torch.autograd.grad(y, z, dy), rtol=1e-12, atol=0)
+
+
+def test_two_tails_do_not_cancel() -> None:
+    @op
+    def between(f, a: tensor[n], b: tensor[n]):
+        f.y[n] = (erfc(-b[n]) - erfc(-a[n])) / 2
+        return f.y
+
+    a, b = torch.tensor([-9.0], dtype=torch.float64), torch.tensor([-8.0], dtype=torch.float64)
+    ours = module(between.op).between(a, b)
+    torch.testing.assert_close(ours, (torch.erfc(-b) - torch.erfc(-a)) / 2, rtol=1e-12, atol=0)
+
+
+def test_sympy_keeps_its_own() -> None:
+    x = sympy.Symbol("x")
+    assert erfc(-x) == 2 - erfc(x)
+    assert erfc(0) == 1

@@ -1,0 +1,80 @@
+"""An index whose values are calculated with: whole numbers beside real ones, in every call that torch has for them."""
+
+import pytest
+
+from derive.equations import Op
+from derive.notation import amax, axes, constant, exp, index, length, mean, op, scalar, sin, sum, tensor, where
+from derive.verify.verify import verify
+
+n, m, d, t, u, k, a = axes("n m d t u k a")
+
+
+def matrix_and_vector() -> Op:
+    @op
+    def aged(f, x: tensor[n, d], age: index(a)[n], ages: length(a), slope: tensor[d]):
+        f.y[n, d] = x[n, d] + slope[d] * age[n]
+        return f.y
+
+    return aged.op
+
+
+def matrices() -> Op:
+    @op
+    def counted(f, count: index(a)[n, t], ages: length(a), w: tensor[t, d]):
+        f.y[n, d] = sum(count[n, t] * w[t, d], over=t)
+        return f.y
+
+    return counted.op
+
+
+def made_on_the_way() -> Op:
+    @op
+    def later(f, x: tensor[n, d], age: index(a)[n], ages: length(a), mark: constant[n]):
+        f.since[n, m] = where(age[n] > age[m], age[n] - age[m], 0)
+        f.y[n, d] = sum(f.since[n, m] * x[m, d], over=m)
+        return f.y
+
+    return later.op
+
+
+def a_convolution() -> Op:
+    @op
+    def filtered(f, age: index(a)[n, t], ages: length(a), w: tensor[k]):
+        f.y[n, u] = sum(age[n, u + k] * w[k], over=k)
+        return f.y
+
+    return filtered.op
+
+
+def a_mean_and_a_maximum() -> Op:
+    @op
+    def statistics(f, age: index(a)[n, t], ages: length(a), w: tensor[n]):
+        f.mean[n] = mean(age[n, t], over=t)
+        f.top[n] = amax(age[n, t], over=t)
+        f.y[n] = f.mean[n] * w[n] + f.top[n] * w[n] ** 2
+        return f.y
+
+    return statistics.op
+
+
+def beside_a_given_number() -> Op:
+    """`rate * age` of a Python number is of torch's default dtype: 0.1 has 7 digits there."""
+
+    @op
+    def decaying(f, age: index(a)[n, t], ages: length(a), s: tensor[()], rate: scalar = 0.1):
+        f.y[n, t] = exp(-s[()] * age[n, t]) + s[()] * sin(rate * age[n, t])
+        return f.y
+
+    return decaying.op
+
+
+CASES = [
+    matrix_and_vector, matrices, made_on_the_way, a_convolution, a_mean_and_a_maximum, beside_a_given_number,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", CASES)
+def test_whole_numbers_beside_real_ones(made: object) -> None:
+    found = verify(made())  # type: ignore[operator]
+    assert found.rows
+    assert found.right, found
