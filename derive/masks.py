@@ -159,6 +159,8 @@ def _blend(node: Call, known: _Finite) -> Node | None:
         return None
     if not all(_is_finite(n, known.values) for n in (p, q)):
         return None
+    if p == _ZERO:  # half of q at a tie, all of it below
+        return _half_of(q, Call("sub", (_ONE, _order(condition))))
     apart = Call("mul", (_order(condition), Call("sub", (p, q))))
     return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
 

@@ -33,6 +33,7 @@ from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.selections import selected
 from derive.share import put, share
 from derive.shared_sums import shared_sums
+from derive.signs import one_sign
 from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums
 
@@ -92,7 +93,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if policy.conditional:
         within_domain(named, closed)
     handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
-    forward = one_choice(forward_program(handing.op, handing.kept.names))
+    forward = one_sign(one_choice(forward_program(handing.op, handing.kept.names)))
     long_forward = long_backward = None
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
@@ -100,7 +101,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     lengths = nominal(named)
     backward = shared_sums(before_masks(one_choice(without_copies(handing.kept.program))), lengths)
     backward = joined_products(pairwise(distributed(backward, lengths), lengths), lengths)
-    backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
+    backward = one_sign(with_masks(backward, [c.target.name for c in steps.cotangents], named))
     backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
