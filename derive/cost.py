@@ -32,7 +32,7 @@ _HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "soft
 ELEMENTARY = frozenset(_HEAVY)
 """The functions that take more than a pass."""
 
-DEAR = frozenset({"tanh", "softplus", "pow", "atan", "asinh", "acosh", "loggamma", "polygamma"})
+DEAR = frozenset({"tanh", "softplus", "pow", "atan", "asinh", "acosh", "loggamma", "digamma", "polygamma"})
 """Those that PyTorch takes longer for, on a CPU, than it takes to write a tensor and read it again: 14 to 100
 multiplications, where `exp`, `log` and `erf` take 4 to 10."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -46,4 +47,17 @@ def without_copies(program: Program) -> Program:
             kept.append(s)
             made |= {(s.value, s.axes): s.name} if isinstance(s, Assign) else {}
     returns = tuple(names.get(r, r) for r in program.returns)
-    return check(replace(program, statements=tuple(kept), returns=returns))
+    return check(replace(program, statements=_under_last_names(kept, returns), returns=returns))
+
+
+def _under_last_names(statements: list[Statement], returns: tuple[str, ...]) -> tuple[Statement, ...]:
+    """The statements, where a tensor that is read once, to begin what is scattered into, has the name of that."""
+    readers = Counter(name for s in statements for n in _nodes(s) for name in reads(n))
+    readers.update(s.onto for s in statements if isinstance(s, Scatter) and s.onto)
+    made = {s.name: s for s in statements if isinstance(s, Assign)}
+    for copy in [s for s in statements if isinstance(s, Assign) and isinstance(s.value, Read)]:
+        first = made.get(copy.value.name) if isinstance(copy.value, Read) else None
+        alone = first is not None and readers[first.name] == 1 and first.name not in returns
+        if alone and first in statements and copy.value == Read(first.name, first.axes) and first.axes == copy.axes:
+            statements = [replace(s, name=copy.name) if s is first else s for s in statements if s is not copy]
+    return tuple(statements)

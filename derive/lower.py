@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
 
-from sympy import Add, Basic, E, Expr, Function, Integer, Mul, Pow, Rational, S, oo
+from sympy import Add, Basic, E, Expr, Function, Integer, Mul, Pow, Rational, S, oo, polygamma
 from sympy.core.numbers import Number
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
@@ -98,10 +98,8 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         return SizeOf(expr.axis.name)
     if isinstance(expr, Number):
         return _number(expr)
-    if expr is S.Pi:
-        return Call("pi", ())
-    if expr is E:
-        return Call("e", ())
+    if expr in (S.Pi, E):
+        return Call("pi" if expr is S.Pi else "e", ())
     if isinstance(expr, Add):
         return _sum([(t, node(abs_term(t), hoist)) for t in ordered_terms(expr)])
     if isinstance(expr, Mul):
@@ -126,6 +124,8 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         return hoist(expr)
     if isinstance(expr, power):
         return Call("pow", (node(expr.args[0], hoist), node(expr.args[1], hoist)))
+    if isinstance(expr, polygamma) and expr.args[0] == 0:
+        return Call("digamma", (node(expr.args[1], hoist),))
     if isinstance(expr, Function):
         return Call(type(expr).__name__, tuple(node(a, hoist) for a in expr.args))
     raise DeriveError(f"{expr}, a {type(expr).__name__}, has no form in a program", fix=OUR_FAULT)

@@ -25,12 +25,13 @@ from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scal,
 from derive.raising import is_finite_number, raised
 from derive.sides import on_each_side, vanishes_beside
 from derive.soundness import check
+from derive.steps import half_of
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
 from derive.walking import node_axes, reads, rebuilt
 
-_ONE, _TWO, _ZERO, _MINUS = (Num(Fraction(k)) for k in (1, 2, 0, -1))
+_ONE, _TWO, _ZERO = (Num(Fraction(k)) for k in (1, 2, 0))
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
 
@@ -98,10 +99,13 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
             return extremum
         step = _step(node, known)
         if step is not None and _is_finite(value, known.values):
-            return _half_of(_within(value, known), step)
+            return half_of(_within(value, known), step)
         if step is not None and known.is_large(condition) and isinstance(condition, Call):
-            reached = Call(_OR_EQUAL[condition.fn], condition.args)
-            return Call("where", (reached, _half_of(_within(value, known), step), _ZERO))
+            reached: Node = Call(_OR_EQUAL[condition.fn], condition.args)
+            value = _within(value, known)
+            if isinstance(value, Call) and value.fn == "where" and value.args[2] == _ZERO:  # the other end of a clamp
+                reached, value = Call("and", (reached, value.args[0])), value.args[1]
+            return Call("where", (reached, half_of(value, step), _ZERO))
         if (blend := _blend(node, known)) is not None:
             return _within(blend, known)
     if node.fn == "where":
@@ -159,6 +163,8 @@ def _blend(node: Call, known: _Finite) -> Node | None:
         return None
     if not all(_is_finite(n, known.values) for n in (p, q)):
         return None
+    if p == _ZERO:  # half of q at a tie, all of it below
+        return half_of(q, Call("sub", (_ONE, _order(condition))))
     apart = Call("mul", (_order(condition), Call("sub", (p, q))))
     return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
 
@@ -188,32 +194,6 @@ def _vanishes(value: Node, asked: Node) -> bool:
     """Whether a product has a power of this as a factor, so that it is 0 where that is."""
     powers = [n.args[0] for n in _factored(value)[1] if isinstance(n, Call) and n.fn == "pow"]
     return asked in _factored(value)[1] or asked in powers
-
-
-def _half_of(value: Node, step: Node) -> Node:
-    """Half the product; the half goes to a number of the value, where it has one."""
-    if value == _ONE:
-        return Call("div", (step, _TWO))
-    halved = _halved(value)
-    return Call("div", (Call("mul", (value, step)), _TWO)) if halved is None else Call("mul", (halved, step))
-
-
-def _halved(node: Node) -> Node | None:
-    """A product with its number halved; None where it has no number."""
-    if isinstance(node, Num) and isinstance(node.value, Fraction):
-        return Num(node.value / 2)
-    if not isinstance(node, Call) or node.fn not in ("mul", "div", "neg"):
-        return None
-    first, *rest = node.args
-    if node.fn == "div" and isinstance(rest[0], Num) and isinstance(rest[0].value, Fraction):
-        return Call("div", (first, Num(2 * rest[0].value)))
-    halved = _halved(first)
-    if node.fn == "mul" and halved in (_ONE, _MINUS):
-        return rest[0] if halved == _ONE else Call("neg", (rest[0],))
-    if halved is not None:
-        return replace(node, args=(halved, *rest))
-    last = _halved(rest[0]) if node.fn == "mul" else None
-    return None if last is None else replace(node, args=(first, last))
 
 
 def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:

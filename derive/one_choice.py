@@ -1,7 +1,8 @@
 """Choices by one condition are one choice: PyTorch chooses element by element, as slowly as thirty products.
 
-`where(c, a, 0) + where(c, 0, b)` is `where(c, a, b)`, with `u` beside one of them `where(c, a, u*b)`; and
-`where(c, where(c, a, b), d)` is `where(c, a, d)`. A condition of places alone stays, since sums up to a place and
+`where(c, a, 0) + where(c, 0, b)` is `where(c, a, b)`, with `u` beside one of them `where(c, a, u*b)`. In a branch its
+condition is known: `where(c, f(where(c, a, b)), d)` is `where(c, f(a), d)`, and under `x > t` the larger of both is
+`x` and `(x - t)/(x - t)` is 1. A condition of places alone stays, since sums up to a place and
 triangles are known by it. What stood before a choice of 0 and is infinite there is left out as well: 0 for a nan.
 """
 
@@ -15,7 +16,7 @@ from derive.program import Call, Node, Num, Program, multiplied
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt
 
-_ZERO = Num(Fraction(0))
+_ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 
 
 def one_choice(program: Program) -> Program:
@@ -34,10 +35,32 @@ def _within(node: Node) -> Node:
 
 
 def _branch(node: Node, condition: Node, taken: int) -> Node:
-    """What a branch is where the condition is known."""
-    while isinstance(node, Call) and node.fn == "where" and node.args[0] == condition:
-        node = node.args[taken]
+    """What a branch is where the condition is known, element by element."""
+    if not isinstance(node, Call):
+        return node
+    if node.fn == "where" and node.args[0] == condition:
+        return _branch(node.args[taken], condition, taken)
+    node = replace(node, args=tuple(_branch(a, condition, taken) for a in node.args))
+    if taken != 1 or not isinstance(condition, Call):
+        return node
+    if node.fn in _ABOVE and condition.fn in _ABOVE[node.fn] and set(node.args) == set(condition.args):
+        first, second = condition.args
+        return first if condition.fn in _ABOVE[node.fn][:3] else second
+    if node.fn == "div" and node.args[0] == node.args[1] and node.args[0] in _not_zero(condition):
+        return _ONE
     return node
+
+
+_ABOVE = {"maximum": ("gt", "ge", "eq", "lt", "le"), "minimum": ("lt", "le", "eq", "gt", "ge")}
+"""By which conditions an extremum is the first of what is compared, and by which the second."""
+
+
+def _not_zero(condition: Call) -> tuple[Node, ...]:
+    """What is not 0 where a condition holds."""
+    if condition.fn not in ("gt", "lt", "ne"):
+        return ()
+    a, b = condition.args
+    return Call("sub", (a, b)), Call("sub", (b, a)), *([a] if b == _ZERO else [b] if a == _ZERO else [])
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.selections import selected
 from derive.share import put, share
 from derive.shared_sums import shared_sums
+from derive.signs import one_sign
 from derive.sums_apart import sums_apart
 from derive.terms.elements import tensor_names
 from derive.weighted_sums import weighted_sums
@@ -102,7 +103,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if policy.conditional:
         within_domain(named, closed)
     handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
-    forward = one_choice(forward_program(handing.op, handing.kept.names))
+    forward = one_sign(one_choice(forward_program(handing.op, handing.kept.names)))
     long_forward = long_backward = None
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
@@ -111,7 +112,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     backward = sums_apart(one_choice(without_copies(handing.kept.program)), lengths)
     backward = shared_sums(before_masks(backward), lengths)
     backward = after_sums(joined_products(pairwise(distributed(backward, lengths), lengths), lengths))
-    backward = with_masks(backward, [c.target.name for c in steps.cotangents], named)
+    backward = one_sign(with_masks(backward, [c.target.name for c in steps.cotangents], named))
     backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
     backward = in_order(backward, {*named.tensors, *(a.target.name for a in steps.adjoints)})
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]

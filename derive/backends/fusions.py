@@ -14,6 +14,7 @@ from derive.backends.reductions import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.cost import is_matrix_product, is_tensor
 from derive.program import AxisValue, Call, Node, Num, Reduce, multiplied
+from derive.signs import plain
 from derive.walking import node_axes
 
 if TYPE_CHECKING:
@@ -83,11 +84,9 @@ def _factor(printer: Printer, numbers: list[tuple[Node, bool]], negative: bool) 
     for n, divides in numbers:
         if isinstance(n, Num) and isinstance(out, Num) and not divides:
             out = Num(out.value * n.value)
-        elif divides:
-            out = Call("div", (out, n))
         else:
-            out = n if out == Num(Fraction(1)) else Call("mul", (out, n))
-    return printer.value(out, ()).code
+            out = Call("div" if divides else "mul", (out, n))
+    return printer.value(plain(out), ()).code
 
 
 def _affine(printer: Printer, node: Call, order: Dims) -> Value | None:

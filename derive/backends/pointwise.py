@@ -134,7 +134,9 @@ def is_whole(node: Node) -> bool:
     return isinstance(node, AxisValue | SizeOf)
 
 
-_IN_PLACE = {"exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu", "sign"}
+_IN_PLACE = {
+    "exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu", "sign", "digamma",
+}  # fmt: skip
 
 
 def written_over(node: Call, args: list[Value], order: Dims, long: bool = False) -> Value | None:

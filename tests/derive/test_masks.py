@@ -28,6 +28,19 @@ def clipped(f, x: tensor[n, d], lo: scalar = -1.0, hi: scalar = 1.0):
 
 
 @op
+def clipped_to_numbers(f, x: tensor[n, d], w: tensor[n, d]):
+    f.y[n, d] = w[n, d] * minimum(maximum(x[n, d], -1), 1)
+    return f.y
+
+
+@op
+def spread(f, x: tensor[n, d], w: tensor[n, d]):
+    f.s[n, d] = minimum(maximum(x[n, d], -1), 1)
+    f.y[n, d] = exp(f.s[n, d] * w[n, d])
+    return f.y
+
+
+@op
 def layers(f, x: tensor[n, d], W: tensor[d, k]):
     f.h[n, k] = relu(sum(x[n, d] * W[d, k], over=d))
     f.y[n] = sum(f.h[n, k] ** 3, over=k)
@@ -80,12 +93,17 @@ PLAIN = {
     "huber": lambda r: torch.where(r <= 1.5, r**2 / 2, 1.5 * (r - 0.75)),
     "hinge": lambda s, t: (lambda m: (m**2 + m).mean())(torch.maximum(1 - t * s, torch.zeros_like(s))),
     "clipped": lambda x: torch.minimum(torch.maximum(x, -torch.ones_like(x)), torch.ones_like(x)),
+    "clipped_to_numbers": lambda x, w: w * torch.minimum(torch.maximum(x, -torch.ones_like(x)), torch.ones_like(x)),
+    "spread": lambda x, w: torch.exp(w * torch.minimum(torch.maximum(x, -torch.ones_like(x)), torch.ones_like(x))),
     "layers": lambda x, W: (torch.relu(x @ W) ** 3).sum(1),
     "margins": lambda a, b: (torch.maximum(a, b) * torch.exp(torch.minimum(a, torch.zeros_like(a)))).sum(1),
 }
 
 
-@pytest.mark.parametrize("spec", [hinge, clipped, layers, margins, huber, squares_kept, over_its_root])
+TIES = [hinge, clipped, clipped_to_numbers, spread, layers, margins, huber, squares_kept, over_its_root]
+
+
+@pytest.mark.parametrize("spec", TIES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_gradients_with_ties(spec, dtype):
     """Whole numbers, so that many of what is compared are equal."""
@@ -115,6 +133,24 @@ def test_what_stays_a_choice(spec, chosen):
 
 def test_a_choice_of_what_is_compared_is_an_extremum():
     assert "r.clamp(max=t)" in render(huber.op.derivation)
+
+
+def backward(spec) -> list[str]:
+    return [str(s) for s in spec.op.derivation.backward.statements]
+
+
+def test_both_ends_of_a_clamp_ask_the_same_tensor():
+    assert backward(clipped) == ["dx[n, d] = dy[n, d] * (sign(hi - x[n, d]) + 1) * (sign(x[n, d] - lo) + 1) / 4"]
+
+
+def test_ends_that_are_numbers_make_one_factor():
+    """Each passes on half at a tie, so that what passes is half the sum of both signs."""
+    assert "dx[n, d] = dy[n, d] * w[n, d] * (sign(x[n, d] + 1) + sign(1 - x[n, d])) / 2" in backward(clipped_to_numbers)
+
+
+def test_both_ends_of_a_clamp_are_one_choice():
+    (line,) = (line for line in backward(spread) if "where" in line)
+    assert "where(and(x[n, d] >= -1, x[n, d] <= 1), ds[n, d] * (sign(x[n, d] + 1) + sign(1 - x[n, d])) / 2, 0)" in line
 
 
 def test_infinite_gradients_are_left_out():

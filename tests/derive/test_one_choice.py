@@ -8,7 +8,7 @@ import torch
 from derive.emit import render
 from derive.notation import axes, constant, exp, maximum, mean, minimum, op, scalar, sigmoid, sqrt, sum, tensor, where
 from derive.one_choice import one_choice
-from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read
+from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
 from tests.derive.live import module
 
 n, d, c = axes("n d c")
@@ -25,6 +25,7 @@ def after(node: Node) -> str:
     return str(one_choice(Program("p", given, (), (Assign("y", ("n",), node),), ("y",))).statements[0].value)
 
 
+ABOVE, GAP = Call("gt", (X, U)), Call("sub", (X, U))
 PLACES = Call("le", (AxisValue("n"), Num(Fraction(3))))
 ROWS = [
     (Call("add", (chosen(A, ZERO), chosen(ZERO, B))), "where(x[n] > 0, a[n], b[n])"),
@@ -37,6 +38,16 @@ ROWS = [
      "where(n <= 3, a[n], 0) + where(n <= 3, 0, b[n])"),
     (Call("add", (Call("mul", (U, chosen(A, B))), chosen(A, X))),
      "u[n] * where(x[n] > 0, a[n], b[n]) + where(x[n] > 0, a[n], x[n])"),
+    (chosen(Call("exp", (Call("add", (chosen(A, B), U)),)), chosen(A, B)), "where(x[n] > 0, exp(a[n] + u[n]), b[n])"),
+    (chosen(Call("maximum", (X, U)), ZERO, ABOVE), "where(x[n] > u[n], x[n], 0)"),
+    (chosen(Call("minimum", (U, X)), ZERO, ABOVE), "where(x[n] > u[n], u[n], 0)"),
+    (chosen(A, Call("maximum", (X, U)), ABOVE), "where(x[n] > u[n], a[n], maximum(x[n], u[n]))"),
+    (chosen(Call("maximum", (X, B)), ZERO, ABOVE), "where(x[n] > u[n], maximum(x[n], b[n]), 0)"),
+    (chosen(Call("div", (X, chosen(X, A))), ZERO), "where(x[n] > 0, 1, 0)"),
+    (chosen(Call("div", (GAP, GAP)), ZERO, ABOVE), "where(x[n] > u[n], 1, 0)"),
+    (chosen(Call("div", (X, X)), ZERO, ABOVE), "where(x[n] > u[n], x[n] / x[n], 0)"),
+    (chosen(Reduce("sum", ("n",), chosen(A, B)), ZERO),
+     "where(x[n] > 0, sum(where(x[n] > 0, a[n], b[n]), over=n), 0)"),
 ]  # fmt: skip
 
 

@@ -232,7 +232,7 @@ CASES = {
 
 CASES |= {
     "log_returns": Case(lambda x, g: g * x.asinh(), ("torch.asinh",), ("square().add_(1)).add",)),
-    "weighed_gamma": Case(lambda x, g: g * (1 + x**2).lgamma(), ("torch.polygamma(0, ",), ("where",)),
+    "weighed_gamma": Case(lambda x, g: g * (1 + x**2).lgamma(), ("torch.digamma(",), ("where",)),
     "bearings": Case(bearings, ("x_minus_z",), ("addcmul",)),
     "distance_from_one": Case(lambda x, z: (x**2 + (z - 1) ** 2).log(), ("z_minus_one.square()",), ("alpha",)),
     "focal_squared": Case(focal_squared, (), ("(2 - p)", "(p - 2)")),

@@ -1,0 +1,69 @@
+"""Two signs are one: `-(-x)` is `x`, `a - (-b)` is `a + b`, `a + (-2)` is `a - 2`; nothing adds 0 or multiplies by 1.
+
+Laws about choices put one node in the place of another, and leave such signs behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from derive.program import Call, Node, Num, Program
+from derive.soundness import check
+from derive.walking import rebuilt
+
+_ZERO, _ONE, _MINUS = (Num(Fraction(k)) for k in (0, 1, -1))
+
+
+def one_sign(program: Program) -> Program:
+    """The same program with one sign where there are two."""
+    return check(replace(program, statements=tuple(replace(s, value=plain(s.value)) for s in program.statements)))
+
+
+def plain(node: Node) -> Node:
+    """The node with every sum, product and minus below it written with one sign."""
+    node = rebuilt(node, plain)
+    if not isinstance(node, Call):
+        return node
+    if node.fn == "neg":
+        return _negated(node.args[0])
+    if node.fn in ("add", "sub"):
+        first, second = node.args
+        return _sum(first, second, node.fn == "sub")
+    return _product(node) if node.fn in ("mul", "div") else node
+
+
+def _negated(node: Node) -> Node:
+    """Minus a node; a bare number keeps its sign in front, as `clip` does in `-clip`."""
+    if isinstance(node, Call) and node.fn == "neg":
+        return node.args[0]
+    return Num(-node.value) if isinstance(node, Num) else Call("neg", (node,))
+
+
+def _sum(a: Node, b: Node, minus: bool) -> Node:
+    if b == _ZERO:
+        return a
+    if a == _ZERO:
+        return _negated(b) if minus else b
+    opposite = _opposite(b)
+    if opposite is not None:
+        return Call("add" if minus else "sub", (a, opposite))
+    return Call("sub" if minus else "add", (a, b))
+
+
+def _opposite(node: Node) -> Node | None:
+    """What a node is minus of; None where it has no sign."""
+    if isinstance(node, Call) and node.fn == "neg":
+        return node.args[0]
+    return Num(-node.value) if isinstance(node, Num) and node.value < 0 else None
+
+
+def _product(node: Call) -> Node:
+    a, b = node.args
+    if b == _ONE:
+        return a
+    if node.fn == "mul" and a in (_ONE, _MINUS):
+        return b if a == _ONE else _negated(b)
+    if all(isinstance(n, Call) and n.fn == "neg" for n in (a, b)):
+        return replace(node, args=tuple(n.args[0] for n in (a, b)))  # type: ignore[union-attr]
+    return node

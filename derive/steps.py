@@ -1,0 +1,74 @@
+"""What a maximum passes on: half the product of a gradient and a step, which is 2 above, 1 at a tie, 0 below.
+
+Both ends of a clamp are two steps, the product of which is twice the sum of their signs where one end is above the
+other: `dy * (sign(x - a) + sign(b - x)) / 2` with numbers `a < b`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from sympy import Dummy, Expr, expand
+
+from derive.program import Call, Node, Num
+from derive.raising import is_finite_number, raised
+
+_ONE, _TWO, _MINUS = (Num(Fraction(k)) for k in (1, 2, -1))
+
+
+def half_of(value: Node, step: Node) -> Node:
+    """Half the product; the half goes to a number of the value, where it has one."""
+    if value == _ONE:
+        return Call("div", (step, _TWO))
+    if (both := _both_ends(value, step)) is not None:
+        return both
+    if isinstance(value, Call) and value.fn == "div" and is_finite_number(value.args[1]):
+        return Call("div", (Call("mul", (value.args[0], step)), Num(2 * value.args[1].value)))  # type: ignore[union-attr]
+    halved = _halved(value)
+    return Call("div", (Call("mul", (value, step)), _TWO)) if halved is None else Call("mul", (halved, step))
+
+
+def _halved(node: Node) -> Node | None:
+    """A product with its number halved; None where it has no number."""
+    if isinstance(node, Num) and isinstance(node.value, Fraction):
+        return Num(node.value / 2)
+    if not isinstance(node, Call) or node.fn not in ("mul", "div", "neg"):
+        return None
+    first, *rest = node.args
+    if node.fn == "div" and isinstance(rest[0], Num) and isinstance(rest[0].value, Fraction):
+        return Call("div", (first, Num(2 * rest[0].value)))
+    halved = _halved(first)
+    if node.fn == "mul" and halved in (_ONE, _MINUS):
+        return rest[0] if halved == _ONE else Call("neg", (rest[0],))
+    if halved is not None:
+        return replace(node, args=(halved, *rest))
+    last = _halved(rest[0]) if node.fn == "mul" else None
+    return None if last is None else replace(node, args=(first, last))
+
+
+def _both_ends(value: Node, step: Node) -> Node | None:
+    """Half the product of a step and a value that has the step at the other end as a factor; None where it has none."""
+    if (gap := _gap(step)) is not None and (other := _gap(value)) is not None and _are_apart(gap, other):
+        signs = [n.args[0] for n in (step, value) if isinstance(n, Call)]
+        return Call("add", (signs[0], signs[1]))
+    if not isinstance(value, Call) or value.fn not in ("mul", "div", "neg"):
+        return None
+    for k, part in enumerate(value.args if value.fn == "mul" else value.args[:1]):
+        if (changed := _both_ends(part, step)) is not None:
+            return replace(value, args=(*value.args[:k], changed, *value.args[k + 1 :]))
+    return None
+
+
+def _gap(step: Node) -> Node | None:
+    """What a step asks the sign of; None for anything else."""
+    if isinstance(step, Call) and step.fn == "add" and step.args[1] == _ONE:
+        sign = step.args[0]
+        return sign.args[0] if isinstance(sign, Call) and sign.fn == "sign" else None
+    return None
+
+
+def _are_apart(gap: Node, other: Node) -> bool:
+    """Whether what is between both ends of a clamp, the sum of two differences, is a number above 0."""
+    names: dict[Node, Expr] = {}
+    return bool(expand(raised(Call("add", (gap, other)), {}, lambda n: names.setdefault(n, Dummy()))).is_positive)

@@ -1,0 +1,88 @@
+"""One sign where there are two, and nothing that adds 0 or multiplies by 1."""
+
+from fractions import Fraction
+
+import pytest
+
+from derive import axes, constant, eq, maximum, mean, minimum, op, scalar, softplus, tensor, where
+from derive.emit import render
+from derive.program import Call, Node, Num, Read
+from derive.signs import plain
+
+n, c = axes("n c")
+X, Y, TWO, ZERO, ONE = Read("x", ("n",)), Read("y", ("n",)), *(Num(Fraction(k)) for k in (2, 0, 1))
+
+
+def neg(node: Node) -> Node:
+    return Call("neg", (node,))
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        (neg(neg(X)), "x[n]"),
+        (neg(Num(Fraction(-2))), "2"),
+        (Call("sub", (X, neg(Y))), "x[n] + y[n]"),
+        (Call("add", (X, neg(Y))), "x[n] - y[n]"),
+        (Call("sub", (X, neg(TWO))), "x[n] + 2"),
+        (Call("add", (X, Num(Fraction(-2)))), "x[n] - 2"),
+        (Call("add", (ZERO, neg(X))), "-x[n]"),
+        (Call("sub", (ZERO, neg(X))), "x[n]"),
+        (Call("sub", (X, ZERO)), "x[n]"),
+        (Call("mul", (neg(X), neg(Y))), "x[n] * y[n]"),
+        (Call("mul", (Num(Fraction(-1)), X)), "-x[n]"),
+        (Call("div", (Call("mul", (ONE, X)), ONE)), "x[n]"),
+        (Call("exp", (Call("sub", (X, neg(neg(Y)))),)), "exp(x[n] - y[n])"),
+        (Call("mul", (neg(X), Y)), "(-x[n]) * y[n]"),
+    ],
+)
+def test_one_sign(node: Node, text: str) -> None:
+    assert str(plain(node)) == text
+
+
+@op
+def inflated(f, x: constant[n], z: tensor[n], y: tensor[n]):
+    f.zero[n] = softplus(y[n] - z[n]) - softplus(-z[n])
+    f.ll[n] = where(eq(x[n], 0), f.zero[n], -softplus(z[n]) + x[n] * y[n])
+    f.loss[()] = -mean(f.ll[n], over=n)
+    return f.loss
+
+
+@op
+def within(f, x: tensor[n], clip: scalar = 0.2):
+    f.y[n] = minimum(maximum(x[n], -clip), clip)
+    return f.y
+
+
+@op
+def larger(f, a: tensor[n], b: tensor[n]):
+    f.y[n] = maximum(a[n] + 2, b[n])
+    f.loss[()] = -mean(f.y[n] ** 2, over=n)
+    return f.loss
+
+
+@op
+def smoothed(f, z: tensor[n, c], w: tensor[n, c], a: tensor[n], smooth: scalar = 0.1):
+    f.y[n, c] = w[n, c] ** 2 - smooth * a[n] * z[n, c]
+    f.loss[()] = mean(f.y[n, c] ** 2, over=(n, c))
+    return f.loss
+
+
+def test_a_branch_of_minus_one_factor_is_negated_once() -> None:
+    lines = [str(s) for s in inflated.op.derivation.backward.statements]
+    assert any("sigmoid(z[n]))" in line for line in lines) and not any("-(-" in line for line in lines), lines
+
+
+def test_above_a_negative_number_is_a_sum() -> None:
+    lines = [str(s) for s in within.op.derivation.backward.statements]
+    assert any("sign(x[n] + clip)" in line for line in lines), lines
+
+
+def test_nothing_is_added_to_what_one_side_of_a_maximum_passes_on() -> None:
+    source = render(larger.op.derivation)
+    assert "(1 - sign_" in source and "0 +" not in source and "0 -" not in source, source
+
+
+def test_a_number_that_is_subtracted_has_a_minus_in_front() -> None:
+    source = render(smoothed.op.derivation)
+    assert "value=-smooth)" in source and "-1 *" not in source, source
