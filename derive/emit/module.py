@@ -14,6 +14,7 @@ from derive.emit.names import Names
 from derive.emit.pair import Pair
 from derive.emit.signatures import signature
 from derive.emit.together import with_gradients
+from derive.equations import Op
 from derive.errors import DeriveError
 from derive.header import docstring, summary
 from derive.pipeline import Derivation
@@ -25,10 +26,15 @@ KERNELS = ("FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP")
 """What the kernels are called in a module."""
 
 
+def takes_workspace(op: Op) -> bool:
+    """Whether the functions that write over old results can have their parameter: no input has its name."""
+    return all(o.name != OUT for o in op.operands)
+
+
 def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
     op = d.op
     title = title_of(op.name)
-    if workspace and any(o.name == OUT for o in op.operands):
+    if workspace and not takes_workspace(op):
         raise DeriveError(
             f"an input is called {OUT}, which is what --workspace adds", op=op.name, fix="choose another name"
         )
