@@ -18,6 +18,8 @@ from derive.terms.choices import BELOW_ALL, Where
 from derive.terms.elements import At, Tensor
 from derive.terms.reductions import Reduce
 
+_SHORT = 12  # digits of a decimal that somebody means
+
 
 def as_recorded(expr: Basic, known: Mapping[Basic, Tensor]) -> Any:
     """The expression with what is `known` of the tensors, by how they were read (`unsigned`)."""
@@ -97,4 +99,10 @@ def _fold(function: Callable[[Any, Any], Expr], args: tuple[Expr, ...]) -> Expr:
 
 def _exact(expr: Basic) -> Any:
     """Decimal literals as the rationals they were written as: 0.5 is 1/2, 0.044715 is 8943/200000."""
-    return expr.xreplace({f: Rational(str(f)) for f in expr.atoms(Float)})
+    return expr.xreplace({f: _decimal(f) for f in expr.atoms(Float)})
+
+
+def _decimal(f: Float) -> Rational:
+    """The decimal as written, up to its 17 digits; arithmetic between short ones gives a short one: 0.1 * 3 is 3/10."""
+    digits = [c for c in str(f).partition("e")[0] if c.isdigit()]
+    return Rational(str(f) if len("".join(digits).strip("0")) <= _SHORT else repr(float(f)))

@@ -27,9 +27,14 @@ KERNELS = ("FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP")
 """What the kernels are called in a module."""
 
 
+def takes_workspace(op: Op) -> bool:
+    """Whether the functions that write over old results can have their parameter: no input has its name."""
+    return all(o.name != OUT for o in op.operands)
+
+
 def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
     op = d.op
-    if workspace and any(o.name == OUT for o in op.operands):
+    if workspace and not takes_workspace(op):
         raise DeriveError(
             f"an input is called {OUT}, which is what --workspace adds", op=op.name, fix="choose another name"
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -79,6 +79,11 @@ def disagreements(case: Case, subject: Subject, exactly: bool = False) -> tuple[
         return (Disagreement(case, "raised", "", f"{type(error).__name__}: {text}"),)
     out += [d for name, g in second.gradients.items() for d in _again(case, name, held[name], g, exactly)]
     return (*out, *_modified(case, before))
+
+
+def told(found: Iterable[Disagreement], *where: str) -> list[Disagreement]:
+    """The same, each message with where it was found."""
+    return [replace(d, message=" ".join([d.message, *where])) for d in found]
 
 
 def _gradient(case: Case, operand: str, got: Tensor | None) -> list[Disagreement]:

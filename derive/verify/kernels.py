@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import count
@@ -25,13 +25,14 @@ from torch import Tensor
 
 from derive.emit import files_of, module_of, render_shared
 from derive.emit.model import Module
+from derive.emit.module import takes_workspace
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.package import cheapest
 from derive.pipeline import Derivation, derive_op
 from derive.verify.cases import Case
-from derive.verify.compare import Disagreement, Subject, disagreements
-from derive.verify.subjects import of_descent, of_functions, of_loss_with_gradients
+from derive.verify.compare import Disagreement, Subject, disagreements, told
+from derive.verify.subjects import of_descent, of_functions, of_loss_with_gradients, of_workspace
 
 THREADS = (1, 2)
 
@@ -60,6 +61,7 @@ class Watch:
     """The kernels that ran, by name, and those that gave way although none of what they were given is empty."""
 
     ran: set[str] = field(default_factory=set)
+    over: set[str] = field(default_factory=set)  # those that ran over old results
     gave_way: list[GaveWay] = field(default_factory=list)
 
 
@@ -73,7 +75,7 @@ def watched(runtime: ModuleType) -> Iterator[Watch]:
     def noted(kernel: Any, *args: Any, out: Any = None) -> Any:
         found = call(kernel, *args, out=out)
         if found is not None:
-            watch.ran.add(kernel.name)
+            (watch.ran if out is None else watch.over).add(kernel.name)
         elif not _is_empty(args[: kernel.first_number]):
             watch.gave_way.append(GaveWay(kernel.name, reasons.get(kernel.name, "")))
         return found
@@ -117,7 +119,7 @@ class Kernels:
                 found = self._held(case, subject, threads)
                 if found:
                     where = [f"by {name}"] * bool(name) + [f"on {threads} threads"] * (threads > 1)
-                    out += [replace(d, message=" ".join([d.message, *where])) for d in found]
+                    out += told(found, *where)
                     break  # more threads would say the same again
         return tuple(out)
 
@@ -130,8 +132,11 @@ class Kernels:
 
     def ran(self) -> tuple[str, ...]:
         """The kernels that ran. Raises DeriveError where one was never called: then nothing is known of it."""
-        called = self.watch.ran | {g.kernel for g in self.watch.gave_way}
-        idle = [name for name in self.names if name not in called]
+        gave_way = {g.kernel for g in self.watch.gave_way}
+        idle = [name for name in self.names if name not in self.watch.ran | gave_way]
+        if f"{self.derivation.op.name}_backward_out" in self.others:
+            pair = {f"{self.derivation.op.name}_{part}" for part in ("forward", "backward")}
+            idle += [f"{n} with out" for n in self.names if n in pair - self.watch.over - gave_way]
         if idle:
             raise DeriveError(f"nothing called {', '.join(idle)}", op=self.derivation.op.name, fix="please report it")
         return tuple(name for name in self.names if name in self.watch.ran)
@@ -139,7 +144,7 @@ class Kernels:
 
 @contextmanager
 def compiled(op: Op, save: str = "cost") -> Iterator[Kernels]:
-    """The kernels that `derive generate --backend cpu --step` writes, compiled, for as long as they are needed.
+    """The kernels of `derive generate --backend cpu --step --workspace`, compiled, for as long as they are needed.
 
     Raises NoKernel where the op has none, DeriveError where there is no compiler or it does not take them.
     """
@@ -156,6 +161,8 @@ def compiled(op: Op, save: str = "cost") -> Iterator[Kernels]:
             others[f"{op.name}_with_gradients"] = of_loss_with_gradients(functions["with_gradients"])
         if "sgd" in functions:
             others[f"{op.name}_sgd"] = of_descent(functions["sgd"])
+        if "backward_out" in functions:
+            others[f"{op.name}_backward_out"] = of_workspace(functions)
         with watched(runtime) as watch, warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* runs as PyTorch: ")  # the watch tells it
             subject = of_functions(functions["forward"], functions["backward"])
@@ -166,7 +173,7 @@ def _printed(derivation: Derivation) -> Module:
     """The module with its kernels, that of a training step too where there is one."""
     reason = ""
     for step in (True, False):
-        module = module_of(derivation, "cpu", step)
+        module = module_of(derivation, "cpu", step, takes_workspace(derivation.op))
         assert module.native is not None, "that is what this backend prints"
         if module.native.kernels:
             return module

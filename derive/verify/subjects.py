@@ -16,12 +16,19 @@ from derive.verify.cases import Call
 from derive.verify.compare import Answer, Subject
 
 _PLAIN = torch.contiguous_format
+_OLD = 7  # what lies in memory that is used again
 _FAR = 2.0**40  # a power of 2, by which nothing is rounded
 
 
 def of_live(live: Live) -> Subject:
     """The live functions of an op: its forward, and its backward on what that saved."""
     return of_functions(live.forward, live.backward)
+
+
+def parts(live: Live) -> dict[str, Callable[..., Any]]:
+    """The functions of a live module, by what follows the op's name: `forward`, `backward_out`."""
+    prefix = f"{live.derivation.op.name}_"
+    return {n.removeprefix(prefix): f for n, f in live.function.__globals__.items() if n.startswith(prefix)}
 
 
 def of_functions(forward: Callable[..., Any], backward: Callable[..., Any]) -> Subject:
@@ -34,6 +41,32 @@ def of_functions(forward: Callable[..., Any], backward: Callable[..., Any]) -> S
         return Answer(_named(call.op, found), {n: o.clone() for n, o in given.items()})
 
     return subject
+
+
+def of_workspace(functions: Mapping[str, Callable[..., Any]]) -> Subject:
+    """A module's `forward_out` and `backward_out`, over what its `forward` and `backward` returned, overwritten."""
+
+    def subject(call: Call) -> Answer:
+        given = [t.untyped_storage().data_ptr() for t in (*call.inputs.values(), *call.cotangents)]
+        results = functions["forward"](*call.arguments())
+        made = functions["backward"](*call.cotangents, *results[-1])
+        for t in _leaves(results):
+            if t.untyped_storage().data_ptr() not in given and 0 not in t.stride():
+                t.fill_(_OLD)
+        *outputs, saved = functions["forward_out"](*call.arguments(), out=results)
+        own = [torch.full_like(g, _OLD) for g in _leaves(made)]
+        out = type(made)(*own) if isinstance(made, tuple) else own[0]
+        found = functions["backward_out"](*call.cotangents, *saved, out=out)
+        values = {n: o.clone() for n, o in zip(call.op.outputs, outputs, strict=True)}
+        return Answer(_named(call.op, found), values)
+
+    return subject
+
+
+def _leaves(value: Any) -> list[Tensor]:
+    if isinstance(value, tuple):
+        return [t for v in value for t in _leaves(v)]
+    return [value] if isinstance(value, Tensor) else []
 
 
 def of_loss_with_gradients(function: Callable[..., Any]) -> Subject:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from derive.emit.module import takes_workspace
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.live import build
@@ -17,11 +18,11 @@ from derive.pipeline import Derivation
 from derive.verify.battery import BATTERY, LOOPS, cases
 from derive.verify.cases import Call, Case, reference, scale, worst
 from derive.verify.chain import chain_world
-from derive.verify.compare import MISTAKES, Answer, Disagreement, Subject, disagreements
+from derive.verify.compare import MISTAKES, Answer, Disagreement, Subject, disagreements, told
 from derive.verify.differences import ENOUGH, Slope, slope
 from derive.verify.kernels import compiled
 from derive.verify.leading import unflat
-from derive.verify.subjects import of_differentiable, of_live
+from derive.verify.subjects import of_differentiable, of_live, of_workspace, parts
 
 _CLOSE = 1e-10  # relative; two float64 forms of one gradient
 _SMALL_ENOUGH = (
@@ -98,10 +99,16 @@ def verify(op: Op, save: str = "cost", seed: int = 0, native: Native | None = No
     `native` is another differentiable forward of the same signature, whose rounding errors stand beside ours; without
     it, those of autograd over the executed equations. Raises DeriveError where the op cannot be derived or run.
     """
-    live = build(op, save)
+    workspace = takes_workspace(op)
+    live = build(op, save, workspace)
     subject = of_live(live)
-    made = tuple(cases(op, seed))
-    return _verified(live.derivation, subject, made, lambda case: disagreements(case, subject), seed, native)
+    over = {f"{op.name}_backward_out": of_workspace(parts(live))} if workspace else {}
+
+    def wrong(case: Case) -> tuple[Disagreement, ...]:
+        others = (d for name, other in over.items() for d in told(disagreements(case, other), f"by {name}"))
+        return (*disagreements(case, subject), *others)
+
+    return _verified(live.derivation, subject, tuple(cases(op, seed)), wrong, seed, native)
 
 
 def verify_kernels(op: Op, save: str = "cost", seed: int = 0, native: Native | None = None) -> Verification:

@@ -1,14 +1,16 @@
 """The words of a spec: what `from derive import *` gives, and what a mistake in their use is told."""
 
+import math
 from collections.abc import Callable
 
 import pytest
-from sympy import Abs, Max, Min
+from sympy import Abs, Max, Min, Rational, sympify
 from sympy import sign as sympy_sign
 
 import derive
 from derive.errors import DeriveError
 from derive.notation import amax, axes, delta, exp, index, mean, oo, op, relu, scalar, size, sum, tensor, where
+from derive.recorded import as_recorded
 from derive.terms.axes import Axis
 
 n, d, c, t, e = axes("n d c t e")
@@ -379,3 +381,12 @@ def test_classes_of_the_index_stand_on_the_axis() -> None:
 
     operand = picked.op.operand("y")
     assert operand is not None and operand.ranges_over == c and not operand.differentiable
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [(0.044715, "8943/200000"), (0.7978845608028654, "3989422804014327/5000000000000000"),
+     (math.pi, "3141592653589793/1000000000000000"), (0.1 * 3, "3/10"), (1 - 0.9, "1/10"), (-1e-30, "-1e-30")],
+)  # fmt: skip
+def test_a_decimal_is_the_fraction_that_was_written(written: float, meant: str) -> None:
+    assert as_recorded(sympify(written), {}) == Rational(meant)

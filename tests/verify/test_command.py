@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from derive.catalogue import find
+from derive.catalogue import find, load_file
 from derive.verify.battery import cases
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, disagreements
 from derive.verify.record import record
-from derive.verify.subjects import of_live
+from derive.verify.subjects import of_live, parts
 from derive.verify.verify import verify
 
 GOOD = "def backward(dy, x):\n    return dy * (1 - x.tanh() ** 2)\n"
@@ -100,6 +100,24 @@ def test_what_is_wrong_is_in_the_data_and_what_is_not_finite_is_not(tmp_path: Pa
         "finite differences",
         "the stepwise form",
     ]
+
+
+@pytest.mark.parametrize("name", ["forward_out", "backward_out"])
+def test_memory_that_is_used_again_is_verified_too(monkeypatch, name: str) -> None:
+    kept = {name: lambda *given, out, **numbers: out}  # which writes nothing
+    monkeypatch.setattr("derive.verify.verify.parts", lambda live: parts(live) | kept)
+    found = verify(find("tanh"))
+    told = [d.message for d in (*found.wrong, *found.rows[0].wrong)]
+    assert told and not found.right and all(text.endswith(" by tanh_backward_out") for text in told)
+
+
+def test_an_op_with_an_input_called_out_is_verified_without(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from derive import *\nn = axes('n')\n@op\ndef mine(f, out: tensor[n]):\n"
+        "    f.y[n] = tanh(out[n])\n    return f.y\n"
+    )
+    (op,) = load_file(tmp_path / "mine.py")
+    assert verify(op).right
 
 
 def test_judge_ends_with_0_for_right_and_1_for_wrong(derive, file: Path) -> None:

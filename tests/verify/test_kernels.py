@@ -146,6 +146,12 @@ def test_a_kernel_that_nothing_calls_is_not_verified(printed) -> None:
         verify_kernels(find("tanh"))
 
 
+def test_a_kernel_that_writes_over_no_old_result_is_not_verified(printed) -> None:
+    printed(".py", "found = BACKWARD(dy, y, out=", "found = None and (")
+    with pytest.raises(DeriveError, match="op tanh: nothing called tanh_backward with out"):
+        verify_kernels(find("tanh"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 3])
 def test_a_deep_op_over_long_sums_is_rounded_as_pytorch_rounds_it(seed: int) -> None:
