@@ -7,6 +7,7 @@ with a name, computed once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -64,11 +65,12 @@ def two_at_a_time(program: Program, nominal: Nominal) -> Program:
 def _in_steps(program: Program, nominal: Nominal, halved: frozenset[Key]) -> tuple[Program, float]:
     """The program with its sums in order, and what these cost; steps in `halved` are taken to be shared."""
     taken = {n for n, _ in program.given} | {s.name for s in program.statements}
-    trial = _Orders(nominal, set(taken), halved)
+    given = tuple(axes for _, axes in program.given)
+    trial = _Orders(nominal, set(taken), halved, given=given)
     for s in program.statements:
         trial.within(s.value)
     shared = frozenset(key for key, count in trial.uses.items() if count > 1)
-    orders = _Orders(nominal, taken, halved, shared)
+    orders = _Orders(nominal, taken, halved, shared, given)
     out = orders.statements(program)
     for name in orders.named:
         out = _inlined(name, out)
@@ -111,6 +113,7 @@ class _Orders:
     taken: set[str]
     halved: frozenset[Key]
     shared: frozenset[Key] | None = None  # None: order all, to find out
+    given: tuple[tuple[str, ...], ...] = ()  # the axes of tensors that the program is given
     every: bool = False  # all products of matrices, and no step is named that sums nothing
     made: list[Statement] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
@@ -172,8 +175,8 @@ class _Orders:
             own = tuple(sorted(own, key=lambda a: base(a) != "..."))
             if self.every:  # rows and columns of the product that reads it: what is kept, what it sums
                 own = tuple(sorted(own, key=lambda a: a not in groups.kept))
-            meets = (f for g in groups.factors for f in g if f not in factors and set(node_axes(f)) == set(own))
-            own = next(map(axes_of, meets), own)
+            else:
+                own = _as_they_lie(own, [*self.given, *(axes_of(f) for group in groups.factors for f in group)])
             self.named.append(name)
             self.made.append(Assign(name, own, value))
             self.known[key] = Read(name, own)
@@ -188,6 +191,15 @@ class _Orders:
             name, number = f"{stem}_{number}", number + 1
         self.taken.add(name)
         return name
+
+
+def _as_they_lie(axes: tuple[str, ...], orders: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The axes with each behind those that tensors have before it, as far as these agree."""
+    out: list[str] = []
+    while left := [a for a in axes if a not in out]:
+        free = (a for a in left if not any(a in o and set(left) & set(o[: o.index(a)]) for o in orders))
+        out.append(next(free, left[0]))
+    return tuple(out)
 
 
 def _plain(factor: Node) -> bool:

@@ -13,6 +13,7 @@ from derive.gathered import after_gathers
 from derive.lower_factored import factored
 from derive.masked_sums import after_sums
 from derive.nominal import nominal
+from derive.outer_products import through_outer_products
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
 from derive.saving import dims
 from derive.share import put, share
@@ -40,7 +41,8 @@ def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
     program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
     lengths = nominal(op)
-    return share(after_sums(pairwise(sums_apart(after_gathers(program), lengths), lengths)))
+    program = through_outer_products(sums_apart(after_gathers(program), lengths), lengths)
+    return share(after_sums(pairwise(program, lengths)))
 
 
 def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:

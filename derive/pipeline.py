@@ -30,6 +30,7 @@ from derive.masks import with_masks
 from derive.merged_axes import over_parts
 from derive.nominal import nominal
 from derive.one_choice import one_choice
+from derive.outer_products import through_outer_products
 from derive.products import common_products
 from derive.program import Assign, Program, Read
 from derive.saving import POLICIES, Policy, dims, with_kept
@@ -110,6 +111,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
     backward = sums_apart(one_choice(without_copies(handing.kept.program)), lengths)
+    backward = through_outer_products(backward, lengths)
     backward = shared_sums(before_masks(backward), lengths)
     backward = after_sums(joined_products(pairwise(distributed(backward, lengths), lengths), lengths))
     backward = one_sign(with_masks(backward, [c.target.name for c in steps.cotangents], named))

@@ -109,3 +109,24 @@ def test_a_step_has_its_axes_as_the_factor_that_it_meets() -> None:
     )
     step, *_ = pairwise(Program("f", WEIGHED, (), statements, ("dx", "dz")), Nominal()).statements
     assert step.axes == U.index
+
+
+def test_a_step_has_its_axes_as_the_tensors_around_it() -> None:
+    """`x[n, i]` and `z[n, j]` meet it in turn: the axis that they have in common stands in front."""
+    given = (("dy", tuple("no")), ("w", tuple("oij")), ("x", tuple("ni")), ("z", tuple("nj")))
+    statements = (
+        Assign("dx", tuple("ni"), _sum("dy:no z:nj w:oij", ("o", "j"))),
+        Assign("dz", tuple("nj"), _sum("dy:no x:ni w:oij", ("o", "i"))),
+    )
+    step, *_ = pairwise(Program("bilinear", given, (), statements, ("dx", "dz")), Nominal()).statements
+    assert step.axes == ("n", "i", "j")
+
+
+def test_where_tensors_disagree_the_first_axis_of_the_larger_comes_first() -> None:
+    given = (("dy", tuple("no")), ("w", tuple("oij")), ("x", tuple("in")), ("z", tuple("nj")), ("u", tuple("ji")))
+    statements = (
+        Assign("dx", tuple("in"), _sum("dy:no z:nj w:oij", ("o", "j"))),
+        Assign("dz", tuple("nj"), _sum("dy:no x:in w:oij", ("o", "i"))),
+    )
+    step, *_ = pairwise(Program("bilinear", given, (), statements, ("dx", "dz")), Nominal()).statements
+    assert step.axes == ("i", "n", "j")
