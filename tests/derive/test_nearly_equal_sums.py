@@ -12,6 +12,7 @@ from derive.spec import OpCall
 from tests.derive.live import module
 
 n, d, k, e = axes("n d k e")
+two = axes("two=2")
 
 
 @op
@@ -32,6 +33,13 @@ def repeated(f, x: tensor[n, d], o: tensor[k]):
     f.a[()] = exp(o[0]) ** 2
     f.c[n, d] = tanh(f.a[()] * o[0])
     return f.c
+
+
+@op
+def peepholes(f, c: tensor[n, d], p: tensor[two, d]):
+    f.i[n, d] = sigmoid(p[0, d] * c[n, d])
+    f.o[n, d] = sigmoid(p[1, d] * f.i[n, d])
+    return f.o
 
 
 PLAIN: list[tuple[OpCall, dict[str, tuple[int, ...]], Callable[..., Tensor]]] = [
@@ -63,3 +71,8 @@ def test_float32(spec: OpCall, shapes: dict[str, tuple[int, ...]], plain: Callab
 
 def test_two_sums_that_two_statements_read() -> None:
     assert "sum(dc[n, d] * (1 - c[n, d]**2), over=(d, n))" in str(derive_op(repeated.op).backward)
+
+
+def test_each_place_of_an_axis_is_one_sum() -> None:
+    text = str(derive_op(peepholes.op).backward)
+    assert text.count("sum(") == 2 and "**2" not in text, text
