@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from derive.cost import is_tensor
 from derive.program import CONDITIONS, AxisValue, Call, Join, Node, Num, Read, Reduce, Scal, Scan, SizeOf
-from derive.walking import reads, walk
+from derive.walking import reads, rebuilt, walk
 
 _LONGEST = 24
 _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
@@ -15,10 +15,16 @@ _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
 
 def name_of(node: Node, taken: Container[str]) -> str:
     """What a node would be called, and no name that is taken."""
-    stems = (_at_places(node), _words(node), _words(_without_numbers(node)), _tensors(node))
+    return free_name(stem_of(node), taken, "_")
+
+
+def stem_of(node: Node) -> str:
+    """What a node would be called, if nothing else were."""
+    apart = _apart(node)
+    words = [_words(n) for top in (apart, node) for n in (top, _without_numbers(top))]
     last = "mask" if isinstance(node, Call) and node.fn in CONDITIONS else "shared"
-    stem = next((s for s in stems if len(s) <= _LONGEST and s.isidentifier()), last)
-    return free_name(stem, taken, "_")
+    stems = (_at_places(node), *words, _tensors(apart), _tensors(node))
+    return next((s for s in stems if len(s) <= _LONGEST and s.isidentifier()), last)
 
 
 def free_name(stem: str, taken: Container[str], before_number: str = "") -> str:
@@ -27,6 +33,34 @@ def free_name(stem: str, taken: Container[str], before_number: str = "") -> str:
     while name in taken:
         name, number = f"{stem}{before_number}{number}", number + 1
     return name
+
+
+def labels(reads: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, tuple[str, ...]], str]:
+    """What to call reads, tensor and indices: one that is read in two ways by what differs, `a_2` and `a_0`."""
+    out = {}
+    reads = list(dict.fromkeys(reads))
+    for name, index in reads:
+        others = [i for n, i in reads if n == name and len(i) == len(index)]
+        differ = [w for k, w in enumerate(index) if len({i[k] for i in others}) > 1]
+        label = "_".join([name, *map(_place, differ)])
+        out[name, index] = label if label.isidentifier() else name
+    return out
+
+
+def _place(index: str) -> str:
+    """An index as a word: `t_plus_1`; an integer tensor's name for what it reads."""
+    return index.partition("[")[0].replace(" + ", "_plus_").replace(" - ", "_minus_").replace("'", "2")
+
+
+def _apart(node: Node) -> Node:
+    """The node with tensors that it reads in two ways under two names."""
+    own = {n: (n.name, tuple(map(str, n.index))) for n in walk(node) if isinstance(n, Read)}
+    known = labels(own.values())
+
+    def named(n: Node) -> Node:
+        return replace(n, name=known[own[n]]) if isinstance(n, Read) else rebuilt(n, named)
+
+    return named(node)
 
 
 def _at_places(node: Node) -> str:
@@ -76,7 +110,7 @@ def _words(node: Node) -> str:
     if isinstance(node, Join):
         return "_".join(["concat", *(_words(p) for p in node.parts)])
     joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_",
-             "gt": "_above_", "lt": "_below_"}.get(node.fn)  # fmt: skip
+             "ne": "_is_not_", "gt": "_above_", "lt": "_below_"}.get(node.fn)  # fmt: skip
     words = [_words(a) for a in node.args]
     if node.fn == "pow" and words[1] == "two":
         return f"{words[0]}_squared"

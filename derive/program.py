@@ -80,7 +80,11 @@ class PartOf:
     lengths: tuple[Node, ...]
 
     def __str__(self) -> str:
-        return f"part({self.whole}, {self.position})"
+        """`c // size(k)` and `c % size(k)`, as the places of a merge are counted."""
+        inner = [str(length) for length in self.lengths[self.position + 1 :]]
+        behind = f" // {inner[0]}" if len(inner) == 1 else f" // ({' * '.join(inner)})" if inner else ""
+        whole = f"({self.whole})" if " " in str(self.whole) else str(self.whole)
+        return f"{whole}{behind}{f' % {self.lengths[self.position]}' if self.position else ''}"
 
 
 @dataclass(frozen=True)

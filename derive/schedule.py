@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, Mul, S
+from sympy import Add, Expr, Function, Mul, S, polygamma
 
 from derive import lower, placed
 from derive.algebra import is_contraction, match, opened_by_name, sigma
 from derive.definitions import Definition
 from derive.errors import DeriveError
+from derive.functions import power
 from derive.lower_factored import factored
 from derive.merged_sums import count_sums, means_among, merge_sums, with_means
 from derive.positions import every_place, grouped, has_delta, slots_of, spread_over
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
+from derive.share import numbered_in_order
 from derive.soundness import check
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.elements import At
@@ -40,7 +42,8 @@ def schedule(
     builder = _Builder(definitions, {n for n, _ in given} | set(scalars))
     for wanted in returns:
         builder.ensure(wanted)
-    return check(Program(name, given, scalars, tuple(builder.statements), returns))
+    statements = numbered_in_order(builder.statements, builder.stems)
+    return check(Program(name, given, scalars, tuple(statements), returns))
 
 
 class _Builder:
@@ -49,6 +52,7 @@ class _Builder:
     def __init__(self, definitions: list[Definition], taken: set[str]):
         self.definitions = {d.name: d for d in definitions}
         self.taken = taken | set(self.definitions)
+        self.stems: dict[str, str] = {}  # of the names that this gives, without their numbers
         self.statements: list[Statement] = []
         self.done: set[str] = set()
         counts = count_sums([d.value for d in definitions])
@@ -161,12 +165,13 @@ class _Builder:
     def fresh_name(self, expr: Expr) -> str:
         body = expr.body
         kind = "sum" if isinstance(expr, Sigma) else expr.kind
-        names = [at.name for f in Mul.make_args(body) for at in sorted(f.atoms(At), key=lambda a: a.sort_key())]
-        stem = "_".join([kind, *dict.fromkeys(sorted(names, key=lambda n: not n.startswith("d")))][:4])
+        words = sorted(map(_words, Mul.make_args(body)), key=lambda own: not own or not own[0].startswith("d"))
+        stem = "_".join([kind, *dict.fromkeys(w for own in words for w in own)][:4])
         name, number = stem, 2
         while name in self.taken:
             name, number = f"{stem}_{number}", number + 1
         self.taken.add(name)
+        self.stems[name] = stem
         return name
 
     # --- scatters ------------------------------------------------------------------------------------------
@@ -193,6 +198,14 @@ class _Builder:
 
     def scattered(self, d: Definition, slots: tuple[Expr, ...], value: Node, kind: str = "sum") -> Scatter:
         return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
+
+
+def _words(factor: Expr) -> list[str]:
+    """The tensors of a factor, adjoints first, behind the function that it is."""
+    names = [at.name.rstrip("_") for at in sorted(factor.atoms(At), key=lambda a: a.sort_key())]
+    names.sort(key=lambda name: not name.startswith("d"))
+    named = isinstance(factor, Function) and not isinstance(factor, At | power)
+    return ["digamma" if isinstance(factor, polygamma) else factor.func.__name__, *names] if named else names
 
 
 def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.naming import name_of
+from derive.naming import name_of, stem_of
 from derive.program import (
     Assign,
     Call,
@@ -32,10 +32,11 @@ def share(program: Program) -> Program:
     """The same program with repeated tensor work named, largest first."""
     statements = _in_one_order(program.statements)
     taken = {n for n, _ in program.given} | set(program.scalars) | {s.name for s in statements}
+    stems: dict[str, str] = {}
     while True:
         nodes = _largest_repeated(statements)
         if not nodes:
-            return check(replace(program, statements=tuple(statements)))
+            return check(replace(program, statements=tuple(numbered_in_order(statements, stems))))
         added_to = {s.name for s in statements if isinstance(s, Scatter)}
         first = next(k for k, s in enumerate(statements) if any(_occurs(s, n) for n in nodes))
         node = next(n for n in nodes if _occurs(statements[first], n))
@@ -44,12 +45,28 @@ def share(program: Program) -> Program:
         if named is None:
             named = Assign(name_of(node, taken), _axes_beside(node, statements[first]), node)
             taken.add(named.name)
+            stems[named.name] = stem_of(node)
         rest = []
         for s in statements[first:]:
             for n in nodes if s is not named else ():
                 s = replace(s, value=put(s.value, n, _read_as(named, n)))
             rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
+
+
+def numbered_in_order(statements: list[Statement], stems: Mapping[str, str]) -> list[Statement]:
+    """The statements, with names that differ by a number numbered as they come. `stems` has these without it."""
+    made = dict.fromkeys(s.name for s in statements if s.name in stems)
+    names: dict[str, str] = {}
+    for stem in dict.fromkeys(stems[name] for name in made):
+        own = [name for name in made if stems[name] == stem]
+        names |= dict(zip(own, sorted(own, key=lambda name: (len(name), name)), strict=True))
+    names = {old: new for old, new in names.items() if old != new}
+    out: list[Statement] = []
+    for s in statements:
+        s = replace(renamed(s, names), name=names.get(s.name, s.name))
+        out.append(replace(s, onto=names.get(s.onto, s.onto)) if isinstance(s, Scatter) and s.onto else s)
+    return out
 
 
 def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:

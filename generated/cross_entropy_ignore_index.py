@@ -63,11 +63,11 @@ def cross_entropy_ignore_index_forward(
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
-    ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
-    count = ne_y_ignore_index.sum()  # count[] = sum(where(ne_y_ignore_index[n], 1, 0), over=n)
-    y_read = torch.where(ne_y_ignore_index, y, 0)  # y_read[n] = where(ne_y_ignore_index[n], y[n], 0)
+    y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
+    count = y_is_not_ignore_index.sum()  # count[] = sum(where(y_is_not_ignore_index[n], 1, 0), over=n)
+    y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
     logp = z.gather(1, y_read.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s)
-    loss = -torch.where(ne_y_ignore_index, logp, 0).sum() / count
+    loss = -torch.where(y_is_not_ignore_index, logp, 0).sum() / count
     return loss, CrossEntropyIgnoreIndexSaved(exp_z_minus_m, s, count, y, ignore_index)
 
 
@@ -76,10 +76,10 @@ def cross_entropy_ignore_index_backward(
     dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, count: Tensor, y: Tensor, ignore_index: float
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
-    ne_y_ignore_index = y != ignore_index  # ne_y_ignore_index[n] = y[n] != ignore_index
-    dlogp = torch.where(ne_y_ignore_index, -dloss / count, 0)
+    y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
+    dlogp = torch.where(y_is_not_ignore_index, -dloss / count, 0)
     ds = -dlogp / s  # ds[n] = -dlogp[n] / s[n]
-    y_read = torch.where(ne_y_ignore_index, y, 0)  # y_read[n] = where(ne_y_ignore_index[n], y[n], 0)
+    y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
     dz = ds[:, None] * exp_z_minus_m  # dz[n, c] = ds[n] * exp_z_minus_m[n, c]
     dz.scatter_add_(1, y_read.unsqueeze(1), dlogp.unsqueeze(1))  # dz[n, c] = dz, at [n, y_read[n]] += dlogp[n]
     return dz

@@ -93,7 +93,7 @@ def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) ->
     groups = rstd.shape[1]
     k = zhat.shape[2]
     s = dy.shape[2]
-    xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, part(c, 0), part(c, 1), s]
+    xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
     sum_dy_xhat = (dy * xhat).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat[n, c, s], over=s)
     mean_dxhat_zhat = (gamma.unflatten(0, (groups, k)) * sum_dy_xhat.unflatten(1, (groups, k))).mean(2) / s
     sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
@@ -103,7 +103,7 @@ def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) ->
         .addcmul_(rstd * mean_dxhat_zhat[:, :, None, None], zhat, value=-1)
         .addcmul_(rstd, mean_dxhat[:, :, None, None], value=-1)
     )
-    dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, part(c, 0), part(c, 1), s]
+    dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, c // size(k), c % size(k), s]
     dgamma = sum_dy_xhat.sum(0)  # dgamma[c] = sum(sum_dy_xhat[n, c], over=n)
     dbeta = sum_dy.sum(0)  # dbeta[c] = sum(sum_dy[n, c], over=n)
     return GroupnormGradients(dx, dgamma, dbeta)

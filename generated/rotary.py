@@ -64,7 +64,7 @@ def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ],
         -2,
     )
-    dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, part(d, 0), part(d, 1)]
+    dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, d // size(h), d % size(h)]
     return dx
 
 

@@ -65,7 +65,7 @@ def rotary_interleaved_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ],
         -1,
     )
-    dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, part(d, 0), part(d, 1)]
+    dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, d // 2, d % 2]
     return dx
 
 

@@ -48,7 +48,7 @@ def split_axis_forward(x: Tensor, inner: int) -> tuple[Tensor, SplitAxisSaved]:
 @in_float32
 def split_axis_backward(dy: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy.flatten(-2, -1)  # dx[..., k] = dy[..., part(k, 0), part(k, 1)]
+    dx = dy.flatten(-2, -1)  # dx[..., k] = dy[..., k // size(j), k % size(j)]
     return dx
 
 

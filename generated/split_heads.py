@@ -48,7 +48,7 @@ def split_heads_forward(x: Tensor, heads: int) -> tuple[Tensor, SplitHeadsSaved]
 @in_float32
 def split_heads_backward(dy: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy.mT.flatten(-3, -2).mT  # dx[..., t, d] = dy[..., part(d, 0), t, part(d, 1)]
+    dx = dy.mT.flatten(-3, -2).mT  # dx[..., t, d] = dy[..., d // size(k), t, d % size(k)]
     return dx
 
 

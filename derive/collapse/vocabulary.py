@@ -15,7 +15,7 @@ from sympy import Add, Basic, Expr, Function, Mul, Pow, S, exp, expand_mul, log,
 
 from derive.equations import Equation, Op, signs
 from derive.functions import atan2, relu, sigmoid
-from derive.naming import free_name
+from derive.naming import free_name, labels
 from derive.splitting import order_axes
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
@@ -215,9 +215,16 @@ def _name(expr: Expr, target: str, taken: set[str]) -> str:
         name = "_".join(["rsqrt" if expr.exp.is_negative else "sqrt", *inside])
     elif len(terms) == 2 and all(isinstance(t, At) or isinstance(-t, At) for t in terms):
         first, second = terms
-        names = [at.name for t in terms for at in t.atoms(At) if at == t or at == -t]
+        names = at_labels([at for t in terms for at in t.atoms(At) if at == t or at == -t])
         joined = "minus" if isinstance(-second, At) else "plus"
         name = f"{names[0]}_{joined}_{names[1]}" if isinstance(first, At) else f"{target}_inner"
     else:
         name = f"{target}_inner"
     return free_name(name, taken)
+
+
+def at_labels(reads: list[At]) -> list[str]:
+    """What to call these elements, those of one tensor apart."""
+    own = [(at.name, tuple(map(str, at.index))) for at in reads]
+    known = labels(own)
+    return [known[o] for o in own]

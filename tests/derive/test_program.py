@@ -97,7 +97,7 @@ PRINTED = [
     (Read("x", (Merged(("n", "t")), "d")), "x[(n, t), d]"),
     (Read("x", (Window((("i", 2), ("k", 1)), Num(Fraction(3))),)), "x[2*i + k + 3]"),
     (Read("x", (Window((("i", 1),), ZERO),)), "x[i]"),
-    (Read("x", (PartOf("m", 1, (SizeOf("n"), SizeOf("d"))),)), "x[part(m, 1)]"),
+    (Read("x", (PartOf("m", 1, (SizeOf("n"), SizeOf("d"))),)), "x[m % size(d)]"),
     (SizeOf("d'"), "size(d)"),
 ]
 

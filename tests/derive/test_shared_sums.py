@@ -72,7 +72,7 @@ def test_axes_have_other_names_and_views_are_seen_through() -> None:
     view = Assign("V", ("n", "c", "s"), Read("w", ("n", *parts, "s")))
     second = total("da", "c", "n' s'", Read("x", ("n'", "c", "s'")), Read("V", ("n'", "c", "s'")))
     assert texts(shared_sums(program(ax, first, view, second), LENGTHS)) == [
-        "V[n, c, s] = w[n, part(c, 0), part(c, 1), s]",
+        "V[n, c, s] = w[n, c // size(k), c % size(k), s]",
         "sum_x_V[n, c] = sum(x[n, c, s] * V[n, c, s], over=s)",
         "m[n, g] = sum(a[(g, k)] * sum_x_V[n, (g, k)], over=k)",
         "da[c] = sum(sum_x_V[n', c], over=n')",
