@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import replace
 
-from derive.program import Assign, Index, Node, Program, Read, Reduce, Scatter, Statement, base
+from derive.program import Assign, Index, Node, Program, Read, Reduce, Scatter, Statement, Window, base
 from derive.soundness import check
 from derive.walking import children, node_axes, reads, rebuilt, walk
 
@@ -37,9 +37,11 @@ def _order(made: Assign, statements: tuple[Statement, ...]) -> Order | None:
     axes = tuple(a for a in made.axes if isinstance(a, str))
     if len(axes) < 2 or len(axes) < len(made.axes):
         return None
-    own = [node_axes(n) for n in walk(made.value) if isinstance(n, Read) and set(axes) <= set(node_axes(n))]
+    own = [n for n in walk(made.value) if isinstance(n, Read) and set(axes) <= set(node_axes(n))]
+    if any(isinstance(i, Window) and len(i.steps) > 1 for n in own for i in n.index):
+        return None  # the places of a window before its taps, wherever the window stands
     if own:
-        wanted = Counter(_places(o, axes) for o in own)
+        wanted = Counter(_places(node_axes(n), axes) for n in own)
     else:
         found = (_places(o, r.index) for s in statements for r, o in _met(s, made.name) if _is_plain(r))
         wanted = Counter(found)

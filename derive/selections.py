@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from sympy import And, Basic, Eq, Expr, Mul, Not, S, oo
 
+from derive.computed_places import Places
 from derive.equations import Equation, Op
 from derive.terms.axes import PACK, Axis, Size, free_axes
 from derive.terms.choices import Placed, Where
@@ -22,8 +23,10 @@ _Ranges = dict[str, Axis | None]
 
 def selected(op: Op) -> Op:
     """The same op with every such selection as a gather, or as a delta that scatters."""
-    ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
-    return replace(op, equations=tuple(_selected(e, ranges) for e in op.equations))
+    ranges: _Ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
+    places = Places.of(op)
+    equations = [e for equation in op.equations for e in places.before(equation)]
+    return replace(op, equations=tuple(_selected(e, {**ranges, **places.ranges}) for e in equations))
 
 
 def _selected(equation: Equation, ranges: _Ranges) -> Equation:

@@ -14,8 +14,10 @@ from derive.program import Arithmetic, Index, Merged, Node, PartOf, Read
 from derive.walking import index_axes
 
 
-def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
-    """The element `name[index]` for all its axes at once, with the axes as dimensions."""
+def read(
+    stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims = ()
+) -> Value:
+    """The element `name[index]` for all axes at once, with the axes as dimensions; in this order, if that is free."""
     kinds = [type(i) for i in node.index]
     if all(k is str for k in kinds) and len(set(node.index)) == len(node.index):
         return Value(stored.code, _renamed(stored.dims, node.index))
@@ -23,7 +25,7 @@ def read(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], 
     if any(isinstance(i, Arithmetic) for i in node.index):
         return indexed(stored, node, sizes, value)
     if any(isinstance(i, Merged | PartOf) for i in node.index):
-        plain = reshaped(stored, node, sizes)
+        plain = reshaped(stored, node, sizes, order)
         return indexed(stored, node, sizes, value) if plain is None else read(*plain, sizes, value)
     if all(k is str for k in kinds):
         return _diagonal(stored, node)

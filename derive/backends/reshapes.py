@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from derive.backends.sizes import Sizes, length, packs
-from derive.backends.values import PACK, Value, permute
+from derive.backends.values import PACK, Dims, Value, permute
 from derive.program import Index, Merged, PartOf, Place, Read
 
 
-def reshaped(stored: Value, node: Read, sizes: Sizes) -> tuple[Value, Read] | None:
+def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple[Value, Read] | None:
     """What is read without merged indices nor parts; None where no view has it.
 
-    Merged indices are split out of a dimension; the parts of one index are brought together and flattened.
+    Merged indices are split out of a dimension; the parts of one index are brought together and flattened. Where they
+    lie apart, all dimensions are brought into the wanted order with them.
     """
     slots, code = list(node.index), Value(stored.code, tuple(f"?{k}" for k in range(len(node.index))))
     for merged in [i for i in slots if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
         code = _unflattened(code, slots, slots.index(merged), sizes)
+    code, slots = _together(code, slots, order)
     for whole in [i.whole for i in slots if isinstance(i, PartOf) and i.position == 0]:
         parts = [k for k, i in enumerate(slots) if isinstance(i, PartOf) and i.whole == whole]
         first = slots[parts[0]]
@@ -25,9 +29,9 @@ def reshaped(stored: Value, node: Read, sizes: Sizes) -> tuple[Value, Read] | No
         places = [slots.index(w) for w in wanted]
         rest = [k for k in range(len(slots)) if k not in places]
         at = len([k for k in rest if k < places[0]])
-        order = [*rest[:at], *places, *rest[at:]]
-        code = permute(_packed(code, slots), tuple(_packed(code, slots).dims[k] for k in order))
-        slots = [slots[k] for k in order]
+        moved = [*rest[:at], *places, *rest[at:]]
+        code = permute(_packed(code, slots), tuple(_packed(code, slots).dims[k] for k in moved))
+        slots = [slots[k] for k in moved]
         code = code.method(f".flatten({_at(slots, at)}, {_at(slots, at + len(places) - 1)})")
         slots[at : at + len(places)] = [whole]
         code = Value(code.code, tuple(f"?{k}" for k in range(len(slots))))
@@ -36,6 +40,25 @@ def reshaped(stored: Value, node: Read, sizes: Sizes) -> tuple[Value, Read] | No
     while any(isinstance(i, Merged) for i in slots):
         code = _unflattened(code, slots, next(k for k, i in enumerate(slots) if isinstance(i, Merged)), sizes)
     return Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots))
+
+
+def _together(code: Value, slots: list[Index], order: Dims) -> tuple[Value, list[Index]]:
+    """Parts that lie apart next to each other, and with them all dimensions in the wanted order: one permutation."""
+    parts = [i for i in slots if isinstance(i, PartOf)]
+    wanted: list[Index] = []
+    for dim in order:
+        own = sorted((i for i in parts if i.whole == dim), key=lambda i: i.position)
+        wanted += own or [i for i in slots if i == dim]
+    close = [b for a, b in pairwise(slots) if a in parts and isinstance(b, PartOf) and b.position and _before(b) == a]
+    if len(close) == len([i for i in parts if i.position]) or len(wanted) != len(slots):
+        return code, slots
+    code = _packed(code, slots)
+    code = permute(code, tuple(code.dims[slots.index(i)] for i in wanted))
+    return Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), wanted
+
+
+def _before(part: PartOf) -> PartOf:
+    return PartOf(part.whole, part.position - 1, part.lengths)
 
 
 def _unflattened(code: Value, slots: list[Index], k: int, sizes: Sizes) -> Value:

@@ -85,7 +85,7 @@ class Printer:
     def value(self, node: Node, order: Dims) -> Value:
         """Code that broadcasts against `order`."""
         if isinstance(node, Read):
-            value = align(read(self.stored(node.name), node, self.sizes, self.value), order)
+            value = align(read(self.stored(node.name), node, self.sizes, self.value, order), order)
             whole = value.code == self.names.get(node.name, node.name) and value.dims == order
             return replace(value, owned=whole and node.name in self.spent)
         if isinstance(node, Num):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from derive.backends.subscripts import subscripted
 from derive.program import base
 
 Dim = str | None  # an axis, or None for a dimension of length 1
@@ -32,7 +33,7 @@ class Value:
 
     def method(self, call: str, dims: Dims | None = None) -> Value:
         """`value.call`, as `x.sum(0)`."""
-        return Value(f"{self.inside(ATOM)}{call}", self.dims if dims is None else dims)
+        return Value(subscripted(self.inside(ATOM), call), self.dims if dims is None else dims)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def first_reader(op: Op, name: str) -> str:
     if name not in indices(op) and guards(op, name):
         name = guards(op, name)[0]
     at = next((k for k, e in enumerate(op.equations) if any(at.name == name for at in e.reads)), 0)
-    return next((e.name for e in op.equations[at:] if e.given), op.outputs[0])
+    return next((e.name for e in op.equations[at:] if e.given and not e.target.is_integer), op.outputs[0])
 
 
 def ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:

@@ -33,6 +33,7 @@ from derive import (
 from derive.equations import Op
 
 n, m, d, k, t, e, c, i, j, v = axes("n m d k t e c i j v")
+h, p, q, w = axes("h p q w")
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,19 @@ def merged_then_read(f, x: tensor[n, t, e], w: tensor[i, j]):
 @spec(n=2, k=6, d=3, e=2)
 def parts(f, x: tensor[n, k], w: tensor[d, e]):
     f.y[n, d, e] = x[n, (d, e)] * w[d, e]
+    return f.y
+
+
+@spec(n=2, c=2, i=6, j=4, h=3, p=2, w=2, q=2, e=3)
+def patches(f, x: tensor[n, c, i, j], a: tensor[c, p, q, e]):
+    f.z[n, h, w, c, p, q] = x[n, c, (h, p), (w, q)]
+    f.y[n, h, w, e] = sum(a[c, p, q, e] * f.z[n, h, w, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@spec(i=6, j=4, h=3, p=2, w=2, q=2, pack=3)
+def patches_behind(f, x: tensor[..., i, j], a: tensor[p, q]):
+    f.y[..., h, w, p, q] = a[p, q] * x[..., (h, p), (w, q)]
     return f.y
 
 

@@ -1,11 +1,13 @@
 """Inner tensors have their axes in the order of those who read them."""
 
+from fractions import Fraction
+
 import pytest
 import torch
 
 from derive.axis_orders import in_order
 from derive.notation import axes, constant, index, op, sum, tanh, tensor
-from derive.program import Assign, Call, Program, Read, Reduce
+from derive.program import Assign, Call, Num, Program, Read, Reduce, Window
 from tests.derive.live import module
 from tests.derive.test_torch_backend import code_of
 
@@ -73,6 +75,13 @@ def test_a_tensor_of_the_spec_and_what_is_returned_keep_theirs() -> None:
     assert in_order(program(s, t), {"s"}) == program(s, t)
     assert in_order(program(s, t), ()).statements[0].axes == ("n", "k")
     assert in_order(program(Assign("y", ("k", "n"), PRODUCT)), ()).statements[0].axes == ("k", "n")
+
+
+def test_windows_have_their_places_before_their_taps() -> None:
+    read_ = Read("c", (Window((("k", 1), ("n", 1)), Num(Fraction(0))), "o"))
+    s = Assign("s", ("n", "o", "k"), Call("mul", (Read("b", ("k", "o")), read_)))
+    t = Assign("y", ("n", "o", "k"), Call("neg", (read(s, ("n", "o", "k")),)))
+    assert in_order(program(s, t), ()) == program(s, t)
 
 
 def test_leading_axes_stay_in_front() -> None:

@@ -262,6 +262,7 @@ WRITTEN = [
     ("merged, taken apart", specs.merged, r"dy\.unflatten\(1, \(t, e\)\)"),
     ("parts", specs.parts, r"x\.unflatten\(1, \(d, e\)\)"),
     ("parts, put together", specs.parts, r"\.flatten\("),
+    ("parts that lie apart", specs.patches, r"\.permute\(0, 3, 1, 4, 2, 5\)\.flatten\(2, 3\)\.flatten\(3, 4\)\n"),
     ("diagonal", specs.diagonal, r"s\.diagonal\(\)"),
     ("diagonal, scattered", specs.diagonal, r"\.diagonal\(\)\.add_\("),
     ("gather of rows", specs.gather_rows, r"table\[ix\]|functional\.embedding\(ix, table\)"),

@@ -1,0 +1,78 @@
+"""What is selected by a place computed from an index is gathered and scattered; what lies outside selects nothing."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive.notation import axes, constant, eq, index, length, op, sum, tensor, where
+from tests.derive.live import module
+from tests.derive.test_torch_backend import code_of
+
+b, c, d, k, n, w = axes("b c d k n w")
+
+
+@op
+def shared_with_the_next(f, x: tensor[n], lo: index(k)[n], bins: length(k)):
+    f.h[k] = sum(where(eq(lo[n] + 1, k), x[n] ** 2, 0), over=n)
+    return f.h
+
+
+@op
+def seen_before(f, x: tensor[n, k], at: index(k)[n]):
+    f.y[n] = sum(where(eq(k, at[n] - 2), x[n, k] ** 2, 0), over=k)
+    return f.y
+
+
+@op
+def by_two_indices(f, x: tensor[n, d], i: index(b)[n], j: index(c)[n], bins: length(b), others: length(c)):
+    f.y[b, d] = sum(where(eq(2 * i[n] - j[n], b), x[n, d], 0), over=n)
+    f.z[c, d] = sum(where(eq(c, i[n]), x[n, d] ** 2, 0), over=n)
+    return f.y, f.z
+
+
+@op
+def around(f, x: tensor[n], i: index(b)[n], j: index(w)[n], high: length(b), wide: length(w)):
+    f.y[b, w] = sum(where(eq(i[n] + 1, b), where(eq(j[n], w), x[n], 0), 0), over=n)
+    return f.y
+
+
+def selects(place: Tensor, size: int) -> Tensor:
+    return (place[:, None] == torch.arange(size)).double()
+
+
+def same(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...], x: Tensor) -> None:
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs)
+        dy = torch.randn_like(theirs)
+        torch.testing.assert_close(*(torch.autograd.grad(y, x, dy, retain_graph=True)[0] for y in (ours, theirs)))
+
+
+@pytest.mark.parametrize("count", [7, 1, 0])
+def test_as_the_table_of_all_pairs_has_it(count: int) -> None:
+    x = torch.randn(count, dtype=torch.float64, requires_grad=True)
+    lo, others = torch.randint(0, 4, (count,)), torch.randint(0, 3, (count,))
+    same((module(shared_with_the_next.op).shared_with_the_next(x, lo, 4),), (x**2 @ selects(lo + 1, 4),), x)
+    rows = torch.randn(count, 4, dtype=torch.float64, requires_grad=True)
+    same((module(seen_before.op).seen_before(rows, lo),), ((rows**2 * selects(lo - 2, 4)).sum(1),), rows)
+    wanted = selects(2 * lo - others, 4).T @ rows, selects(lo, 3).T @ rows**2
+    same(module(by_two_indices.op).by_two_indices(rows, lo, others, 4, 3), wanted, rows)
+    found = module(around.op).around(x, lo, others, 4, 3)
+    same((found,), (torch.einsum("n, nb, nw -> bw", x, selects(lo + 1, 4), selects(others, 3)),), x)
+
+
+@pytest.mark.parametrize("made", [shared_with_the_next, seen_before, by_two_indices])
+def test_no_table_of_all_pairs(made: object) -> None:
+    code = code_of(made.op)  # type: ignore[attr-defined]
+    assert "arange" not in code, code
+    assert "gather" in code or "index_add_" in code, code
+
+
+def test_a_name_of_its_own() -> None:
+    @op
+    def taken(f, lo_place: tensor[n], lo: index(k)[n], s: constant[k]):
+        f.h[k] = s[k] * sum(where(eq(lo[n] + 1, k), lo_place[n], 0), over=n)
+        return f.h
+
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    lo, s = torch.randint(0, 3, (5,)), torch.randn(3, dtype=torch.float64)
+    same((module(taken.op).taken(x, lo, s),), (s * (x @ selects(lo + 1, 3)),), x)
