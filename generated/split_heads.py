@@ -48,7 +48,7 @@ def split_heads_forward(x: Tensor, heads: int) -> tuple[Tensor, SplitHeadsSaved]
 @in_float32
 def split_heads_backward(dy: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy.mT.flatten(-3, -2).mT  # dx[..., t, d] = dy[..., d // size(k), t, d % size(k)]
+    dx = dy.movedim((-2, -3, -1), (-3, -2, -1)).flatten(-2, -1)  # dx[..., t, d] = dy[..., d // size(k), t, d % size(k)]
     return dx
 
 
