@@ -36,14 +36,14 @@ class SwapAxesSaved(NamedTuple):
 def swap_axes_forward(x: Tensor) -> tuple[Tensor, SwapAxesSaved]:
     """Returns y and what the backward needs."""
     check_shapes("swap_axes", ("x: p i k j q",), x)
-    y = x.permute(0, 3, 2, 1, 4)  # y[p, j, k, i, q] = x[p, i, k, j, q]
+    y = x.transpose(1, 3)  # y[p, j, k, i, q] = x[p, i, k, j, q]
     return y, SwapAxesSaved()
 
 
 @in_float32
 def swap_axes_backward(dy: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy.permute(0, 3, 2, 1, 4)  # dx[p, i, k, j, q] = dy[p, j, k, i, q]
+    dx = dy.transpose(1, 3)  # dx[p, i, k, j, q] = dy[p, j, k, i, q]
     return dx
 
 

@@ -18,7 +18,7 @@ _FUNCTIONS = {
     "cat", "stack",
 }  # fmt: skip
 _VIEWS = {
-    "mT", "T", "expand", "unflatten", "flatten", "reshape", "view", "movedim", "permute", "unsqueeze",
+    "mT", "T", "expand", "unflatten", "flatten", "reshape", "view", "movedim", "permute", "transpose", "unsqueeze",
     "squeeze", "unfold", "select", "narrow", "diagonal", "contiguous",
 }  # fmt: skip
 """What looks at the memory of the tensor that it is called on, always or where it can."""

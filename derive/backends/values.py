@@ -65,6 +65,10 @@ def permute(value: Value, dims: Dims) -> Value:
         return value
     if len(dims) > 1 and dims[:-2] == value.dims[:-2] and not any(is_pack(d) for d in dims[-2:]):
         return swap(value)
+    apart = [k for k, d in enumerate(dims) if d != value.dims[k]]
+    if len(apart) == 2 and not any(is_pack(dims[k]) for k in apart):
+        first, second = (position(dims, k) for k in apart)
+        return value.method(f".transpose({first}, {second})", dims)
     if not any(is_pack(d) for d in dims):
         order = ", ".join(str(value.dims.index(d)) for d in dims)
         return value.method(f".permute({order})", dims)

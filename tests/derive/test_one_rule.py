@@ -28,6 +28,7 @@ PLAIN_WORDS = {
     "square": "the second power",
     "tril": "a method of a torch tensor",
     "trace": "to record what a function does as it runs",
+    "transpose": "a method of a torch tensor",
 }
 """Op names that are plain English, mathematics or torch's own, and what they mean outside of the catalogue."""
 

@@ -282,7 +282,7 @@ WRITTEN = [
     (padded_ahead, "conv1d_weight(z, (o, c, 3), dy, dilation=2)", "permute"),
     (pooled_softly, "x.unfold(1, 2, 2).unfold(2, 2, 2)", "narrow"),
     (pooled_softly, "for at_p2 in range(2):", "range(u)"),
-    (channels_last, "y = functional.conv1d(x.mT, a.permute(2, 1, 0), b).mT", "unfold"),
+    (channels_last, "y = functional.conv1d(x.mT, a.transpose(0, 2), b).mT", "unfold"),
     (rows_alone, "functional.conv2d(x, a[:, None, :, None], dilation=(2, 1), groups=c)", "unfold"),
     (volumes, "functional.conv3d(x, a)", "unfold"),
     (behind_the_first, "dx[:, :, 1:] = torch.nn.grad.conv1d_input((n, c, l - 1), a, dy, stride=2)", "for "),
