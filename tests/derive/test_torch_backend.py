@@ -185,7 +185,14 @@ def pack_blocks_added(f, x: tensor[..., n, d], w: tensor[n, d, e], z: tensor[...
     return f.y
 
 
+@op
+def pack_exchanged(f, x: tensor[..., i, j, e]):
+    f.y[..., j, i, e] = x[..., i, j, e] ** 2
+    return f.y
+
+
 PACKS = [
+    (pack_exchanged, {"i": 2, "j": 3, "e": 5}),
     (pack_blocks, {"n": 2, "d": 3, "e": 5}),
     (pack_blocks, {"n": 3, "d": 2, "e": 2}),
     (pack_blocks_added, {"n": 3, "d": 2, "e": 5}),
@@ -277,6 +284,7 @@ WRITTEN = [
     ("matrix product, left", specs.matrix_product, r"dx = dy @ w\.T"),
     ("matrix product, right", specs.matrix_product, r"dw = x\.T @ dy"),
     ("leading axes", pack_affine, r"functional\.linear\(x, w\.T, b\)"),
+    ("leading axes, two others exchanged", pack_exchanged, r"\.transpose\(-3, -2\)"),
     ("leading axes, flattened", pack_affine, r'torch\.einsum\("\.\.\.d, \.\.\.e -> de", x, dy\)'),
 ]  # fmt: skip
 
