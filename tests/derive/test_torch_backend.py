@@ -259,6 +259,12 @@ def test_an_empty_feature_axis() -> None:
     compare(pack_affine.op, {"d": 0, "e": 2}, (3,))
 
 
+@op
+def small_first(f, a: tensor[n], b: tensor[n], x: tensor[n, m, d]):
+    f.y[n, m, d] = a[n] / b[n] * tanh(x[n, m, d])
+    return f.y
+
+
 # --- how it is written --------------------------------------------------------------------------------------
 
 # spec: what stands in its module (a regular expression), and what that is
@@ -285,6 +291,7 @@ WRITTEN = [
     ("matrix product, right", specs.matrix_product, r"dw = x\.T @ dy"),
     ("leading axes", pack_affine, r"functional\.linear\(x, w\.T, b\)"),
     ("leading axes, two others exchanged", pack_exchanged, r"\.transpose\(-3, -2\)"),
+    ("small tensors", small_first, r"\(a / b\)\[:, None, None\]"),
     ("leading axes, flattened", pack_affine, r'torch\.einsum\("\.\.\.d, \.\.\.e -> de", x, dy\)'),
 ]  # fmt: skip
 
