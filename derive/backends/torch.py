@@ -12,7 +12,7 @@ from derive.backends.joins import joined
 from derive.backends.layout import Layouts
 from derive.backends.memory import Memory, is_whole
 from derive.backends.pointwise import call_code, cast, number_code, written_over
-from derive.backends.ranges import ranges_named
+from derive.backends.ranges import ranges_named, views_named
 from derive.backends.reads import read
 from derive.backends.reductions import reduction
 from derive.backends.scans import running
@@ -202,7 +202,8 @@ class Printer:
                 scatter(self, statement)
             else:
                 self.assign(statement)
-        return ranges_named(self.lines, self.unused)
+        given = {self.names.get(n, n) for n, _ in self.program.given}
+        return views_named(ranges_named(self.lines, self.unused), given, self.unused)
 
     def unused(self, name: str) -> str:
         """A name for a tensor that no equation has."""

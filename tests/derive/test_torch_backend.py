@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from derive.catalogue import find
 from derive.emit import render
 from derive.equations import Op
 from derive.live import build
@@ -319,6 +320,12 @@ def test_no_einsum_where_a_matrix_product_serves() -> None:
 def numbers_between(f, w: tensor[()], x: tensor[n]):
     f.a[t] = concat(w[()], 1, x[0], 2 * w[()], 3, along=t)
     return f.a
+
+
+def test_a_view_that_is_written_often_has_a_name() -> None:
+    code = code_of(find("rotary_interleaved"))
+    backward = code[code.index("_backward") :]
+    assert "dy_apart = dy.unflatten(-1, (h, 2))\n" in backward and backward.count("dy.unflatten") == 1, backward
 
 
 def test_numbers_one_after_another_are_tensors() -> None:
