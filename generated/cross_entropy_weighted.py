@@ -20,8 +20,8 @@ It rests on
 In LaTeX
     \mathrm{d}z_{n,c} = \frac{\mathrm{d}\mathrm{loss}\, \mathrm{weight}_{n}}{\mathrm{weight\_sum}}\, \left(\frac{\mathrm{exp\_z\_minus\_m}_{n,c}}{s_{n}} - \delta_{y_{n},\,c}\right)
 
-Saved for the backward: exp_z_minus_m [n, c], s [n, 1], weight_sum a number, y [n], weight [n]; n*c + 3*n + 1
-elements. Autograd of the same equations keeps 2*n*c + 4*n + 1.
+Saved for the backward: exp_z_minus_m [n, c], s [n], weight_sum a number, y [n], weight [n]; n*c + 3*n + 1 elements.
+Autograd of the same equations keeps 2*n*c + 4*n + 1.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CrossEntropyWeightedSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
     exp_z_minus_m: Tensor  # [n, c]
-    s: Tensor  # [n, 1]
+    s: Tensor  # [n]
     weight_sum: Tensor  # a number
     y: Tensor  # [n]
     weight: Tensor  # [n]
@@ -55,9 +55,9 @@ def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tupl
     check_shapes("cross_entropy_weighted", ("z: n c>0", "y: n", "weight: n"), z, y, weight)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
-    s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
+    s = exp_z_minus_m.sum(1)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[n], over=n)
-    logp = z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1))
+    logp = z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s)
     loss = -(weight * logp).sum() / weight_sum  # loss[] = -sum(weight[n] * logp[n], over=n) / weight_sum[]
     return loss, CrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
 
@@ -68,7 +68,7 @@ def cross_entropy_weighted_backward(
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     dloss_weight_sum_weight = dloss / weight_sum * weight
-    dz = dloss_weight_sum_weight[:, None] / s * exp_z_minus_m
+    dz = (dloss_weight_sum_weight / s)[:, None] * exp_z_minus_m
     dz.scatter_add_(1, y.unsqueeze(1), (-dloss_weight_sum_weight).unsqueeze(1))
     return dz
 

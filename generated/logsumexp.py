@@ -17,7 +17,7 @@ It rests on
 In LaTeX
     \mathrm{d}x_{\ldots,d} = \frac{\mathrm{d}y_{\ldots}\, \mathrm{exp\_x\_minus\_m}_{\ldots,d}}{s_{\ldots}}
 
-Saved for the backward: exp_x_minus_m [..., d], s [..., 1]; |...|*d + |...| elements. Autograd of the same equations
+Saved for the backward: exp_x_minus_m [..., d], s [...]; |...|*d + |...| elements. Autograd of the same equations
 keeps 2*|...|*d + 2*|...|.
 """
 
@@ -36,7 +36,7 @@ class LogsumexpSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
     exp_x_minus_m: Tensor  # [..., d]
-    s: Tensor  # [..., 1]
+    s: Tensor  # [...]
 
 
 @in_float32
@@ -45,15 +45,15 @@ def logsumexp_forward(x: Tensor) -> tuple[Tensor, LogsumexpSaved]:
     check_shapes("logsumexp", ("x: ... d>0",), x)
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
     exp_x_minus_m = (x - m).exp_()  # exp_x_minus_m[..., d] = exp(x[..., d] - m[...])
-    s = exp_x_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_x_minus_m[..., d], over=d)
-    y = torch.log(s.squeeze(-1)) + m.squeeze(-1)  # y[...] = log(s[...]) + m[...]
+    s = exp_x_minus_m.sum(-1)  # s[...] = sum(exp_x_minus_m[..., d], over=d)
+    y = torch.log(s) + m.squeeze(-1)  # y[...] = log(s[...]) + m[...]
     return y, LogsumexpSaved(exp_x_minus_m, s)
 
 
 @in_float32
 def logsumexp_backward(dy: Tensor, exp_x_minus_m: Tensor, s: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy[..., None] / s * exp_x_minus_m  # dx[..., d] = dy[...] / s[...] * exp_x_minus_m[..., d]
+    dx = (dy / s)[..., None] * exp_x_minus_m  # dx[..., d] = dy[...] / s[...] * exp_x_minus_m[..., d]
     return dx
 
 

@@ -58,10 +58,11 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
 def rotary_interleaved_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     h = cos.shape[1]
+    dy_apart = dy.unflatten(-1, (h, 2))
     dz = torch.stack(
         [
-            torch.addcmul(cos * dy.unflatten(-1, (h, 2))[..., 0], sin, dy.unflatten(-1, (h, 2))[..., 1]),
-            torch.addcmul(cos * dy.unflatten(-1, (h, 2))[..., 1], sin, dy.unflatten(-1, (h, 2))[..., 0], value=-1),
+            torch.addcmul(cos * dy_apart[..., 0], sin, dy_apart[..., 1]),
+            torch.addcmul(cos * dy_apart[..., 1], sin, dy_apart[..., 0], value=-1),
         ],
         -1,
     )

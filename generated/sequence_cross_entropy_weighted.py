@@ -20,7 +20,7 @@ It rests on
 In LaTeX
     \mathrm{d}z_{\ldots,c} = \frac{\mathrm{d}\mathrm{loss}\, \mathrm{weight}_{\ldots}}{\mathrm{weight\_sum}}\, \left(\frac{\mathrm{exp\_z\_minus\_m}_{\ldots,c}}{s_{\ldots}} - \delta_{y_{\ldots},\,c}\right)
 
-Saved for the backward: exp_z_minus_m [..., c], s [..., 1], weight_sum a number, y [...], weight [...]; |...|*c +
+Saved for the backward: exp_z_minus_m [..., c], s [...], weight_sum a number, y [...], weight [...]; |...|*c +
 3*|...| + 1 elements. Autograd of the same equations keeps 2*|...|*c + 4*|...| + 1.
 """
 
@@ -39,7 +39,7 @@ class SequenceCrossEntropyWeightedSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
     exp_z_minus_m: Tensor  # [..., c]
-    s: Tensor  # [..., 1]
+    s: Tensor  # [...]
     weight_sum: Tensor  # a number
     y: Tensor  # [...]
     weight: Tensor  # [...]
@@ -57,9 +57,9 @@ def sequence_cross_entropy_weighted_forward(
     check_shapes("sequence_cross_entropy_weighted", ("z: ... c>0", "y: ...", "weight: ..."), z, y, weight)
     m = z.amax(-1, keepdim=True)  # m[...] = amax(z[..., c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
-    s = exp_z_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
+    s = exp_z_minus_m.sum(-1)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[...], over=...)
-    logp = z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s.squeeze(-1))
+    logp = z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s)
     loss = -(weight * logp).sum() / weight_sum  # loss[] = -sum(weight[...] * logp[...], over=...) / weight_sum[]
     return loss, SequenceCrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
 
@@ -70,7 +70,7 @@ def sequence_cross_entropy_weighted_backward(
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     dloss_weight_sum_weight = dloss / weight_sum * weight
-    dz = dloss_weight_sum_weight[..., None] / s * exp_z_minus_m
+    dz = (dloss_weight_sum_weight / s)[..., None] * exp_z_minus_m
     dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss_weight_sum_weight).unsqueeze(-1))
     return dz
 

@@ -1,14 +1,34 @@
-"""`torch.arange(n, …)` under a name, `n_range`, where it is written more than once; of real numbers, `n_numbers`."""
+"""`torch.arange(n, …)` under a name, `n_range`, where it is written more than once; of real numbers, `n_numbers`.
+
+So is a dimension of an input that is taken apart again and again, `x_apart`.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from derive.backends.values import Line
 
 _RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+(, dtype=[\w.]+)?\)")
+
+
+_OFTEN = 3
+"""How often the same view may be written before it gets a name."""
+
+_APART = re.compile(r"\b(\w+)\.unflatten\(-?\d+, \([\w *]+(?:, [\w *]+)*\)\)")
+
+
+def views_named(lines: Sequence[Line], given: Container[str], unused: Callable[[str], str]) -> list[Line]:
+    """The lines with a merged dimension of what is given taken apart once, `x_apart`, where that is written often."""
+    out = list(lines)
+    found = Counter((m[0], m[1]) for line in out for m in _APART.finditer(line.code) if m[1] in given)
+    for (code, tensor), count in found.items():
+        if count >= _OFTEN:
+            out = _named(out, code, unused(f"{tensor}_apart"))
+    return out
 
 
 def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Line]:
@@ -22,10 +42,14 @@ def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Li
     for (code, wanted), count in counts.items():
         if count < 2:
             continue
-        name = unused(wanted)
-        first = next(k for k, line in enumerate(out) if code in line.code)
-        while out[first].code.startswith(" "):  # inside a loop
-            first -= 1
-        out = [replace(line, code=line.code.replace(code, name)) for line in out]
-        out.insert(first, Line(f"{name} = {code}"))
+        out = _named(out, code, unused(wanted))
     return out
+
+
+def _named(lines: list[Line], code: str, name: str) -> list[Line]:
+    """The lines with this code under a name, made in front of its first use."""
+    first = next(k for k, line in enumerate(lines) if code in line.code)
+    while lines[first].code.startswith(" "):  # inside a loop
+        first -= 1
+    out = [replace(line, code=line.code.replace(code, name)) for line in lines]
+    return [*out[:first], Line(f"{name} = {code}"), *out[first:]]

@@ -12,7 +12,7 @@ from derive.backends.joins import joined
 from derive.backends.layout import Layouts
 from derive.backends.memory import Memory, is_whole
 from derive.backends.pointwise import call_code, cast, number_code, written_over
-from derive.backends.ranges import ranges_named
+from derive.backends.ranges import ranges_named, views_named
 from derive.backends.reads import read
 from derive.backends.reductions import reduction
 from derive.backends.scans import running
@@ -38,7 +38,7 @@ from derive.program import (
     Window,
     base,
 )
-from derive.walking import index_axes
+from derive.walking import index_axes, node_axes, walk
 
 
 @dataclass
@@ -105,6 +105,9 @@ class Printer:
         if isinstance(node, Scan):
             inside = tuple(node.over if d == node.to else d for d in order)
             return align(running(node, squeeze(self.value(node.body, inside)), self.size), order)
+        own = self.in_its_own_axes(node, order)
+        if own is not None:
+            return own
         top = node == self.top
         at_once = (fused(self, node, order) if self.fuse else None) or triangle(self, node, order)
         if at_once is not None:
@@ -120,6 +123,20 @@ class Printer:
             args[0] = self.own(node.args[0], args[0], order)
         over = written_over(node, args, order, self.long) if self.fuse and not self.negates_little(node, args) else None
         return over or self.owned(node, call_code(node, args, order, self.like))
+
+    def in_its_own_axes(self, node: Call, order: Dims) -> Value | None:
+        """What small tensors make together, and only then spread over the other axes, as each would be otherwise."""
+        axes = node_axes(node)
+        small = tuple(d for d in order if d in axes)
+        below = list(walk(node))
+        found = [n for n in below if isinstance(n, Read)]
+        if not small or order[len(order) - len(small) :] == small or len(found) < 2:
+            return None
+        if any(isinstance(n, Reduce | Join | Scan | AxisValue) for n in below):
+            return None
+        if any(n.index != found[0].index or self.layouts[n.name] != found[0].index for n in found):
+            return None
+        return align(self.value(node, small), order)
 
     def own(self, node: Node, value: Value, order: Dims) -> Value:
         """What a statement begins with, ours to be written over where nothing reads it behind the statement."""
@@ -190,7 +207,8 @@ class Printer:
                 scatter(self, statement)
             else:
                 self.assign(statement)
-        return ranges_named(self.lines, self.unused)
+        given = {self.names.get(n, n) for n, _ in self.program.given}
+        return views_named(ranges_named(self.lines, self.unused), given, self.unused)
 
     def unused(self, name: str) -> str:
         """A name for a tensor that no equation has."""

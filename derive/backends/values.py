@@ -72,9 +72,9 @@ def permute(value: Value, dims: Dims) -> Value:
     if not any(is_pack(d) for d in dims):
         order = ", ".join(str(value.dims.index(d)) for d in dims)
         return value.method(f".permute({order})", dims)
-    moved = [d for d in dims if not is_pack(d)]
-    source = ", ".join(str(position(value.dims, value.dims.index(d))) for d in moved)
-    target = ", ".join(str(position(dims, dims.index(d))) for d in moved)
+    places = ((position(value.dims, value.dims.index(d)), position(dims, k)) for k, d in enumerate(dims))
+    moved = [(a, b) for (a, b), d in zip(places, dims, strict=True) if a != b and not is_pack(d)]
+    source, target = (", ".join(map(str, side)) for side in zip(*moved, strict=True))
     if len(moved) == 1:
         return value.method(f".movedim({source}, {target})", dims)
     return value.method(f".movedim(({source}), ({target}))", dims)

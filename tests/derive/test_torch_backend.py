@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from derive.catalogue import find
 from derive.emit import render
 from derive.equations import Op
 from derive.live import build
@@ -185,7 +186,14 @@ def pack_blocks_added(f, x: tensor[..., n, d], w: tensor[n, d, e], z: tensor[...
     return f.y
 
 
+@op
+def pack_exchanged(f, x: tensor[..., i, j, e]):
+    f.y[..., j, i, e] = x[..., i, j, e] ** 2
+    return f.y
+
+
 PACKS = [
+    (pack_exchanged, {"i": 2, "j": 3, "e": 5}),
     (pack_blocks, {"n": 2, "d": 3, "e": 5}),
     (pack_blocks, {"n": 3, "d": 2, "e": 2}),
     (pack_blocks_added, {"n": 3, "d": 2, "e": 5}),
@@ -252,6 +260,12 @@ def test_an_empty_feature_axis() -> None:
     compare(pack_affine.op, {"d": 0, "e": 2}, (3,))
 
 
+@op
+def small_first(f, a: tensor[n], b: tensor[n], x: tensor[n, m, d]):
+    f.y[n, m, d] = a[n] / b[n] * tanh(x[n, m, d])
+    return f.y
+
+
 # --- how it is written --------------------------------------------------------------------------------------
 
 # spec: what stands in its module (a regular expression), and what that is
@@ -277,6 +291,8 @@ WRITTEN = [
     ("matrix product, left", specs.matrix_product, r"dx = dy @ w\.T"),
     ("matrix product, right", specs.matrix_product, r"dw = x\.T @ dy"),
     ("leading axes", pack_affine, r"functional\.linear\(x, w\.T, b\)"),
+    ("leading axes, two others exchanged", pack_exchanged, r"\.transpose\(-3, -2\)"),
+    ("small tensors", small_first, r"\(a / b\)\[:, None, None\]"),
     ("leading axes, flattened", pack_affine, r'torch\.einsum\("\.\.\.d, \.\.\.e -> de", x, dy\)'),
 ]  # fmt: skip
 
@@ -304,6 +320,12 @@ def test_no_einsum_where_a_matrix_product_serves() -> None:
 def numbers_between(f, w: tensor[()], x: tensor[n]):
     f.a[t] = concat(w[()], 1, x[0], 2 * w[()], 3, along=t)
     return f.a
+
+
+def test_a_view_that_is_written_often_has_a_name() -> None:
+    code = code_of(find("rotary_interleaved"))
+    backward = code[code.index("_backward") :]
+    assert "dy_apart = dy.unflatten(-1, (h, 2))\n" in backward and backward.count("dy.unflatten") == 1, backward
 
 
 def test_numbers_one_after_another_are_tensors() -> None:
