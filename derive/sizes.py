@@ -179,9 +179,10 @@ def _is_longer(difference: Expr) -> bool:
 
 
 def closed(expr: Expr, rules: Rules) -> Expr:
-    """A length over the lengths that inputs and arguments give."""
+    """A length over the lengths that inputs and arguments give; one without a rule, as of a merge, stays."""
     for _ in range(len(rules) + 1):
-        put = {s: rules[s.axis].formula for s in expr.atoms(Size) if rules[s.axis].formula is not None}
+        known = {s: rules[s.axis].formula for s in expr.atoms(Size) if s.axis in rules}
+        put = {s: formula for s, formula in known.items() if formula is not None}
         if not put:
             break
         expr = expr.xreplace(put)

@@ -8,11 +8,11 @@ Forward
 
 Backward
     dx[n, d] = 2 * dq[d] * x_minus_mu[n, d]
-    dmu[d] = -2 * dq[d] * sum(x_minus_mu[n', d], over=n')
+    dmu[d] = -sum(dx[n', d], over=n')
 
 In LaTeX
     \mathrm{d}x_{n,d} = 2\, \mathrm{d}q_{d}\, \mathrm{x\_minus\_mu}_{n,d}
-    \mathrm{d}\mu_{d} = - 2\, \mathrm{d}q_{d}\, \sum_{n'} \mathrm{x\_minus\_mu}_{n',d}
+    \mathrm{d}\mu_{d} = - \sum_{n'} \mathrm{d}x_{n',d}
 
 Saved for the backward: x_minus_mu [n, d]; n*d elements. Autograd of the same equations keeps n*d.
 """
@@ -54,8 +54,8 @@ def squared_deviations_forward(x: Tensor, mu: Tensor) -> tuple[Tensor, SquaredDe
 def squared_deviations_backward(dq: Tensor, x_minus_mu: Tensor) -> SquaredDeviationsGradients:
     """The gradient of every real input, from dq and what the forward saved."""
     dx = 2 * dq * x_minus_mu  # dx[n, d] = 2 * dq[d] * x_minus_mu[n, d]
-    sum_x_minus_mu = x_minus_mu.sum(0)  # sum_x_minus_mu[d] = sum(x_minus_mu[n, d], over=n)
-    dmu = -2 * dq * sum_x_minus_mu  # dmu[d] = (-2) * dq[d] * sum_x_minus_mu[d]
+    sum_dx = dx.sum(0)  # sum_dx[d] = sum(dx[n, d], over=n)
+    dmu = -sum_dx  # dmu[d] = -sum_dx[d]
     return SquaredDeviationsGradients(dx, dmu)
 
 

@@ -17,6 +17,7 @@ from derive.collapse.local_search import Candidate, search_part
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
+from derive.collapse.sums_of_adjoints import by_adjoints
 from derive.collapse.supports import of_definition, supports, without_masks
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vanishing import vanishing
@@ -62,7 +63,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     for k, candidate in enumerate(best):
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
         best[k] = _identities(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
-    best = _unmasked(steps, best, facts)
+    best = _summed(steps, _unmasked(steps, best, facts), policy)
     again = _recomputed(steps, best, policy)
     definitions = tuple(d for c in best for d in c.definitions)
     kept = with_kept(steps, [*again, *definitions], policy=policy)
@@ -174,6 +175,26 @@ def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
                 found = Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
                 break
     return found
+
+
+def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Candidate]:
+    """The parts with sums of named adjoints as that, where it is cheaper."""
+    out: list[Candidate] = []
+    named: list[tuple[At, Definition]] = []
+    lefts = {a.target.name: a.left for a in steps.adjoints}
+    for part in parts:
+        for k, definition in enumerate(part.definitions):
+            for value, reason in by_adjoints(definition, named):
+                changed = (*part.definitions[:k], replace(definition, value=value), *part.definitions[k + 1 :])
+                names = tuple(d.name for d in changed)
+                before, kept = (with_kept(steps, list(ds), names, policy=policy) for ds in (part.definitions, changed))
+                if kept.total < before.total:
+                    step = Step("reassociate", lefts[definition.name], definition.value, value, reason)
+                    part = replace(part, definitions=changed, steps=(*part.steps, step), kept=kept)
+                    break
+            named.append((lefts[definition.name], part.definitions[k]))
+        out.append(part)
+    return out
 
 
 def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candidate]:

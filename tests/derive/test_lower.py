@@ -157,7 +157,7 @@ INDICES = [
     ("axis", n, "n"),
     ("bound axis", n.copied(2), "n''"),
     ("merge", Merge(n, d), "(n, d)"),
-    ("part", Part(m, 1, Size(n), Size(d)), "part(m, 1)"),
+    ("part", Part(m, 1, Size(n), Size(d)), "m % size(d)"),
     ("window", 2 * t + 3 * k + 1, "3*k + 2*t + 1"),
     ("shift", t + 2, "t + 2"),
     ("position", S(4), "4"),

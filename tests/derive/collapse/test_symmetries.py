@@ -65,7 +65,7 @@ def test_both_sums_over_a_gram_matrix_are_one() -> None:
 
 
 def test_pairs_change_their_sign_alone() -> None:
-    assert turned(pairs.op) == {"dx[i]": "2*sum(dx_minus_x[i, j'], over=j')"}
+    assert turned(pairs.op) == {"dx[i]": "2*sum(dx_i_minus_x_j[i, j'], over=j')"}
 
 
 def test_three_axes_change_places_by_twos() -> None:

@@ -1,0 +1,32 @@
+"""The sum of a named adjoint is read from it."""
+
+import torch
+
+from derive import axes, constant, log, mean, op, sigmoid, sum, tensor
+from tests.derive.live import module
+
+n, d = axes("n d")
+
+
+@op
+def odds(f, x: constant[n, d], w: tensor[d], bias: tensor[()], y: constant[n]):
+    """The bias stands beside the product inside a function, which is read twice."""
+    f.p[n] = sigmoid(sum(x[n, d] * w[d], over=d) + bias[()])
+    f.loss[()] = -mean(y[n] * log(f.p[n] ** 2 + 1) + f.p[n] ** 3, over=n)
+    return f.loss
+
+
+def test_the_gradient_of_a_bias_is_a_sum_of_that_of_the_product() -> None:
+    lines = [str(s) for s in odds.op.derivation.backward.statements]
+    assert "dbias[] = sum(dp_sum[n], over=n)" in lines, lines
+    assert any(step.law == "reassociate" and "dp_sum" in step.reason for step in odds.op.derivation.closed.steps)
+
+
+def test_gradients() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, w, bias, y = (torch.randn(s, generator=generator, dtype=torch.float64) for s in ((5, 3), (3,), (), (5,)))
+    leaves = w.requires_grad_(), bias.requires_grad_()
+    p = torch.sigmoid(x @ w + bias)
+    right = torch.autograd.grad(-(y * (p**2 + 1).log() + p**3).mean(), leaves)
+    found = torch.autograd.grad(module(odds.op).odds(x, w, bias, y), leaves)
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
