@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from sympy import Add, Basic, Expr, Mul, Pow, S
+from sympy import Add, Basic, Expr, Mul, Pow, S, gcd
 from sympy.logic.boolalg import Boolean
 
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.choices import Where
 from derive.terms.elements import At, Delta
 from derive.terms.reductions import Sigma
 
@@ -38,6 +39,20 @@ def normal(expr: Expr) -> Expr:
     return expr
 
 
+def _is_place(factor: Expr) -> bool:
+    """Whether it is a sum of places and numbers, which is one number: `decay*(t - s)` is no `decay*t - decay*s`."""
+    return isinstance(factor, Add) and bool(factor.atoms(Axis)) and not factor.atoms(At, Sigma, Delta, Where)
+
+
+def _place(factor: Expr) -> tuple[Expr, Expr]:
+    """A number and a sum of places that make this one: `2*s - 2*t` is -2 and `t - s`, `2*t - N` is 2 and `t - N/2`."""
+    number, place = factor.primitive()
+    steps = [t.as_coeff_Mul()[0] for t in place.args if free_axes(t)]
+    if len(steps) < len(place.args) and not place.as_coeff_Add()[0]:
+        number, place = number * gcd(steps), Add(*(t / gcd(steps) for t in place.args))
+    return (-number, -place) if place.could_extract_minus_sign() else (number, place)
+
+
 def _is_shift(base: Add) -> bool:
     """Whether it is an element and a number, the powers of which are more exact than multiplied out: `(p - 1)**2`."""
     return len([t for t in base.args if t.atoms(At)]) == 1 and not base.atoms(Sigma)
@@ -53,13 +68,22 @@ def _divisor(expr: Expr) -> Expr:
 def _product(factors: list[Expr]) -> Expr:
     """Multiply sums out."""
     terms: list[Expr] = [S.One]
+    whole: list[Expr] = []
     for factor in sorted(factors, key=lambda f: len(Add.make_args(f))):
+        if _is_place(factor):
+            whole += _place(factor)
+            continue
         parts = Add.make_args(factor)
         terms = [Mul(t, p) for t in terms for p in parts]
-    total = Add(*terms)
-    if any(isinstance(a, Add) for t in Add.make_args(total) for a in Mul.make_args(t)):
+    total = Add(*(Mul(t, *whole) for t in terms))
+    if any(_is_torn(a) for t in Add.make_args(total) for a in Mul.make_args(t)):
         return _product_again(total)
     return total
+
+
+def _is_torn(factor: Expr) -> bool:
+    """Whether a factor is a sum that is to be multiplied out."""
+    return isinstance(factor, Add) and not _is_place(factor)
 
 
 def _product_again(total: Expr) -> Expr:
@@ -67,7 +91,7 @@ def _product_again(total: Expr) -> Expr:
     out = []
     for term in Add.make_args(total):
         args = Mul.make_args(term)
-        out.append(_product(list(args)) if any(isinstance(a, Add) for a in args) and len(args) > 1 else term)
+        out.append(_product(list(args)) if any(map(_is_torn, args)) and len(args) > 1 else term)
     return Add(*out)
 
 

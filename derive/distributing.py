@@ -60,11 +60,20 @@ def _within(node: Node, nominal: Nominal) -> Node:
     if node.fn != "mul" or len(sums) != 1:
         return node
     others = [f for f in factors if f is not sums[0]]
+    if not any(len(product_factors(t)) > 1 for t in _terms(sums[0])):
+        return node  # `t - s` of what is given is exact, and `k*t - k*s` subtracts two numbers that are rounded
     small = all(set(node_axes(f)) < set(node_axes(node)) for f in others)
     if not small or not any(is_tensor(f) for f in others):
         return node
     spread = _spread(sums[0], others)
     return spread if node_work(spread, nominal) < node_work(node, nominal) else node
+
+
+def _terms(node: Node) -> list[Node]:
+    """What a sum adds and subtracts."""
+    if isinstance(node, Call) and node.fn in ("add", "sub", "neg"):
+        return [t for a in node.args for t in _terms(a)]
+    return [node]
 
 
 def _spread(term: Node, factors: list[Node]) -> Node:

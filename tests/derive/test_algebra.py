@@ -64,6 +64,12 @@ LAWS = [
     row("quotient of powers of a sum", lambda s: (a(n) + b(d)) ** 2 / (a(n) + b(d)), "a[n] + b[d]"),
     row("product under a sum", lambda s: s(a(n) * (x(n, d) + 1), n),
         "sum(a[n']*x[n', d], over=n') + sum(a[n'], over=n')"),
+    # a sum of places and numbers is one number
+    row("difference of places", lambda s: s(a(n) * (n - d) * b(d), n), "-b[d]*sum((d - n')*a[n'], over=n')"),
+    row("shifted place", lambda s: (a(n) + b(d)) * (n + 1), "(n + 1)*a[n] + (n + 1)*b[d]"),
+    row("one sum of places by any number", lambda s: a(n) * (2 * d - 2 * n) + 2 * a(n) * (n - d), "0"),
+    row("centred place", lambda s: a(n) * (2 * n - Size(n)) - 2 * a(n) * (n - Size(n) / 2), "0"),
+    row("square of places", lambda s: (a(n) + 1) * (n - d) ** 2 * (n - d), "-(d - n)**3*a[n] - (d - n)**3"),
     # a sum is linear
     row("sum of a sum", lambda s: s(a(n) + x(n, d), n), "sum(a[n'], over=n') + sum(x[n', d], over=n')"),
     row("number in front", lambda s: s(-3 * a(n) / 2, n), "-3*sum(a[n'], over=n')/2"),

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, exp, index, op, sigmoid, tanh, tensor
+from derive import axes, constant, exp, index, op, sigmoid, sum, tanh, tensor, where
 from derive.pipeline import derive_op
 from derive.spec import OpCall
 from tests.derive.live import module
 
-n, d, k, e = axes("n d k e")
+n, d, k, e, t, s = axes("n d k e t s")
 
 
 @op
@@ -63,3 +63,33 @@ def test_float32(spec: OpCall, shapes: dict[str, tuple[int, ...]], plain: Callab
 
 def test_two_sums_that_two_statements_read() -> None:
     assert "sum(dc[n, d] * (1 - c[n, d]**2), over=(d, n))" in str(derive_op(repeated.op).backward)
+
+
+@op
+def decaying(f, x: tensor[n, t], decay: tensor[()]):
+    f.y[n, t] = sum(where((s <= t) & (t - s < 4), x[n, s] * exp(-decay[()] * (t - s)), 0), over=s)
+    return f.y
+
+
+@op
+def decaying_in_time(f, x: tensor[n, t], time: constant[t], decay: tensor[()]):
+    f.y[n, t] = sum(where((s <= t) & (t - s < 4), x[n, s] * exp(-decay[()] * (time[t] - time[s])), 0), over=s)
+    return f.y
+
+
+@pytest.mark.parametrize("spec", [decaying, decaying_in_time])
+def test_a_difference_is_taken_before_it_is_multiplied(spec: OpCall) -> None:
+    """`decay*t - decay*s` of places far from 0 has no digits of `decay*(t - s)`."""
+    length = 2000
+    generator = torch.Generator().manual_seed(0)
+    x, dy = (torch.randn(3, length, generator=generator, dtype=torch.float64) for _ in range(2))
+    time = [torch.arange(float(length))] if spec is decaying_in_time else []
+
+    def gradient(dtype: torch.dtype) -> Tensor:
+        at = x.to(dtype).requires_grad_()
+        times = [u.to(dtype) for u in time]
+        y = getattr(module(spec.op), spec.op.name)(at, *times, torch.tensor(0.7, dtype=dtype))
+        return torch.autograd.grad(y, at, dy.to(dtype))[0]
+
+    truth = gradient(torch.float64)
+    assert float((gradient(torch.float32) - truth).norm() / truth.norm()) < 1e-6
