@@ -76,7 +76,8 @@ def filled(op: Op, sizes: Mapping[str, int], long: str, goal: int, room: int) ->
     def grow(axis: str) -> bool:
         nonlocal out
         found = next((m for m in _grown(rules, out, axis) if places(op, m) <= room), out)
-        grew, out = found is not out, found
+        grew = _places(op, found) != _places(op, out)  # an axis that only says what an index may be has none
+        out = found if grew else out
         return grew
 
     while out[long] < goal and grow(long):
@@ -98,9 +99,13 @@ def _grown(rules: _Rules, sizes: Mapping[str, int], axis: str) -> Iterator[dict[
 
 def places(op: Op, sizes: Mapping[str, int]) -> int:
     """How many places the largest equation has, those that it sums over included, or the largest input."""
+    return max(_places(op, sizes))
+
+
+def _places(op: Op, sizes: Mapping[str, int]) -> list[int]:
     every = all_sizes(op, sizes)
     axes = [*({*e.axes, *e.over} for e in op.equations), *(o.axes for o in op.operands)]
-    return max(prod(every[a.base] for a in own) for own in axes)
+    return [prod(every[a.base] for a in own) for own in axes]
 
 
 def free_axes_of(op: Op) -> tuple[str, ...]:

@@ -5,9 +5,10 @@ import torch
 
 from derive.catalogue import catalogue, find, load_file
 from derive.errors import DeriveError
-from derive.notation import axes, log, oo, op, sin, sqrt, sum, tensor, where
+from derive.notation import axes, eq, index, length, log, oo, op, sin, sqrt, sum, tensor, where
+from derive.verify import lengths
 from derive.verify.battery import BATTERY, cases, situation
-from derive.verify.lengths import fitting, free_axes_of
+from derive.verify.lengths import filled, fitting, free_axes_of
 from derive.verify.reference import all_sizes
 from derive.verify.verify import verify
 
@@ -108,6 +109,28 @@ def test_lengths_follow_merges_and_windows(tmp_path) -> None:
     sizes = fitting(merged, {"n": 3, "t": 5, "e": 2, "i": 7, "k": 4}, 2)
     assert sizes is not None and sizes["i"] == sizes["t"] * sizes["e"] and all_sizes(merged, sizes)["u"] >= 2
     assert situation("ordinary").make(merged) is not None
+
+
+def test_lengths_grow_where_there_are_places_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An axis that no tensor has, only the values of an index, has no places and is left as long as it is."""
+    m, s = axes("m s")
+
+    @op
+    def by_group(f, x: tensor[m], group: index(s)[m], groups: length(s)):
+        f.y[m] = sum(where(eq(group[k], group[m]), x[k], 0), over=k)
+        return f.y
+
+    tried, grown = [0], lengths._grown
+
+    def counted(*args):
+        tried[0] += 1
+        assert tried[0] < 100, "grows without end"
+        return grown(*args)
+
+    monkeypatch.setattr(lengths, "_grown", counted)
+    found = filled(by_group.op, {"m": 3, "s": 2}, "s", 100, 4096)
+    assert found["s"] == 2
+    assert 32 <= found["m"] <= 64
 
 
 def test_outputs_that_are_masked_may_be_infinite() -> None:
