@@ -26,7 +26,7 @@ FUNCTIONS = frozenset({
 })  # fmt: skip
 """What an expression may call."""
 
-_OF_AXES = {"floor", "Mod"}
+OF_AXES = {"floor", "Mod"}
 """Functions without a derivative, which axes and numbers may stand in, but no element."""
 
 _INSTEAD = {
@@ -60,7 +60,7 @@ def check_functions(expr: Basic, equation: str) -> None:
 
 def _check_function(call: Function, equation: str) -> None:
     name = type(call).__name__
-    if name in FUNCTIONS or (name in _OF_AXES and not call.atoms(At)):
+    if name in FUNCTIONS or (name in OF_AXES and not call.atoms(At)):
         return
     if name in _STEPS or not hasattr(type(call), "fdiff"):
         raise DeriveError(

@@ -51,6 +51,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "loggamma": torch.lgamma,
     "polygamma": lambda n, x: torch.polygamma(int(n.flatten()[0]), x),  # digamma(x) is polygamma(0, x)
     "power": torch.pow,
+    "Mod": torch.remainder,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
     "relu": torch.relu,

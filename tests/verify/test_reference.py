@@ -9,10 +9,12 @@ import torch
 
 from derive import checks
 from derive.catalogue import catalogue, find
+from derive.notation import axes, eq, op, sum, tensor, where
 from derive.verify import places
 from derive.verify.battery import BATTERY, situation
 from derive.verify.cases import case_of, executed, world_of
 from derive.verify.reference import World, execute
+from derive.verify.verify import verify
 from tests.catalogue.references import REFERENCES
 from tests.derive import evaluate
 from tests.derive.specs import SPECS, Spec
@@ -70,4 +72,15 @@ def test_half_precision_adds_up_in_float32() -> None:
 
 
 def test_every_function_of_the_notation_can_be_executed() -> None:
-    assert checks.FUNCTIONS - {"digamma"} <= set(places.FUNCTIONS)  # digamma(x) is polygamma(0, x)
+    assert (checks.FUNCTIONS | checks.OF_AXES) - {"digamma"} <= set(places.FUNCTIONS)  # digamma(x) is polygamma(0, x)
+
+
+def test_the_rest_of_a_place_can_be_executed() -> None:
+    n, d = axes("n d")
+
+    @op
+    def alternating(f, x: tensor[n, d]):
+        f.y[n] = sum(where(eq(d % 2, 0), x[n, d], -x[n, d]) * (d // 2), over=d)
+        return f.y
+
+    assert verify(alternating.op).right
