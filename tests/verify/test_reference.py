@@ -51,9 +51,9 @@ def test_outputs_equal_an_independent_forward(op) -> None:
 
 def test_gradients_equal_an_independent_forwards() -> None:
     """Repeated places add up, ties share, and a branch that is not taken leaves no trace in the gradient."""
-    for name, where in (("embedding", "repeated indices"), ("amax", "ties"), ("elu", "extreme values")):
+    for name, when in (("embedding", "repeated indices"), ("amax", "ties"), ("elu", "extreme values")):
         op = find(name)
-        case = situation(where).make(op)
+        case = situation(when).make(op)
         leaves = {o.name: case.call.inputs[o.name].clone().requires_grad_() for o in op.differentiable}
         out = REFERENCES[name].forward(*{**case.call.inputs, **leaves}.values(), **case.call.numbers)
         for leaf, got in zip(torch.autograd.grad(out, list(leaves.values()), case.call.cotangents),
