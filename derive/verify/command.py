@@ -45,9 +45,9 @@ def verify(
 ) -> bool:
     """Print what verify finds of each op, and write its numbers to the file `json`. True where every gradient is right.
 
-    On the backend "cpu" it is the op's kernels that run; an op that has none is named, with the reason. Raises
-    DeriveError where none of the ops has one. `said` is the command that the file names. What would stop the file from
-    being written is found before anything runs.
+    On the backend "cpu" it is the op's kernels that run; an op that has none is named, with the reason. So is one of
+    several ops that cannot be tried. Raises DeriveError where none of the ops can be, or has a kernel. `said` is the
+    command that the file names. What would stop the file from being written is found before anything runs.
     """
     other = None if native is None else function(native)
     if json is not None:
@@ -60,6 +60,7 @@ def verify(
     run = verify_kernels if backend == "cpu" else verified
     done: list[Verification] = []
     without: list[str] = []
+    untried: list[str] = []
     with bar(list(ops)) as finished:
         for op in ops:
             try:
@@ -68,17 +69,24 @@ def verify(
             except NoKernel as reason:
                 without.append(op.name)
                 print(view.no_kernel(op.name, str(reason)))
+            except DeriveError as error:
+                if len(ops) == 1:
+                    raise
+                untried.append(op.name)
+                print(view.not_verified(error.within(op.name)))
             finished(op)
+    if untried and not done:
+        raise DeriveError(f"no op is verified: {', '.join(untried)}", fix="correct them, as the lines above say")
     if without and not done:
         raise DeriveError(f"no kernel ran: PyTorch runs {', '.join(without)}", fix="verify without --backend cpu")
-    print(view.summary(done, without))
+    print(view.summary(done, without, untried))
     if json is not None:
         write_measured(record(done, said), json)
         print(f"{json}: written")
     if plot is not None:
         _plot(ops[0], save, seed, plot, backend)
         print(f"{plot}: written")
-    return all(v.right for v in done)
+    return not untried and all(v.right for v in done)
 
 
 def _print(found: Verification, full: bool, alone: bool, out: Console) -> None:

@@ -224,6 +224,10 @@ def _domains(op: Op) -> dict[str, str]:
     open_ones = [o.name for o in op.operands if o.kind in ("tensor", "constant") and given[o.name] == "any"]
     attempts = [{}, *({n: d} for d in ("not below 0", "0 to 1") for n in open_ones)]
     attempts += [dict.fromkeys(open_ones, d) for d in ("not below 0", "0 to 1", "above 0")]
+    attempts += [{n: "below 0"} for n in open_ones]
+    for high, low in (("above 0", "below 0"), ("above 1", "0 to 1")):  # log(a - b) asks for an order
+        attempts += [dict.fromkeys(open_ones, low) | {n: high} for n in open_ones]
+        attempts += [dict.fromkeys(open_ones, high) | {n: low} for n in open_ones]
     ends = [o.name for o in op.operands if o.ranges_over is not None and o.is_tensor]
     if len(ends) > 1:  # what lies at one place may be at no distance, by which it is divided
         attempts += [a | dict.fromkeys(ends, "apart") for a in attempts]

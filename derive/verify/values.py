@@ -21,6 +21,8 @@ DOMAINS: dict[str, Callable[[Tensor], Tensor]] = {
     "any": lambda v: v,
     "apart": lambda v: v,  # of indices: those of one axis never meet, which one alone does not show
     "above 0": lambda v: v.abs() + 0.1,
+    "above 1": lambda v: v.abs() + 1.1,
+    "below 0": lambda v: -v.abs() - 0.1,
     "not below 0": torch.abs,
     "away from 0": lambda v: v + v.sign() + (v == 0),
     "0 to 1": torch.sigmoid,

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from derive.errors import DeriveError
 from derive.verify.compare import Disagreement
 from derive.verify.judge import Verdict
 from derive.verify.kernels import THREADS
@@ -58,17 +59,23 @@ def no_kernel(op: str, reason: str) -> str:
     return f"{op:34} | no kernel: {reason}"
 
 
-def summary(found: Sequence[Verification], without: Sequence[str] = ()) -> str:
-    """One line for all the ops: those that were verified, and how many have no kernel."""
+def not_verified(error: DeriveError) -> str:
+    """The line of an op that cannot be tried, and why."""
+    return f"{error.op or '':34} | not verified: {DeriveError(error.cause, fix=error.fix)}"
+
+
+def summary(found: Sequence[Verification], without: Sequence[str] = (), untried: Sequence[str] = ()) -> str:
+    """One line for all the ops: those that were verified, how many have no kernel, and which could not be tried."""
     count = sum(len(v.rows) for v in found)
     counts = sorted({len(v.situations) for v in found})
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     gradients = "1 gradient" if count == 1 else f"{count} gradients"
     ops = found[0].op.name if len(found) == 1 else f"{len(found)} ops"
     wrong = [v.op.name for v in found if not v.right]
+    rest = (f"; not verified: {', '.join(untried)}" if untried else "") + _ran(found, without)
     if wrong:
-        return f"{ops}, {gradients}: wrong: {', '.join(wrong)}{_ran(found, without)}"
-    return f"{ops}, {gradients}: right in {span} situations{_ran(found, without)}"
+        return f"{ops}, {gradients}: wrong: {', '.join(wrong)}{rest}"
+    return f"{ops}, {gradients}: right in {span} situations{rest}"
 
 
 def _ran(found: Sequence[Verification], without: Sequence[str]) -> str:

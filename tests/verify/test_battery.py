@@ -5,7 +5,7 @@ import torch
 
 from derive.catalogue import catalogue, find, load_file
 from derive.errors import DeriveError
-from derive.notation import axes, eq, index, length, log, oo, op, sin, sqrt, sum, tensor, where
+from derive.notation import axes, eq, exp, index, length, log, oo, op, sin, sqrt, sum, tensor, where
 from derive.verify import lengths
 from derive.verify.battery import BATTERY, cases, situation
 from derive.verify.lengths import filled, fitting, free_axes_of
@@ -68,6 +68,18 @@ def test_values_are_found_where_the_op_is_finite() -> None:
         f.y[d] = log(-abs(x[d]) - 1)
         return f.y
 
+    @op
+    def in_order(f, a: tensor[d], b: tensor[d]):
+        f.y[d] = log(exp(a[d]) - exp(b[d]))
+        return f.y
+
+    @op
+    def beyond(f, x: tensor[d]):
+        f.y[d] = log(-x[d])
+        return f.y
+
+    for asked in (in_order, beyond):
+        assert verify(asked.op).right
     call = BATTERY[0].make(roots.op).call
     assert bool((call.inputs["x"] >= 0).all()) and bool((call.inputs["z"] < 0).any())
     with pytest.raises(DeriveError, match="op nowhere: found no inputs at which the op is finite; declare what"):

@@ -49,6 +49,34 @@ def test_what_cannot_be_run_is_named_and_the_others_are_verified(derive, monkeyp
     assert done.stdout.splitlines()[-1] == "2 ops, 1 gradient: wrong: tanh"
 
 
+NOWHERE = """from derive import *
+d = axes("d")
+
+@op
+def nowhere(f, x: tensor[d]):
+    f.y[d] = log(-abs(x[d]) - 1)
+    return f.y
+
+@op
+def behind(f, x: tensor[d]):
+    f.y[d] = x[d] ** 3
+    return f.y
+"""
+
+
+def test_what_has_no_inputs_is_named_and_the_others_are_verified(derive, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(NOWHERE)
+    done = derive("verify", "--from", "mine.py")
+    first, second, summary = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (1, "")
+    assert first.startswith(f"{'nowhere':34} | not verified: found no inputs at which the op is finite; declare what")
+    assert second.startswith("behind.dx ")
+    assert summary == "behind, 1 gradient: right in 21 situations; not verified: nowhere"
+    alone = derive("verify", "nowhere", "--from", "mine.py")
+    assert alone.returncode == 2
+    assert alone.stderr.startswith("derive: op nowhere: found no inputs at which the op is finite; ")
+
+
 def test_verify_in_full_names_what_stands_beside_it(derive, tmp_path: Path) -> None:
     done = derive("verify", "gelu", "--full", "--native", "torch.nn.functional.gelu")
     assert done.returncode == 0
