@@ -114,7 +114,7 @@ class _Builder:
         part = replace(d, axes=tuple(a for a in d.axes if a != axis))
         nodes = [
             self.reduction(v, set(part.axes)) if isinstance(v, Sigma | SpecReduce) else factored(v, self.hoister(part))
-            for v in values
+            for v in (merge_sums(v, self.shared) for v in values)
         ]
         return Join(axis.name, tuple(nodes), ("",) * len(nodes))
 

@@ -11,7 +11,7 @@ from derive.pipeline import derive_op
 from derive.spec import OpCall
 from tests.derive.live import module
 
-n, d, k, e, t, s = axes("n d k e t s")
+n, d, k, e, t, s, p = axes("n d k e t s p=2")
 
 
 @op
@@ -34,9 +34,17 @@ def repeated(f, x: tensor[n, d], o: tensor[k]):
     return f.c
 
 
+@op
+def two_gates(f, x: tensor[n, d], w: tensor[p, d]):
+    """The sums stand at places of their own."""
+    f.y[n, d] = sigmoid(w[0, d] * x[n, d]) - sigmoid(w[1, d] * x[n, d] + 1)
+    return f.y
+
+
 PLAIN: list[tuple[OpCall, dict[str, tuple[int, ...]], Callable[..., Tensor]]] = [
     (slope_by_kind, {"x": (9, 8), "a": (3,)}, lambda x, a, kind: x * torch.tanh(a[kind][:, None] * x)),
     (outer_gate, {"x": (9, 2), "z": (8,)}, lambda x, z: x[:, :1] * torch.sigmoid(x[:, :1] + z)),
+    (two_gates, {"x": (9, 8), "w": (2, 8)}, lambda x, w: torch.sigmoid(w[0] * x) - torch.sigmoid(w[1] * x + 1)),
 ]
 
 
