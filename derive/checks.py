@@ -125,8 +125,11 @@ def check_axes(left_axes: tuple[Axis, ...], right: Expr, over: tuple[Axis, ...],
         )
 
 
-def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str) -> None:
-    """What stands in an index is an integer input whose values run over that dimension."""
+def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str, made: At | None = None) -> None:
+    """What stands in an index is an integer input whose values run over that dimension.
+
+    `made` is what is read, where an equation of the spec has made it and could name its axes otherwise.
+    """
     if inner.name not in ranges:
         raise DeriveError(
             f"{inner} stands in an index but holds no integers",
@@ -134,10 +137,13 @@ def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str) ->
             fix=f"declare {inner.name}: index(…)[…]",
         )
     if isinstance(dim, Axis) and ranges[inner.name] != dim:
+        own = ranges[inner.name].base
+        fix = f"declare {inner.name}: index({dim.base})[…], or read the tensor's dimensions in their order"
+        if made is not None:
+            axes = ", ".join(own if i == inner else str(i) for i in made.index)
+            fix = f"give that axis one name: write f.{made.name}[{axes}] = …, or {fix.partition(', or')[0]}"
         raise DeriveError(
-            f"{inner.name} runs over axis {ranges[inner.name].base} but is read as an index of axis {dim.base}",
-            equation=equation,
-            fix=f"declare {inner.name}: index({dim.base})[…], or read the tensor's dimensions in their order",
+            f"{inner.name} runs over axis {own} but is read as an index of axis {dim.base}", equation=equation, fix=fix
         )
 
 
@@ -165,7 +171,10 @@ def check_read(
         fix = f"give {at.name} exactly {len(dims)} {'index' if len(dims) == 1 else 'indices'}"
         if not dims:
             fix = f"it has none: read it as {at.name}[()]"
-        if len(at.index) > len(dims) > 0 and all(isinstance(i, Axis) for i in at.index):
+        if len(at.index) > len(dims) and PACK in dims and PACK in at.index:
+            axes_read = ", ".join(map(str, at.index))
+            fix = f"`...` is no axis that can be named apart: declare {at.name} with the axes [{axes_read}]"
+        elif len(at.index) > len(dims) > 0 and all(isinstance(i, Axis) for i in at.index):
             merged = Merge(*at.index[len(dims) - 1 :])
             example = ", ".join([*map(str, at.index[: len(dims) - 1]), f"{merged}{',' if len(dims) == 1 else ''}"])
             fix += f"; axes merged into one stand in brackets of their own: {at.name}[{example}]"
@@ -175,16 +184,12 @@ def check_read(
             raise DeriveError(
                 f"`...` of {at.name} is read as {at}", equation=equation, fix="write `...` where the tensor has `...`"
             )
+        if not isinstance(i, At) and i.atoms(At):
+            raise DeriveError(
+                f"index {i} of {at.name} calculates with what is read", equation=equation,
+                fix="pass the places themselves as an input, index(…)[…]",
+            )  # fmt: skip
         if is_window(i) and not affine(i).offset.is_integer:
             raise DeriveError(f"index {i} is no whole number", equation=equation, fix="index by axes and whole numbers")
-        for inner in _outermost_reads(i):
-            check_index(inner, named, ranges, equation)
-
-
-def _outermost_reads(index: Expr) -> Iterator[At]:
-    """What an index reads, but not what is read to know where: `hashes[ids[n, t]]` runs over the axis of `hashes`."""
-    if isinstance(index, At):
-        yield index
-    else:
-        for part in index.args:
-            yield from _outermost_reads(part)
+        if isinstance(i, At):  # of `hashes[ids[n, t]]` it is `hashes` that says what its values run over
+            check_index(i, named, ranges, equation, None if declared else at)

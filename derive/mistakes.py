@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from sympy import Basic
@@ -29,6 +30,8 @@ USAGE = {
 ABSENT = {
     "argmax": "its values are integers: pass them as an input, index(d)[n]",
     "argmin": "its values are integers: pass them as an input, index(d)[n]",
+    "clamp": "write minimum(maximum(x[n, d], low), high)",
+    "clip": "write minimum(maximum(x[n, d], low), high)",
     "cumsum": "write sum(where(j <= i, x[n, j], 0), over=j)",
     "prod": "write exp(sum(log(x[n, d]), over=d)) of positive values",
 }
@@ -56,6 +59,11 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
     ),
     (r"'Scalar' object is not subscriptable", "a number is read like a tensor", "write its name without brackets"),
     ("'At' object is not subscriptable", "an element is read like a tensor", "give all indices at once: x[n, d]"),
+    (
+        "'(Reduce|Add|Mul|Pow|Where|Delta)' object is not subscriptable",
+        "an expression is read like a tensor",
+        "write it as an equation, f.a[n] = …, and read f.a[n]",
+    ),
     ("is not subscriptable", "a function is read like a tensor", "write round brackets: exp(x[n, d])"),
     ("unhashable type", "a list stands where indices do", "write them without brackets of their own: x[n, d]"),
     ("object of type '(Axis|Size)' has no len", "an axis is no list", "the length of an axis is size(d)"),
@@ -116,8 +124,15 @@ FROM_SYMPY = frozenset({
 """What a spec may use beside the words of the notation, from where it has them."""
 
 
-def undeclared(error: NameError, known: dict[str, str]) -> DeriveError:
-    """A name that Python does not know. `known` maps what the spec knows to how it is written."""
+_SHORT = 2
+"""Letters that the name of an axis has; a longer name may be that of a number."""
+
+
+def undeclared(error: NameError, known: dict[str, str], signature: bool = False) -> DeriveError:
+    """A name that Python does not know. `known` maps what the spec knows to how it is written.
+
+    In the `signature`, where kinds and axes stand, it is not the name of a number.
+    """
     name = error.name or str(error)
     if name in known:
         return DeriveError(f"{name} is not defined", fix=f"an equation is read back as {known[name]}")
@@ -125,12 +140,23 @@ def undeclared(error: NameError, known: dict[str, str]) -> DeriveError:
         return DeriveError(f"{name} is no part of the notation", fix=ABSENT[name])
     if name in FROM_SYMPY:
         return DeriveError(f"{name} is not defined", fix=f"write `from sympy import {name}`")
+    family = _family(name)
+    if family:
+        fix = f"write `from derive.ops.{family} import {name}`, and name its result: f.a = {name}(x)"
+        return DeriveError(f"{name} is not defined", fix=fix)
     close = get_close_matches(name, known, 1, 0.75)
     if close:
         return DeriveError(f"{name} is not defined", fix=f"did you mean {known[close[0]]}?")
-    return DeriveError(
-        f"{name} is not defined", fix=f'declare an axis with {name} = axes("{name}"), or import the function'
-    )
+    fix = f'declare an axis with {name} = axes("{name}"), or import the function'
+    if len(name) > _SHORT and not signature:
+        fix = f"declare a number as an input, {name}: scalar = 1e-5, {fix.removeprefix('declare ')}"
+    return DeriveError(f"{name} is not defined", fix=fix)
+
+
+def _family(name: str) -> str | None:
+    """The file of the catalogue that defines an op of that name."""
+    files = sorted((Path(__file__).parent / "ops").glob("*.py"))
+    return next((f.stem for f in files if f"\ndef {name}(f, " in f.read_text(encoding="utf-8")), None)
 
 
 def names_near(function: Callable[..., Any], inputs: Iterable[str], equations: Iterable[str]) -> dict[str, str]:

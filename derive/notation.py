@@ -65,7 +65,7 @@ def _axis(text: str) -> Axis:
 
 
 def _reduction(kind: str, body: Any, over: Any) -> Reduce:
-    over = over if isinstance(over, tuple) else (over,)
+    over = tuple(over) if isinstance(over, tuple | list) else (over,)
     over = tuple(PACK if a is Ellipsis else a for a in over)
     for a in over:
         if not isinstance(a, Axis):

@@ -97,7 +97,7 @@ def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
         given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         return tuple(operand(p, name) for p in given)
     except NameError as error:
-        raise undeclared(error, {}) from None
+        raise undeclared(error, names_near(function, (), ()), signature=True) from None
 
 
 def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Operand, ...]) -> Any:

@@ -393,4 +393,44 @@ MISTAKES = {
         "f.y[n, d] = float('nan') * x[n, d]\n    return f.y",
         "op mine, equation y: divides by zero, or holds nan; write an expression that is finite",
     ),
+    "calculated_place": (
+        "f, x: tensor[n, d], y: index(d)[n]",
+        "f.z[n] = x[n, y[n] + 1]\n    return f.z",
+        "op mine, equation z: index y[n] + 1 of x calculates with what is read; pass the places themselves as an input, index(…)[…]",
+    ),
+    "clip": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = clip(x[n, d], 0, 1)\n    return f.y",
+        "op mine, equation y: clip is no part of the notation; write minimum(maximum(x[n, d], low), high)",
+    ),
+    "op_of_the_catalogue": (
+        "f, x: tensor[n, d]",
+        "f.y = softmax(x)\n    return f.y",
+        "op mine, equation y: softmax is not defined; write `from derive.ops.activations import softmax`, and name its result: f.a = softmax(x)",
+    ),
+    "number_not_declared": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] + eps\n    return f.y",
+        'op mine, equation y: eps is not defined; declare a number as an input, eps: scalar = 1e-5, an axis with eps = axes("eps"), or import the function',
+    ),
+    "kind_of_another_case": (
+        "f, x: Tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    return f.y",
+        "op mine: Tensor is not defined; did you mean tensor?",
+    ),
+    "reduction_read": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = amax(x[n, d], over=n)[d] - x[n, d]\n    return f.y",
+        "op mine, equation y: an expression is read like a tensor ('Reduce' object is not subscriptable); write it as an equation, f.a[n] = …, and read f.a[n]",
+    ),
+    "leading_axes_read_apart": (
+        "f, x: tensor[...]",
+        "f.y[...] = sum(x[..., d], over=d)\n    return f.y",
+        "op mine, equation y: x has axes [...] but is read as x[..., d]; `...` is no axis that can be named apart: declare x with the axes [..., d]",
+    ),
+    "two_names_of_one_axis": (
+        "f, h: tensor[n, d], w: tensor[c, d], y: index(c)[n]",
+        "f.z[n, k] = sum(h[n, d] * w[k, d], over=d)\n    f.y_[n] = f.z[n, y[n]]\n    return f.y_",
+        "op mine, equation y_: y runs over axis c but is read as an index of axis k; give that axis one name: write f.z[n, c] = …, or declare y: index(k)[…]",
+    ),
 }

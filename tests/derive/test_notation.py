@@ -10,6 +10,7 @@ import derive
 from derive.errors import DeriveError
 from derive.notation import amax, axes, delta, exp, index, mean, oo, op, relu, scalar, size, sum, tensor, where
 from derive.terms.axes import Axis
+from derive.terms.elements import At, Tensor
 
 n, d, c, t, e = axes("n d c t e")
 
@@ -58,6 +59,11 @@ def test_axes() -> None:
     assert axes("d") == Axis("d")
     assert axes("n c") == (Axis("n"), Axis("c"))
     assert axes("n, c") == (Axis("n"), Axis("c"))
+
+
+def test_reduced_axes_may_be_a_list() -> None:
+    x = At(Tensor("x"), n, d)
+    assert sum(x, over=[n, d]) == sum(x, over=(n, d))
 
 
 # --- mistakes -----------------------------------------------------------------------------------------------
