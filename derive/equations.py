@@ -13,7 +13,7 @@ from typing import Any
 from sympy import Add, Expr, Mul, Pow, S
 
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.indices import Merge
 from derive.terms.reductions import Reduce
 
@@ -177,6 +177,13 @@ class Op:
     @property
     def differentiable(self) -> tuple[Operand, ...]:
         return tuple(o for o in self.operands if o.differentiable)
+
+    @property
+    def unread(self) -> tuple[Operand, ...]:
+        """Inputs that no equation reads, nor any length: a slip, most likely, or a signature that others share."""
+        found = {s for e in self.equations for part in (e.body, e.scale) for s in part.free_symbols}
+        read = {s.name for s in found if isinstance(s, Tensor | Scalar)} | {rule.operand for rule in self.sizes}
+        return tuple(o for o in self.operands if o.name not in read and o.kind != "length")
 
     def __str__(self) -> str:
         lines = [f"{self.name}({', '.join(map(str, self.operands))})"]

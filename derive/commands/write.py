@@ -61,6 +61,10 @@ def generate(
     print(f"{out}: {f'{count} written' if changed else 'up to date'}")
     for name, why in as_torch.items():
         print(f"{name} has no kernel and runs as PyTorch: {why}")
+    for op in wanted:
+        for operand in op.unread:
+            effect = "its gradient is 0" if operand.differentiable else "it changes nothing"
+            print(f"{op.name} never reads its input {operand.name}: {effect}")
 
 
 def book(
