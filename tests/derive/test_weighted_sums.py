@@ -64,12 +64,12 @@ def test_gradients(spec):
 
 
 def test_one_product_for_both_gradients():
-    """`sum(g * dy * u, over=d)` and `sum(dy * u, over=...)` read one tensor, and g multiplies nothing as large."""
+    """`sum(g * dy * x, over=d)` and `sum(r * dy * x, over=...)` read one tensor, and g multiplies nothing as large."""
     program = derive_op(scaled_unit.op).backward
     values = {s.name: str(s.value) for s in program.statements if isinstance(s, Assign)}
-    assert values["dy_u"] == "dy[..., d] * u[..., d]"
-    assert "sum(g[d] * dy_u[..., d], over=d)" in values["sum_du_u"]
-    assert values["dg"] == "sum(dy_u[..., d], over=...)"
+    assert values["dy_x"] == "dy[..., d] * x[..., d]"
+    assert "sum(g[d] * dy_x[..., d], over=d)" in values["sum_du_x"]
+    assert values["dg"] == "sum(r[...] * dy_x[..., d], over=...)"
     assert "du" not in values  # read once now
 
 
