@@ -1,4 +1,4 @@
-"""Elementary functions of the notation that SymPy lacks, each with its derivative, stable at both ends."""
+"""Functions of the notation that SymPy lacks or rewrites at once, each with its derivative, stable at both ends."""
 
 from __future__ import annotations
 

@@ -101,6 +101,9 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
     if expr in (S.Pi, E):
         return Call("pi" if expr is S.Pi else "e", ())
     if isinstance(expr, Add):
+        if (number := _common(expr)) is not None:
+            rest = Add(*(t / number for t in expr.args))
+            return quotient(number, [(weight(rest), node(rest, hoist))], [])
         return _sum([(t, node(abs_term(t), hoist)) for t in ordered_terms(expr)])
     if isinstance(expr, Mul):
         return product(list(Mul.make_args(expr)), hoist)
@@ -129,6 +132,13 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
     if isinstance(expr, Function):
         return Call(type(expr).__name__, tuple(node(a, hoist) for a in expr.args))
     raise DeriveError(f"{expr}, a {type(expr).__name__}, has no form in a program", fix=OUR_FAULT)
+
+
+def _common(expr: Add) -> Expr | None:
+    """What all terms of a sum of tensors are multiplied by: SymPy has `3*(x - y)` as `3*x - 3*y` at once."""
+    numbers = {abs(t.as_coeff_Mul()[0]) for t in expr.args}
+    (number,) = numbers if len(numbers) == 1 else (S.One,)
+    return number if number != 1 and expr.atoms(At) else None
 
 
 def _place(i: Prefix | Slot | Merge | Part, hoist: Hoist | None) -> Node:

@@ -41,7 +41,7 @@ class GeluSaved(NamedTuple):
 def gelu_forward(x: Tensor) -> tuple[Tensor, GeluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu", ("x: ...",), x)
-    phi = (math.sqrt(2) / 2 * x).erf_().div_(2).add_(0.5)  # phi[...] = erf(sqrt(2) / 2 * x[...]) / 2 + 1/2
+    phi = (math.sqrt(2) / 2 * x).erf_().add_(1).div_(2)  # phi[...] = (erf(sqrt(2) / 2 * x[...]) + 1) / 2
     y = phi * x  # y[...] = phi[...] * x[...]
     dy_dx = phi.addcmul_(x.square().div_(-2).exp_(), x, value=math.sqrt(2) / 2 / math.sqrt(math.pi))
     return y, GeluSaved(dy_dx)

@@ -67,3 +67,19 @@ def test_sympy_keeps_its_own() -> None:
     x = sympy.Symbol("x")
     assert erfc(-x) == 2 - erfc(x)
     assert erfc(0) == 1
+
+
+def test_a_number_is_multiplied_after_the_sum() -> None:
+    """SymPy has `3*(x - y)` as `3*x - 3*y`, two numbers that are rounded, in one pass more."""
+
+    @op
+    def apart(f, x: tensor[n], y: tensor[n]):
+        f.z[n] = 3 * (x[n] - y[n])
+        f.u[n] = -(x[n] - y[n] + 1) / 10
+        return f.z, f.u
+
+    x, y = torch.tensor([1e7 + 1]), torch.tensor([1e7])
+    assert float(3 * x - 3 * y) != 3  # in float32
+    z, u = module(apart.op).apart(x, y)
+    assert float(z) == 3
+    assert float(u) == float(torch.tensor(-2.0) / 10)
