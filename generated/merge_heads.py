@@ -38,14 +38,14 @@ def merge_heads_forward(x: Tensor) -> tuple[Tensor, MergeHeadsSaved]:
     """Returns y and what the backward needs."""
     check_shapes("merge_heads", ("x: ... h t k",), x)
     *_, h, _, k = x.shape
-    y = x.transpose(-3, -2).flatten(-2, -1)  # y[..., t, (h, k)] = x[..., h, t, k]
+    y = x.swapaxes(-3, -2).flatten(-2, -1)  # y[..., t, (h, k)] = x[..., h, t, k]
     return y, MergeHeadsSaved(h, k)
 
 
 @in_float32
 def merge_heads_backward(dy: Tensor, h: int, k: int) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy.unflatten(-1, (h, k)).transpose(-3, -2)  # dx[..., h, t, k] = dy[..., t, (h, k)]
+    dx = dy.unflatten(-1, (h, k)).swapaxes(-3, -2)  # dx[..., h, t, k] = dy[..., t, (h, k)]
     return dx
 
 

@@ -41,14 +41,14 @@ def split_heads_forward(x: Tensor, heads: int) -> tuple[Tensor, SplitHeadsSaved]
         "split_heads", "y", heads > 0 and d % heads == 0, "axis d must be a multiple of heads", d=d, heads=heads
     )
     k = d // heads
-    y = x.unflatten(-1, (heads, k)).transpose(-3, -2)  # y[..., h, t, k] = x[..., t, (h, k)]
+    y = x.unflatten(-1, (heads, k)).swapaxes(-3, -2)  # y[..., h, t, k] = x[..., t, (h, k)]
     return y, SplitHeadsSaved()
 
 
 @in_float32
 def split_heads_backward(dy: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy.transpose(-3, -2).flatten(-2, -1)  # dx[..., t, d] = dy[..., part(d, 0), t, part(d, 1)]
+    dx = dy.swapaxes(-3, -2).flatten(-2, -1)  # dx[..., t, d] = dy[..., part(d, 0), t, part(d, 1)]
     return dx
 
 

@@ -71,7 +71,7 @@ def permute(value: Value, dims: Dims) -> Value:
     places = ((position(value.dims, value.dims.index(d)), position(dims, k)) for k, d in enumerate(dims))
     moved = [(a, b) for (a, b), d in zip(places, dims, strict=True) if a != b and not is_pack(d)]
     if len(moved) == 2 and moved[0] == moved[1][::-1]:
-        return value.method(f".transpose({min(moved[0])}, {max(moved[0])})", dims)
+        return value.method(f".swapaxes({min(moved[0])}, {max(moved[0])})", dims)
     source, target = (", ".join(map(str, side)) for side in zip(*moved, strict=True))
     if len(moved) == 1:
         return value.method(f".movedim({source}, {target})", dims)
