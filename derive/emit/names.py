@@ -67,12 +67,12 @@ class Names:
 
     def axis(self, name: str) -> Axis:
         """The axis of this name, with its length where that is fixed."""
-        rule = self.rules.get(base(name))
-        return Axis(base(name)) if rule is None else rule.axis.copied(0)
+        return self.rules[base(name)].axis.copied(0)
 
     def tight(self, dim: str, window: Window) -> bool:
         """Whether an axis of the window is exactly as long as the dimension allows."""
-        if not isinstance(window.offset, Num) or any(Axis(d).is_pack for d in (dim, *(a for a, _ in window.steps))):
+        axes = [base(d) for d in (dim, *(a for a, _ in window.steps))]
+        if not isinstance(window.offset, Num) or any(Axis(a).is_pack or a not in self.rules for a in axes):
             return False
         form = Affine(tuple((self.axis(a), step) for a, step in window.steps), Integer(int(window.offset.value)))
         rules = {rule.axis: rule for rule in self.rules.values()}
