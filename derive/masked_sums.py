@@ -14,7 +14,7 @@ from fractions import Fraction
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import Call, Node, Num, Program, Reduce, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, rebuilt
+from derive.walking import node_axes, reads, rebuilt
 
 _ZERO = Num(Fraction(0))
 
@@ -44,9 +44,12 @@ def _choice_last(node: Reduce) -> Node:
     lacking = tuple(a for a in node.axes if a not in node_axes(condition))
     factors = [*product_factors(value), *(f for f in outside if f != chosen)]
     inside = [f for f in factors if set(node_axes(f)) & set(lacking)]
+    running = not reads(condition) and bool(set(node_axes(condition)) & set(node.axes))  # a sum up to a place
+    if running or not lacking or not inside or outside.count(chosen) > 1:
+        return node
     before = [f for f in factors if f not in inside]
-    total = Reduce("sum", lacking, multiplied(inside)) if lacking and inside else node
-    if not is_matrix_product(total) or outside.count(chosen) > 1:
+    total = Reduce("sum", lacking, multiplied(inside))
+    if not is_matrix_product(total):
         return node
     rest = tuple(a for a in node.axes if a not in lacking)
     body = Call("where", (condition, multiplied([*before, total]), zero))
