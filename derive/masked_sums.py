@@ -12,9 +12,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import AxisValue, Call, Node, Num, Program, Reduce, multiplied
+from derive.program import Call, Node, Num, Program, Reduce, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, rebuilt
+from derive.walking import node_axes, reads, rebuilt
 
 _ZERO = Num(Fraction(0))
 
@@ -44,7 +44,8 @@ def _choice_last(node: Reduce) -> Node:
     lacking = tuple(a for a in node.axes if a not in node_axes(condition))
     factors = [*product_factors(value), *(f for f in outside if f != chosen)]
     inside = [f for f in factors if set(node_axes(f)) & set(lacking)]
-    if not (lacking and inside) or outside.count(chosen) > 1 or _runs(condition, node.axes):
+    running = not reads(condition) and bool(set(node_axes(condition)) & set(node.axes))  # a sum up to a place
+    if running or not lacking or not inside or outside.count(chosen) > 1:
         return node
     before = [f for f in factors if f not in inside]
     total = Reduce("sum", lacking, multiplied(inside))
@@ -53,12 +54,6 @@ def _choice_last(node: Reduce) -> Node:
     rest = tuple(a for a in node.axes if a not in lacking)
     body = Call("where", (condition, multiplied([*before, total]), zero))
     return Reduce("sum", rest, body) if rest else body
-
-
-def _runs(condition: Node, summed: tuple[str, ...]) -> bool:
-    """Whether a sum of what such a condition chooses is a running sum: it compares two places, and one is summed."""
-    places = [a.axis for a in condition.args if isinstance(a, AxisValue)] if isinstance(condition, Call) else []
-    return len(places) == 2 and bool(set(places) & set(summed))
 
 
 def _masked(factors: list[Node]) -> Call | None:

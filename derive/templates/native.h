@@ -444,7 +444,8 @@ INLINE float log1p_float(float x) {
     const float scaled = float_of(bits_of(x) - ((uint32_t)n << 23)), two = float_of(ONE_FLOAT - ((uint32_t)few << 23));
     const float high = (float)n * (float)LN2_HIGH, f = scaled - (1.0f - two), sum = high + f, lost = f - (sum - high);
     float out = sum - (log_rest_float(f) - (float)n * (float)LN2_LOW - lost);
-    out = x == 0 || x == INFINITY ? x : out;
+    out = x == 0 ? x : out; // one by one: where either is asked of a clamped x, GCC makes no vectors
+    out = x == INFINITY ? x : out;
     out = x == -1 ? -INFINITY : out;
     return x >= -1 ? out : NAN;
 }

@@ -11,6 +11,9 @@ from types import ModuleType
 import pytest
 import torch
 
+from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.products import with_products
+from derive.program import Call, Program, Read
 from tests.native.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -163,3 +166,13 @@ def test_long_products_are_taken_two_factors_at_a_time(package: Package) -> None
             torch.testing.assert_close(got, right, rtol=1e-10, atol=1e-10)
         text = (folder / f"{name}.c").read_text()
         assert text.count("    product(") >= products, name
+
+
+def test_a_factor_that_is_computed_first_lies_as_the_largest_of_what_it_is_made_of() -> None:
+    """In `w[n] * x[n, d]`, `w` says nothing of where `d` belongs."""
+    x = Read("x", ("n", "d"))
+    weighed = Call("mul", (Call("mul", (Read("w", ("n",)), x)), Read("x", ("n", "e"))))
+    form = Normal(Program("f", (("w", ("n",)), ("x", ("n", "d"))), (), (), ("c",)))
+    form.add(Loop("c", ("d", "e"), weighed, "sum", ("n",)))
+    factor, _ = with_products(form)
+    assert isinstance(factor, Loop) and factor.slots == ("n", "d")

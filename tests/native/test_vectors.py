@@ -35,6 +35,7 @@ def summed(name, value):
 FORMS = {
     "log_of_logistic": lambda x, t: t*log(sigmoid(x)) + (1 - t)*log(1 - sigmoid(x)),
     "log_of_rectified": lambda x, t: (1 - t)*log(1 - relu(sigmoid(x) - 0.05)),
+    "log1p_of_exp": lambda x, t: log1p(exp(2*x))*t + log1p(-exp(-x**2)),
     "turned": lambda x, t: sin(x)*t + cos(x),
     "powers": lambda x, t: x**4*t + (1 + x**2)**-6 + x**9,
     "mixed": lambda x, t: log(1 + x**4)*cos(t - x) + softplus(x),

@@ -118,8 +118,10 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
 
 
 def _laid_out(node: Node, batch: tuple[str, ...], outer: tuple[str, ...], inner: tuple[str, ...]) -> tuple[str, ...]:
-    """The axes of a factor that is computed first: last what is last in the memory of what it is made from."""
-    last = [index_axes(r.index[-1])[-1:] for r in walk(node) if isinstance(r, Read) and r.index]
+    """The axes of a factor that is computed first: last what is last in the memory of its largest operand."""
+    found = [r for r in walk(node) if isinstance(r, Read) and r.index]
+    most = max((len(node_axes(r)) for r in found), default=0)
+    last = [index_axes(r.index[-1])[-1:] for r in found if len(node_axes(r)) == most]
     score = sum((axes == inner[-1:]) - (axes == outer[-1:]) for axes in last if axes)
     return (*batch, *outer, *inner) if score >= 0 or not outer else (*batch, *inner, *outer)
 
