@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from sympy import Add, Expr
@@ -14,6 +15,7 @@ from derive.collapse.denominators import cancelled
 from derive.collapse.domain import conditions, divisors, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.local_search import Candidate, search_part
+from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import matrix_products, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
@@ -151,7 +153,7 @@ def _reassociate(
     return found
 
 
-_IDENTITIES = (
+_IDENTITIES: tuple[tuple[str, Callable[[Expr], Iterator[Expr]], str], ...] = (
     ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
     ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
 )
@@ -162,18 +164,30 @@ def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
     """The same with each of these laws where it is cheaper."""
     returns = tuple(d.name for d in found.definitions)
     found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
-    ways = [(k, way) for k in range(len(found.definitions)) for way in _IDENTITIES]
-    for k, (law, values, reason) in ways:
-        definition = found.definitions[k]
-        for value in values(definition.value):
-            changed = [*found.definitions]
-            changed[k] = replace(definition, value=value)
-            kept = with_kept(steps, changed, returns, policy=policy)
-            if kept.total < found.kept.total:
-                left = next(a.left for a in steps.adjoints if a.target.name == definition.name)
-                step = Step(law, left, definition.value, value, reason)
-                found = Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
-                break
+    known = bodies(steps.op)
+    for k in range(len(found.definitions)):
+        for law, values, reason in _IDENTITIES:
+            ways = ((value, reason) for value in values(found.definitions[k].value))
+            found = _cheaper(steps, found, k, law, ways, policy)
+        names = with_definitions(known, list(found.definitions[:k]))
+        found = _cheaper(steps, found, k, "open", opened(found.definitions[k].value, names), policy)
+    return found
+
+
+def _cheaper(
+    steps: Stepwise, found: Candidate, k: int, law: str, ways: Iterator[tuple[Expr, str]], policy: Policy
+) -> Candidate:
+    """The same with the first of these values for one definition that is cheaper, if any is."""
+    returns = tuple(d.name for d in found.definitions)
+    definition = found.definitions[k]
+    for value, reason in ways:
+        changed = [*found.definitions]
+        changed[k] = replace(definition, value=value)
+        kept = with_kept(steps, changed, returns, policy=policy)
+        if kept.total < found.kept.total:
+            left = next(a.left for a in steps.adjoints if a.target.name == definition.name)
+            step = Step(law, left, definition.value, value, reason)
+            return Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
     return found
 
 
