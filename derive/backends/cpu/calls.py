@@ -12,7 +12,7 @@ from derive.backends.cpu.writer import Writer
 def print_product(p: Product, form: Normal, out: Writer) -> None:
     text = Expressions(form)
     out.comment(p.note)
-    alpha = " * ".join(text.value(x).real.inside(6) for x in p.alpha) or "1"
+    alpha = " * ".join(text.value(x).real.inside(7) for x in p.alpha) or "1"
     a = _side(p.a, p.rows, p.inner, p.batch, text)
     b = _side(p.b, p.inner, p.columns, p.batch, text)
     c = _side(p.out, p.rows, p.columns, p.batch, text)

@@ -45,16 +45,18 @@ _SHARED = frozenset(
 _SUFFIXES = tuple(  # of our own variables
     "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns".split()  # noqa: SIM905
 )
-_BINARY = {"add": ("+", 4), "sub": ("-", 4), "mul": ("*", 5), "div": ("/", 5), "lt": ("<", 3), "le": ("<=", 3),
-           "gt": (">", 3), "ge": (">=", 3), "eq": ("==", 2), "ne": ("!=", 2), "and": ("&", 1),
-           "or": ("|", 1)}  # fmt: skip
+_COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
+"""How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""
+
+_BINARY = {"add": ("+", _SUM), "sub": ("-", _SUM), "mul": ("*", _PRODUCT), "div": ("/", _PRODUCT), "lt": ("<", 4),
+           "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4), "eq": ("==", 3), "ne": ("!=", 3), "and": ("&", 2),
+           "or": ("|", _ANY)}  # fmt: skip
 _FUNCTIONS = frozenset(
     """exp log expm1 log1p tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan
     asinh acosh atanh erfc""".split()  # noqa: SIM905
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
 _HELD = {"amax": "not_above", "amin": "not_below"}
-_ATOM, _UNARY, _COMMA = 9, 7, 0
 
 
 def axis_name(axis: str) -> str:
@@ -143,10 +145,10 @@ class Expressions:
             arg = args[0] if known else args[0].real
             return Text(f"-{arg.inside(_UNARY)}", _UNARY, "number" if known else "real")
         if node.fn == "where":
-            a, b = ((x if known else x.real).inside(1) for x in args[1:])
+            a, b = ((x if known else x.real).inside(_ANY) for x in args[1:])
             if not known and a.isdecimal() and b.isdecimal():
                 a = f"R({a})"  # else both are whole numbers to C, which divides them as such
-            return Text(f"{args[0].inside(1)} ? {a} : {b}", _COMMA, "number" if known else "real")
+            return Text(f"{args[0].inside(_ANY)} ? {a} : {b}", _COMMA, "number" if known else "real")
         if node.fn in ("pi", "e"):
             return Text(repr(getattr(math, node.fn)), kind="number")
         if node.fn == "pow":
@@ -198,8 +200,8 @@ class Expressions:
             if not code:
                 code, strength = at.code, at.strength
                 continue
-            left = code if strength >= 5 else f"({code})"
-            code, strength = f"{left} * {self.extent(dim)} + {at.inside(4)}", 4
+            left = code if strength >= _PRODUCT else f"({code})"
+            code, strength = f"{left} * {self.extent(dim)} + {at.inside(_SUM)}", _SUM
         return code or "0"
 
     def _places(self, read: Read, skip: frozenset[str]) -> list[tuple[Index, Index]]:
@@ -230,18 +232,18 @@ class Expressions:
         if isinstance(i, Merged):
             out = self.index(i.axes[0])
             for a in i.axes[1:]:
-                out = Text(f"{out.inside(5)} * {self.extent(a)} + {self.index(a).inside(4)}", 4)
+                out = Text(f"{out.inside(_PRODUCT)} * {self.extent(a)} + {self.index(a).inside(_SUM)}", _SUM)
             return out
         if isinstance(i, PartOf):
-            whole = self.index(i.whole).inside(5)
+            whole = self.index(i.whole).inside(_PRODUCT)
             tail = [self.integer(n) for n in i.lengths[i.position + 1 :]]
             code = f"{whole} / ({' * '.join(tail)})" if tail else whole
-            return Text(code if i.position == 0 else f"({code}) % ({self.integer(i.lengths[i.position])})", 5)
+            return Text(code if i.position == 0 else f"({code}) % ({self.integer(i.lengths[i.position])})", _PRODUCT)
         if isinstance(i, Window):
             parts = [variable(a) if s == 1 else f"{s} * {variable(a)}" for a, s in i.steps]
             if i.offset != Num(Fraction(0)) or not parts:
                 parts.append(self.integer(i.offset))
-            return Text(" + ".join(parts), 4 if len(parts) > 1 or "*" in parts[0] else _ATOM)
+            return Text(" + ".join(parts), _SUM if len(parts) > 1 or "*" in parts[0] else _ATOM)
         if not isinstance(i, Read):
             raise Unsupported("one place inside a merge")
         return Text(f"{self.name(i.name)}[{self.offset(i)}]")
@@ -288,4 +290,4 @@ def number(node: Num) -> Text:
         return Text(str(value.numerator), strength, "number")
     if Fraction(repr(float(value))) == value:
         return Text(repr(float(value)), strength, "number")
-    return Text(f"{value.numerator}.0 / {value.denominator}.0", 5, "number")
+    return Text(f"{value.numerator}.0 / {value.denominator}.0", _PRODUCT, "number")
