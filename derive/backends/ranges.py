@@ -14,7 +14,6 @@ from derive.backends.values import Line
 
 _RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+(, dtype=[\w.]+)?\)")
 
-
 _OFTEN = 3
 """How often the same view may be written before it gets a name."""
 
@@ -37,13 +36,18 @@ def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Li
     counts: dict[tuple[str, str], int] = {}
     for line in out:
         for found in _RANGE.finditer(line.code):
-            named = found[0], f"{found[1]}_{'numbers' if found[2] else 'range'}"
+            named = found[0], _name(found[1], "numbers" if found[2] else "range")
             counts[named] = counts.get(named, 0) + 1
     for (code, wanted), count in counts.items():
         if count < 2:
             continue
         out = _named(out, code, unused(wanted))
     return out
+
+
+def _name(length: str, kind: str) -> str:
+    """`n_range`; `range_2` of a length that is a number."""
+    return f"{kind}_{length}" if length.isdecimal() else f"{length}_{kind}"
 
 
 def _named(lines: list[Line], code: str, name: str) -> list[Line]:

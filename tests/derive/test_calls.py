@@ -5,7 +5,7 @@ import pytest
 from derive.notation import axes, exp, index, log, op, sum, tensor, where
 from tests.derive.test_torch_backend import code_of, compare
 
-b, d, e, i, j, n, r, t, u, v = axes("b d e i j n r t u v")
+b, d, e, i, j, n, r, t, u, v, two = axes("b d e i j n r t u v two=2")
 
 
 @op
@@ -143,6 +143,12 @@ def by_place_twice(f, x: tensor[n, d]):
 
 
 @op
+def by_fixed_place_twice(f, x: tensor[n, two]):
+    f.y[n] = sum(two * exp(x[n, two] * two), over=two)
+    return f.y
+
+
+@op
 def to_a_power_below(f, x: tensor[n, d], a: tensor[d]):
     f.y[n, d] = 1 / (1 + x[n, d] ** 2) ** a[d]
     return f.y
@@ -190,6 +196,7 @@ CASES = [
     (quadratic_form, {"n": 2, "i": 3, "j": 4}),
     (quadratic_form, {"n": 3, "i": 3, "j": 3}),
     (by_place_twice, {"n": 2, "d": 4}),
+    (by_fixed_place_twice, {"n": 3, "two": 2}),
     (to_a_power_below, {"n": 2, "d": 4}),
     (places_of_images, {"b": 2, "d": 3, "e": 4, "n": 5}),
     (places_of_images, {"b": 1, "d": 1, "e": 1, "n": 1}),
@@ -251,6 +258,7 @@ WRITTEN = [
     (places_twice, "x[ix, iy[:, None]]", "arange"),
     (places_twice, "dx_flat.index_add_(0, (ix * e + i", "index_put_"),
     (by_place_twice, "d_numbers = torch.arange(d, device=x.device, dtype=x.dtype)", "* torch.arange"),
+    (by_fixed_place_twice, "numbers_2 = torch.arange(2, device=x.device, dtype=x.dtype)", "* torch.arange"),
     (to_a_power_below, "torch.where(a == 0, 0, ", "-a == 0"),
     (one_row, ".index_add_(0, ix.reshape(1), dy.unsqueeze(0))", "index_put_"),
     (running_sum, "y = x.cumsum(-1)", "where"),
