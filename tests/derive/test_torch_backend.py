@@ -291,7 +291,7 @@ WRITTEN = [
     ("matrix product, left", specs.matrix_product, r"dx = dy @ w\.T"),
     ("matrix product, right", specs.matrix_product, r"dw = x\.T @ dy"),
     ("leading axes", pack_affine, r"functional\.linear\(x, w\.T, b\)"),
-    ("leading axes, two others exchanged", pack_exchanged, r"\.swapaxes\(-3, -2\)"),
+    ("leading axes, two others exchanged", pack_exchanged, r"\.transpose\(-3, -2\)"),
     ("small tensors", small_first, r"\(a / b\)\[:, None, None\]"),
     ("leading axes, flattened", pack_affine, r'torch\.einsum\("\.\.\.d, \.\.\.e -> de", x, dy\)'),
 ]  # fmt: skip
