@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from derive.autograd_cost import BYTES
 from derive.cost import ELEMENTARY, Nominal, is_dear
 from derive.naming import name_of
+from derive.passes.share import axes_of, put, renamed
 from derive.program import CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
-from derive.share import axes_of, put, renamed
 from derive.soundness import check
 from derive.walking import children, reads, walk
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from sympy import Expr, Mul
 
 from derive import lower, placed
-from derive.contraction_order import pairwise
 from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.gathered import after_gathers
 from derive.lower_factored import factored
-from derive.masked_sums import after_sums
 from derive.nominal import nominal
-from derive.outer_products import through_outer_products
+from derive.passes.contraction_order import pairwise
+from derive.passes.gathered import after_gathers
+from derive.passes.masked_sums import after_sums
+from derive.passes.outer_products import through_outer_products
+from derive.passes.share import put, share
+from derive.passes.sums_apart import sums_apart
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
 from derive.saving import dims
-from derive.share import put, share
 from derive.soundness import check
-from derive.sums_apart import sums_apart
 from derive.terms.axes import free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import Delta, Scalar

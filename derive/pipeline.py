@@ -7,40 +7,28 @@ from functools import cached_property
 
 from derive.adjoint import Stepwise, stepwise
 from derive.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
-from derive.axis_orders import in_order
 from derive.checks import check_inputs
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
 from derive.conditions import with_conditions, with_dear, with_functions
-from derive.contraction_order import pairwise
 from derive.cost import NOMINAL, work
 from derive.definitions import Definition
-from derive.distributing import distributed
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.forward import forward_program
-from derive.gathered import after_gathers
-from derive.joined_products import joined_products
-from derive.leftovers import without_copies
 from derive.local_derivatives import Handing, by_local_derivatives
-from derive.masked_sums import after_sums, before_masks
-from derive.masks import with_masks
-from derive.merged_axes import over_parts
 from derive.nominal import nominal
-from derive.one_choice import one_choice
-from derive.outer_products import through_outer_products
-from derive.products import common_products
+from derive.passes.merged_axes import over_parts
+from derive.passes.one_choice import one_choice
+from derive.passes.order import passed
+from derive.passes.share import put
+from derive.passes.signs import one_sign
 from derive.program import Assign, Program, Read
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.selections import selected
-from derive.share import put, share
-from derive.shared_sums import shared_sums
-from derive.signs import one_sign
-from derive.sums_apart import sums_apart
 from derive.terms.elements import tensor_names
-from derive.weighted_sums import weighted_sums
 
 
 @dataclass(frozen=True)
@@ -110,13 +98,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = sums_apart(one_choice(without_copies(handing.kept.program)), lengths)
-    backward = through_outer_products(backward, lengths)
-    backward = shared_sums(before_masks(backward), lengths)
-    backward = after_sums(joined_products(pairwise(distributed(backward, lengths), lengths), lengths))
-    backward = one_sign(with_masks(backward, [c.target.name for c in steps.cotangents], named))
-    backward = after_gathers(weighted_sums(without_copies(share(common_products(backward))), lengths))
-    backward = in_order(backward, {*named.tensors, *(a.target.name for a in steps.adjoints)})
+    backward = passed(handing.kept.program, steps, lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])

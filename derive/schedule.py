@@ -13,9 +13,9 @@ from derive.errors import DeriveError
 from derive.functions import power
 from derive.lower_factored import factored
 from derive.merged_sums import count_sums, means_among, merge_sums, with_means
+from derive.passes.share import numbered_in_order
 from derive.positions import every_place, grouped, has_delta, slots_of, spread_over
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
-from derive.share import numbered_in_order
 from derive.soundness import check
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.elements import At

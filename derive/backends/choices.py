@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from derive.naming import free_name, name_of
+from derive.passes.share import put
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Statement, base
-from derive.share import put
 from derive.soundness import check
 from derive.walking import index_axes, node_axes, reads
 

@@ -13,8 +13,8 @@ from derive.backends.pointwise import broadcast, cast
 from derive.backends.reductions import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.cost import is_matrix_product, is_tensor
+from derive.passes.signs import plain
 from derive.program import AxisValue, Call, Node, Num, Reduce, multiplied
-from derive.signs import plain
 from derive.walking import node_axes
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from derive.backends.values import ATOM, Value, position
 from derive.cost import Nominal, work
-from derive.masked_sums import as_product
+from derive.passes.masked_sums import as_product
+from derive.passes.share import share
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Reduce, Scan, Scatter, multiplied
-from derive.share import share
 from derive.terms.axes import Axis
 from derive.walking import node_axes, walk
 

@@ -17,12 +17,12 @@ from sympy import Dummy, Expr, exp, expand, tanh
 
 from derive.functions import expm1, minimum, relu, sigmoid, sign
 from derive.functions import maximum as larger
-from derive.leftovers import without_unread
 from derive.lower import node as lowered
 from derive.naming import free_name
+from derive.passes.leftovers import without_unread
+from derive.passes.share import put, share
 from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter, Statement
 from derive.raising import is_finite_number, raised
-from derive.share import put, share
 from derive.soundness import check
 from derive.terms.elements import At, Scalar, Tensor
 from derive.walking import node_axes, reads, rebuilt

@@ -6,8 +6,8 @@ import pytest
 
 from derive import axes, log1p, mean, op, sigmoid, sum, tensor
 from derive.naming import labels, stem_of
+from derive.passes.share import numbered_in_order
 from derive.program import Assign, Call, Node, Num, Read, Window
-from derive.share import numbered_in_order
 
 n, m, d = axes("n m d")
 corner = axes("corner=4")

@@ -12,8 +12,8 @@ from derive.backends.cpu.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.products import Product, Step
 from derive.backends.cpu.stages import in_memory_order
 from derive.backends.cpu.work import calls, is_heavy
+from derive.passes.share import put
 from derive.program import Call, Node, Read
-from derive.share import put
 from derive.walking import node_axes, walk
 
 

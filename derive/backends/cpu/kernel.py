@@ -16,7 +16,7 @@ from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
-from derive.masked_sums import with_masked_products
+from derive.passes.masked_sums import with_masked_products
 from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
 from derive.walking import children, index_axes, walk
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from derive.backends.cpu.expressions import Expressions, length, variable
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.writer import Writer
+from derive.passes.share import put
 from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scatter
-from derive.share import put
 from derive.walking import walk
 
 _WHOLE = {"add": "+", "sub": "-", "mul": "*"}

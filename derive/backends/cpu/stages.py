@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from derive.backends.cpu.groups import Group
 from derive.backends.cpu.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
+from derive.passes.share import put
 from derive.program import Call, Index, Merged, Node, Read, Window
-from derive.share import put
 from derive.walking import index_axes, node_axes, walk
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from derive.passes.share import put, renamed, share
 from derive.pipeline import Derivation
 from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement
-from derive.share import put, renamed, share
 from derive.soundness import check
 
 

@@ -15,10 +15,10 @@ from derive.backends.cpu.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.turned import backwards
 from derive.backends.values import Dims
-from derive.contraction_order import two_at_a_time
 from derive.equations import Op
 from derive.length_code import lengths_of
 from derive.nominal import nominal
+from derive.passes.contraction_order import two_at_a_time
 from derive.pipeline import Derivation
 from derive.program import Program, Reduce
 from derive.terms.axes import Size

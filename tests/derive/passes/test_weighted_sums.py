@@ -5,9 +5,9 @@ import torch
 
 from derive import axes, mean, op, rsqrt, sum, tensor
 from derive.nominal import nominal
+from derive.passes.weighted_sums import weighted_sums
 from derive.pipeline import derive_op
 from derive.program import Assign
-from derive.weighted_sums import weighted_sums
 from tests.derive.live import module
 
 n, m, d = axes("n m d")

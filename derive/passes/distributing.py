@@ -10,9 +10,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.cost import Nominal, is_tensor, node_work, product_factors, work_and_names
-from derive.opened_sums import is_product, renamed
+from derive.passes.opened_sums import is_product, renamed
+from derive.passes.share import put
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter, multiplied
-from derive.share import put
 from derive.soundness import check
 from derive.walking import node_axes, rebuilt, walk
 

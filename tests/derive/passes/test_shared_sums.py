@@ -9,11 +9,11 @@ from torch import Tensor
 
 from derive import axes, length, mean, op, rsqrt, tensor
 from derive.cost import Nominal
-from derive.distributing import distributed
 from derive.equations import Op
+from derive.passes.distributing import distributed
+from derive.passes.shared_sums import shared_sums
 from derive.pipeline import derive_op
 from derive.program import Assign, Call, Merged, Node, PartOf, Program, Read, Reduce, SizeOf, multiplied
-from derive.shared_sums import shared_sums
 from tests.derive.live import module
 
 n, c, d, g, k, s = axes("n c d g k s")

@@ -6,8 +6,8 @@ import pytest
 
 from derive import axes, constant, eq, maximum, mean, minimum, op, scalar, softplus, tensor, where
 from derive.emit import render
+from derive.passes.signs import plain
 from derive.program import Call, Node, Num, Read
-from derive.signs import plain
 
 n, c = axes("n c")
 X, Y, TWO, ZERO, ONE = Read("x", ("n",)), Read("y", ("n",)), *(Num(Fraction(k)) for k in (2, 0, 1))

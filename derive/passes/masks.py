@@ -21,11 +21,11 @@ from derive.cost import Nominal, is_matrix_product, is_weighted
 from derive.equations import Op
 from derive.functions import maximum, minimum, relu, sigmoid, sign
 from derive.nominal import nominal
+from derive.passes.sides import on_each_side, vanishes_beside
+from derive.passes.steps import half_of
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.raising import is_finite_number, raised
-from derive.sides import on_each_side, vanishes_beside
 from derive.soundness import check
-from derive.steps import half_of
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar

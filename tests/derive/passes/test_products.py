@@ -2,9 +2,9 @@
 
 import pytest
 
-from derive.products import common_products
+from derive.passes.products import common_products
+from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Read, Reduce
-from derive.share import share
 
 A, B, U, V = (Read(name, ("n", "d")) for name in "abuv")
 G = Read("g", ("d",))

@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 
 from derive.catalogue import find
-from derive.contraction_order import pairwise, two_at_a_time
 from derive.cost import Nominal, is_matrix_product, product_factors
 from derive.nominal import nominal
+from derive.passes.contraction_order import pairwise, two_at_a_time
 from derive.pipeline import derive_op
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
 from derive.walking import reads, walk

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from derive.passes.share import renamed
 from derive.program import Assign, Index, Node, Program, Read, Scatter, Statement
-from derive.share import renamed
 from derive.soundness import check
 from derive.walking import reads
 

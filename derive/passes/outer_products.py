@@ -10,8 +10,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.cost import Nominal, is_matrix_product, product_factors, work_and_names
-from derive.leftovers import without_unread
-from derive.opened_sums import Known, is_product, plain, renamed
+from derive.passes.leftovers import without_unread
+from derive.passes.opened_sums import Known, is_product, plain, renamed
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter, multiplied
 from derive.soundness import check
 from derive.walking import node_axes, rebuilt

@@ -7,7 +7,7 @@ import torch
 
 from derive.emit import render
 from derive.notation import axes, constant, exp, maximum, mean, minimum, op, scalar, sigmoid, sqrt, sum, tensor, where
-from derive.one_choice import one_choice
+from derive.passes.one_choice import one_choice
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
 from tests.derive.live import module
 

@@ -7,8 +7,8 @@ import torch
 
 from derive import axes, constant, exp, log, maximum, mean, minimum, op, relu, scalar, sqrt, sum, tensor, where
 from derive.emit import render
+from derive.passes.sides import on_each_side
 from derive.program import Call, Num, Read
-from derive.sides import on_each_side
 from tests.derive.live import module
 
 n, d, k = axes("n d k")

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from derive.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
 from derive.cost import Nominal, is_matrix_product, is_tensor, product_factors
-from derive.masked_sums import as_product
+from derive.passes.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
+from derive.passes.masked_sums import as_product
+from derive.passes.share import axes_of, put
 from derive.program import (
     COMPARISONS,
     Arithmetic,
@@ -29,7 +30,6 @@ from derive.program import (
     base,
     multiplied,
 )
-from derive.share import axes_of, put
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt, walk
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from derive.cost import Nominal, is_matrix_product, node_work, product_factors
-from derive.opened_sums import plain, renamed
+from derive.passes.opened_sums import plain, renamed
 from derive.program import Call, Node, Program, Read, Reduce
 from derive.soundness import check
 from derive.walking import node_axes

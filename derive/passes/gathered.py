@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from derive.cost import is_tensor
+from derive.passes.share import put
 from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, SizeOf
-from derive.share import put
 from derive.soundness import check
 from derive.walking import index_axes, reads, walk
 

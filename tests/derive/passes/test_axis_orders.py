@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 import torch
 
-from derive.axis_orders import in_order
 from derive.notation import axes, constant, index, op, sum, tanh, tensor
+from derive.passes.axis_orders import in_order
 from derive.program import Assign, Call, Num, Program, Read, Reduce, Window
 from tests.derive.live import module
 from tests.derive.test_torch_backend import code_of

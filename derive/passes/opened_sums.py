@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from derive.cost import is_tensor, product_factors
+from derive.passes.share import put
 from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Read, Reduce, Scal, SizeOf
-from derive.share import put
 from derive.walking import children, index_axes, node_axes, walk
 
 Known = Mapping[str, Assign]

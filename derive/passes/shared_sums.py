@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from derive.cost import NAMED, Nominal, is_tensor, node_work
-from derive.leftovers import without_unread
 from derive.naming import name_of
-from derive.opened_sums import Common, Opened, common, is_product, is_view, opened, plain, renamed
+from derive.passes.leftovers import without_unread
+from derive.passes.opened_sums import Common, Opened, common, is_product, is_view, opened, plain, renamed
+from derive.passes.share import axes_of, put
 from derive.program import (
     Assign,
     Call,
@@ -28,7 +29,6 @@ from derive.program import (
     base,
     multiplied,
 )
-from derive.share import axes_of, put
 from derive.soundness import check
 from derive.walking import index_axes, node_axes, reads, walk
 

@@ -1,0 +1,57 @@
+"""The order of the passes over a backward's program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from derive.adjoint import Stepwise
+from derive.cost import Nominal
+from derive.passes.axis_orders import in_order
+from derive.passes.contraction_order import pairwise
+from derive.passes.distributing import distributed
+from derive.passes.gathered import after_gathers
+from derive.passes.joined_products import joined_products
+from derive.passes.leftovers import without_copies
+from derive.passes.masked_sums import after_sums, before_masks
+from derive.passes.masks import with_masks
+from derive.passes.one_choice import one_choice
+from derive.passes.outer_products import through_outer_products
+from derive.passes.products import common_products
+from derive.passes.share import share
+from derive.passes.shared_sums import shared_sums
+from derive.passes.signs import one_sign
+from derive.passes.sums_apart import sums_apart
+from derive.passes.weighted_sums import weighted_sums
+from derive.program import Program
+
+Pass = Callable[[Program], Program]
+
+
+def passed(backward: Program, steps: Stepwise, lengths: Nominal) -> Program:
+    """The backward after all of them: what sums share first, then how they are multiplied, then what has a name."""
+    cotangents = [c.target.name for c in steps.cotangents]
+    written = {*steps.op.tensors, *(a.target.name for a in steps.adjoints)}
+    passes: tuple[Pass, ...] = (
+        without_copies,
+        one_choice,
+        partial(sums_apart, nominal=lengths),
+        partial(through_outer_products, nominal=lengths),
+        before_masks,
+        partial(shared_sums, nominal=lengths),
+        partial(distributed, nominal=lengths),
+        partial(pairwise, nominal=lengths),
+        partial(joined_products, nominal=lengths),
+        after_sums,
+        partial(with_masks, cotangents=cotangents, op=steps.op),
+        one_sign,
+        common_products,
+        share,
+        without_copies,
+        partial(weighted_sums, nominal=lengths),
+        after_gathers,
+        partial(in_order, written=written),
+    )
+    for each in passes:
+        backward = each(backward)
+    return backward
