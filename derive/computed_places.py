@@ -2,7 +2,7 @@
 
 `sum(where(eq(lo[n] + 1, k), w[n], 0), over=n)` asks of all pairs; with
 `lo_place[n] = where(0 <= lo[n] + 1 and lo[n] + 1 < size(k), lo[n] + 1, 0)` it adds `w[n]` at `lo_place[n]`, where
-`lo[n] + 1` is a place of `k`; where it is none, nothing is selected.
+`lo[n] + 1` is a place of `k`; where it is none, nothing is selected. So `k` must not be empty.
 """
 
 from __future__ import annotations
@@ -13,11 +13,22 @@ from dataclasses import dataclass, field, replace
 from sympy import And, Eq, Expr, Mul, S
 
 from derive.asked import Below, NotBelow
-from derive.equations import Equation, Op
+from derive.equations import Equation, Op, Requirement
 from derive.naming import free_name
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
+
+
+def requirements(op: Op) -> tuple[Requirement, ...]:
+    """That every axis with such places has one: what is not selected is read at place 0."""
+    places = Places.of(op)
+    needs: dict[Axis, Requirement] = {}
+    for equation in op.equations:
+        places.before(equation)
+        for axis in places.ranges.values():
+            needs.setdefault(axis, Requirement(equation.name, f"axis {axis.base}", Size(axis), ">=", S.One))
+    return tuple(r for axis, r in needs.items() if not axis.fixed)
 
 
 @dataclass
@@ -60,6 +71,8 @@ class Places:
         indices = place.atoms(At)
         if not indices or not place.is_integer or any(at.name not in self.given for at in indices):
             return False
+        if free_axes(place.xreplace(dict.fromkeys(indices, S.Zero))):
+            return False  # `lo[n] + d` has a place for each `d` as well
         ranges = self.given[place.name] if isinstance(place, At) else None
         return ranges != axis and all(isinstance(i, Axis) for at in indices for i in at.index)
 

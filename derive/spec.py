@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from derive import computed_places
 from derive.annotations import operand
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
@@ -77,7 +79,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
     equations = read_prefixes(tuple(recorder.equations), declared, sizes)
     needs = requirements(operands, equations, sizes)
-    return Op(
+    made = Op(
         name=name,
         doc=inspect.getdoc(function) or "",
         operands=operands,
@@ -89,6 +91,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
         source=_source(function),
         tensors=declared,
     )
+    return replace(made, requirements=(*needs, *computed_places.requirements(made)))
 
 
 def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:

@@ -207,6 +207,6 @@ def _two(a: Value, b: Value, out: Dims, letter: Callable[[str], str], size: Size
         places = [str(k) for k, d in enumerate(a.dims) if d in summed]
         where = "" if not out else places[0] if len(places) == 1 else f"({', '.join(places)})"
         product = Value(f"{a.inside(PRODUCT)} * {permute(b, a.dims).inside(PRODUCT + 1)}", a.dims, PRODUCT)
-        return product.method(f".sum({where})", out)
+        return product.method(f".sum({where})", out) if places else product
     spec = f"{', '.join(''.join(map(letter, v.dims)) for v in (a, b))} -> {''.join(map(letter, out))}"  # type: ignore[arg-type]
     return Value(f'torch.einsum("{spec}", {a.code}, {b.code})', out)

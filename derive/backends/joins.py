@@ -7,7 +7,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from derive.backends.values import Dims, Value, is_pack, position
-from derive.cost import is_tensor
 from derive.program import Join, Node, Num
 
 if TYPE_CHECKING:
@@ -44,8 +43,8 @@ def _padded(printer: Printer, node: Join, order: Dims) -> Value | None:
         return None
     middle = len(front)
     slot = order.index(node.axis)
-    if not is_tensor(node.parts[middle]) or any(is_pack(d) for d in order[slot:]):
-        return None
+    if not printer.dtypes.is_real(node.parts[middle]) or any(is_pack(d) for d in order[slot:]):
+        return None  # whole numbers would be padded with whole numbers
     value, number = _part(printer, node.parts[middle], node.own[middle], node.axis, order), numbers.pop()
     widths = [0, 0] * (len(order) - 1 - slot) + [len(front), len(back)]
     filled = "" if number == Num(Fraction(0)) else f", value={printer.number(number)}"

@@ -19,7 +19,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 _VIEWS = {
     "mT", "T", "expand", "unflatten", "flatten", "reshape", "view", "movedim", "permute", "transpose", "unsqueeze",
-    "squeeze", "unfold", "select", "narrow", "diagonal", "contiguous",
+    "squeeze", "sum_to_size", "unfold", "select", "narrow", "diagonal", "contiguous",
 }  # fmt: skip
 """What looks at the memory of the tensor that it is called on, always or where it can."""
 _METHODS = {"sum", "mean", "square", "reciprocal", "tril", "triu"}

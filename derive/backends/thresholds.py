@@ -32,6 +32,8 @@ _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 _FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign}
 _HOLD = At(Tensor("what_is_compared"))
 """Stands for what is compared while an expression is lowered."""
+_LARGE = 2**15
+"""What half precision still holds."""
 
 Known = Mapping[str, Assign]
 
@@ -211,7 +213,7 @@ def _jump(asked: _Asked, node: Call, known: Known) -> Node | None:
     for k, (number, branch) in enumerate((node.args[1:], node.args[:0:-1])):
         chosen = is_finite_number(number) and reads(branch)
         value = _of(z, asked, branch, k == 1, known) if chosen else None
-        if value is None or value.subs(z, t).is_finite is False:
+        if value is None or not _stays_small(value, z, t):
             continue
         clamp = minimum if asked.above_first == (k == 0) else larger
         taken = put(lowered(value.subs(z, clamp(_HOLD, t))), Read(_HOLD.name, ()), asked.x)
@@ -219,6 +221,15 @@ def _jump(asked: _Asked, node: Call, known: Known) -> Node | None:
         weights = (mask, left) if k == 0 else (left, mask)
         return Call("add", (_times(number, weights[0]), Call("mul", (taken, weights[1]))))
     return None
+
+
+def _stays_small(value: Expr, z: Dummy, threshold: Expr) -> bool:
+    """Whether a branch is finite at the threshold in any precision, so that a mask of 0 makes it 0."""
+    if not threshold.is_number:
+        return bool(value.is_polynomial(z))
+    there = value.subs(z, threshold)
+    size = abs(there.subs(dict.fromkeys(there.free_symbols, 1)))
+    return bool(size.is_finite and size < _LARGE)
 
 
 def _step(asked: _Asked, node: Call, known: Known) -> Node | None:
@@ -254,7 +265,7 @@ def _multiple(node: Node, of: Node) -> Node | None:
     if isinstance(node, Call) and node.fn in ("div", "neg") and reads(of):
         inner, *by = node.args
         rest = _ONE if inner == of else _multiple(inner, of)
-        plain = rest is not None and not any(reads(n) or node_axes(n) for n in by)
+        plain = rest is not None and all(map(is_finite_number, by))  # any other may be 0
         return Call(node.fn, (rest, *by)) if plain else None  # type: ignore[arg-type]
     if isinstance(node, Call) and node.fn == "mul" and of in node.args and reads(of):
         (rest,) = (a for a in node.args if a != of) if node.args[0] != node.args[1] else (of,)

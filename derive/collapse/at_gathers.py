@@ -17,6 +17,7 @@ from derive.naming import free_name
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed
 from derive.terms.elements import At, Delta, Tensor
+from derive.terms.indices import Merge
 
 
 def at_gathers(op: Op) -> Op:
@@ -78,7 +79,9 @@ def _with_inner(op: Op, equation: Equation, gathered: set[Axis]) -> tuple[Expr, 
     readers = Counter(n for e in op.equations for n in {at.name for at in e.reads})
     while True:
         own = [at for at in sorted(body.atoms(At), key=lambda a: a.sort_key()) if free_axes(at) & gathered]
-        one = next((at for at in own if readers[at.name] == 1 and _is_pointwise(op, at.name)), None)
+        names = {at.name for at in body.atoms(At) if at not in own}  # read at other places as well
+        single = (at for at in own if readers[at.name] == 1 and at.name not in names and _is_pointwise(op, at.name))
+        one = next((at for at in single if _may_be_put(op, own, at.name)), None)
         if one is None:
             return body, inner
         source = op.equation(one.name)
@@ -88,6 +91,15 @@ def _with_inner(op: Op, equation: Equation, gathered: set[Axis]) -> tuple[Expr, 
         readers.update(n for n in {at.name for at in source.reads} if n not in {a.name for a in equation.reads})
         readers.subtract({at.name for at in source.reads})
         inner.add(one.name)
+
+
+def _may_be_put(op: Op, read: list[At], name: str) -> bool:
+    """Whether the equation may be taken where the tensor is read: no merged axis is made of other places than axes."""
+    source = op.equation(name)
+    assert source is not None
+    merged = {a for m in source.body.atoms(Merge) for a in free_axes(m)}
+    indices = (pair for at in read if at.name == name for pair in zip(source.axes, at.index, strict=True))
+    return all(a not in merged or isinstance(i, Axis) for a, i in indices)
 
 
 def _is_pointwise(op: Op, name: str) -> bool:

@@ -23,7 +23,7 @@ def in_order(program: Program, written: Container[str]) -> Program:
 
     Those that are `written` have the order of the spec.
     """
-    fixed = {*program.returns, *(s.name for s in program.statements if isinstance(s, Scatter))}
+    fixed = {*program.returns, *(s.name for s in program.statements if isinstance(s, Scatter)), *_places(program)}
     for name in [s.name for s in program.statements if s.name not in fixed and s.name not in written]:
         made = next(s for s in program.statements if s.name == name)
         order = _order(made, program.statements) if isinstance(made, Assign) else None
@@ -41,16 +41,23 @@ def _order(made: Assign, statements: tuple[Statement, ...]) -> Order | None:
     if any(isinstance(i, Window) and len(i.steps) > 1 for n in own for i in n.index):
         return None  # the places of a window before its taps, wherever the window stands
     if own:
-        wanted = Counter(_places(node_axes(n), axes) for n in own)
+        wanted = Counter(_order_of(node_axes(n), axes) for n in own)
     else:
-        found = (_places(o, r.index) for s in statements for r, o in _met(s, made.name) if _is_plain(r))
+        found = (_order_of(o, r.index) for s in statements for r, o in _met(s, made.name) if _is_plain(r))
         wanted = Counter(found)
     as_it_is = tuple(range(len(axes)))
     best = max(wanted, key=lambda o: wanted[o], default=as_it_is)
     return best if wanted[best] > wanted[as_it_is] else None
 
 
-def _places(order: tuple[Index, ...], axes: tuple[Index, ...]) -> Order:
+def _places(program: Program) -> set[str]:
+    """The tensors that say where others are read or added to."""
+    indices = [i for s in program.statements for n in walk(s.value) if isinstance(n, Read) for i in n.index]
+    indices += [i for s in program.statements if isinstance(s, Scatter) for i in s.slots]
+    return {name for i in indices for name in reads(i)}
+
+
+def _order_of(order: tuple[Index, ...], axes: tuple[Index, ...]) -> Order:
     """Where each of these axes stands, in the order that others have; `...` first."""
     there = [axes.index(a) for a in order if a in axes]
     return tuple(sorted(dict.fromkeys(there), key=lambda k: base(str(axes[k])) != "..."))

@@ -198,6 +198,16 @@ INLINE double number_maximum(double x, double y) { return y > x || y != y ? y : 
 INLINE double number_minimum(double x, double y) { return y < x || y != y ? y : x; }
 INLINE double number_expm1(double x) { return expm1(x); }
 INLINE double number_log1p(double x) { return log1p(x); }
+INLINE double number_tan(double x) { return tan(x); }
+INLINE double number_sinh(double x) { return sinh(x); }
+INLINE double number_cosh(double x) { return cosh(x); }
+INLINE double number_asin(double x) { return asin(x); }
+INLINE double number_acos(double x) { return acos(x); }
+INLINE double number_atan(double x) { return atan(x); }
+INLINE double number_asinh(double x) { return asinh(x); }
+INLINE double number_acosh(double x) { return acosh(x); }
+INLINE double number_atanh(double x) { return atanh(x); }
+INLINE double number_erfc(double x) { return erfc(x); }
 INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 
 INLINE real square(real x) { return x * x; }

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from sympy import Add, Basic, Expr, Ge, Integer, S
+from sympy import Add, Basic, Expr, Ge, Integer, S, nan, zoo
 from sympy import Eq as Equal
-from sympy.logic.boolalg import BooleanFalse
 
 from derive.equations import Op
 from derive.sizes import size_of
@@ -65,8 +64,13 @@ def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int] | Non
         broken = [r for r in rules.relations if isinstance(r, Equal) and r.xreplace(at) != S.true]
         out |= {s.axis.base: 0 for r in broken for s in r.atoms(Size)}
     at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
-    asked = [r for r in (x.xreplace(at) for x in rules.relations) if isinstance(r, BooleanFalse)]
-    return None if asked else out
+    return None if any(_fails(r, at) for r in rules.relations) else out
+
+
+def _fails(relation: Basic, lengths: Mapping[Size, Integer]) -> bool:
+    """Whether these lengths break a relation, or leave it without a meaning: no length is a multiple of 0."""
+    left, right = (side.xreplace(dict(lengths)) for side in relation.args)
+    return left.has(zoo, nan) or right.has(zoo, nan) or relation.func(left, right) == S.false
 
 
 def filled(op: Op, sizes: Mapping[str, int], long: str, goal: int, room: int) -> dict[str, int]:

@@ -233,3 +233,26 @@ def endless(f, x: tensor[n]):
 """
     y, _ = package(specs=specs).endless_forward(torch.tensor([0.5, 2.0]))
     assert y.tolist() == [0.0, torch.inf]
+
+
+OF_NUMBERS = """
+from sympy import acos, acosh, asin, asinh, atan, atanh, cosh, erfc, sinh, tan
+
+from derive import *
+
+n = axes("n")
+
+@op
+def of_numbers(f, x: tensor[n], a: scalar, b: scalar):
+    f.y[n] = x[n] * (
+        tan(a) + sinh(a) + cosh(a) + asin(a) + acos(a) + atan(a) + asinh(a) + acosh(b) + atanh(a) + erfc(a)
+    )
+    return f.y
+"""
+
+
+def test_functions_of_numbers_are_in_the_library(package: Package) -> None:
+    a, b = torch.tensor(0.3, dtype=torch.float64), torch.tensor(1.7, dtype=torch.float64)
+    wanted = a.tan() + a.sinh() + a.cosh() + a.asin() + a.acos() + a.atan() + a.asinh() + b.acosh() + a.atanh() + a.erfc()
+    x = torch.randn(5, dtype=torch.float64)
+    torch.testing.assert_close(_run(package(specs=OF_NUMBERS), "of_numbers", x, 0.3, 1.7), wanted * x)
