@@ -61,8 +61,8 @@ def bounded_loss(f, x: tensor[n], t: scalar = 0.5):
 
 
 @op
-def jumping(f, x: tensor[n], low: scalar = 3.0):
-    f.y[n] = where(x[n] < low, 2, exp(-x[n]))
+def jumping(f, x: tensor[n]):
+    f.y[n] = where(x[n] < 3, 2, exp(-x[n]))
     return f.y
 
 
