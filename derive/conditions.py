@@ -16,7 +16,7 @@ from derive.naming import name_of
 from derive.passes.share import axes_of, put, renamed
 from derive.program import CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
 from derive.soundness import check
-from derive.walking import children, reads, walk
+from derive.walking import by_axes, children, reads, walk
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _is_plain(condition: Call) -> bool:
 
 
 def _is_whole(n: object) -> bool:
-    return isinstance(n, Read) and all(isinstance(i, str) for i in n.index)
+    return isinstance(n, Read) and by_axes(n)
 
 
 def _handed(condition: Call, name: str, known: Handed) -> Handed:

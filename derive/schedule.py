@@ -13,6 +13,7 @@ from derive.errors import DeriveError
 from derive.functions import power
 from derive.lower_factored import factored
 from derive.merged_sums import count_sums, means_among, merge_sums, with_means
+from derive.naming import free_name
 from derive.passes.share import numbered_in_order
 from derive.positions import every_place, grouped, has_delta, slots_of, spread_over
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
@@ -167,9 +168,7 @@ class _Builder:
         kind = "sum" if isinstance(expr, Sigma) else expr.kind
         words = sorted(map(_words, Mul.make_args(body)), key=lambda own: not own or not own[0].startswith("d"))
         stem = "_".join([kind, *dict.fromkeys(w for own in words for w in own)][:4])
-        name, number = stem, 2
-        while name in self.taken:
-            name, number = f"{stem}_{number}", number + 1
+        name = free_name(stem, self.taken, "_")
         self.taken.add(name)
         self.stems[name] = stem
         return name

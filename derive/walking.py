@@ -67,6 +67,16 @@ def reads(node: Node | Index) -> set[str]:
     return {n.name for n in walk(node) if isinstance(n, Read)}
 
 
+def by_axes(read: Read) -> bool:
+    """Whether a tensor is read by axes alone: `mask[n, n]`, not `mask[n, t - 1]`."""
+    return all(isinstance(i, str) for i in read.index)
+
+
+def by_axes_once(read: Read) -> bool:
+    """Whether every element is read in its own place: `mask[n, t]`, not `mask[n, n]`."""
+    return by_axes(read) and len(set(read.index)) == len(read.index)
+
+
 def index_axes(index: Index | Node) -> tuple[str, ...]:
     """The axes an index runs over, in order."""
     if isinstance(index, str):

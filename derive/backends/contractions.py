@@ -10,7 +10,7 @@ from derive.backends.flattened import Size, flattened, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
 from derive.program import Call, Node, Read, Reduce
-from derive.walking import node_axes
+from derive.walking import by_axes_once, node_axes
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def matrix_and_vector(node: Reduce) -> tuple[Node, Node] | None:
         axes = node_axes(matrix)
         if node_axes(vector) != node.axes or len(axes) < 2 or not isinstance(matrix, Read):
             continue
-        if all(isinstance(i, str) for i in matrix.index) and len(set(axes)) == len(matrix.index):
+        if by_axes_once(matrix):
             flat = len(axes) == 2 and not is_pack(axes[0]) and not is_pack(axes[1])
             return (matrix, vector) if axes[-1] == node.axes[0] or (flat and node.axes[0] in axes) else None
     return None

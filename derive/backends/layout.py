@@ -11,7 +11,7 @@ from derive.backends.pools import is_pool
 from derive.backends.values import Dims, is_pack
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, multiplied
-from derive.walking import node_axes, walk
+from derive.walking import by_axes_once, node_axes, walk
 
 
 @dataclass
@@ -63,7 +63,7 @@ def is_product(node: Reduce) -> bool:
 
 def plain_dims(out: Layouts, read: Read) -> Dims | None:
     """The dimensions of a plain read, or None for any other."""
-    if not all(isinstance(i, str) for i in read.index) or len(set(read.index)) != len(read.index):
+    if not by_axes_once(read):
         return None
     names = iter(read.index)
     return tuple(None if d is None else next(names) for d in out.dims[read.name])  # type: ignore[misc]

@@ -25,7 +25,7 @@ from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter
 from derive.raising import is_finite_number, raised
 from derive.soundness import check
 from derive.terms.elements import At, Scalar, Tensor
-from derive.walking import node_axes, reads, rebuilt
+from derive.walking import by_axes_once, node_axes, reads, rebuilt
 
 _ONE, _ZERO = Num(Fraction(1)), Num(Fraction(0))
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
@@ -87,14 +87,9 @@ def _within(node: Node, known: Known, masks: _Masks) -> Node:
         asked, turned = _strict(asked, node)
         return _jump(asked, turned, known) or _weighed(turned, asked.mask) or node
     condition = node.args[0]
-    if isinstance(condition, Read) and condition.name in masks.given and _is_whole(condition):
+    if isinstance(condition, Read) and condition.name in masks.given and by_axes_once(condition):
         return _weighed(node, masks.number(condition)) or node
     return node
-
-
-def _is_whole(tensor: Read) -> bool:
-    """Whether every element is read in its own place: `mask[n, t]`, not `mask[n, n]` or `mask[n, t - 1]`."""
-    return all(isinstance(i, str) for i in tensor.index) and len(set(tensor.index)) == len(tensor.index)
 
 
 @dataclass(frozen=True)

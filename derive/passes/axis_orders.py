@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from derive.program import Assign, Index, Node, Program, Read, Reduce, Scatter, Statement, Window, base
 from derive.soundness import check
-from derive.walking import children, node_axes, reads, rebuilt, walk
+from derive.walking import by_axes_once, children, node_axes, reads, rebuilt, walk
 
 Order = tuple[int, ...]
 """Which axis of a tensor comes first, second, and so on."""
@@ -43,7 +43,7 @@ def _order(made: Assign, statements: tuple[Statement, ...]) -> Order | None:
     if own:
         wanted = Counter(_order_of(node_axes(n), axes) for n in own)
     else:
-        found = (_order_of(o, r.index) for s in statements for r, o in _met(s, made.name) if _is_plain(r))
+        found = (_order_of(o, r.index) for s in statements for r, o in _met(s, made.name) if by_axes_once(r))
         wanted = Counter(found)
     as_it_is = tuple(range(len(axes)))
     best = max(wanted, key=lambda o: wanted[o], default=as_it_is)
@@ -70,7 +70,7 @@ def _met(s: Statement, name: str) -> Iterator[tuple[Read, tuple[Index, ...]]]:
     target = s.axes if isinstance(s, Assign) else s.slots
     for inside, scope in _scopes(s.value, False):
         here = [n for n in scope if isinstance(n, Read)]
-        beside = [n.index for n in here if n.name != name and _is_plain(n)]
+        beside = [n.index for n in here if n.name != name and by_axes_once(n)]
         beside += [] if inside else [tuple(target)]
         for read in (n for n in here if n.name == name):
             order = next((o for o in beside if set(read.index) <= set(o)), None)
@@ -95,10 +95,6 @@ def _scopes(node: Node, inside: bool) -> Iterator[tuple[bool, list[Node | Index]
     yield inside, found
     for n in sums:
         yield from _scopes(n.body, True)
-
-
-def _is_plain(read: Read) -> bool:
-    return all(isinstance(i, str) for i in read.index) and len(set(read.index)) == len(read.index)
 
 
 def _turned(s: Statement, name: str, order: Order) -> Statement:

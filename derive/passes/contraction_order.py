@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from derive.cost import Nominal, is_matrix_product, is_tensor, product_factors
+from derive.naming import free_name
 from derive.passes.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
 from derive.passes.masked_sums import as_product
 from derive.passes.share import axes_of, put
@@ -186,9 +187,7 @@ class _Orders:
         names = [n for f in factors for n in sorted(reads(f))]
         stem = "_".join(dict.fromkeys(names))
         stem = stem if len(stem) <= 24 else "_".join(["part", *dict.fromkeys(names)][:3])
-        name, number = stem, 2
-        while name in self.taken:
-            name, number = f"{stem}_{number}", number + 1
+        name = free_name(stem, self.taken, "_")
         self.taken.add(name)
         return name
 

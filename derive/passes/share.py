@@ -25,7 +25,7 @@ from derive.program import (
     base,
 )
 from derive.soundness import check
-from derive.walking import children, node_axes, reads, rebuilt, walk
+from derive.walking import by_axes, children, node_axes, reads, rebuilt, walk
 
 
 def share(program: Program) -> Program:
@@ -149,7 +149,7 @@ def axes_of(node: Node) -> tuple[str, ...]:
     axes = node_axes(node)
     best: tuple[str, ...] = ()
     for n in walk(node):
-        if isinstance(n, Read) and all(isinstance(i, str) for i in n.index):
+        if isinstance(n, Read) and by_axes(n):
             here = tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str)))
             best = here if len(here) > len(best) else best
     found = (*best, *(a for a in axes if a not in best))
@@ -167,7 +167,7 @@ def _axes_beside(node: Node, reader: Statement) -> tuple[Index, ...]:
 
 
 def _whole_reads(node: Node) -> list[Read]:
-    return [n for n in walk(node) if isinstance(n, Read) and all(isinstance(i, str) for i in n.index)]
+    return [n for n in walk(node) if isinstance(n, Read) and by_axes(n)]
 
 
 def _nodes(s: Statement) -> list[Node | Index]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from derive.backends.cpu.merges import split_merged
 from derive.cost import is_matrix_product
+from derive.naming import free_name
 from derive.program import (
     CONDITIONS,
     Assign,
@@ -109,9 +110,7 @@ class Normal:
 
     def fresh(self, stem: str) -> str:
         """A name that nothing has yet."""
-        name, number = stem, 2
-        while name in self.taken:
-            name, number = f"{stem}_{number}", number + 1
+        name = free_name(stem, self.taken, "_")
         self.taken.add(name)
         return name
 

@@ -14,7 +14,7 @@ from derive.backends.cpu.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
 from derive.passes.share import put
 from derive.program import Call, Index, Merged, Node, Read, Window
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import by_axes, index_axes, node_axes, walk
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps
@@ -133,8 +133,8 @@ def _read_early(loop: Loop, group: Group, normal: Normal) -> Iterator[tuple[Read
     others = normal.integers | normal.booleans | set(normal.numbers)
     chosen = set(_in_branches(loop.value))
     for read in dict.fromkeys(_reads(loop.value)):
-        own, plain = set(node_axes(read)), all(isinstance(i, str) for i in read.index)
-        if not plain or read.name in others or not own < set(loop.domain):
+        own = set(node_axes(read))
+        if not by_axes(read) or read.name in others or not own < set(loop.domain):
             continue
         if group.outer and group.inner(loop) and own <= set(group.outer):
             if group.lane is None or read in chosen:
@@ -153,7 +153,7 @@ def _in_branches(node: Node, inside: bool = False) -> Iterator[Read]:
 
 def chosen_reads(node: Node) -> list[Read]:
     """What is read inside choices, at whole axes: there is something to read there whatever is chosen."""
-    return [r for r in _in_branches(node) if all(isinstance(i, str) for i in r.index)]
+    return [r for r in _in_branches(node) if by_axes(r)]
 
 
 class _Work:
