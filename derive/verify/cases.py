@@ -18,7 +18,8 @@ from derive.verify.reference import World, execute
 EXACT = 1e-10
 """What two float64 computations of one gradient may differ by, relative to its largest element."""
 
-_UNITS = 8  # in the last place, of the largest element: what the lower precisions may differ by in any case
+_UNITS = 8  # in the last place, of the largest element: what gradients in low precisions may differ by in any case
+_OUTPUT_UNITS = 16  # and outputs
 _SMALL = 1e-3  # gradients smaller than this are compared absolutely
 
 
@@ -64,7 +65,8 @@ class Case:
     """A call in a named situation, with the outputs and gradients that are right and how far off others may be.
 
     `outputs` are by the output's name and `gradients` by the operand's, all float64; `allowed` holds an absolute error
-    for each gradient. Where a right value is not finite, nothing is asked of the other.
+    for each gradient and `outputs_allowed` one for each output. Where a right value is not finite, nothing is asked of
+    the other.
     """
 
     situation: str
@@ -73,6 +75,7 @@ class Case:
     outputs: Mapping[str, Tensor]
     gradients: Mapping[str, Tensor]
     allowed: Mapping[str, float]
+    outputs_allowed: Mapping[str, float]
 
     @property
     def op(self) -> Op:
@@ -138,7 +141,9 @@ def autograd(
 def case_of(situation: str, seed: int, call: Call) -> Case:
     """The call with what is right of it, in float64, and what may be missed by."""
     outputs, gradients = reference(call.in_dtype(torch.float64))
-    return Case(situation, seed, call, outputs, gradients, _allowed(call, gradients))
+    close = EXACT if call.dtype == torch.float64 else _OUTPUT_UNITS * torch.finfo(call.dtype).eps
+    outputs_allowed = {name: close * scale(o) for name, o in outputs.items()}
+    return Case(situation, seed, call, outputs, gradients, _allowed(call, gradients), outputs_allowed)
 
 
 def _allowed(call: Call, gradients: Mapping[str, Tensor]) -> dict[str, float]:

@@ -105,8 +105,7 @@ def _output(case: Case, name: str, got: Tensor) -> list[Disagreement]:
     if got.shape != want.shape:
         text = f"{name} has shape {list(got.shape)}, expected {list(want.shape)}"
         return [Disagreement(case, "output", name, text)]
-    allowed = 1e-10 if case.call.dtype == torch.float64 else 16 * torch.finfo(case.call.dtype).eps
-    return _values(case, "output", name, got, want, allowed * scale(want))
+    return _values(case, "output", name, got, want, case.outputs_allowed[name])
 
 
 def _values(case: Case, kind: str, name: str, got: Tensor, want: Tensor, allowed: float) -> list[Disagreement]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,13 +128,27 @@ def _as_torch_rounds(case: Case, torch_form: Subject) -> Case:
     """A long loop in a lower precision may also be off by twice what PyTorch's form is; float64 says what is wrong.
 
     A long sum inside a deep op is rounded by the order in which it is taken, which moves what follows by more than
-    rounded inputs do, and the equations' autograd has one such order alone.
+    rounded inputs do, and the equations' autograd has one such order alone. Where PyTorch's form raises, it says
+    nothing of rounding; what it raises is told where that form itself is verified.
     """
     if case.call.dtype == torch.float64:
         return case
-    off = {n: worst(g, case.gradients[n]) for n, g in torch_form(case.call).gradients.items() if g is not None}
-    known = {n: 2 * error for n, error in off.items() if math.isfinite(error)}
-    return replace(case, allowed={n: max(a, known.get(n, 0.0)) for n, a in case.allowed.items()})
+    try:
+        answer = torch_form(case.call)
+    except MISTAKES:
+        return case
+    gradients = _twice_off(case.allowed, answer.gradients, case.gradients)
+    return replace(
+        case, allowed=gradients, outputs_allowed=_twice_off(case.outputs_allowed, answer.outputs or {}, case.outputs)
+    )
+
+
+def _twice_off(
+    allowed: Mapping[str, float], got: Mapping[str, Tensor | None], want: Mapping[str, Tensor]
+) -> dict[str, float]:
+    """What is allowed already, or twice what these are off by, where that is more and finite."""
+    off = {n: 2 * worst(t, want[n]) for n, t in got.items() if t is not None}
+    return {n: max(a, off[n]) if math.isfinite(off.get(n, math.inf)) else a for n, a in allowed.items()}
 
 
 def _verified(

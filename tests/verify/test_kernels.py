@@ -8,12 +8,16 @@ import torch
 from derive.catalogue import catalogue, find
 from derive.errors import DeriveError
 from derive.verify import kernels
+from derive.verify import verify as verification
 from derive.verify.battery import LOOPS
+from derive.verify.cases import Call
+from derive.verify.compare import Answer
 from derive.verify.lengths import places
 from derive.verify.reference import all_sizes
 from derive.verify.verify import verify_kernels
 from derive.verify.view import complaint_texts
 
+FORWARD = "y[i_rows] = real_tanh(x[i_rows]);"
 BACKWARD = "dx[i_rows] = dy[i_rows] * (1 - square(y[i_rows]));"
 LOSS = (
     "from derive import *\nd = axes('d')\n\n"
@@ -150,6 +154,31 @@ def test_a_kernel_that_writes_over_no_old_result_is_not_verified(printed) -> Non
     printed(".py", "found = BACKWARD(dy, y, out=", "found = None and (")
     with pytest.raises(DeriveError, match="op tanh: nothing called tanh_backward with out"):
         verify_kernels(find("tanh"))
+
+
+def test_a_long_loop_may_be_as_far_off_as_pytorchs_form_is(printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed(".c", FORWARD, f"{FORWARD[:-1]} + (sizeof(real) == 4 ? 1e-4 : 0);")
+    assert {s.name for s in LOOPS if s.dtype == torch.float32} <= _situations_wrong_of("y")
+
+    def off(call: Call) -> Answer:
+        right = {o.name: torch.zeros_like(call.inputs[o.name]) for o in call.op.differentiable}
+        return Answer(right, {"y": call.inputs["x"].tanh() + 1e-4})
+
+    monkeypatch.setattr(verification, "of_live", lambda live: off)
+    found = _situations_wrong_of("y")
+    assert "float32" in found and not found & {s.name for s in LOOPS}
+
+
+def _situations_wrong_of(tensor: str) -> set[str]:
+    return {d.case.situation for d in verify_kernels(find("tanh")).wrong if d.tensor == tensor}
+
+
+def test_kernels_are_verified_where_pytorchs_form_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(call: Call) -> Answer:
+        raise RuntimeError("max_pool1d(): the batch is empty")
+
+    monkeypatch.setattr(verification, "of_live", lambda live: raises)
+    assert verify_kernels(find("tanh")).right
 
 
 @pytest.mark.slow
