@@ -174,7 +174,12 @@ class Alternative:
 def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
     """The forms that the ways of saving lead to, each once, the chosen one first."""
     op, lengths = derivation.named, nominal(derivation.named)
-    words = {"cost": "by cost", "least": "the fewest bytes", "input": "from the inputs", "output": "from the output"}
+    words = {
+        "cost": "by cost",
+        "least": "the fewest bytes, statistics apart",
+        "input": "from the inputs",
+        "output": "from the output",
+    }
     out: dict[tuple[str, ...], Alternative] = {}
     for name, policy in ((n, p) for n, p in POLICIES.items() if n in words):
         closed = search(derivation.steps, policy)

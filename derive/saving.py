@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sympy import Expr
+from sympy import Expr, Mul
 
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import normal, sigma
@@ -21,7 +21,7 @@ from derive.equations import Equation, Op
 from derive.nominal import nominal
 from derive.program import Program
 from derive.schedule import schedule
-from derive.terms.axes import Axis, Size
+from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import Scalar, tensor_names
 from derive.terms.indices import Merge, Part
 from derive.terms.reductions import Reduce as SpecReduce
@@ -59,7 +59,7 @@ class Policy:
     inner: float = PRICE  # a tensor that exists for the backward's sake
     operand: float = PRICE
     output: float = OUTPUT_PRICE
-    again: frozenset[str | None] = _CHEAP_WORK  # and "gather", which reads at random places, or any reduction
+    again: frozenset[str | None] = _CHEAP_WORK  # and "gather", which reads at random places, "product", any reduction
     conditional: bool = False  # whether eliminations that hold only under a condition are tried
     local: bool = False  # whether the forward makes local derivatives
     functions: bool = False  # whether a function of a kept tensor may be kept instead of it
@@ -67,22 +67,22 @@ class Policy:
     masks: bool = False  # whether a comparison may: bytes, for which a loop over floats would wait
 
 
-_EVERYTHING: frozenset[str | None] = frozenset({None, "gather", "count", "sum", "mean", "amax", "amin"})
+_LARGE: frozenset[str | None] = _CHEAP_WORK | {"gather", "product"}
+"""What makes large tensors: all but the statistics of rows, which are small and take a pass each."""
+_EVERYTHING: frozenset[str | None] = _LARGE | {"sum", "mean", "amax", "amin"}
 _DEAR, _CHEAP = 1e6, 0.01
 
 POLICIES = {
     "cost": Policy("cost", inner=PRICE + 1, local=True, functions=True, dear=True, masks=True),
-    "least": Policy(
-        "least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=_CHEAP_WORK | {"gather"}, functions=True, masks=True
-    ),
+    "least": Policy("least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=_LARGE, functions=True, masks=True),
     "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
     "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
     "fused": Policy("fused", inner=PRICE + 4, functions=True),
     "kernel": Policy("kernel", inner=PRICE + 4, local=True, functions=True),
 }
 """How `save=` chooses: by cost, where an inner tensor that is kept is one that no later result is written over; the
-fewest bytes; from the inputs alone; from the outputs; by what costs where loops are fused, which a compiler of PyTorch
-programs does; by what costs a kernel.
+fewest bytes, statistics of rows apart; from the inputs alone; from the outputs; by what costs where loops are fused,
+which a compiler of PyTorch programs does; by what costs a kernel.
 
 To a fused loop an inner tensor is one more to write and to read, and the few operations that make it again from
 an input, which is read in any case, are free. Elementary functions are not: a kernel keeps the local derivative made
@@ -138,7 +138,12 @@ def _work_of(equation: Equation, op: Op) -> str | None:
         return "count"  # which the forward would make for the backward's sake alone
     if equation.kind is None and any(is_gather(i) for at in equation.reads for i in at.index):
         return "gather"
-    return equation.kind
+    return "product" if _is_matrix_product(equation) else equation.kind
+
+
+def _is_matrix_product(equation: Equation) -> bool:
+    factors = Mul.make_args(equation.body)
+    return equation.kind == "sum" and all(free_axes(f) != free_axes(equation.body) for f in factors)
 
 
 def _definition(equation: Equation, op: Op) -> Definition:

@@ -10,6 +10,7 @@ import torch
 from benchmarks.ways import forms
 from derive import emit
 from derive.errors import DeriveError
+from derive.ops.attention import causal_attention
 from derive.pipeline import derive_op
 from derive.spec import OpCall
 from tests.derive import specs_of_saving as specs
@@ -62,6 +63,7 @@ CASES = [
     (specs.norm_with_gain, "input", [(5, 7), (7,)]),
     (specs.norm_with_gain, "fused", [(5, 7), (7,)]),
     (specs.norm_with_nonzero_gain, "output", [(5, 7), (7,)]),
+    (causal_attention, "least", [(2, 5, 3), (2, 6, 3), (2, 6, 4)]),
 ]
 
 
@@ -72,6 +74,11 @@ def test_every_way_of_saving_gives_the_gradient(call: OpCall, save: str, shapes:
 
 def test_from_the_inputs_keeps_inputs_alone() -> None:
     assert set(derive_op(specs.norm_with_gain.op, "input").kept) == {"x", "gain"}
+
+
+def test_the_least_is_the_inputs_and_statistics_of_rows() -> None:
+    """As FlashAttention keeps them (Dao et al., 2022): the weights are as many as pairs of places."""
+    assert set(derive_op(causal_attention.op, "least").kept) == {"q", "k", "v", "m", "u_sum"}
 
 
 def test_where_loops_are_fused_inputs_are_kept_and_not_what_is_made_of_them() -> None:
