@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from derive.program import (
@@ -15,9 +15,11 @@ from derive.program import (
     Node,
     PartOf,
     Place,
+    Program,
     Read,
     Reduce,
     Scan,
+    Statement,
     Window,
 )
 
@@ -65,6 +67,18 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
 def reads(node: Node | Index) -> set[str]:
     """The names of the tensors a node reads."""
     return {n.name for n in walk(node) if isinstance(n, Read)}
+
+
+def uses(name: str, statements: Iterable[Statement]) -> list[tuple[Statement, Read]]:
+    """Every read of a tensor in the values of statements, with the statement that it stands in."""
+    return [(s, n) for s in statements for n in walk(s.value) if isinstance(n, Read) and n.name == name]
+
+
+def places(program: Program) -> set[str]:
+    """The tensors that say where others are read or added to."""
+    indices = [i for s in program.statements for n in walk(s.value) if isinstance(n, Read) for i in n.index]
+    indices += [i for s in program.statements for i in s.slots]
+    return {name for i in indices for name in reads(i)}
 
 
 def by_axes(read: Read) -> bool:

@@ -12,9 +12,9 @@ from fractions import Fraction
 from derive.cost import Nominal, is_tensor, node_work, product_factors, work_and_names
 from derive.passes.opened_sums import is_product, renamed
 from derive.passes.share import put
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter, multiplied
+from derive.program import Assign, Call, Node, Num, Program, Reduce, Scatter, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, rebuilt, walk
+from derive.walking import node_axes, rebuilt, uses, walk
 
 
 def distributed(program: Program, nominal: Nominal) -> Program:
@@ -29,19 +29,19 @@ def distributed(program: Program, nominal: Nominal) -> Program:
 
 
 def _everywhere(program: Program, nominal: Nominal) -> Program:
-    return replace(program, statements=tuple(replace(s, value=_within(s.value, nominal)) for s in program.statements))
+    return program.with_values(lambda value: _within(value, nominal))
 
 
 def written_where_read(made: Assign, program: Program) -> Program | None:
     """The program without a product that is read once, and not to be summed: it is written there."""
-    uses = [(s, n) for s in program.statements for n in walk(s.value) if isinstance(n, Read) and n.name == made.name]
+    found = uses(made.name, program.statements)
     if (
-        len(uses) != 1
+        len(found) != 1
         or made.name in program.returns
         or any(s.name == made.name for s in program.statements if s != made)
     ):
         return None
-    ((reader, read),) = uses
+    ((reader, read),) = found
     if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)) or isinstance(reader, Scatter):
         return None
     names = {str(a): i for a, i in zip(made.axes, read.index, strict=True)}

@@ -21,7 +21,7 @@ _ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 
 def one_choice(program: Program) -> Program:
     """The same program with one choice for those by one condition in a sum, or inside one another."""
-    return check(replace(program, statements=tuple(replace(s, value=_within(s.value)) for s in program.statements)))
+    return check(program.with_values(_within))
 
 
 def _within(node: Node) -> Node:

@@ -6,13 +6,12 @@ With `m[n, o, i] = s[n, i] * w[o, i]`, `sum(m[n, o, i]**2, over=i)` is `sum(s[n,
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 from derive.cost import Nominal, is_matrix_product, product_factors, work_and_names
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, is_product, plain, renamed
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter, multiplied
+from derive.program import Call, Node, Num, Program, Read, Reduce, multiplied
 from derive.soundness import check
 from derive.walking import node_axes, rebuilt
 
@@ -21,16 +20,13 @@ _Powers = dict[Node, Fraction]
 
 def through_outer_products(program: Program, nominal: Nominal) -> Program:
     """The same program, with sums of the factors of such products where that is less work."""
-    added = {s.name for s in program.statements if isinstance(s, Scatter)}
-    once = (s for s in program.statements if isinstance(s, Assign) and s.name not in added)
-    products = {s.name: s for s in once if is_product(s)}
+    products = {n: s for n, s in program.assigned.items() if is_product(s)}
 
     def within(node: Node) -> Node:
         node = rebuilt(node, within)
         return _by_factors(node, products) if isinstance(node, Reduce) else node
 
-    statements = tuple(replace(s, value=within(s.value)) for s in program.statements)
-    changed = without_unread(check(replace(program, statements=statements)))
+    changed = without_unread(check(program.with_values(within)))
     return changed if work_and_names(changed, nominal) < work_and_names(program, nominal) else program
 
 

@@ -6,7 +6,6 @@ is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 
 from derive.cost import Nominal, is_matrix_product, node_work
@@ -25,7 +24,7 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
         apart = _apart(node) if isinstance(node, Reduce) and node.kind == "sum" else None
         return apart if apart is not None and node_work(apart, nominal) < node_work(node, nominal) else node
 
-    return check(replace(program, statements=tuple(replace(s, value=within(s.value)) for s in program.statements)))
+    return check(program.with_values(within))
 
 
 def _apart(node: Reduce) -> Node | None:
