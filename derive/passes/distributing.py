@@ -14,7 +14,7 @@ from derive.passes.opened_sums import is_product, renamed
 from derive.passes.share import put
 from derive.program import Assign, Call, Node, Num, Program, Reduce, Scatter, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, rebuilt, uses, walk
+from derive.walking import node_axes, rebuilt, signed_terms, uses, walk, whole_power
 
 
 def distributed(program: Program, nominal: Nominal) -> Program:
@@ -60,20 +60,13 @@ def _within(node: Node, nominal: Nominal) -> Node:
     if node.fn != "mul" or len(sums) != 1:
         return node
     others = [f for f in factors if f is not sums[0]]
-    if not any(len(product_factors(t)) > 1 for t in _terms(sums[0])):
+    if not any(len(product_factors(t)) > 1 for t, _ in signed_terms(sums[0])):
         return node  # `t - s` of what is given is exact, and `k*t - k*s` subtracts two numbers that are rounded
     small = all(set(node_axes(f)) < set(node_axes(node)) for f in others)
     if not small or not any(is_tensor(f) for f in others):
         return node
     spread = _spread(sums[0], others)
     return spread if node_work(spread, nominal) < node_work(node, nominal) else node
-
-
-def _terms(node: Node) -> list[Node]:
-    """What a sum adds and subtracts."""
-    if isinstance(node, Call) and node.fn in ("add", "sub", "neg"):
-        return [t for a in node.args for t in _terms(a)]
-    return [node]
 
 
 def _spread(term: Node, factors: list[Node]) -> Node:
@@ -87,17 +80,8 @@ def _spread(term: Node, factors: list[Node]) -> Node:
         if isinstance(f, Num) and isinstance(f.value, Fraction):
             number *= f.value
         else:
-            root, exponent = _power(f)
+            root, exponent = whole_power(f)
             powers[root] = powers.get(root, 0) + exponent
     numbers: list[Node] = [] if number == 1 else [Num(number)]
     raised = [f if e == 1 else Call("pow", (f, Num(Fraction(e)))) for f, e in powers.items()]
     return multiplied([*numbers, *sorted(raised, key=lambda f: len(node_axes(f)))])
-
-
-def _power(factor: Node) -> tuple[Node, int]:
-    """A factor as a whole power above 0 of something."""
-    if isinstance(factor, Call) and factor.fn == "pow":
-        root, exponent = factor.args
-        if isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value):
-            return root, int(exponent.value)
-    return factor, 1

@@ -13,9 +13,9 @@ from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, is_product, plain, renamed
 from derive.program import Call, Node, Num, Program, Read, Reduce, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, rebuilt
+from derive.walking import node_axes, rebuilt, whole_power
 
-_Powers = dict[Node, Fraction]
+_Powers = dict[Node, int]
 
 
 def through_outer_products(program: Program, nominal: Nominal) -> Program:
@@ -35,7 +35,7 @@ def _by_factors(node: Reduce, products: Known) -> Node:
     powers = _factors(node.body, products)
     if node.kind != "sum" or powers == _factors(node.body, {}):
         return node
-    factors = [f if e == 1 else Call("pow", (f, Num(e))) for f, e in powers.items()]
+    factors = [f if e == 1 else Call("pow", (f, Num(Fraction(e)))) for f, e in powers.items()]
     inside = [f for f in factors if set(node_axes(f)) & set(node.axes)]
     total = Reduce("sum", node.axes, multiplied(inside)) if inside else node
     return multiplied([*(f for f in factors if f not in inside), total]) if is_matrix_product(total) else node
@@ -45,24 +45,15 @@ def _factors(node: Node, products: Known) -> _Powers:
     """The factors of a product as powers, those of outer products in the place of these."""
     found: _Powers = {}
     for factor in product_factors(node):
-        root, exponent = _power(factor)
+        root, exponent = whole_power(factor)
         made = products.get(root.name) if isinstance(root, Read) and plain(root) else None
         if made is None or not isinstance(root, Read):
-            inner: _Powers = {root: Fraction(1)}
+            inner: _Powers = {root: 1}
         else:
             names = {str(a): i for a, i in zip(made.axes, root.index, strict=True)}
             inner = _factors(renamed(made.value, names), products)
             if any(set(node_axes(f)) == set(node_axes(root)) for f in inner):
-                inner = {root: Fraction(1)}  # as large as one of its factors
+                inner = {root: 1}  # as large as one of its factors
         for f, e in inner.items():
-            found[f] = found.get(f, Fraction(0)) + e * exponent
+            found[f] = found.get(f, 0) + e * exponent
     return found
-
-
-def _power(factor: Node) -> tuple[Node, Fraction]:
-    """A factor as a whole power above 0 of something."""
-    if isinstance(factor, Call) and factor.fn == "pow":
-        root, exponent = factor.args
-        if isinstance(exponent, Num) and isinstance(exponent.value, Fraction) and exponent.value > 0:
-            return (root, exponent.value) if exponent.value.denominator == 1 else (factor, Fraction(1))
-    return factor, Fraction(1)

@@ -11,9 +11,7 @@ from functools import reduce
 from derive.cost import Nominal, is_matrix_product, node_work
 from derive.program import Call, Node, Program, Reduce, SizeOf, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt
-
-_Term = tuple[Node, bool]  # what is added or, where true, subtracted
+from derive.walking import node_axes, reads, rebuilt, signed_terms
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:
@@ -29,7 +27,7 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
 
 def _apart(node: Reduce) -> Node | None:
     """The sum of the terms' own sums; None where one of them would still run over all axes, or none is a product."""
-    terms = _terms(node.body, False)
+    terms = signed_terms(node.body)
     signs = {minus for _, minus in terms}
     named = [name for term, _ in terms for name in reads(term)]
     if len(terms) < 2 or (len(signs) > 1 and len(set(named)) < len(named)):
@@ -45,13 +43,6 @@ def _apart(node: Reduce) -> Node | None:
     first, minus = values[0]
     start: Node = Call("neg", (first,)) if minus else first
     return reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), values[1:], start)
-
-
-def _terms(node: Node, minus: bool) -> list[_Term]:
-    if isinstance(node, Call) and node.fn in ("add", "sub"):
-        left, right = node.args
-        return _terms(left, minus) + _terms(right, minus != (node.fn == "sub"))
-    return [(node.args[0], not minus)] if isinstance(node, Call) and node.fn == "neg" else [(node, minus)]
 
 
 def _counted(own: Reduce, node: Reduce) -> Node:
