@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 CONDITIONS = COMPARISONS | {"and", "or", "not"}
@@ -289,7 +290,4 @@ def base(axis: str) -> str:
 
 def multiplied(factors: list[Node]) -> Node:
     """The product of some factors, left to right."""
-    out = factors[0]
-    for f in factors[1:]:
-        out = Call("mul", (out, f))
-    return out
+    return reduce(lambda product, f: Call("mul", (product, f)), factors)

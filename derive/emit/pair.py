@@ -27,6 +27,7 @@ from derive.nominal import nominal
 from derive.pipeline import Derivation
 from derive.program import Program
 from derive.terms.axes import Size
+from derive.words import listed
 
 LINE_LENGTH = 120
 
@@ -64,7 +65,7 @@ class Pair:
         types = ", ".join([f"{c}: Tensor" for c in cotangents] + [f"{f.name}: {f.type}" for f in self.saved])
         self.backward = Function(
             backward_name, types, "Tensor" if len(returned) == 1 else f"{title}Gradients",
-            f"The gradient of every real input, from {_listed(cotangents)} and what the forward saved.",
+            f"The gradient of every real input, from {listed(cotangents)} and what the forward saved.",
             (*head, *lines, f"return {result}"),
         )  # fmt: skip
         self.printed, self.head, self.returned = printed, head, tuple(returned)
@@ -172,7 +173,7 @@ class Pair:
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {title}Saved]"
         return Function(
-            name, signature(op), returns, f"Returns {_listed(outputs)} and what the backward needs.",
+            name, signature(op), returns, f"Returns {listed(outputs)} and what the backward needs.",
             (*shape_check, *head, *index_checks, *lines, f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 
@@ -294,7 +295,3 @@ def _commented(line: Line) -> str:
     if not line.note or len(line.code) + len(line.note) + 8 > LINE_LENGTH:
         return line.code
     return f"{line.code}  # {line.note}"
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
