@@ -9,7 +9,8 @@ from __future__ import annotations
 from sympy import Expr, Mul, Rational, S
 
 from derive.factoring import Product, Sum, factor
-from derive.lower import ZERO, Hoist, divides, factor_order, negated, node, quotient, weight
+from derive.lower import ZERO, Hoist, negated, node, quotient
+from derive.ordering import divides, factor_order, weight
 from derive.program import Call, Node
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where

@@ -19,7 +19,7 @@ from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
 from derive.definitions import Definition
 from derive.equations import Equation
-from derive.lower import ordered_terms
+from derive.ordering import ordered_terms
 from derive.reading import Signed, factored, rank, signed
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor

@@ -10,7 +10,7 @@ from sympy.core.relational import Relational
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
-from derive.lower import ordered_terms
+from derive.ordering import ordered_terms
 from derive.reading import signed
 from derive.terms.elements import Tensor
 
