@@ -96,7 +96,7 @@ def numbers_around(f, ix: index(k)[n], x: tensor[k], w: tensor[i]):
 def test_whole_numbers_between_fractions() -> None:
     ix, x, w = torch.tensor([2, 0, 1]), torch.randn(4), torch.randn(5)
     y, _, _ = module(numbers_around.op).numbers_around_forward(ix, x, w)
-    torch.testing.assert_close(y, w * torch.tensor([0.5, 2, 0, 1, 0.5]))
+    torch.testing.assert_close(y, w * torch.tensor([0.5, 2, 0, 1, 0.5]), rtol=1e-12, atol=1e-12)
 
 
 @op

@@ -256,8 +256,10 @@ def test_padded_ahead(batch: int, places: int) -> None:
 def test_bordered(shape: tuple[int, ...]) -> None:
     x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     y, wanted = module(bordered.op).bordered(x), functional.pad(x**2, (0, 0, 1, 2), value=-torch.inf)
-    torch.testing.assert_close(y, wanted)
-    torch.testing.assert_close(*(torch.autograd.grad(out[..., 1:-2, :].sum(), x)[0] for out in (y, wanted)))
+    torch.testing.assert_close(y, wanted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(out[..., 1:-2, :].sum(), x)[0] for out in (y, wanted)), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("pack", [(), (3,), (2, 3), (0, 2)])
