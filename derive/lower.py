@@ -83,7 +83,10 @@ def _outermost(i: Basic) -> list[Basic]:
 
 
 def node(expr: Basic, hoist: Hoist | None = None) -> Node:
-    """An expression, operation by operation, operands in reading order."""
+    """An expression, operation by operation, operands in reading order; sums in it become what `hoist` makes of them.
+
+    Raises DeriveError for what no program says.
+    """
     if isinstance(expr, At):
         return Read(expr.name, tuple(index(i) for i in expr.index))
     if isinstance(expr, Axis):

@@ -14,10 +14,12 @@ def weight(expr: Basic) -> int:
 
 
 def is_negative(term: Expr) -> bool:
+    """Whether a term is read with a minus in front."""
     return bool(term.could_extract_minus_sign()) and term.as_coeff_Mul()[0].is_negative is True
 
 
 def abs_term(term: Expr) -> Expr:
+    """A term without the minus that it is read with."""
     return -term if is_negative(term) else term
 
 
@@ -45,4 +47,5 @@ def divides(a: Expr) -> bool:
 
 
 def factor_order(a: Expr) -> tuple[object, ...]:
+    """What factors are sorted by: smaller before larger, names before lengths, sums last."""
     return (weight(a), not a.is_Symbol, not isinstance(a, Size), isinstance(a, Add), a.sort_key())

@@ -169,6 +169,7 @@ def equation_of(left: Expr, right: Expr, adjoints: Adjoints) -> str:
 
 
 def aligned(rows: list[str], environment: str = "aligned") -> str:
+    """Rows of an equation under one another, by `&`."""
     return "\n".join([rf"\begin{{{environment}}}", " \\\\\n".join(rows), rf"\end{{{environment}}}"])
 
 

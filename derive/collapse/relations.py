@@ -38,6 +38,7 @@ Relations = dict[frozenset[str], tuple[Relation, ...]]
 
 
 def by_names(known: tuple[Relation, ...]) -> Relations:
+    """Relations by the tensors that they are about, so that few are tried."""
     out: dict[frozenset[str], tuple[Relation, ...]] = {}
     for relation in known:
         key = frozenset(tensor_names(relation.pattern))
