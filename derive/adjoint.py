@@ -132,7 +132,7 @@ def adjoint_axes(equation: Equation, op: Op) -> tuple[Axis, ...]:
 
 
 def _adjoint_names(op: Op) -> dict[str, str]:
-    taken = {o.name for o in op.operands} | {e.name for e in op.equations}
+    taken = op.names
     names: dict[str, str] = {}
     for name in [o.name for o in op.operands] + [e.name for e in op.equations]:
         new = f"d{name}"

@@ -248,58 +248,6 @@ def substitute(expr: Expr, replace: Mapping[str, tuple[tuple[Axis, ...], Expr]])
     return normal(rewrite(expr, rule)) if replace else expr
 
 
-def terms(expr: Expr) -> tuple[Expr, ...]:
-    """The summands of a normal form."""
-    return () if expr == 0 else Add.make_args(expr)
-
-
-def factors(term: Expr) -> list[tuple[Expr, Expr]]:
-    """The factors of a product as (base, exponent), numbers left out."""
-    return [f.as_base_exp() for f in Mul.make_args(term) if not f.is_Number]
-
-
-def coefficient(term: Expr) -> Expr:
-    """The numeric coefficient of a product."""
-    return Mul(*(f for f in Mul.make_args(term) if f.is_Number))
-
-
-# --- equality of sums up to the names of their free axes --------------------------------------------------
-
-
-def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
-    """What to put for the pattern's free axes so that it becomes the candidate, or None."""
-    if len(pattern.over) != len(candidate.over):
-        return None
-    if pattern == candidate:
-        return {a: a for a in free_axes(pattern)}
-    elements = sorted(pattern.body.atoms(At), key=lambda at: (-len(at.index), at.sort_key()))
-    theirs = sorted(candidate.body.atoms(At), key=lambda a: a.sort_key())
-    return _matched(pattern, candidate, elements, theirs, {})
-
-
-def _matched(
-    pattern: Sigma, candidate: Sigma, elements: list[At], theirs: list[At], mapping: dict[Axis, Expr]
-) -> dict[Axis, Expr] | None:
-    """`mapping` with the pattern's elements put on the candidate's until it has all axes, if both are equal then."""
-    if not elements or free_axes(pattern) <= mapping.keys():
-        return mapping if mapping and pattern.xreplace(dict(mapping)) == candidate else None
-    lead, *rest = elements
-    for at in theirs:
-        both = list(zip(lead.index, at.index, strict=True)) if at.tensor == lead.tensor else []
-        if at.tensor != lead.tensor or any(i != t for i, t in both if i.is_Integer or i in pattern.over):
-            continue
-        extended = dict(mapping)
-        pairs = [(i, t) for i, t in both if isinstance(i, Axis) and i not in pattern.over]
-        agree = all(extended.setdefault(i, t) == t for i, t in pairs)
-        # what runs inside the candidate's sum cannot stand for an axis that is free outside the pattern's
-        captured = any(t.free_symbols & set(candidate.over) for _, t in pairs)
-        if agree and not captured:
-            found = _matched(pattern, candidate, rest, theirs, extended)
-            if found is not None:
-                return found
-    return None
-
-
 def is_contraction(body: Expr) -> bool:
     """Whether a product runs over more axes than any one of its factors: a matrix product, not a reduction."""
     runs = [free_axes(f) for f in Mul.make_args(body) if not f.is_Number]

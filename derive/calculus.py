@@ -15,7 +15,10 @@ from derive.terms.elements import At
 
 
 def local_derivative(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
-    """d target / d read, a scalar expression over the equation's own axes."""
+    """d target / d read, a scalar expression over the equation's own axes.
+
+    Raises DeriveError for a reduction without a rule.
+    """
     if equation.ties is not None:
         return placed.local_derivative(equation, read, equation.ties)
     inner = _as_tangents(derivative(equation.body, read))

@@ -156,40 +156,54 @@ def check_read(
     declared: tuple[Expr, ...] = (),
 ) -> None:
     """A read names a defined tensor and gives one index a dimension; `declared` are an input's axes as written."""
-    if at.name == equation and dims is None:
-        raise DeriveError(
+    if dims is None:
+        raise _not_defined(at, known, equation)
+    if len(at.index) != len(dims):
+        raise _not_as_many(at, dims, equation)
+    for i, dim, named in zip(at.index, dims, declared or dims, strict=True):
+        _check_place(i, dim, at, equation)
+        if isinstance(i, At):  # of `hashes[ids[n, t]]` it is `hashes` that says what its values run over
+            check_index(i, named, ranges, equation, None if declared else at)
+
+
+def _not_defined(at: At, known: list[str], equation: str) -> DeriveError:
+    if at.name == equation:
+        return DeriveError(
             f"{at.name} is read by its own equation",
             equation=equation,
             fix="give each step a name of its own; recurrences are no part of the notation",
         )
-    if dims is None:
-        close = get_close_matches(at.name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"define {at.name} in an equation before this one"
-        raise DeriveError(f"reads {at.name}, which no equation defines", equation=equation, fix=hint)
-    if len(at.index) != len(dims):
-        axes = ", ".join(str(d) if not isinstance(d, Axis) else d.base for d in dims)
-        fix = f"give {at.name} exactly {len(dims)} {'index' if len(dims) == 1 else 'indices'}"
-        if not dims:
-            fix = f"it has none: read it as {at.name}[()]"
-        if len(at.index) > len(dims) and PACK in dims and PACK in at.index:
-            axes_read = ", ".join(map(str, at.index))
-            fix = f"`...` is no axis that can be named apart: declare {at.name} with the axes [{axes_read}]"
-        elif len(at.index) > len(dims) > 0 and all(isinstance(i, Axis) for i in at.index):
-            merged = Merge(*at.index[len(dims) - 1 :])
-            example = ", ".join([*map(str, at.index[: len(dims) - 1]), f"{merged}{',' if len(dims) == 1 else ''}"])
-            fix += f"; axes merged into one stand in brackets of their own: {at.name}[{example}]"
-        raise DeriveError(f"{at.name} has axes [{axes}] but is read as {at}", equation=equation, fix=fix)
-    for i, dim, named in zip(at.index, dims, declared or dims, strict=True):
-        if (i == PACK) != (dim == PACK) and PACK in (i, dim):
-            raise DeriveError(
-                f"`...` of {at.name} is read as {at}", equation=equation, fix="write `...` where the tensor has `...`"
-            )
-        if not isinstance(i, At) and i.atoms(At):
-            raise DeriveError(
-                f"index {i} of {at.name} calculates with what is read", equation=equation,
-                fix="pass the places themselves as an input, index(…)[…]",
-            )  # fmt: skip
-        if is_window(i) and not affine(i).offset.is_integer:
-            raise DeriveError(f"index {i} is no whole number", equation=equation, fix="index by axes and whole numbers")
-        if isinstance(i, At):  # of `hashes[ids[n, t]]` it is `hashes` that says what its values run over
-            check_index(i, named, ranges, equation, None if declared else at)
+    close = get_close_matches(at.name, known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"define {at.name} in an equation before this one"
+    return DeriveError(f"reads {at.name}, which no equation defines", equation=equation, fix=hint)
+
+
+def _not_as_many(at: At, dims: tuple[Expr, ...], equation: str) -> DeriveError:
+    """What to say of a read with more or fewer indices than dimensions."""
+    axes = ", ".join(str(d) if not isinstance(d, Axis) else d.base for d in dims)
+    fix = f"give {at.name} exactly {len(dims)} {'index' if len(dims) == 1 else 'indices'}"
+    if not dims:
+        fix = f"it has none: read it as {at.name}[()]"
+    if len(at.index) > len(dims) and PACK in dims and PACK in at.index:
+        axes_read = ", ".join(map(str, at.index))
+        fix = f"`...` is no axis that can be named apart: declare {at.name} with the axes [{axes_read}]"
+    elif len(at.index) > len(dims) > 0 and all(isinstance(i, Axis) for i in at.index):
+        merged = Merge(*at.index[len(dims) - 1 :])
+        example = ", ".join([*map(str, at.index[: len(dims) - 1]), f"{merged}{',' if len(dims) == 1 else ''}"])
+        fix += f"; axes merged into one stand in brackets of their own: {at.name}[{example}]"
+    return DeriveError(f"{at.name} has axes [{axes}] but is read as {at}", equation=equation, fix=fix)
+
+
+def _check_place(i: Expr, dim: Expr, at: At, equation: str) -> None:
+    """An index is `...` where the dimension is, a whole number, and no arithmetic on what is read."""
+    if (i == PACK) != (dim == PACK) and PACK in (i, dim):
+        raise DeriveError(
+            f"`...` of {at.name} is read as {at}", equation=equation, fix="write `...` where the tensor has `...`"
+        )
+    if not isinstance(i, At) and i.atoms(At):
+        raise DeriveError(
+            f"index {i} of {at.name} calculates with what is read", equation=equation,
+            fix="pass the places themselves as an input, index(…)[…]",
+        )  # fmt: skip
+    if is_window(i) and not affine(i).offset.is_integer:
+        raise DeriveError(f"index {i} is no whole number", equation=equation, fix="index by axes and whole numbers")

@@ -42,8 +42,7 @@ class Places:
 
     @staticmethod
     def of(op: Op) -> Places:
-        taken = {o.name for o in op.operands} | {e.name for e in op.equations}
-        return Places(taken, {o.name: o.ranges_over for o in op.operands if o.kind == "index"})
+        return Places(op.names, {o.name: o.ranges_over for o in op.operands if o.kind == "index"})
 
     def before(self, equation: Equation) -> list[Equation]:
         """The equation with what it selects by computed places selected by indices, behind those that are new."""

@@ -77,12 +77,11 @@ def _only_asked(name: str, program: Program, functions: Collection[str]) -> list
     """The calls of some functions of a tensor in a program; none where it is read for anything else."""
     found = dict[Call, None]()
     for s in program.statements:
-        slots = s.slots if isinstance(s, Scatter) else ()
         tops = list(_calls(s.value, functions))
         inside = sum(1 for c in tops for n in walk(c) if isinstance(n, Read) and n.name == name)
         if inside != sum(1 for n in walk(s.value) if isinstance(n, Read) and n.name == name):
             return []
-        if any(name in reads(i) for i in slots) or (isinstance(s, Scatter) and s.onto == name):
+        if any(name in reads(i) for i in s.slots) or (isinstance(s, Scatter) and s.onto == name):
             return []
         found.update((c, None) for c in tops if name in reads(c))
     return [] if name in program.returns else list(found)
@@ -146,7 +145,7 @@ def _given(backward: Program, made: Assign, theirs: Assign | None) -> tuple[Prog
     names = {theirs.name: made.name} if theirs is not None and same else {}
     rest = [renamed(s, names) for s in backward.statements if s != theirs or not same]
     after = tuple(replace(s, value=put(s.value, made.value, Read(made.name, made.axes))) for s in rest)
-    slots = [i for s in after if isinstance(s, Scatter) for i in s.slots]
+    slots = [i for s in after for i in s.slots]
     wanted = {n for part in (*(s.value for s in after), *slots) for n in reads(part)}
     gone = {n for n in dict(backward.given) if n in reads(made.value) and n not in wanted}
     given = [(n, a) for n, a in backward.given if n not in gone and n != made.name]

@@ -81,6 +81,7 @@ class Nominal:
 
 
 def is_tensor(node: Node) -> bool:
+    """Whether a node reads a tensor or runs over an axis; else it is a number."""
     return any(isinstance(n, Read) for n in walk(node)) or bool(node_axes(node))
 
 

@@ -87,7 +87,7 @@ def _moved(s: Statement, program: Program, lengths: Nominal, integers: frozenset
     if isinstance(s.value, Read) and not any(isinstance(n, Read) for i in s.value.index for n in walk(i)):
         return 0.0
     own = dict(program.given) | {x.name: _written(x) for x in program.statements}
-    slots = [n for i in getattr(s, "slots", ()) for n in walk(i)]
+    slots = [n for i in s.slots for n in walk(i)]
     found: dict[str, float] = {}
     for n in (*walk(s.value), *slots):
         if isinstance(n, Read):

@@ -158,6 +158,11 @@ class Op:
     source: str = ""  # where the spec stands, for the header of generated files
     tensors: dict[str, tuple[Expr, ...]] = field(default_factory=dict, compare=False)
 
+    @property
+    def names(self) -> set[str]:
+        """All that a new name must differ from."""
+        return {o.name for o in self.operands} | {e.name for e in self.equations}
+
     def operand(self, name: str) -> Operand | None:
         return next((o for o in self.operands if o.name == name), None)
 

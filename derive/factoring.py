@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Mul, Pow, Rational, S, factor_list, gcd, symbols
 
-from derive.lower import ordered_terms, weight
+from derive.ordering import ordered_terms, weight
 from derive.terms.choices import Where
 
 

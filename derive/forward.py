@@ -10,12 +10,8 @@ from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.lower_factored import factored
 from derive.nominal import nominal
-from derive.passes.contraction_order import pairwise
-from derive.passes.gathered import after_gathers
-from derive.passes.masked_sums import after_sums
-from derive.passes.outer_products import through_outer_products
-from derive.passes.share import put, share
-from derive.passes.sums_apart import sums_apart
+from derive.passes.order import passed_forward
+from derive.passes.share import put
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
 from derive.saving import dims
 from derive.soundness import check
@@ -26,8 +22,11 @@ from derive.walking import walk
 from derive.windows import is_gather
 
 
-def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
-    """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it."""
+def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> Program:
+    """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it.
+
+    `as_written` keeps the choices and signs of the equations, which the emitted forward says in fewer operations.
+    """
     needed = _needed(op, set(op.outputs) | set(kept))
     equations = [e for e in op.equations if e.name in needed]
     slots = {e.name: found for e in equations if (found := _places(e)) is not None}
@@ -40,9 +39,7 @@ def forward_program(op: Op, kept: tuple[str, ...]) -> Program:
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
     program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
-    lengths = nominal(op)
-    program = through_outer_products(sums_apart(after_gathers(program), lengths), lengths)
-    return share(after_sums(pairwise(program, lengths)))
+    return passed_forward(program, nominal(op), as_written)
 
 
 def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:

@@ -15,7 +15,17 @@ from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
 
 
-class _Real(Function):
+class _Named(Function):
+    """A function that is typeset by its name, an exponent between that and what it is of."""
+
+    latex_name: str
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"{self.latex_name}{power}\left({', '.join(printer.doprint(a) for a in self.args)}\right)"
+
+
+class _Real(_Named):
     nargs = 1
 
     def _eval_is_real(self) -> bool | None:
@@ -28,6 +38,8 @@ class _Real(Function):
 class sigmoid(_Real):
     """`1 / (1 + exp(-x))`."""
 
+    latex_name = r"\sigma"
+
     def fdiff(self, argindex: int = 1) -> Expr:
         return self * (1 - self)
 
@@ -37,13 +49,11 @@ class sigmoid(_Real):
     def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
         return 1 / (1 + exp(-x))
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"\sigma{power}\left({printer.doprint(self.args[0])}\right)"
-
 
 class softplus(_Real):
     """`log(1 + exp(x))`, whose derivative is the sigmoid."""
+
+    latex_name = r"\operatorname{softplus}"
 
     def fdiff(self, argindex: int = 1) -> Expr:
         return sigmoid(self.args[0])
@@ -53,10 +63,6 @@ class softplus(_Real):
 
     def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
         return log(1 + exp(x))
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"\operatorname{{softplus}}{power}\left({printer.doprint(self.args[0])}\right)"
 
 
 class log1p(_Real):
@@ -87,15 +93,13 @@ class expm1(_Real):
 class erfc(_Real):
     """`1 - erf(x)`, exact also where `x` is large. `erfc(-x)` stays so: as `2 - erfc(x)` it loses its tail."""
 
+    latex_name = r"\operatorname{erfc}"
+
     def fdiff(self, argindex: int = 1) -> Expr:
         return -2 * exp(-(self.args[0] ** 2)) / sqrt(pi)
 
     def _eval_is_positive(self) -> bool | None:
         return True if self.args[0].is_real else None
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"\operatorname{{erfc}}{power}\left({printer.doprint(self.args[0])}\right)"
 
 
 def _erfc_of_ours(eval_of_sympy: Any) -> Any:
@@ -116,6 +120,8 @@ sympy_erfc.eval = _erfc_of_ours(sympy_erfc.eval)
 class relu(_Real):
     """`max(x, 0)`, whose derivative at 0 is 0 (PyTorch's convention)."""
 
+    latex_name = r"\operatorname{relu}"
+
     def fdiff(self, argindex: int = 1) -> Expr:
         return Where(Above(self.args[0], S.Zero), S.One, S.Zero)
 
@@ -127,20 +133,14 @@ class relu(_Real):
     def _eval_is_nonnegative(self) -> bool | None:
         return True if self.args[0].is_extended_real else None
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"\operatorname{{relu}}{power}\left({printer.doprint(self.args[0])}\right)"
-
 
 class sign(_Real):
     """-1, 0 or 1; its derivative is 0 everywhere, as PyTorch has it."""
 
+    latex_name = r"\operatorname{sign}"
+
     def fdiff(self, argindex: int = 1) -> Expr:
         return S.Zero
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"\operatorname{{sign}}{power}\left({printer.doprint(self.args[0])}\right)"
 
 
 class absolute(_Real):
@@ -205,10 +205,11 @@ class power(Function):
         return rf"{inner}^{{{exponent}}}" if exp is None else rf"\left({inner}^{{{exponent}}}\right)^{{{exp}}}"
 
 
-class atan2(Function):
+class atan2(_Named):
     """The angle of the point `(x, y)`, as `atan2(y, x)`; its derivatives at the origin are 0 (PyTorch's convention)."""
 
     nargs = 2
+    latex_name = r"\operatorname{atan2}"
 
     def fdiff(self, argindex: int = 1) -> Expr:
         y, x = self.args
@@ -218,23 +219,17 @@ class atan2(Function):
     def _eval_is_real(self) -> bool | None:
         return True
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        inside = ", ".join(printer.doprint(a) for a in self.args)
-        return rf"\operatorname{{atan2}}{power}\left({inside}\right)"
-
 
 def rsqrt(x: Any) -> Expr:
     """`1 / sqrt(x)`."""
     return S(x) ** S("-1/2")
 
 
-class _Extremum(Function):
+class _Extremum(_Named):
     """The larger or the smaller of two values; a tie shares the gradient evenly, as `torch.maximum` does."""
 
     nargs = 2
     relation: type[Relational]
-    latex_name: str
 
     @classmethod
     def eval(cls, a: Expr, b: Expr) -> Expr | None:
@@ -258,10 +253,6 @@ class _Extremum(Function):
 
     def _eval_is_extended_real(self) -> bool | None:
         return self._eval_is_real()
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"{self.latex_name}{power}\left({', '.join(printer.doprint(a) for a in self.args)}\right)"
 
 
 class maximum(_Extremum):

@@ -111,7 +111,7 @@ def _handed(
     of = {c.target.name: c.of for c in steps.cotangents} | {a.target.name: a.of for a in steps.adjoints}
     for local in some:
         own = local.definition
-        taken = {*(o.name for o in op.operands), *(e.name for e in op.equations), *(d.name for d in definitions)}
+        taken = op.names | {d.name for d in definitions}
         taken |= {c.target.name for c in steps.cotangents}
         equation = Equation(Tensor(_name(local, of, taken)), own.axes, local.derivative, normal=True)
         changed[changed.index(own)] = replace(own, value=local.factor * equation.left)

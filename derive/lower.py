@@ -17,6 +17,7 @@ from sympy.logic.boolalg import And, Not, Or
 
 from derive.errors import OUR_FAULT, DeriveError
 from derive.functions import power
+from derive.ordering import abs_term, divides, factor_order, is_negative, ordered_terms, weight
 from derive.program import (
     Arithmetic,
     AxisValue,
@@ -78,16 +79,14 @@ def _outermost(i: Basic) -> list[Basic]:
     return list(dict.fromkeys(p for a in i.args for p in _outermost(a)))
 
 
-def weight(expr: Basic) -> int:
-    """How many axes an expression runs over; `...` counts as one."""
-    return len(free_axes(expr))
-
-
 # --- expressions as they are written ----------------------------------------------------------------------
 
 
 def node(expr: Basic, hoist: Hoist | None = None) -> Node:
-    """An expression, operation by operation, operands in reading order."""
+    """An expression, operation by operation, operands in reading order; sums in it become what `hoist` makes of them.
+
+    Raises DeriveError for what no program says.
+    """
     if isinstance(expr, At):
         return Read(expr.name, tuple(index(i) for i in expr.index))
     if isinstance(expr, Axis):
@@ -173,30 +172,6 @@ def _number(value: Number) -> Node:
     return Num(float(value))
 
 
-def is_negative(term: Expr) -> bool:
-    return bool(term.could_extract_minus_sign()) and term.as_coeff_Mul()[0].is_negative is True
-
-
-def abs_term(term: Expr) -> Expr:
-    return -term if is_negative(term) else term
-
-
-def ordered_terms(expr: Expr) -> list[Expr]:
-    """Summands in reading order: positive before negative, the larger before the smaller.
-
-    A subtracted tensor comes before a subtracted function: `z - m - log(s)` cancels `z - m` exactly first, where
-    `z - log(s) - m` would lose `log(s)` beside a large `z`.
-    """
-    return sorted(Add.make_args(expr), key=_term_order)
-
-
-def _term_order(term: Expr) -> tuple[object, ...]:
-    negative = is_negative(term)
-    inside = any(isinstance(f, Function) for f in Mul.make_args(term))
-    alone = len(Mul.make_args(abs_term(term))) == 1
-    return (negative, negative and inside, -weight(term), alone, term.sort_key())
-
-
 def _sum(parts: list[tuple[Expr, Node]]) -> Node:
     """Signed summands as a chain of additions and subtractions."""
     first, out = parts[0]
@@ -256,20 +231,9 @@ def quotient(coefficient: Expr, up: list[tuple[int, Node]], down: list[tuple[int
         down = [(0, whole), *(step for step in down if step[1] not in counts)]
     out: Node = up[0][1] if up else ONE
     steps = [(w, 0, n) for w, n in up[1:]] + [(w, 1, n) for w, n in down]
-    for _, divides, value in sorted(steps, key=lambda s: (s[0], s[1])):
-        out = Call("div" if divides else "mul", (out, value))
+    for _, below, value in sorted(steps, key=lambda s: (s[0], s[1])):
+        out = Call("div" if below else "mul", (out, value))
     return negated(out) if negative else out
-
-
-def divides(a: Expr) -> bool:
-    """Whether a factor is written as a division; `x**(-1/2)` of a tensor is `rsqrt`, a multiplication."""
-    if not isinstance(a, Pow) or not a.exp.is_number or not a.exp.is_negative:
-        return False
-    return a.exp != -S.Half or not a.atoms(At)
-
-
-def factor_order(a: Expr) -> tuple[object, ...]:
-    return (weight(a), not a.is_Symbol, not isinstance(a, Size), isinstance(a, Add), a.sort_key())
 
 
 _SQUARED = 6

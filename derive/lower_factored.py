@@ -9,7 +9,8 @@ from __future__ import annotations
 from sympy import Expr, Mul, Rational, S
 
 from derive.factoring import Product, Sum, factor
-from derive.lower import ZERO, Hoist, divides, factor_order, negated, node, quotient, weight
+from derive.lower import ZERO, Hoist, negated, node, quotient
+from derive.ordering import divides, factor_order, weight
 from derive.program import Call, Node
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
@@ -48,37 +49,49 @@ def _cases(choice: Expr) -> list[Expr]:
 
 
 def _chosen(choice: Where, p: Product, hoist: Hoist) -> Node:
-    """`rest * where(c, a, b)` with numbers `a`, `b`: the rest, scaled by one or the other."""
+    """`rest * where(c, a, b)` with numbers `a`, `b`: the rest, scaled by one or the other.
+
+    What is larger than the choice is multiplied after it.
+    """
     own = free_axes(choice)
     small = tuple(f for f in p.powers if f != choice and free_axes(f) <= own)
     large = tuple(f for f in p.powers if f != choice and f not in small)
-    if large or any(not _axes(s) <= own for s in p.sums):  # what is larger is multiplied after the choice
-        inside, outside = ([s for s in p.sums if (_axes(s) <= own) is fits] for fits in (True, False))
-        chosen = _chosen(choice, Product(p.number, (choice, *small), tuple(inside)), hoist)
-        rest = Product(S.One, large, tuple(outside))
-        return _product_node(rest, hoist, chosen, len(own))
-    numbers = [v for v in _cases(choice) if v != 0]
-    common = numbers[0] if len(set(numbers)) == 1 else S.One
-    rest = Product(p.number * (common if common.is_Rational else 1), small, p.sums)
-    bare = not any(f.atoms(At) for f in small) and not p.sums
-    whole = None if bare else _product_node(rest, hoist)
+    inside, outside = (tuple(s for s in p.sums if (_axes(s) <= own) is fits) for fits in (True, False))
+    chosen = _of_cases(choice, Product(p.number, small, inside), hoist)
+    return _product_node(Product(S.One, large, outside), hoist, chosen, len(own)) if large or outside else chosen
+
+
+def _of_cases(choice: Where, rest: Product, hoist: Hoist) -> Node:
+    """The rest times the number of each case. A number that all cases but those of 0 have is multiplied once."""
+    bare = not any(f.atoms(At) for f in rest.powers) and not rest.sums  # all numbers: each case is one
+    numbers = {v for v in _cases(choice) if v != 0}
+    (common,) = numbers if len(numbers) == 1 else (S.One,)
+    common = common if common.is_Rational else S.One
+    whole = None if bare else _product_node(Product(rest.number * common, rest.powers, rest.sums), hoist)
 
     def scaled(value: Expr) -> Node:
         if isinstance(value, Where):
             return Call("where", (node(value.condition, hoist), scaled(value.args[1]), scaled(value.args[2])))
         if value == 0:
             return ZERO
-        if whole is None or (value.is_Rational and rest.number != p.number):
-            number, others = (p.number * value).as_coeff_Mul()
-            own = Product(number, tuple(f for f in (*small, *Mul.make_args(others)) if f != 1), ())
-            return _product_node(own, hoist) if whole is None else whole
-        if value in (1, -1):
-            return whole if value == 1 else negated(whole)
-        if isinstance(value, Rational) and value.p == 1:
-            return Call("div", (whole, node(S(value.q), hoist)))
-        return Call("mul", (node(value, hoist), whole))
+        if whole is None:
+            number, others = (rest.number * value).as_coeff_Mul()
+            return _product_node(Product(number, (*rest.powers, *_factors(others)), ()), hoist)
+        return _times(value / common, whole, hoist)
 
     return scaled(choice)
+
+
+def _factors(expr: Expr) -> tuple[Expr, ...]:
+    return tuple(f for f in Mul.make_args(expr) if f != 1)
+
+
+def _times(number: Expr, whole: Node, hoist: Hoist) -> Node:
+    if number in (1, -1):
+        return whole if number == 1 else negated(whole)
+    if isinstance(number, Rational) and number.p == 1:
+        return Call("div", (whole, node(S(number.q), hoist)))
+    return Call("mul", (node(number, hoist), whole))
 
 
 def _sum_node(s: Sum, hoist: Hoist) -> Node:

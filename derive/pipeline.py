@@ -21,10 +21,8 @@ from derive.forward import forward_program
 from derive.local_derivatives import Handing, by_local_derivatives
 from derive.nominal import nominal
 from derive.passes.merged_axes import over_parts
-from derive.passes.one_choice import one_choice
-from derive.passes.order import passed
+from derive.passes.order import passed_backward
 from derive.passes.share import put
-from derive.passes.signs import one_sign
 from derive.program import Assign, Program, Read
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.selections import selected
@@ -92,13 +90,13 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if policy.conditional:
         within_domain(named, closed)
     handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
-    forward = one_sign(one_choice(forward_program(handing.op, handing.kept.names)))
+    forward = forward_program(handing.op, handing.kept.names, as_written=False)
     long_forward = long_backward = None
     if op.stepwise:
         long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
-    backward = passed(handing.kept.program, steps, lengths)
+    backward = passed_backward(handing.kept.program, steps, lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])

@@ -51,6 +51,7 @@ def _slot(delta: Delta, axes: tuple[Axis, ...], slots: dict[Axis, Expr]) -> tupl
 
 
 def has_delta(expr: Expr) -> bool:
+    """Whether a term is put into its places by a delta, its own or that of a sum in it."""
     return any(
         isinstance(f, Delta) or (isinstance(f, Sigma) and any(isinstance(g, Delta) for g in Mul.make_args(f.body)))
         for f in Mul.make_args(expr)

@@ -12,8 +12,10 @@ after every pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 CONDITIONS = COMPARISONS | {"and", "or", "not"}
@@ -205,6 +207,11 @@ class Assign:
     value: Node
     note: str = ""
 
+    @property
+    def slots(self) -> tuple[Index, ...]:
+        """Where the values stand: each in its own place."""
+        return self.axes
+
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(str, self.axes))}] = {self.value}"
 
@@ -255,6 +262,26 @@ class Program:
         lines = [f"{self.name}({given}):", *(f"  {s}" for s in self.statements)]
         return "\n".join([*lines, f"  return {', '.join(self.returns)}"])
 
+    @property
+    def names(self) -> set[str]:
+        """All that a new name must differ from."""
+        return {n for n, _ in self.given} | set(self.scalars) | {s.name for s in self.statements}
+
+    @property
+    def added_to(self) -> set[str]:
+        """The tensors that a scatter adds to: no statement alone says what they hold."""
+        return {s.name for s in self.statements if isinstance(s, Scatter)}
+
+    @property
+    def assigned(self) -> dict[str, Assign]:
+        """The statements that alone say what a tensor holds, by its name."""
+        added_to = self.added_to
+        return {s.name: s for s in self.statements if isinstance(s, Assign) and s.name not in added_to}
+
+    def with_values(self, change: Callable[[Node], Node]) -> Program:
+        """The same statements, the value of each changed."""
+        return replace(self, statements=tuple(replace(s, value=change(s.value)) for s in self.statements))
+
 
 def base(axis: str) -> str:
     """The axis whose size a bound copy shares."""
@@ -263,7 +290,4 @@ def base(axis: str) -> str:
 
 def multiplied(factors: list[Node]) -> Node:
     """The product of some factors, left to right."""
-    out = factors[0]
-    for f in factors[1:]:
-        out = Call("mul", (out, f))
-    return out
+    return reduce(lambda product, f: Call("mul", (product, f)), factors)

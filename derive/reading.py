@@ -11,7 +11,7 @@ from decimal import Decimal
 from sympy import Add, Expr, Mul, Number, Pow, S, Symbol, factorint
 
 from derive.factoring import Product, factor
-from derive.lower import weight
+from derive.ordering import weight
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import Delta

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from functools import reduce
 from typing import Any
 
 from sympy import Abs, Basic, Expr, Float, Max, Min, Mul, Piecewise, Pow, Rational, S, exp
@@ -55,7 +56,7 @@ def _canonical(expr: Basic) -> Any:
     expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
     expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
     expr = expr.replace(lambda e: isinstance(e, Reduce), _shed)
-    expr = expr.replace(Max, lambda *a: _fold(maximum, a)).replace(Min, lambda *a: _fold(minimum, a))
+    expr = expr.replace(Max, lambda *a: reduce(maximum, a)).replace(Min, lambda *a: reduce(minimum, a))
     return expr
 
 
@@ -88,13 +89,6 @@ def _choices(e: Piecewise) -> Expr:
 
 def _symbolic_power(e: Pow) -> Expr:
     return e if isinstance(e, exp) or (not e.base.atoms(At) and not e.exp.atoms(At)) else power(e.base, e.exp)
-
-
-def _fold(function: Callable[[Any, Any], Expr], args: tuple[Expr, ...]) -> Expr:
-    out = args[0]
-    for a in args[1:]:
-        out = function(out, a)
-    return out
 
 
 def _exact(expr: Basic) -> Any:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from sympy import Add, Expr, Function, Mul, S, polygamma
 
 from derive import lower, placed
-from derive.algebra import is_contraction, match, opened_by_name, sigma
+from derive.algebra import is_contraction, opened_by_name, sigma
 from derive.definitions import Definition
 from derive.errors import DeriveError
 from derive.functions import power
 from derive.lower_factored import factored
+from derive.matching import match
 from derive.merged_sums import count_sums, means_among, merge_sums, with_means
 from derive.naming import free_name
 from derive.passes.share import numbered_in_order

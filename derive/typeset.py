@@ -19,7 +19,7 @@ from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
 from derive.definitions import Definition
 from derive.equations import Equation
-from derive.lower import ordered_terms
+from derive.ordering import ordered_terms
 from derive.reading import Signed, factored, rank, signed
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
@@ -169,6 +169,7 @@ def equation_of(left: Expr, right: Expr, adjoints: Adjoints) -> str:
 
 
 def aligned(rows: list[str], environment: str = "aligned") -> str:
+    """Rows of an equation under one another, by `&`."""
     return "\n".join([rf"\begin{{{environment}}}", " \\\\\n".join(rows), rf"\end{{{environment}}}"])
 
 

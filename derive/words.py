@@ -1,7 +1,8 @@
-"""Expressions in the words of the notation, in the reading order of the LaTeX."""
+"""Expressions in the words of the notation, in the reading order of the LaTeX; names in a sentence."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sympy import Add, Expr, Mul, Pow, S
@@ -9,11 +10,9 @@ from sympy.core.relational import Relational
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
-from derive.lower import ordered_terms
+from derive.ordering import ordered_terms
 from derive.reading import signed
 from derive.terms.elements import Tensor
-
-_COMPARED = {"==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
 class _Printer(StrPrinter):
@@ -45,7 +44,12 @@ class _Printer(StrPrinter):
         return str(super()._print_Pow(expr, rational))
 
     def _print_Relational(self, expr: Relational) -> str:
-        return f"{self._print(expr.lhs)} {_COMPARED[expr.rel_op]} {self._print(expr.rhs)}"
+        return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: `dy, xhat and rstd`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def text(expr: Expr) -> str:

@@ -13,7 +13,7 @@ from derive.walking import index_axes, node_axes, reads
 
 def choices_first(program: Program) -> Program:
     """The same program with a name for every choice over some of its statement's axes, inside a longer expression."""
-    taken = {n for n, _ in program.given} | set(program.scalars) | {s.name for s in program.statements}
+    taken = program.names
     out: list[Statement] = []
     for s in program.statements:
         if isinstance(s, Assign) and isinstance(s.value, Call):

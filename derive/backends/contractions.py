@@ -24,6 +24,7 @@ class Roles:
 
 
 def roles(a: Node, b: Node, summed: tuple[str, ...], order: Dims) -> Roles:
+    """What each axis is in the product of two matrices: of both, of one alone, or summed."""
     mine, theirs = node_axes(a), node_axes(b)
     kept = [d for d in order if d is not None]
     return Roles(

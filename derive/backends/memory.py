@@ -55,7 +55,7 @@ class Memory:
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
         summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]
         viewed |= {r.body.name for r in summed if isinstance(r.body, Read)}  # with no axis there, the very tensor
-        again = {n for s in later for n in (*reads(s.value), *(x for i in getattr(s, "slots", ()) for x in reads(i)))}
+        again = {n for s in later for n in (*reads(s.value), *(x for i in s.slots for x in reads(i)))}
         kept = (
             again
             | viewed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from derive.backends.sizes import Sizes, length, packs
-from derive.backends.values import PACK, Dims, Value, permute
+from derive.backends.values import PACK, Dims, Value, permute, position
 from derive.program import Index, Merged, PartOf, Place, Read
 
 
@@ -32,7 +32,8 @@ def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple
         moved = [*rest[:at], *places, *rest[at:]]
         code = permute(_packed(code, slots), tuple(_packed(code, slots).dims[k] for k in moved))
         slots = [slots[k] for k in moved]
-        code = code.method(f".flatten({_at(slots, at)}, {_at(slots, at + len(places) - 1)})")
+        start, end = (position(_dims(slots), k) for k in (at, at + len(places) - 1))
+        code = code.method(f".flatten({start}, {end})")
         slots[at : at + len(places)] = [whole]
         code = Value(code.code, tuple(f"?{k}" for k in range(len(slots))))
     if any(isinstance(i, PartOf) for i in slots):
@@ -67,7 +68,7 @@ def _unflattened(code: Value, slots: list[Index], k: int, sizes: Sizes) -> Value
     assert isinstance(merged, Merged)
     parts = _innermost(merged)
     lengths = ", ".join(length(a, sizes) for a in parts)
-    code = code.method(f".unflatten({_at(slots, k)}, ({lengths}))")
+    code = code.method(f".unflatten({position(_dims(slots), k)}, ({lengths}))")
     slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in parts]
     return Value(code.code, tuple(f"?{n}" for n in range(len(slots))))
 
@@ -77,12 +78,10 @@ def _innermost(merged: Merged) -> list[Index]:
     return [x for a in merged.axes for x in (_innermost(a) if isinstance(a, Merged) else [a])]
 
 
-def _at(slots: list[Index], k: int) -> int:
-    """A slot's dimension in code, counted from the end behind `...`."""
-    return k - len(slots) if any(packs(i) for i in slots[:k]) else k
-
-
 def _packed(code: Value, slots: list[Index]) -> Value:
+    return Value(code.code, _dims(slots))
+
+
+def _dims(slots: list[Index]) -> Dims:
     """Placeholder dimensions, with `...` where the slot is one."""
-    dims = tuple(PACK if packs(i) else f"?{k}" for k, i in enumerate(slots))
-    return Value(code.code, dims)
+    return tuple(PACK if packs(i) else f"?{k}" for k, i in enumerate(slots))

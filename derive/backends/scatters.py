@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 def scatter(printer: Printer, s: Scatter) -> None:
+    """The lines of a scatter, by the first of these ways that is for it."""
     name = printer.names.get(s.name, s.name)
     if s.kind != "sum":
         printer.lines.append(Line(f"{name} = {extremum(printer, s)}", str(s)))
@@ -43,27 +44,29 @@ def scatter(printer: Printer, s: Scatter) -> None:
         target = f"{printer.like}.new_zeros({', '.join(printer.lengths(s.axes))})"
     else:
         target = printer.names.get(s.onto, s.onto)
-    order = tuple(dict.fromkeys(a for i in s.slots for a in index_axes(i)))
-    moved = [k for k, i in enumerate(s.slots) if i != s.axes[k]]
     run = _merged_alike(printer, s)
     if run:
         _at_merged(printer, s, run, name)
         return
+    moved = [i for k, i in enumerate(s.slots) if i != s.axes[k]]
     one = moved[0] if len(moved) == 1 else None
-    if one is not None and isinstance(s.slots[one], Read):
-        code = _gather_back(printer, s, one, target)
-        if code is not None:
-            _put(printer, s, name, target, code)
-            return
+    if isinstance(one, Read) and (code := _gather_back(printer, _Along(s, s.slots.index(one), one))) is not None:
+        _put(printer, s, name, target, code)
+        return
     if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
         return
-    once = len(order) == sum(len(index_axes(i)) for i in s.slots)
-    windows = once and moved and all(isinstance(s.slots[k], Window) for k in moved)
+    axes = [a for i in s.slots for a in index_axes(i)]
+    windows = moved and all(isinstance(i, Window) for i in moved) and len(set(axes)) == len(axes)
     if windows and through_windows(printer, s, name, target):
         return
-    if len(moved) == 1 and isinstance(s.slots[moved[0]], str) and s.slots.count(s.slots[moved[0]]) == 2:
+    if isinstance(one, str) and s.slots.count(one) == 2:
         _diagonal(printer, s, name, target)
         return
+    _put(printer, s, name, target, _by_indices(printer, s))
+
+
+def _by_indices(printer: Printer, s: Scatter) -> str:
+    """A scatter-add by an index for every dimension."""
     spread = pack_first(a for i in s.slots for a in index_axes(i))
     items = [
         (
@@ -75,7 +78,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
     ]
     value = printer.full(s.value, spread)
     index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
-    _put(printer, s, name, target, f".index_put_({index}, {value.code}, accumulate=True)")
+    return f".index_put_({index}, {value.code}, accumulate=True)"
 
 
 def _merged_alike(printer: Printer, s: Scatter) -> range:
@@ -162,39 +165,71 @@ def _start(printer: Printer, s: Scatter, name: str, target: str) -> None:
         printer.lines.append(Line(f"{name} = {target}"))
 
 
-def _gather_back(printer: Printer, s: Scatter, slot: int, target: str) -> str | None:
-    """A scatter-add along one dimension: rows by `index_add_`, single elements by `scatter_add_`."""
-    index = s.slots[slot]
-    assert isinstance(index, Read)
-    axes = index_axes(index)
-    plain = tuple(i for k, i in enumerate(s.slots) if k != slot and isinstance(i, str))
-    at = position(tuple(i if isinstance(i, str) else "" for i in s.slots), slot)
-    if axes and set(axes) == set(plain):
-        index_code = printer.value(index, plain).inside(ATOM)
-        value = printer.value(s.value, plain)
-        if not value.dims and not value.scalar and len(plain) == 1 and not is_pack(plain[0]):
-            size = printer.size(plain[0])
-            source = f"{value.inside(ATOM)}.expand({f'{size}, 1' if at else f'1, {size}'})"
-        else:
-            source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
-        return f".scatter_add_({at}, {index_code}.unsqueeze({at}), {source})"
-    dims = along(s.slots, slot)
-    if set(axes) & set(plain) and len(dims) == len(s.slots):
-        chosen = whole_index(s.slots, slot, printer.sizes, printer.value)
+@dataclass(frozen=True)
+class _Along:
+    """A scatter whose places along one dimension an index tells; the other slots are axes, or no call is for it."""
+
+    scatter: Scatter
+    slot: int
+    index: Read
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """What the index runs over."""
+        return index_axes(self.index)
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The axes that are the other dimensions."""
+        return tuple(i for k, i in enumerate(self.scatter.slots) if k != self.slot and isinstance(i, str))
+
+    @property
+    def at(self) -> int:
+        """The dimension in code."""
+        return position(tuple(i if isinstance(i, str) else "" for i in self.scatter.slots), self.slot)
+
+
+def _gather_back(printer: Printer, one: _Along) -> str | None:
+    """A scatter-add along one dimension: rows by `index_add_`, single elements by `scatter_add_`; None for others."""
+    shared = set(one.axes) & set(one.plain)
+    return _elements_added(printer, one) if shared else _rows_added(printer, one)
+
+
+def _elements_added(printer: Printer, one: _Along) -> str | None:
+    """Every element to a place of its own: the index runs over other dimensions of the tensor as well."""
+    s, at, plain = one.scatter, one.at, one.plain
+    if set(one.axes) != set(plain):
+        dims = along(s.slots, one.slot)
+        if len(dims) != len(s.slots):
+            return None
+        chosen = whole_index(s.slots, one.slot, printer.sizes, printer.value)
         return f".scatter_add_({at}, {chosen}, {printer.full(s.value, dims).code})"
+    index = printer.value(one.index, plain).inside(ATOM)
+    value = printer.value(s.value, plain)
+    if not value.dims and not value.scalar and len(plain) == 1 and not is_pack(plain[0]):
+        size = printer.size(plain[0])
+        source = f"{value.inside(ATOM)}.expand({f'{size}, 1' if at else f'1, {size}'})"
+    else:
+        source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
+    return f".scatter_add_({at}, {index}.unsqueeze({at}), {source})"
+
+
+def _rows_added(printer: Printer, one: _Along) -> str | None:
+    """Whole rows, the axes of the index as one dimension of the source."""
+    s, slot, axes = one.scatter, one.slot, one.axes
     # a multiple of rows PyTorch adds one row at a time, which takes a CPU four times as long
     single = printer.fuse and len(s.axes) == 1 and not is_pack(s.axes[0])
     number, term = _numbered(s.value) if single else (Fraction(1), s.value)
     times = "" if number == 1 else f", alpha={number_code(Num(number)).code}"
     if not axes:
-        place = printer.value(index, ()).inside(ATOM)
-        source = printer.full(term, plain).inside(ATOM)
-        return f".index_add_({at}, {place}.reshape(1), {source}.unsqueeze({at}){times})"
-    if set(axes) & set(plain) or any(is_pack(a) for a in plain):
+        place = printer.value(one.index, ()).inside(ATOM)
+        source = printer.full(term, one.plain).inside(ATOM)
+        return f".index_add_({one.at}, {place}.reshape(1), {source}.unsqueeze({one.at}){times})"
+    if any(is_pack(a) for a in one.plain):
         return None
     order = (*s.slots[:slot], *axes, *s.slots[slot + 1 :])
     value = printer.full(term, order)  # type: ignore[arg-type]
-    where = printer.value(index, axes)
+    where = printer.value(one.index, axes)
     if len(axes) == 1 and not is_pack(axes[0]):
         return f".index_add_({slot}, {where.code}, {value.code}{times})"
     whole = _whole(printer, term, order)

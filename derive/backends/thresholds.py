@@ -43,7 +43,7 @@ def without_choices(program: Program) -> Program:
     added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
     known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
     masks = _Masks(program)
-    statements = tuple(replace(s, value=_within(s.value, known, masks)) for s in program.statements)
+    statements = program.with_values(lambda value: _within(value, known, masks)).statements
     if statements == program.statements:
         return program
     out: list[Statement] = []
@@ -58,7 +58,7 @@ class _Masks:
 
     def __init__(self, program: Program) -> None:
         self.given = {n for n, _ in program.given}
-        self._taken = self.given | set(program.scalars) | {s.name for s in program.statements}
+        self._taken = program.names
         self.numbers: list[Assign] = []
 
     def number(self, mask: Read) -> Read:

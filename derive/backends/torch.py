@@ -85,9 +85,7 @@ class Printer:
     def value(self, node: Node, order: Dims) -> Value:
         """Code that broadcasts against `order`."""
         if isinstance(node, Read):
-            value = align(read(self.stored(node.name), node, self.sizes, self.value, order), order)
-            whole = value.code == self.names.get(node.name, node.name) and value.dims == order
-            return replace(value, owned=whole and node.name in self.spent)
+            return self.elements(node, order)
         if isinstance(node, Num):
             return number_code(node)
         if isinstance(node, Scal):
@@ -105,24 +103,37 @@ class Printer:
         if isinstance(node, Scan):
             inside = tuple(node.over if d == node.to else d for d in order)
             return align(running(node, squeeze(self.value(node.body, inside)), self.size), order)
-        own = self.in_its_own_axes(node, order)
-        if own is not None:
-            return own
+        return self.in_its_own_axes(node, order) or self.at_once(node, order) or self.call(node, order)
+
+    def elements(self, node: Read, order: Dims) -> Value:
+        """Elements of a tensor; the whole of one may be written over where nothing reads it any more."""
+        value = align(read(self.stored(node.name), node, self.sizes, self.value, order), order)
+        whole = value.code == self.names.get(node.name, node.name) and value.dims == order
+        return replace(value, owned=whole and node.name in self.spent)
+
+    def at_once(self, node: Call, order: Dims) -> Value | None:
+        """Several operations as one call of torch, where it has one."""
+        return (fused(self, node, order) if self.fuse else None) or triangle(self, node, order)
+
+    def call(self, node: Call, order: Dims) -> Value:
+        """One operation, written over one of its arguments where that spares a large tensor."""
         top = node == self.top
-        at_once = (fused(self, node, order) if self.fuse else None) or triangle(self, node, order)
-        if at_once is not None:
-            return at_once
         node = self.with_sign_inside(node)
         if self.long:
             node = led(node, self.memory.is_large, self.spent)
-        args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
-        if self.dtypes.leaves_integers(node):
-            real = f".to({self.like}.dtype)"
-            args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
+        args = self.arguments(node, order)
         if top and args:  # `e` and `pi` have none
             args[0] = self.own(node.args[0], args[0], order)
         over = written_over(node, args, order, self.long) if self.fuse and not self.negates_little(node, args) else None
         return over or self.owned(node, call_code(node, args, order, self.like))
+
+    def arguments(self, node: Call, order: Dims) -> list[Value]:
+        """What an operation takes, whole numbers made real where torch would go on counting."""
+        args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
+        if self.dtypes.leaves_integers(node):
+            real = f".to({self.like}.dtype)"
+            args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
+        return args
 
     def in_its_own_axes(self, node: Call, order: Dims) -> Value | None:
         """What small tensors make together, and only then spread over the other axes, as each would be otherwise."""

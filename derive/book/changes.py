@@ -8,7 +8,7 @@ from typing import Any
 from sympy import Add, Expr, Mul, Pow
 
 from derive.collapse.chain import Step
-from derive.lower import ordered_terms
+from derive.ordering import ordered_terms
 from derive.reading import signed
 from derive.terms.elements import At
 from derive.terms.reductions import Sigma

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from derive.equations import Op
 from derive.pipeline import Derivation
 from derive.terms.axes import Axis, free_axes
+from derive.words import listed
 
 HAS, SUMMED, SPREAD, PLACED = "has", "summed", "spread", "placed"
 """What an axis is to a tensor: its own; one that the backward sums over; one that it spreads over; one of a place."""
@@ -58,7 +59,7 @@ class Row:
             axes = [c.axis for c in self.cells if mark in c.marks]
             if axes:
                 many = len(axes) > 1
-                named = f"the {'axes' if many else 'axis'} {_listed(axes)}"
+                named = f"the {'axes' if many else 'axis'} {listed(axes)}"
                 parts.append(says(mark, named, "them" if many else "it", self.has_gradient or mark == SPREAD))
         return f"{'; '.join(parts) or 'has no axes'}."
 
@@ -115,7 +116,3 @@ def _marks(op: Op, carried: dict[str, tuple[str, ...]]) -> dict[tuple[str, str],
 
 def _bases(axes: tuple[Axis, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a.base for a in axes))
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

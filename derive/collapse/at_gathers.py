@@ -110,7 +110,7 @@ def _is_pointwise(op: Op, name: str) -> bool:
 def _with_views(op: Op, body: Expr, moved: set[Axis]) -> tuple[Expr, list[Equation]]:
     """The body with plain reads along the axes that move, and the equations of the views which they are of."""
     views: list[Equation] = []
-    taken = {o.name for o in op.operands} | {e.name for e in op.equations}
+    taken = op.names
     for at in sorted(body.atoms(At), key=lambda a: a.sort_key()):
         if not any(free_axes(i) & moved and not _may_be_put_in(i) for i in at.index):
             continue

@@ -47,20 +47,14 @@ MOST_TERMS = 5
 
 def forced(steps: Stepwise) -> frozenset[str]:
     """The adjoints that are named in every form, because of what reads or makes them."""
-    out: set[str] = set()
     adjoint_of = {a.target.name: a.of for a in steps.adjoints}
+    out: set[str] = set()
     for adjoint in steps.adjoints:
-        for part in adjoint.value.atoms(Sigma):
-            if is_contraction(part.body):
-                out.add(adjoint.of)
-                out |= {adjoint_of[n] for n in tensor_names(part) if n in adjoint_of}
-        for term in Add.make_args(adjoint.value):
-            for factor in Mul.make_args(term):
-                if isinstance(factor, Sigma) and any(isinstance(f, Delta) for f in Mul.make_args(factor.body)):
-                    out |= {adjoint_of[n] for n in tensor_names(factor) if n in adjoint_of}
-        for at in adjoint.value.atoms(At):
-            if at.name in adjoint_of and not all(isinstance(i, Axis) for i in at.index):
-                out.add(adjoint_of[at.name])
+        contractions = [s for s in adjoint.value.atoms(Sigma) if is_contraction(s.body)]
+        read = {name for s in (*contractions, *_scattered(adjoint.value)) for name in tensor_names(s)}
+        read |= {at.name for at in adjoint.value.atoms(At) if not all(isinstance(i, Axis) for i in at.index)}
+        out |= {adjoint_of[n] for n in read if n in adjoint_of}
+        out |= {adjoint.of} if contractions else set()
     light = {a.of for a in steps.adjoints if _is_alias(a.value) or is_broadcast(a)}
     products = {a.target.name for a in steps.adjoints if _is_product(a.value)}
     for adjoint in steps.adjoints[::-1]:  # one that only renames another, or repeats a sum, passes this on to it
@@ -68,6 +62,12 @@ def forced(steps: Stepwise) -> frozenset[str]:
             passed = tensor_names(adjoint.value) - (set() if _is_alias(adjoint.value) else products)
             out |= {adjoint_of[n] for n in passed if n in adjoint_of}
     return frozenset(out - light)
+
+
+def _scattered(value: Expr) -> list[Sigma]:
+    """The sums that a value multiplies, whose terms a delta puts into their places."""
+    sums = (f for term in Add.make_args(value) for f in Mul.make_args(term) if isinstance(f, Sigma))
+    return [s for s in sums if any(isinstance(f, Delta) for f in Mul.make_args(s.body))]
 
 
 Memo = dict[object, tuple[Expr, tuple[Step, ...]]]

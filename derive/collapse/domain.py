@@ -18,6 +18,7 @@ def divisors(steps: Stepwise) -> set[str]:
 
 
 def outside_domain(definitions: list[Definition], allowed: set[str]) -> bool:
+    """Whether definitions divide by a tensor that is not allowed."""
     return any(name not in allowed for d in definitions for name in divided_by(d.value))
 
 

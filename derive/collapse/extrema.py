@@ -14,6 +14,7 @@ from sympy import Expr, Mul, S
 
 from derive.equations import Equation, Op, signs
 from derive.functions import absolute, maximum, minimum, relu, sign
+from derive.naming import free_name
 from derive.placed import ties
 from derive.splitting import order_axes
 from derive.terms.axes import free_axes
@@ -26,11 +27,11 @@ _EXACT = (absolute, maximum, minimum, relu, sign)
 
 def name_extrema(op: Op) -> Op:
     """The same op with what every maximum and minimum is taken of as an equation of its own, where it is computed."""
-    taken = {o.name for o in op.operands} | {e.name for e in op.equations}
+    taken = op.names
     out: list[Equation] = []
     for equation in op.equations:
         if equation.kind in _EXTREMA and not is_exact(equation.body):
-            name = _unused(f"{equation.name}_of", taken)
+            name = free_name(f"{equation.name}_of", taken)
             taken.add(name)
             body = equation.body.args[1] if isinstance(equation.body, Placed) else equation.body
             whole = sorted((*equation.axes, *equation.over), key=lambda a: not a.is_pack)  # `...` broadcasts in front
@@ -38,7 +39,7 @@ def name_extrema(op: Op) -> Op:
             target = Tensor(name, **signs(body))
             out.append(Equation(target, axes, body, given=False))
             equation = replace(equation, body=equation.body.xreplace({body: At(target, *axes)}))
-        count = ties(equation, _unused(f"{equation.name}_ties", taken))
+        count = ties(equation, free_name(f"{equation.name}_ties", taken))
         if count is not None:
             taken.add(count.name)
             equation = replace(equation, ties=count.left)
@@ -68,9 +69,3 @@ def is_exact(expr: Expr) -> bool:
     if isinstance(expr, Mul):
         return len(expr.args) == 2 and expr.args[0] is S.NegativeOne and is_exact(expr.args[1])
     return isinstance(expr, _EXACT) and all(is_exact(a) for a in expr.args)
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

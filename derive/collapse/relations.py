@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from sympy import Add, Expr, Mul
 
-from derive.algebra import match, normal, rewrite, sigma, substitute
+from derive.algebra import normal, rewrite, sigma, substitute
 from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.equations import Equation, Op
+from derive.matching import match
 from derive.terms.axes import free_axes
 from derive.terms.elements import At, tensor_names
 from derive.terms.reductions import Sigma
@@ -37,6 +38,7 @@ Relations = dict[frozenset[str], tuple[Relation, ...]]
 
 
 def by_names(known: tuple[Relation, ...]) -> Relations:
+    """Relations by the tensors that they are about, so that few are tried."""
     out: dict[frozenset[str], tuple[Relation, ...]] = {}
     for relation in known:
         key = frozenset(tensor_names(relation.pattern))

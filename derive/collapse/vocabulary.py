@@ -29,7 +29,7 @@ _BENT = (relu, atan2)
 
 def name_functions(op: Op) -> Op:
     """The same op with every nested function of tensors that its derivative holds as an equation of its own, once."""
-    taken = {o.name for o in op.operands} | {e.name for e in op.equations}
+    taken = op.names
     plain = [e for e in op.equations if e.kind is None and e.is_plain]
     named = {e.body: e.left for e in plain if isinstance(e.body, _OWN_DERIVATIVE)}
     out: list[Equation] = []
@@ -123,7 +123,7 @@ def _function_name(expr: Expr, target: str) -> str:
 
 def name_sums(op: Op) -> Op:
     """The same op with every nested sum of tensors as an equation of its own, each sum once."""
-    taken = {o.name for o in op.operands} | {e.name for e in op.equations}
+    taken = op.names
     named: dict[Expr, At] = {}
     out: list[Equation] = []
     for equation in op.equations:

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import replace
 
-from derive.program import Assign, Index, Node, Program, Read, Reduce, Scatter, Statement, Window, base
+from derive.program import Assign, Index, Node, Program, Read, Reduce, Statement, Window, base
 from derive.soundness import check
-from derive.walking import by_axes_once, children, node_axes, reads, rebuilt, walk
+from derive.walking import by_axes_once, children, node_axes, places, reads, rebuilt, walk
 
 Order = tuple[int, ...]
 """Which axis of a tensor comes first, second, and so on."""
@@ -23,7 +23,7 @@ def in_order(program: Program, written: Container[str]) -> Program:
 
     Those that are `written` have the order of the spec.
     """
-    fixed = {*program.returns, *(s.name for s in program.statements if isinstance(s, Scatter)), *_places(program)}
+    fixed = {*program.returns, *program.added_to, *places(program)}
     for name in [s.name for s in program.statements if s.name not in fixed and s.name not in written]:
         made = next(s for s in program.statements if s.name == name)
         order = _order(made, program.statements) if isinstance(made, Assign) else None
@@ -50,13 +50,6 @@ def _order(made: Assign, statements: tuple[Statement, ...]) -> Order | None:
     return best if wanted[best] > wanted[as_it_is] else None
 
 
-def _places(program: Program) -> set[str]:
-    """The tensors that say where others are read or added to."""
-    indices = [i for s in program.statements for n in walk(s.value) if isinstance(n, Read) for i in n.index]
-    indices += [i for s in program.statements if isinstance(s, Scatter) for i in s.slots]
-    return {name for i in indices for name in reads(i)}
-
-
 def _order_of(order: tuple[Index, ...], axes: tuple[Index, ...]) -> Order:
     """Where each of these axes stands, in the order that others have; `...` first."""
     there = [axes.index(a) for a in order if a in axes]
@@ -67,11 +60,10 @@ def _met(s: Statement, name: str) -> Iterator[tuple[Read, tuple[Index, ...]]]:
     """Each read of a tensor, with the order of axes of a tensor that it meets there, or of what is computed."""
     if name not in reads(s.value):
         return
-    target = s.axes if isinstance(s, Assign) else s.slots
     for inside, scope in _scopes(s.value, False):
         here = [n for n in scope if isinstance(n, Read)]
         beside = [n.index for n in here if n.name != name and by_axes_once(n)]
-        beside += [] if inside else [tuple(target)]
+        beside += [] if inside else [s.slots]
         for read in (n for n in here if n.name == name):
             order = next((o for o in beside if set(read.index) <= set(o)), None)
             if order is not None:

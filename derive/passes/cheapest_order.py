@@ -64,6 +64,7 @@ class Order:
 
 
 def leaves(tree: Tree) -> list[int]:
+    """The places of the factors in an order, left to right."""
     return [tree] if isinstance(tree, int) else [k for side in tree for k in leaves(side)]
 
 

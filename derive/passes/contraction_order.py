@@ -32,7 +32,7 @@ from derive.program import (
     multiplied,
 )
 from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt, walk
+from derive.walking import node_axes, reads, rebuilt, uses, walk
 
 _MOST = 7  # factors of one product whose orders are all tried
 _GAIN = 1.1  # how many times cheaper than the order as written another must be
@@ -58,20 +58,18 @@ def two_at_a_time(program: Program, nominal: Nominal) -> Program:
 
     `sum(a[i, j] * b[j, k] * c[k, l], over=(j, k))` is no product of two matrices, in whatever order it stands.
     """
-    taken = {n for n, _ in program.given} | {s.name for s in program.statements}
-    orders = _Orders(nominal, taken, frozenset(), every=True)
+    orders = _Orders(nominal, program.names, frozenset(), every=True)
     return check(replace(program, statements=tuple(orders.statements(program))))
 
 
 def _in_steps(program: Program, nominal: Nominal, halved: frozenset[Key]) -> tuple[Program, float]:
     """The program with its sums in order, and what these cost; steps in `halved` are taken to be shared."""
-    taken = {n for n, _ in program.given} | {s.name for s in program.statements}
     given = tuple(axes for _, axes in program.given)
-    trial = _Orders(nominal, set(taken), halved, given=given)
+    trial = _Orders(nominal, program.names, halved, given=given)
     for s in program.statements:
         trial.within(s.value)
     shared = frozenset(key for key, count in trial.uses.items() if count > 1)
-    orders = _Orders(nominal, taken, halved, shared, given)
+    orders = _Orders(nominal, program.names, halved, shared, given)
     out = orders.statements(program)
     for name in orders.named:
         out = _inlined(name, out)
@@ -96,10 +94,10 @@ def _inlined(name: str, statements: list[Statement]) -> list[Statement]:
     """The statements without one of ours that only a single other reads, and not inside a sum: it is written there."""
     made = next(s for s in statements if s.name == name)
     read = Read(made.name, made.axes)
-    uses = [(s, n) for s in statements for n in walk(s.value) if isinstance(n, Read) and n.name == name]
-    if len(uses) != 1 or uses[0][1] != read:
+    found = uses(name, statements)
+    if len(found) != 1 or found[0][1] != read:
         return statements
-    ((reader, _),) = uses
+    ((reader, _),) = found
     if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)):
         return statements
     value = put(reader.value, read, made.value)

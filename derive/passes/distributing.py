@@ -12,9 +12,9 @@ from fractions import Fraction
 from derive.cost import Nominal, is_tensor, node_work, product_factors, work_and_names
 from derive.passes.opened_sums import is_product, renamed
 from derive.passes.share import put
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter, multiplied
+from derive.program import Assign, Call, Node, Num, Program, Reduce, Scatter, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, rebuilt, walk
+from derive.walking import node_axes, rebuilt, signed_terms, uses, walk, whole_power
 
 
 def distributed(program: Program, nominal: Nominal) -> Program:
@@ -29,19 +29,19 @@ def distributed(program: Program, nominal: Nominal) -> Program:
 
 
 def _everywhere(program: Program, nominal: Nominal) -> Program:
-    return replace(program, statements=tuple(replace(s, value=_within(s.value, nominal)) for s in program.statements))
+    return program.with_values(lambda value: _within(value, nominal))
 
 
 def written_where_read(made: Assign, program: Program) -> Program | None:
     """The program without a product that is read once, and not to be summed: it is written there."""
-    uses = [(s, n) for s in program.statements for n in walk(s.value) if isinstance(n, Read) and n.name == made.name]
+    found = uses(made.name, program.statements)
     if (
-        len(uses) != 1
+        len(found) != 1
         or made.name in program.returns
         or any(s.name == made.name for s in program.statements if s != made)
     ):
         return None
-    ((reader, read),) = uses
+    ((reader, read),) = found
     if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)) or isinstance(reader, Scatter):
         return None
     names = {str(a): i for a, i in zip(made.axes, read.index, strict=True)}
@@ -60,20 +60,13 @@ def _within(node: Node, nominal: Nominal) -> Node:
     if node.fn != "mul" or len(sums) != 1:
         return node
     others = [f for f in factors if f is not sums[0]]
-    if not any(len(product_factors(t)) > 1 for t in _terms(sums[0])):
+    if not any(len(product_factors(t)) > 1 for t, _ in signed_terms(sums[0])):
         return node  # `t - s` of what is given is exact, and `k*t - k*s` subtracts two numbers that are rounded
     small = all(set(node_axes(f)) < set(node_axes(node)) for f in others)
     if not small or not any(is_tensor(f) for f in others):
         return node
     spread = _spread(sums[0], others)
     return spread if node_work(spread, nominal) < node_work(node, nominal) else node
-
-
-def _terms(node: Node) -> list[Node]:
-    """What a sum adds and subtracts."""
-    if isinstance(node, Call) and node.fn in ("add", "sub", "neg"):
-        return [t for a in node.args for t in _terms(a)]
-    return [node]
 
 
 def _spread(term: Node, factors: list[Node]) -> Node:
@@ -87,17 +80,8 @@ def _spread(term: Node, factors: list[Node]) -> Node:
         if isinstance(f, Num) and isinstance(f.value, Fraction):
             number *= f.value
         else:
-            root, exponent = _power(f)
+            root, exponent = whole_power(f)
             powers[root] = powers.get(root, 0) + exponent
     numbers: list[Node] = [] if number == 1 else [Num(number)]
     raised = [f if e == 1 else Call("pow", (f, Num(Fraction(e)))) for f, e in powers.items()]
     return multiplied([*numbers, *sorted(raised, key=lambda f: len(node_axes(f)))])
-
-
-def _power(factor: Node) -> tuple[Node, int]:
-    """A factor as a whole power above 0 of something."""
-    if isinstance(factor, Call) and factor.fn == "pow":
-        root, exponent = factor.args
-        if isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value):
-            return root, int(exponent.value)
-    return factor, 1

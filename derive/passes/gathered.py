@@ -13,8 +13,7 @@ from derive.walking import index_axes, reads, walk
 
 def after_gathers(program: Program) -> Program:
     """The same program, with such pointwise tensors at the places where they are read."""
-    statements = list(program.statements)
-    added_to = {s.name for s in statements if isinstance(s, Scatter)}
+    statements, added_to = list(program.statements), program.added_to
     for k, s in reversed([*enumerate(statements)]):
         if not isinstance(s, Assign) or added_to & {s.name, *reads(s.value)} or not _is_pointwise(s):
             continue
@@ -38,7 +37,7 @@ def _is_pointwise(s: Assign) -> bool:
 def _only_place(s: Assign, later: list[Assign | Scatter]) -> tuple[Index, ...] | None:
     """The one place, with a gather in it and fewer axes than the tensor, where all that comes later reads it."""
     values = [n for r in later for n in walk(r.value)]
-    slots = [n for r in later if isinstance(r, Scatter) for i in r.slots for n in walk(i)]
+    slots = [n for r in later for i in r.slots for n in walk(i)]
     found = {n.index for n in values if isinstance(n, Read) and n.name == s.name}
     elsewhere = any(isinstance(n, Read) and n.name == s.name for n in slots)
     elsewhere = elsewhere or any(isinstance(r, Scatter) and r.onto == s.name for r in later)

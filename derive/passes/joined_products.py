@@ -16,8 +16,7 @@ from derive.walking import node_axes
 
 def joined_products(program: Program, nominal: Nominal) -> Program:
     """The same program, with one product for two in a sum where that is less work."""
-    statements = (replace(s, value=_joined(s.value, nominal)) for s in program.statements)
-    return check(replace(program, statements=tuple(statements)))
+    return check(program.with_values(lambda value: _joined(value, nominal)))
 
 
 def _joined(node: Node, nominal: Nominal) -> Node:

@@ -18,20 +18,20 @@ def without_unread(program: Program) -> Program:
     for s in reversed(program.statements):
         if s.name in wanted:
             kept.append(s)
-            wanted |= {name for n in _nodes(s) for name in reads(n)}
+            wanted.update(_reads(s))
             wanted |= {s.onto} if isinstance(s, Scatter) and s.onto else set()
     return replace(program, statements=tuple(reversed(kept)))
 
 
-def _nodes(s: Statement) -> Iterator[Node | Index]:
-    yield s.value
-    yield from s.slots if isinstance(s, Scatter) else s.axes
+def _reads(s: Statement) -> Iterator[str]:
+    """What a statement reads, once for each index and value that does."""
+    for n in (s.value, *s.slots):
+        yield from reads(n)
 
 
 def without_copies(program: Program) -> Program:
     """The same program with one name for each tensor: `returns` name the tensor itself."""
-    scattered = {s.onto for s in program.statements if isinstance(s, Scatter)}
-    scattered |= {s.name for s in program.statements if isinstance(s, Scatter)}
+    scattered = program.added_to | {s.onto for s in program.statements if isinstance(s, Scatter)}
     names: dict[str, str] = {}
     kept: list[Statement] = []
     made: dict[tuple[Node, tuple[Index, ...]], str] = {}
@@ -52,7 +52,7 @@ def without_copies(program: Program) -> Program:
 
 def _under_last_names(statements: list[Statement], returns: tuple[str, ...]) -> tuple[Statement, ...]:
     """The statements, where a tensor that is read once, to begin what is scattered into, has the name of that."""
-    readers = Counter(name for s in statements for n in _nodes(s) for name in reads(n))
+    readers = Counter(name for s in statements for name in _reads(s))
     readers.update(s.onto for s in statements if isinstance(s, Scatter) and s.onto)
     made = {s.name: s for s in statements if isinstance(s, Assign)}
     for copy in [s for s in statements if isinstance(s, Assign) and isinstance(s.value, Read)]:

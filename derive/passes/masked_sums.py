@@ -85,7 +85,7 @@ def _in_sums(program: Program, change: Callable[[Reduce], Node]) -> Program:
         node = rebuilt(node, within)
         return change(node) if isinstance(node, Reduce) else node
 
-    return replace(program, statements=tuple(replace(s, value=within(s.value)) for s in program.statements))
+    return program.with_values(within)
 
 
 def _shared_first(node: Reduce) -> Node:

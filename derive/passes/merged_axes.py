@@ -15,10 +15,8 @@ from derive.walking import index_axes, node_axes, walk
 
 def over_parts(program: Program) -> Program:
     """The same program, with such statements over the parts of their axes."""
-    scattered = {s.name for s in program.statements if not isinstance(s, Assign)}
-    statements = (
-        _over_parts(s) if isinstance(s, Assign) and s.name not in scattered else s for s in program.statements
-    )
+    once = program.assigned
+    statements = (_over_parts(once[s.name]) if s.name in once else s for s in program.statements)
     return check(replace(program, statements=tuple(statements)))
 
 

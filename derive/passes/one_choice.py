@@ -14,14 +14,14 @@ from fractions import Fraction
 from derive.cost import product_factors
 from derive.program import Call, Node, Num, Program, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt
+from derive.walking import node_axes, reads, rebuilt, signed_terms
 
 _ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 
 
 def one_choice(program: Program) -> Program:
     """The same program with one choice for those by one condition in a sum, or inside one another."""
-    return check(replace(program, statements=tuple(replace(s, value=_within(s.value)) for s in program.statements)))
+    return check(program.with_values(_within))
 
 
 def _within(node: Node) -> Node:
@@ -74,7 +74,7 @@ class _Term:
 
 
 def _sum(node: Call) -> Node:
-    found = [_term(_within(value), minus) for value, minus in _summands(node, False)]
+    found = [_term(_within(value), minus) for value, minus in signed_terms(node)]
     terms: list[_Term] = []
     for term in found:
         k = next((k for k, t in enumerate(terms) if t.condition is not None and t.condition == term.condition), None)
@@ -91,15 +91,6 @@ def _sum(node: Call) -> Node:
         if t is not first:
             out = Call("sub" if t.minus else "add", (out, t.value))
     return out
-
-
-def _summands(node: Node, minus: bool) -> list[tuple[Node, bool]]:
-    if isinstance(node, Call) and node.fn in ("add", "sub"):
-        left, right = node.args
-        return _summands(left, minus) + _summands(right, minus != (node.fn == "sub"))
-    if isinstance(node, Call) and node.fn == "neg":
-        return _summands(node.args[0], not minus)
-    return [(node, minus)]
 
 
 def _term(value: Node, minus: bool) -> _Term:

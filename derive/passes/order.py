@@ -1,4 +1,4 @@
-"""The order of the passes over a backward's program."""
+"""The order of the passes over a forward's program, and over a backward's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,24 @@ from derive.program import Program
 Pass = Callable[[Program], Program]
 
 
-def passed(backward: Program, steps: Stepwise, lengths: Nominal) -> Program:
+def passed_forward(forward: Program, lengths: Nominal, as_written: bool) -> Program:
+    """The forward after all of them: what is read where, then how it is multiplied, then what has a name.
+
+    `as_written` keeps the author's own choices and signs, for a forward that stands for the equations themselves.
+    """
+    passes: tuple[Pass, ...] = (
+        after_gathers,
+        partial(sums_apart, nominal=lengths),
+        partial(through_outer_products, nominal=lengths),
+        partial(pairwise, nominal=lengths),
+        after_sums,
+        share,
+        *(() if as_written else (one_choice, one_sign)),
+    )
+    return _passed(forward, passes)
+
+
+def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Program:
     """The backward after all of them: what sums share first, then how they are multiplied, then what has a name."""
     cotangents = [c.target.name for c in steps.cotangents]
     written = {*steps.op.tensors, *(a.target.name for a in steps.adjoints)}
@@ -52,6 +69,10 @@ def passed(backward: Program, steps: Stepwise, lengths: Nominal) -> Program:
         after_gathers,
         partial(in_order, written=written),
     )
+    return _passed(backward, passes)
+
+
+def _passed(program: Program, passes: tuple[Pass, ...]) -> Program:
     for each in passes:
-        backward = each(backward)
-    return backward
+        program = each(program)
+    return program

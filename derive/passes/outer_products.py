@@ -6,31 +6,27 @@ With `m[n, o, i] = s[n, i] * w[o, i]`, `sum(m[n, o, i]**2, over=i)` is `sum(s[n,
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 from derive.cost import Nominal, is_matrix_product, product_factors, work_and_names
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, is_product, plain, renamed
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter, multiplied
+from derive.program import Call, Node, Num, Program, Read, Reduce, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, rebuilt
+from derive.walking import node_axes, rebuilt, whole_power
 
-_Powers = dict[Node, Fraction]
+_Powers = dict[Node, int]
 
 
 def through_outer_products(program: Program, nominal: Nominal) -> Program:
     """The same program, with sums of the factors of such products where that is less work."""
-    added = {s.name for s in program.statements if isinstance(s, Scatter)}
-    once = (s for s in program.statements if isinstance(s, Assign) and s.name not in added)
-    products = {s.name: s for s in once if is_product(s)}
+    products = {n: s for n, s in program.assigned.items() if is_product(s)}
 
     def within(node: Node) -> Node:
         node = rebuilt(node, within)
         return _by_factors(node, products) if isinstance(node, Reduce) else node
 
-    statements = tuple(replace(s, value=within(s.value)) for s in program.statements)
-    changed = without_unread(check(replace(program, statements=statements)))
+    changed = without_unread(check(program.with_values(within)))
     return changed if work_and_names(changed, nominal) < work_and_names(program, nominal) else program
 
 
@@ -39,7 +35,7 @@ def _by_factors(node: Reduce, products: Known) -> Node:
     powers = _factors(node.body, products)
     if node.kind != "sum" or powers == _factors(node.body, {}):
         return node
-    factors = [f if e == 1 else Call("pow", (f, Num(e))) for f, e in powers.items()]
+    factors = [f if e == 1 else Call("pow", (f, Num(Fraction(e)))) for f, e in powers.items()]
     inside = [f for f in factors if set(node_axes(f)) & set(node.axes)]
     total = Reduce("sum", node.axes, multiplied(inside)) if inside else node
     return multiplied([*(f for f in factors if f not in inside), total]) if is_matrix_product(total) else node
@@ -49,24 +45,15 @@ def _factors(node: Node, products: Known) -> _Powers:
     """The factors of a product as powers, those of outer products in the place of these."""
     found: _Powers = {}
     for factor in product_factors(node):
-        root, exponent = _power(factor)
+        root, exponent = whole_power(factor)
         made = products.get(root.name) if isinstance(root, Read) and plain(root) else None
         if made is None or not isinstance(root, Read):
-            inner: _Powers = {root: Fraction(1)}
+            inner: _Powers = {root: 1}
         else:
             names = {str(a): i for a, i in zip(made.axes, root.index, strict=True)}
             inner = _factors(renamed(made.value, names), products)
             if any(set(node_axes(f)) == set(node_axes(root)) for f in inner):
-                inner = {root: Fraction(1)}  # as large as one of its factors
+                inner = {root: 1}  # as large as one of its factors
         for f, e in inner.items():
-            found[f] = found.get(f, Fraction(0)) + e * exponent
+            found[f] = found.get(f, 0) + e * exponent
     return found
-
-
-def _power(factor: Node) -> tuple[Node, Fraction]:
-    """A factor as a whole power above 0 of something."""
-    if isinstance(factor, Call) and factor.fn == "pow":
-        root, exponent = factor.args
-        if isinstance(exponent, Num) and isinstance(exponent.value, Fraction) and exponent.value > 0:
-            return (root, exponent.value) if exponent.value.denominator == 1 else (factor, Fraction(1))
-    return factor, Fraction(1)

@@ -31,13 +31,12 @@ from derive.walking import by_axes, children, node_axes, reads, rebuilt, walk
 def share(program: Program) -> Program:
     """The same program with repeated tensor work named, largest first."""
     statements = _in_one_order(program.statements)
-    taken = {n for n, _ in program.given} | set(program.scalars) | {s.name for s in statements}
+    taken, added_to = program.names, program.added_to
     stems: dict[str, str] = {}
     while True:
-        nodes = _largest_repeated(statements)
+        nodes = _largest_repeated(statements, added_to)
         if not nodes:
             return check(replace(program, statements=tuple(numbered_in_order(statements, stems))))
-        added_to = {s.name for s in statements if isinstance(s, Scatter)}
         first = next(k for k, s in enumerate(statements) if any(_occurs(s, n) for n in nodes))
         node = next(n for n in nodes if _occurs(statements[first], n))
         known = [d for n in nodes for s in statements if (d := _definition(s, n)) is not None]
@@ -189,10 +188,9 @@ def _occurs(s: Statement, node: Node) -> bool:
     return any(n == node for n in _nodes(s))
 
 
-def _largest_repeated(statements: list[Statement]) -> list[Node]:
+def _largest_repeated(statements: list[Statement], added_to: set[str]) -> list[Node]:
     """The largest node that stands in more than one place, in the names of each of them."""
     seen: dict[Node, list[Node]] = {}
-    added_to = {s.name for s in statements if isinstance(s, Scatter)}
     for s in statements:
         for n in _nodes(s):
             if isinstance(n, Read) and n.name not in added_to and any(isinstance(i, Read) for i in n.index):

@@ -23,7 +23,6 @@ from derive.program import (
     Program,
     Read,
     Reduce,
-    Scatter,
     SizeOf,
     Statement,
     base,
@@ -51,11 +50,9 @@ def shared_sums(program: Program, nominal: Nominal) -> Program:
 def _plans(program: Program, nominal: Nominal) -> Iterator[_Plan]:
     """Every way to start several sums from a common one that is worth it."""
     nodes = dict.fromkeys(n for s in program.statements for n in walk(s.value))
-    added = {s.name for s in program.statements if isinstance(s, Scatter)}
-    once = [s for s in program.statements if isinstance(s, Assign) and s.name not in added]
-    views, products = ({s.name: s for s in once if fits(s)} for fits in (is_view, is_product))
+    views, products = ({n: s for n, s in program.assigned.items() if fits(s)} for fits in (is_view, is_product))
     sums = [opened(n, views, products) for n in nodes if isinstance(n, Reduce) and n.kind in _KINDS]
-    taken = {n for n, _ in program.given} | {s.name for s in program.statements} | set(program.scalars)
+    taken = program.names
     tried: set[object] = set()
     for pattern in sums:
         tensors = [k for k, f in enumerate(pattern.factors) if is_tensor(f)]

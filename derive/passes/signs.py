@@ -17,7 +17,7 @@ _ZERO, _ONE, _MINUS = (Num(Fraction(k)) for k in (0, 1, -1))
 
 def one_sign(program: Program) -> Program:
     """The same program with one sign where there are two."""
-    return check(replace(program, statements=tuple(replace(s, value=plain(s.value)) for s in program.statements)))
+    return check(program.with_values(plain))
 
 
 def plain(node: Node) -> Node:

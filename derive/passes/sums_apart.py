@@ -6,15 +6,12 @@ is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 
 from derive.cost import Nominal, is_matrix_product, node_work
 from derive.program import Call, Node, Program, Reduce, SizeOf, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt
-
-_Term = tuple[Node, bool]  # what is added or, where true, subtracted
+from derive.walking import node_axes, reads, rebuilt, signed_terms
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:
@@ -25,12 +22,12 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
         apart = _apart(node) if isinstance(node, Reduce) and node.kind == "sum" else None
         return apart if apart is not None and node_work(apart, nominal) < node_work(node, nominal) else node
 
-    return check(replace(program, statements=tuple(replace(s, value=within(s.value)) for s in program.statements)))
+    return check(program.with_values(within))
 
 
 def _apart(node: Reduce) -> Node | None:
     """The sum of the terms' own sums; None where one of them would still run over all axes, or none is a product."""
-    terms = _terms(node.body, False)
+    terms = signed_terms(node.body)
     signs = {minus for _, minus in terms}
     named = [name for term, _ in terms for name in reads(term)]
     if len(terms) < 2 or (len(signs) > 1 and len(set(named)) < len(named)):
@@ -46,13 +43,6 @@ def _apart(node: Reduce) -> Node | None:
     first, minus = values[0]
     start: Node = Call("neg", (first,)) if minus else first
     return reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), values[1:], start)
-
-
-def _terms(node: Node, minus: bool) -> list[_Term]:
-    if isinstance(node, Call) and node.fn in ("add", "sub"):
-        left, right = node.args
-        return _terms(left, minus) + _terms(right, minus != (node.fn == "sub"))
-    return [(node.args[0], not minus)] if isinstance(node, Call) and node.fn == "neg" else [(node, minus)]
 
 
 def _counted(own: Reduce, node: Reduce) -> Node:

@@ -15,9 +15,9 @@ from derive.passes.distributing import written_where_read
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, Opened, common, is_product, opened, plain, renamed
 from derive.passes.share import axes_of, put
-from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, base, multiplied
+from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, Statement, base, multiplied
 from derive.soundness import check
-from derive.walking import node_axes, walk
+from derive.walking import node_axes, uses, walk
 
 _KINDS = ("sum", "mean")
 
@@ -55,9 +55,7 @@ def _as_matrix_and_vector(node: Reduce, program: Program) -> Program | None:
 
 def _products(program: Program) -> Known:
     """The statements that are products, by name."""
-    added = {s.name for s in program.statements if isinstance(s, Scatter)}
-    once = (s for s in program.statements if isinstance(s, Assign) and s.name not in added)
-    return {s.name: s for s in once if is_product(s)}
+    return {n: s for n, s in program.assigned.items() if is_product(s)}
 
 
 def _sums(program: Program, products: Known) -> Iterator[Opened]:
@@ -83,7 +81,7 @@ def _axes(found: Opened, weighed: tuple[int, ...]) -> tuple[str, ...]:
 
 def _matrix(found: Opened, weighed: tuple[int, ...], program: Program, products: Known) -> Assign:
     """What is weighed, as a tensor over the plain names of its axes; the one that is there already, if it is."""
-    taken = {n for n, _ in program.given} | {s.name for s in program.statements} | set(program.scalars)
+    taken = program.names
     value, axes = multiplied([found.written[k] for k in weighed]), _axes(found, weighed)
     names = {a: base(a) for a in axes}
     if len(set(names.values())) == len(names):
@@ -115,10 +113,7 @@ def _put(program: Program, new: Mapping[Reduce, Node], made: tuple[Assign, ...])
         out.append(replace(s, value=value))
     changed = without_unread(replace(program, statements=tuple(out)))
     for product in _products(changed).values():
-        if _uses(product, changed) < _uses(product, program):  # it was named for the sums as well
+        now, before = (len(uses(product.name, p.statements)) for p in (changed, program))
+        if now < before:  # it was named for the sums as well
             changed = written_where_read(product, changed) or changed
     return check(changed)
-
-
-def _uses(made: Assign, program: Program) -> int:
-    return sum(isinstance(n, Read) and n.name == made.name for s in program.statements for n in walk(s.value))

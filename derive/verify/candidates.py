@@ -43,7 +43,10 @@ def load(where: str, op: Op) -> Subject:
 
 
 def function(where: str) -> Callable[..., Any]:
-    """The function that a dotted name, as `torch.nn.functional.silu`, or `FILE.py:function` stands for."""
+    """The function that a dotted name, as `torch.nn.functional.silu`, or `FILE.py:function` stands for.
+
+    Raises DeriveError where there is none.
+    """
     if ":" in where:
         file, _, name = where.rpartition(":")
         found = getattr(_module(Path(file)), name, None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -111,9 +112,9 @@ def value_at(e: Basic, places: Places, world: World) -> Tensor:
     if isinstance(e, At):
         return _read(e, places, world)
     if isinstance(e, Add):
-        return _folded(torch.add, [value_at(a, places, world) for a in e.args])
+        return reduce(torch.add, [value_at(a, places, world) for a in e.args])
     if isinstance(e, Mul):
-        return _folded(torch.mul, [value_at(a, places, world) for a in e.args])
+        return reduce(torch.mul, [value_at(a, places, world) for a in e.args])
     if isinstance(e, Pow):
         return _power(e, places, world)
     if isinstance(e, Sigma | Reduce):
@@ -126,7 +127,7 @@ def value_at(e: Basic, places: Places, world: World) -> Tensor:
     if isinstance(e, Function):
         return FUNCTIONS[type(e).__name__](*(value_at(a, places, world) for a in e.args))
     if isinstance(e, Min | Max):
-        return _folded(
+        return reduce(
             torch.minimum if isinstance(e, Min) else torch.maximum, [value_at(a, places, world) for a in e.args]
         )
     return _simple(e, places, world)
@@ -154,13 +155,6 @@ def _number(value: float) -> Tensor:
 
 def _count(axes: Iterable[Axis], world: World) -> int:
     return math.prod(world.sizes[a.base] for a in axes)
-
-
-def _folded(function: Callable[[Tensor, Tensor], Tensor], values: list[Tensor]) -> Tensor:
-    out = values[0]
-    for value in values[1:]:
-        out = function(out, value)
-    return out
 
 
 def _power(e: Pow, places: Places, world: World) -> Tensor:
@@ -195,7 +189,7 @@ def _condition(e: Basic, places: Places, world: World) -> Tensor:
         return ~_condition(e.args[0], places, world)
     if isinstance(e, And | Or):
         join = torch.logical_and if isinstance(e, And) else torch.logical_or
-        return _folded(join, [_condition(a, places, world) for a in e.args])
+        return reduce(join, [_condition(a, places, world) for a in e.args])
     raise AssertionError(f"{e} is no condition")
 
 
@@ -243,7 +237,7 @@ def position(i: Basic, places: Places, world: World) -> Tensor:
         return torch.tensor(world.sizes[i.axis.base])
     if isinstance(i, Add | Mul):
         parts = [position(a, places, world) for a in i.args]
-        return _folded(torch.add if isinstance(i, Add) else torch.mul, parts)
+        return reduce(torch.add if isinstance(i, Add) else torch.mul, parts)
     if isinstance(i, Number) and i.is_Integer:
         return torch.tensor(int(i))
     raise AssertionError(f"{i} is no index")

@@ -110,7 +110,10 @@ def of_differentiable(function: Callable[..., Any]) -> Subject:
 
 
 def of_function_class(cls: type[torch.autograd.Function], op: Op) -> Subject:
-    """A `torch.autograd.Function` whose `apply` takes the op's inputs in order; its numbers too, where it has room."""
+    """A `torch.autograd.Function` whose `apply` takes the op's inputs in order; its numbers too, where it has room.
+
+    Raises DeriveError where it takes another number of inputs.
+    """
     parameters = [p for p in list(inspect.signature(cls.forward).parameters.values())]
     if not any(p.kind is p.VAR_POSITIONAL for p in parameters):
         takes = len(parameters) - ("setup_context" not in vars(cls))

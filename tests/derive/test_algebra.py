@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from sympy import Expr, Mul, S, exp, log
 
-from derive.algebra import is_contraction, match, normal, opened_by_name, rewrite, sigma, substitute
+from derive.algebra import is_contraction, normal, opened_by_name, rewrite, sigma, substitute
+from derive.matching import match
 from derive.notation import axes
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where

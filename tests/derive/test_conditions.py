@@ -97,10 +97,12 @@ def test_gradients(spec: Op) -> None:
         "larger_of_two": lambda: torch.where(a > b, 3 * a, b),
         "between": lambda: torch.where(a < -1, 2 * a, torch.where(a > 1, 3 * a, a)),
     }[spec.name]()
-    torch.testing.assert_close(y, plain.detach())
+    torch.testing.assert_close(y, plain.detach(), rtol=1e-12, atol=1e-12)
     dy = torch.randn(6, dtype=torch.float64)
     found = getattr(live, f"{spec.name}_backward")(dy, *saved)
-    torch.testing.assert_close(tuple(found) if len(own) > 1 else (found,), torch.autograd.grad(plain, own, dy))
+    torch.testing.assert_close(
+        tuple(found) if len(own) > 1 else (found,), torch.autograd.grad(plain, own, dy), rtol=1e-12, atol=1e-12
+    )
 
 
 @op
@@ -148,7 +150,9 @@ def test_what_takes_long_is_handed_on_beside_what_it_is_of() -> None:
     _, saved = module(dynamic_tanh.op).dynamic_tanh_forward(x.detach(), a.detach(), g.detach())
     dy = torch.randn(5, 3, dtype=torch.float64)
     exact = torch.autograd.grad(g * torch.tanh(a * x), (x, a, g), dy)
-    torch.testing.assert_close(tuple(module(dynamic_tanh.op).dynamic_tanh_backward(dy, *saved)), exact)
+    torch.testing.assert_close(
+        tuple(module(dynamic_tanh.op).dynamic_tanh_backward(dy, *saved)), exact, rtol=1e-12, atol=1e-12
+    )
 
 
 def test_no_more_is_handed_on_than_autograd_keeps() -> None:

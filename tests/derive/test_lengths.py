@@ -242,12 +242,12 @@ def test_a_delta_is_0_where_an_index_is_no_place_of_the_other_axis(spec, plain, 
     args = tuple(a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args)
     leaves = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
     got, want = getattr(module(spec.op), spec.op.name)(*args), plain(*args).double()
-    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
     dy = torch.rand_like(got)
     zeros = {"allow_unused": True, "materialize_grads": True}
     wanted = torch.autograd.grad(want, leaves, dy, **zeros) if want.requires_grad else [a * 0 for a in leaves]
     for g, w in zip(torch.autograd.grad(got, leaves, dy), wanted, strict=True):
-        torch.testing.assert_close(g, w)
+        torch.testing.assert_close(g, w, rtol=1e-12, atol=1e-12)
 
 
 @op
@@ -332,6 +332,6 @@ def nothing_joined(f, x: tensor[i], z: tensor[j], w: tensor[k]):
 
 def test_lengths_that_only_an_empty_axis_satisfies_are_no_error() -> None:
     x, w = R(3), R(3)
-    torch.testing.assert_close(module(nothing_joined.op).nothing_joined(x, R(0), w), x * w)
+    torch.testing.assert_close(module(nothing_joined.op).nothing_joined(x, R(0), w), x * w, rtol=1e-12, atol=1e-12)
     with pytest.raises(ValueError, match="axis i is 3 in x but 4 in w"):
         module(nothing_joined.op).nothing_joined(x, R(1), R(4))

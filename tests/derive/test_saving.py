@@ -116,15 +116,15 @@ def test_shared_work_inside_a_concatenation(tmp_path: object) -> None:
     module = built(specs.joined_from_one, "cost", tmp_path)
     x = numbers(3, 4)
     agrees(module, specs.joined_from_one, [x])
-    torch.testing.assert_close(module.joined_from_one(x), torch.cat([x.exp(), 2 * x.exp()], -1))
+    torch.testing.assert_close(module.joined_from_one(x), torch.cat([x.exp(), 2 * x.exp()], -1), rtol=1e-12, atol=1e-12)
 
 
 def test_a_product_that_a_view_is_returned_of_is_not_written_over(tmp_path: object) -> None:
     module = built(specs.product_and_its_transpose, "cost", tmp_path)
     x, w = numbers(3, 4), numbers(4, 5)
     t, y = module.product_and_its_transpose(x, w)
-    torch.testing.assert_close(t, (x @ w).T)
-    torch.testing.assert_close(y, 2 * (x @ w))
+    torch.testing.assert_close(t, (x @ w).T, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(y, 2 * (x @ w), rtol=1e-12, atol=1e-12)
 
 
 def test_half_precision_behind_an_integer_input_is_accumulated_in_float32(tmp_path: object) -> None:

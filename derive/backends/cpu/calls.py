@@ -10,6 +10,7 @@ from derive.backends.cpu.writer import Writer
 
 
 def print_product(p: Product, form: Normal, out: Writer) -> None:
+    """A call of the matrix product, for every value of the batch axes."""
     text = Expressions(form)
     out.comment(p.note)
     alpha = " * ".join(text.value(x).real.inside(7) for x in p.alpha) or "1"

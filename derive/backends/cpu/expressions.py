@@ -67,10 +67,12 @@ def axis_name(axis: str) -> str:
 
 
 def variable(axis: str) -> str:
+    """What the place on an axis is called in C."""
     return f"i_{axis_name(axis)}"
 
 
 def length(axis: str) -> str:
+    """What the length of an axis is called in C."""
     return f"n_{axis_name(base(axis))}"
 
 

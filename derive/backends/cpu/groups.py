@@ -61,7 +61,7 @@ class _Candidate:
 
 
 def grouped(steps: list[Step], form: Normal) -> list[Group | Product]:
-    """The steps in groups, in an order that respects what reads what."""
+    """The steps in groups, in an order that respects what reads what. Raises Unsupported for what fits in none."""
     out: list[Group | Product] = []
     left = list(steps)
     while left:

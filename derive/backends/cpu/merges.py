@@ -64,7 +64,7 @@ def _ways(program: Program) -> dict[str, set[tuple[str, ...]]]:
     dims: dict[str, tuple[Index, ...]] = dict(program.given)
     found: dict[str, set[tuple[str, ...]]] = {}
     for s in program.statements:
-        nodes = [*walk(s.value), *(n for i in getattr(s, "slots", ()) for n in walk(i))]
+        nodes = [*walk(s.value), *(n for i in s.slots for n in walk(i))]
         for read in (n for n in nodes if isinstance(n, Read)):
             for dim, index in zip(dims[read.name], read.index, strict=True):
                 for one, other in ((dim, index), (index, dim)):
@@ -126,8 +126,8 @@ def _flat(i: Index) -> tuple[Index, ...]:
 
 def _of_statement(s: Statement, parts: Parts) -> Parts:
     """The axes of one statement that split, and into what; a part that the statement has already gets a copy."""
-    nodes = [*walk(s.value), *(n for i in (*s.axes, *getattr(s, "slots", ())) for n in walk(i))]
-    tops: list[Index] = [*s.axes, *getattr(s, "slots", ())]
+    nodes = [*walk(s.value), *(n for i in (*s.axes, *s.slots) for n in walk(i))]
+    tops: list[Index] = [*s.axes, *s.slots]
     axes = {a for i in tops for a in index_axes(i)} | set(_all_axes(s.value))
     fixed = {a for n in nodes if isinstance(n, Window) for a in index_axes(n)}
     fixed |= {a for n in nodes if isinstance(n, Join) for a in (n.axis, *n.own)}

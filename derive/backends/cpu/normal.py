@@ -222,6 +222,7 @@ def _scatter(s: Scatter, out: Normal) -> None:
 
 
 def is_boolean(node: Node, booleans: set[str]) -> bool:
+    """Whether the values of a node are true or false."""
     if isinstance(node, Read):
         return node.name in booleans
     return isinstance(node, Call) and node.fn in CONDITIONS

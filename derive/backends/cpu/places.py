@@ -12,8 +12,8 @@ from derive.backends.cpu.expressions import Expressions, length, variable
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.writer import Writer
 from derive.passes.share import put
-from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scatter
-from derive.walking import walk
+from derive.program import Assign, Call, Node, Num, Program, Read
+from derive.walking import places, walk
 
 _WHOLE = {"add": "+", "sub": "-", "mul": "*"}
 _EXTREMA = {"maximum": "at_least", "minimum": "at_most"}
@@ -42,7 +42,7 @@ def with_places(program: Program, integers: frozenset[str]) -> tuple[Program, tu
     """The program with computed indices as if they were given, and these. Raises Unsupported for what is no integer."""
     made = {s.name: s for s in program.statements if isinstance(s, Assign)}
     found: dict[str, Places] = {}
-    for name in sorted(_indices(program) - integers):
+    for name in sorted(places(program) - integers):
         s = made.get(name)
         if s is None or name in program.returns or not all(isinstance(a, str) for a in s.axes):
             raise Unsupported(f"an index by {name}, which is no integer input")
@@ -51,14 +51,6 @@ def with_places(program: Program, integers: frozenset[str]) -> tuple[Program, tu
     given = (*program.given, *((p.name, p.axes) for p in found.values()))
     statements = tuple(s for s in program.statements if s.name not in found)
     return replace(program, given=given, statements=statements), tuple(found.values())
-
-
-def _indices(program: Program) -> set[str]:
-    """The tensors whose elements are places."""
-    tops: list[Node | Index] = [n for s in program.statements for n in walk(s.value) if isinstance(n, Read)]
-    inside = [i for n in tops if isinstance(n, Read) for i in n.index]
-    inside += [i for s in program.statements if isinstance(s, Scatter) for i in s.slots]
-    return {n.name for i in inside for n in walk(i) if isinstance(n, Read)}
 
 
 def _in_inputs(value: Node, made: Mapping[str, Assign], integers: frozenset[str]) -> Node:

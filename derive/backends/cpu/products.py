@@ -12,7 +12,7 @@ from itertools import combinations
 from derive.backends.cpu.normal import Loop, Normal
 from derive.cost import product_factors
 from derive.program import Call, Index, Merged, Node, Read
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import index_axes, node_axes, reads, walk
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Product:
 
     @property
     def reads(self) -> set[str]:
-        return {self.a.name, self.b.name} | {n.name for x in self.alpha for n in [x] if isinstance(n, Read)}
+        return {self.a.name, self.b.name}.union(*map(reads, self.alpha))
 
 
 Step = Loop | Product
@@ -70,51 +70,71 @@ def with_products(normal: Normal) -> list[Step]:
     return out
 
 
+@dataclass(frozen=True)
+class _Roles:
+    """A sum of a product of two factors as a matrix product: which axes are what in it."""
+
+    left: Node
+    right: Node
+    batch: tuple[str, ...]  # axes of the result that both factors have
+    rows: tuple[str, ...]  # those of the left one alone
+    columns: tuple[str, ...]  # those of the right one alone
+
+
 def _contracted(loop: Loop, normal: Normal) -> list[Step]:
+    """The product and what prepares it; the loop as it is, where it is no product of two matrices."""
     factors = product_factors(loop.value)
     alpha = tuple(f for f in factors if not node_axes(f))
-    tensors = [f for f in factors if node_axes(f)]
-    before: list[Step] = []
-    while len(tensors) > 2:
-        pair = min(combinations(range(len(tensors)), 2), key=lambda p: _size(tensors, p))
-        a, b = (tensors[k] for k in pair)
-        joined = Call("mul", (a, b))
-        tensors = [t for k, t in enumerate(tensors) if k not in pair]
-        tensors.insert(0, joined)
-    if len(tensors) < 2:
+    roles = _roles(_two([f for f in factors if node_axes(f)]), loop)
+    if roles is None:
         return [loop]
-    a_axes, b_axes = (set(node_axes(t)) for t in tensors)
-    free, over = loop.free, set(loop.over)
-    inner = a_axes & b_axes & over
-    rows = tuple(x for x in free if x in a_axes - b_axes)
-    columns = tuple(x for x in free if x in b_axes - a_axes)
-    batch = tuple(x for x in free if x in a_axes & b_axes)
-    if inner != over or set(free) != set(rows) | set(columns) | set(batch):
-        return [loop]
-    if rows and columns and free.index(rows[0]) > free.index(columns[0]):
-        tensors.reverse()
-        rows, columns = columns, rows
+    batch, rows, columns = roles.batch, roles.rows, roles.columns
     result = Matrix(loop.name, _memory(loop.slots))
-    if not (result.run(rows) and result.run(columns)) or result.dims[-1:] not in (rows[-1:], columns[-1:]):
+    if not _fits(result, rows, columns):
         order = (*batch, *rows, *columns)
-        if order == result.dims:
-            return [loop]
-        return _transposed(loop, order, normal)
-    first = _plain(tensors[0], normal)
-    order = tuple(x for x in (first or _order(tensors[0], loop)) if x in inner)
-    operands: list[Matrix] = []
-    for node, outer in ((tensors[0], rows), (tensors[1], columns)):
-        matrix = _matrix(node, normal)
-        if matrix is None or not _fits(matrix, outer, order):
-            wanted = _laid_out(node, batch, outer, order)
-            name = normal.fresh(f"{loop.name}_{'left' if node is tensors[0] else 'right'}")
-            helper = Loop(name, wanted, node, note=f"{name}[{', '.join(wanted)}] = {node}")
-            normal.dims[name] = wanted
-            before.append(helper)
-            matrix = Matrix(name, wanted)
-        operands.append(matrix)
-    left, right = operands
-    return [*before, Product(loop.name, result, left, right, batch, rows, columns, order, alpha, loop.note)]
+        return [loop] if order == result.dims else _transposed(loop, order, normal)
+    inner = tuple(x for x in _plain(roles.left, normal) or loop.over if x in loop.over)
+    left, before = _operand(roles.left, "left", batch, rows, inner, loop, normal)
+    right, then = _operand(roles.right, "right", batch, columns, inner, loop, normal)
+    return [*before, *then, Product(loop.name, result, left, right, batch, rows, columns, inner, alpha, loop.note)]
+
+
+def _two(factors: list[Node]) -> list[Node]:
+    """The factors multiplied until two are left, those first that make the smallest tensor."""
+    while len(factors) > 2:
+        pair = min(combinations(range(len(factors)), 2), key=lambda p: _size(factors, p))
+        joined = Call("mul", tuple(factors[k] for k in pair))
+        factors = [joined, *(f for k, f in enumerate(factors) if k not in pair)]
+    return factors
+
+
+def _roles(factors: list[Node], loop: Loop) -> _Roles | None:
+    """Which factor is the left one, as the result has its rows first; None where an axis has no part in a product."""
+    if len(factors) < 2:
+        return None
+    left, right = factors
+    ours, theirs = set(node_axes(left)), set(node_axes(right))
+    rows = tuple(x for x in loop.free if x in ours - theirs)
+    columns = tuple(x for x in loop.free if x in theirs - ours)
+    batch = tuple(x for x in loop.free if x in ours & theirs)
+    if not set(loop.over) <= ours & theirs or set(loop.free) != {*rows, *columns, *batch}:
+        return None
+    if rows and columns and loop.free.index(rows[0]) > loop.free.index(columns[0]):
+        return _Roles(right, left, batch, columns, rows)
+    return _Roles(left, right, batch, rows, columns)
+
+
+def _operand(
+    node: Node, side: str, batch: tuple[str, ...], outer: tuple[str, ...], inner: tuple[str, ...], loop: Loop,
+    normal: Normal,
+) -> tuple[Matrix, list[Step]]:  # fmt: skip
+    """A factor as a matrix, with the loop that computes it first where it lies in memory as none."""
+    matrix = _matrix(node, normal)
+    if matrix is not None and _fits(matrix, outer, inner):
+        return matrix, []
+    name = normal.fresh(f"{loop.name}_{side}")
+    normal.dims[name] = wanted = _laid_out(node, batch, outer, inner)
+    return Matrix(name, wanted), [Loop(name, wanted, node, note=f"{name}[{', '.join(wanted)}] = {node}")]
 
 
 def _laid_out(node: Node, batch: tuple[str, ...], outer: tuple[str, ...], inner: tuple[str, ...]) -> tuple[str, ...]:
@@ -135,14 +155,10 @@ def _transposed(loop: Loop, order: tuple[str, ...], normal: Normal) -> list[Step
     return [*_contracted(inner, normal), copy]
 
 
-def _size(tensors: list[Node], pair: tuple[int, ...]) -> tuple[int, int]:
-    a, b = (set(node_axes(tensors[k])) for k in pair)
+def _size(factors: list[Node], pair: tuple[int, ...]) -> tuple[int, int]:
+    """What is smallest is multiplied first: the axes of two factors' product, and of equals those that share more."""
+    a, b = (set(node_axes(factors[k])) for k in pair)
     return (len(a | b), -len(a & b))
-
-
-def _order(node: Node, loop: Loop) -> tuple[str, ...]:
-    axes = node_axes(node)
-    return tuple(a for a in loop.over if a in axes)
 
 
 def _memory(slots: tuple[Index, ...]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sympy import Expr
@@ -167,44 +167,30 @@ def _called(name: str, k: Kernel, shapes: Shapes) -> Called:
 def _definition(
     name: str, k: Kernel, d: Derivation, integers: frozenset[str], shapes: Shapes, joined: tuple[str, ...]
 ) -> str:
-    op = d.op
+    """The line that makes a kernel: where it is, its tensors and lengths, and what else is to be known of them."""
     dims = shapes.backward if name == "BACKWARD" else shapes.forward
     if name == "WITH_GRADIENTS":
         dims = {**{j: shapes.backward[r] for j, r in zip(joined, d.backward.returns, strict=True)}, **dims}
-    given = shapes.given(name)
-    known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
-    parts = {axis: made for p in (d.forward, d.backward) for axis, made in taken_apart(p).items()}
-    parts |= _named_whole(d.backward, shapes.backward)
-    needs = () if name == "BACKWARD" else _needs(op, shapes)
-    merged = [x for n in k.inputs for x in dims[n] if x and x.startswith("(")]  # whose length the runtime checks
-    wanted = [*merged, *k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
-    wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)] if needs else []
-    derived = _derived(op, parts, known, wanted, shapes)
-    texts = [
-        f'"{op.name}.c"',
+    needs = () if name == "BACKWARD" else _needs(d.op, shapes)
+    conditions = {c.name for c in d.conditions}
+    places = [
+        f'"{d.op.name}.c"',
         f'"{k.name}"',
         _tuple(f"{n}: {_axes(dims[n])}".rstrip() for n in k.inputs),
         _tuple(f"{n}: {_axes(dims[n])}".rstrip() for n in k.outputs),
         _tuple(k.lengths),
     ]
-    if given:
-        texts.append(f"given={_tuple(given)}")
-    if k.numbers:
-        texts.append(f"numbers={_tuple(k.numbers)}")
-    if set(k.inputs) & integers:
-        texts.append(f"indices={_tuple(n for n in k.inputs if n in integers)}")
-    conditions = {c.name for c in d.conditions}
-    if conditions & {*k.inputs, *k.outputs}:
-        texts.append(f"booleans={_tuple(n for n in (*k.inputs, *k.outputs) if n in conditions)}")
-    if name in ("STEP", "WITH_GRADIENTS"):
-        texts.append("taped=False")
-    if name == "STEP":
-        texts.append(f"changed={_tuple(o.name for o in op.differentiable)}")
-    if derived:
-        texts.append(f"derived=({''.join(derived)})")
-    if needs:
-        texts.append(f"needs=lambda s: {' and '.join(needs)}")
-    return f"{name} = Kernel({', '.join(texts)})"
+    options = {
+        "given": _tuple_of_any(shapes.given(name)),
+        "numbers": _tuple_of_any(k.numbers),
+        "indices": _tuple_of_any(n for n in k.inputs if n in integers),
+        "booleans": _tuple_of_any(n for n in (*k.inputs, *k.outputs) if n in conditions),
+        "taped": "False" if name in ("STEP", "WITH_GRADIENTS") else "",
+        "changed": _tuple(o.name for o in d.op.differentiable) if name == "STEP" else "",
+        "derived": _derived(name, k, d, dims, shapes),
+        "needs": f"lambda s: {' and '.join(needs)}" if needs else "",
+    }
+    return f"{name} = Kernel({', '.join([*places, *(f'{word}={text}' for word, text in options.items() if text)])})"
 
 
 def _named_whole(program: Program, dims: Mapping[str, Dims]) -> Parts:
@@ -226,7 +212,24 @@ def _needs(op: Op, shapes: Shapes) -> list[str]:
     return found
 
 
-def _derived(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
+def _derived(name: str, k: Kernel, d: Derivation, dims: Mapping[str, Dims], shapes: Shapes) -> str:
+    """The lengths that a kernel is to know and no tensor that it takes has, as code; none where it has all.
+
+    Raises Unsupported where one follows from none that is known.
+    """
+    given = shapes.given(name)
+    known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
+    parts = {axis: made for p in (d.forward, d.backward) for axis, made in taken_apart(p).items()}
+    parts |= _named_whole(d.backward, shapes.backward)
+    merged = [x for n in k.inputs for x in dims[n] if x and x.startswith("(")]  # whose length the runtime checks
+    wanted = [*merged, *k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
+    if name != "BACKWARD":
+        wanted += [s.axis.base for r in d.op.requirements for s in lengths_of(r)]
+    lines = _in_turn(d.op, parts, known, wanted, shapes)
+    return f"({''.join(lines)})" if lines else ""
+
+
+def _in_turn(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
     """Lengths that follow from others, in order: what one follows from stands before it.
 
     Raises Unsupported where a length that is wanted follows from none that is known.
@@ -269,6 +272,12 @@ def _axes(dims: Dims) -> str:
     return " ".join("1" if d is None else d.strip("()").replace(", ", "*") for d in dims)
 
 
-def _tuple(items: object) -> str:
-    texts = [f'"{i}"' for i in items]  # type: ignore[attr-defined]
+def _tuple(items: Iterable[str]) -> str:
+    texts = [f'"{i}"' for i in items]
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _tuple_of_any(items: Iterable[str]) -> str:
+    """The same; nothing where there are none."""
+    found = tuple(items)
+    return _tuple(found) if found else ""

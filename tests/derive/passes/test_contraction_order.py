@@ -111,6 +111,16 @@ def test_a_step_has_its_axes_as_the_factor_that_it_meets() -> None:
     assert step.axes == U.index
 
 
+def test_a_step_is_not_called_as_a_number_is() -> None:
+    statements = (
+        Assign("dx", tuple("ni"), _weighed(U, None)),
+        Assign("dz", tuple("nk"), replace(_weighed(U, None), axes=("i", "o"))),
+    )
+    program = Program("f", WEIGHED, ("wt_dy",), statements, ("dx", "dz"))
+    step, *_ = pairwise(program, Nominal()).statements
+    assert step.name == "wt_dy_2"
+
+
 def test_a_step_has_its_axes_as_the_tensors_around_it() -> None:
     """`x[n, i]` and `z[n, j]` meet it in turn: the axis that they have in common stands in front."""
     given = (("dy", tuple("no")), ("w", tuple("oij")), ("x", tuple("ni")), ("z", tuple("nj")))

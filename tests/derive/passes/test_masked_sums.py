@@ -11,7 +11,7 @@ from derive.equations import Op
 from derive.pipeline import derive_op
 from derive.program import Call, Reduce
 from derive.walking import walk
-from tests.derive.live import module
+from tests.derive.live import assert_derived
 
 n, m, t, s, d = axes("n m t s d")
 
@@ -53,10 +53,4 @@ def test_a_choice_whose_condition_lacks_what_is_summed_comes_after_the_matrix_pr
 
 @pytest.mark.parametrize("made", [mixed.op, paired.op, summed.op], ids=REFERENCES)
 def test_values_and_gradients(made: Op) -> None:
-    inputs = {o.name: torch.randn(SHAPES[o.name], dtype=torch.float64) for o in made.operands}
-    wanted = [inputs[o.name].requires_grad_() for o in made.operands if o.differentiable]
-    expected, ours = REFERENCES[made.name](**inputs), getattr(module(made), made.name)(**inputs)
-    torch.testing.assert_close(ours, expected)
-    cotangent = torch.randn_like(expected)
-    for a, b in zip(*(torch.autograd.grad(y, wanted, cotangent) for y in (ours, expected)), strict=True):
-        torch.testing.assert_close(a, b)
+    assert_derived(made, REFERENCES[made.name], SHAPES)

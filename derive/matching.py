@@ -1,0 +1,43 @@
+"""Equality of sums up to the names of their free axes."""
+
+from __future__ import annotations
+
+from sympy import Expr
+
+from derive.terms.axes import Axis, free_axes
+from derive.terms.elements import At
+from derive.terms.reductions import Sigma
+
+
+def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
+    """What to put for the pattern's free axes so that it becomes the candidate, or None."""
+    if len(pattern.over) != len(candidate.over):
+        return None
+    if pattern == candidate:
+        return {a: a for a in free_axes(pattern)}
+    elements = sorted(pattern.body.atoms(At), key=lambda at: (-len(at.index), at.sort_key()))
+    theirs = sorted(candidate.body.atoms(At), key=lambda a: a.sort_key())
+    return _matched(pattern, candidate, elements, theirs, {})
+
+
+def _matched(
+    pattern: Sigma, candidate: Sigma, elements: list[At], theirs: list[At], mapping: dict[Axis, Expr]
+) -> dict[Axis, Expr] | None:
+    """`mapping` with the pattern's elements put on the candidate's until it has all axes, if both are equal then."""
+    if not elements or free_axes(pattern) <= mapping.keys():
+        return mapping if mapping and pattern.xreplace(dict(mapping)) == candidate else None
+    lead, *rest = elements
+    for at in theirs:
+        both = list(zip(lead.index, at.index, strict=True)) if at.tensor == lead.tensor else []
+        if at.tensor != lead.tensor or any(i != t for i, t in both if i.is_Integer or i in pattern.over):
+            continue
+        extended = dict(mapping)
+        pairs = [(i, t) for i, t in both if isinstance(i, Axis) and i not in pattern.over]
+        agree = all(extended.setdefault(i, t) == t for i, t in pairs)
+        # what runs inside the candidate's sum cannot stand for an axis that is free outside the pattern's
+        captured = any(t.free_symbols & set(candidate.over) for _, t in pairs)
+        if agree and not captured:
+            found = _matched(pattern, candidate, rest, theirs, extended)
+            if found is not None:
+                return found
+    return None

@@ -1,0 +1,51 @@
+"""Terms and factors in reading order: positive terms before negative, small factors before large."""
+
+from __future__ import annotations
+
+from sympy import Add, Basic, Expr, Function, Mul, Pow, S
+
+from derive.terms.axes import Size, free_axes
+from derive.terms.elements import At
+
+
+def weight(expr: Basic) -> int:
+    """How many axes an expression runs over; `...` counts as one."""
+    return len(free_axes(expr))
+
+
+def is_negative(term: Expr) -> bool:
+    """Whether a term is read with a minus in front."""
+    return bool(term.could_extract_minus_sign()) and term.as_coeff_Mul()[0].is_negative is True
+
+
+def abs_term(term: Expr) -> Expr:
+    """A term without the minus that it is read with."""
+    return -term if is_negative(term) else term
+
+
+def ordered_terms(expr: Expr) -> list[Expr]:
+    """Summands in reading order: positive before negative, the larger before the smaller.
+
+    A subtracted tensor comes before a subtracted function: `z - m - log(s)` cancels `z - m` exactly first, where
+    `z - log(s) - m` would lose `log(s)` beside a large `z`.
+    """
+    return sorted(Add.make_args(expr), key=_term_order)
+
+
+def _term_order(term: Expr) -> tuple[object, ...]:
+    negative = is_negative(term)
+    inside = any(isinstance(f, Function) for f in Mul.make_args(term))
+    alone = len(Mul.make_args(abs_term(term))) == 1
+    return (negative, negative and inside, -weight(term), alone, term.sort_key())
+
+
+def divides(a: Expr) -> bool:
+    """Whether a factor is written as a division; `x**(-1/2)` of a tensor is `rsqrt`, a multiplication."""
+    if not isinstance(a, Pow) or not a.exp.is_number or not a.exp.is_negative:
+        return False
+    return a.exp != -S.Half or not a.atoms(At)
+
+
+def factor_order(a: Expr) -> tuple[object, ...]:
+    """What factors are sorted by: smaller before larger, names before lengths, sums last."""
+    return (weight(a), not a.is_Symbol, not isinstance(a, Size), isinstance(a, Add), a.sort_key())
