@@ -154,9 +154,9 @@ class _Builder:
         self.ensure(d.name)
         return Read(d.name, tuple(a.name for a in axes))
 
-    def reduction(self, expr: Expr, avoid: set[Axis]) -> Node:
+    def reduction(self, expr: Expr, avoid: set[Axis], hoist: lower.Hoist | None = None) -> Node:
         if not isinstance(expr, Sigma | SpecReduce):  # a factor came out of the sum, or it fell apart
-            return factored(expr, self.named_sum)
+            return factored(expr, hoist or self.named_sum)
         as_sum = expr if isinstance(expr, Sigma) else Sigma(expr.args[1], *expr.args[2])
         kind = "sum" if isinstance(expr, Sigma) else expr.args[0].name
         body, bound = opened_by_name(as_sum, avoid | free_axes(as_sum))
@@ -190,7 +190,8 @@ class _Builder:
         value: Node
         if any(parts):
             total = merge_sums(Add(*(sigma(body, summed) for summed, body in parts.items())), self.shared)
-            value = self.reduction(total, spread_over(slots))
+            spread = replace(d, axes=tuple(sorted_axes(spread_over(slots))))  # a product of matrices is added as it is
+            value = self.reduction(total, set(spread.axes), self.hoister(spread))
         else:
             value = factored(parts[frozenset()], self.hoister(d))
         return self.scattered(d, slots, value)
