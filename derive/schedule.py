@@ -38,9 +38,13 @@ def schedule(
     given: tuple[tuple[str, tuple[str, ...]], ...],
     scalars: tuple[str, ...],
     returns: tuple[str, ...],
+    again: frozenset[str] = frozenset(),
 ) -> Program:
-    """The statements that compute `returns`, each definition just before it is first needed."""
-    builder = _Builder(definitions, {n for n, _ in given} | set(scalars))
+    """The statements that compute `returns`, each definition just before it is first needed.
+
+    Those named in `again` are tensors of the forward, whose sums keep the order in which it adds them.
+    """
+    builder = _Builder(definitions, {n for n, _ in given} | set(scalars), again)
     for wanted in returns:
         builder.ensure(wanted)
     statements = numbered_in_order(builder.statements, builder.stems)
@@ -50,7 +54,8 @@ def schedule(
 class _Builder:
     """Collects statements; holds the sums that already have a name."""
 
-    def __init__(self, definitions: list[Definition], taken: set[str]):
+    def __init__(self, definitions: list[Definition], taken: set[str], again: frozenset[str]):
+        self.again = again
         self.definitions = {d.name: d for d in definitions}
         self.taken = taken | set(self.definitions)
         self.stems: dict[str, str] = {}  # of the names that this gives, without their numbers
@@ -104,7 +109,7 @@ class _Builder:
         scatters = self.scatters(d, spread)
         onto = None
         if plain != 0 or not scatters:
-            value = factored(plain, self.hoister(d)) if plain != 0 else Num(lower.ZERO.value)
+            value = factored(plain, self.hoister(d), d.name in self.again) if plain != 0 else Num(lower.ZERO.value)
             self.statements.append(self.assign(d, value))
             onto = d.name
         for s in scatters:
