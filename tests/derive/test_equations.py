@@ -278,7 +278,8 @@ def signed(f, x: tensor[n, d], eps: scalar = 1e-5, T: scalar = 2.0):
 
 
 SIGNS = [("var", False, True), ("rstd", True, True), ("u", True, True), ("total", True, True), ("p", True, True),
-         ("logp", None, None), ("warm", True, True), ("masked", None, True), ("either", True, True), ("y", None, None)]  # fmt: skip
+         ("logp", None, None), ("warm", True, True), ("masked", None, True), ("either", True, True),
+         ("y", None, None)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "positive", "nonnegative"), [pytest.param(*s, id=s[0]) for s in SIGNS])
