@@ -18,7 +18,7 @@ from derive.terms.elements import At
 from derive.terms.reductions import Sigma
 
 
-def by_adjoints(definition: Definition, named: list[tuple[At, Definition]]) -> Iterator[tuple[Expr, str]]:
+def sums_of_adjoints(definition: Definition, named: list[tuple[At, Definition]]) -> Iterator[tuple[Expr, str]]:
     """The definition as a sum of each of these that it is a sum of, and what that is by definition."""
     if not definition.value.atoms(Sigma):
         return

@@ -57,15 +57,24 @@ def _one_difference(statements: list[Statement]) -> list[Statement]:
         if not isinstance(node, Call) or node.fn != "mul":
             return rebuilt(node, turned)
         factors = [turned(f) for f in product_factors(node)]
-        wrong = [k for k, f in enumerate(factors) if isinstance(f, Call) and f in wanted]
-        for k in wrong:
-            factors[k] = wanted[factors[k]]  # type: ignore[index]
-        if len(wrong) % 2:
-            small = min(factors, key=lambda f: len(node_axes(f)))
-            factors[factors.index(small)] = Call("neg", (small,))
-        return reduce(_times, factors)
+        right = [wanted[f] if isinstance(f, Call) and f in wanted else f for f in factors]
+        if sum(a is not b for a, b in zip(factors, right, strict=True)) % 2:
+            signed = _with_minus(right, set(wanted.values()))
+            right = factors if signed is None else signed
+        return reduce(_times, right)
 
     return [replace(s, value=turned(s.value)) for s in statements] if wanted.keys() & set(found) else statements
+
+
+def _with_minus(factors: list[Node], fixed: set[Call]) -> list[Node] | None:
+    """The factors of minus the product, where that takes no pass: by the sign of a small one, or a difference turned."""
+    axes = max(len(node_axes(f)) for f in factors)
+    for k, f in enumerate(factors):
+        if len(node_axes(f)) < axes:
+            return [*factors[:k], Call("neg", (f,)), *factors[k + 1 :]]
+        if isinstance(f, Call) and f.fn == "sub" and f not in fixed:
+            return [*factors[:k], Call("sub", f.args[::-1]), *factors[k + 1 :]]
+    return None
 
 
 def _products(node: Node) -> list[Call]:

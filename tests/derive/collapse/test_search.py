@@ -14,9 +14,11 @@ from derive.collapse.local_search import in_a_circle
 from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
+from derive.definitions import Definition, circular
 from derive.notation import axes, op, sum, tensor
 from derive.pipeline import derive_op
 from derive.terms.axes import Size, free_axes
+from derive.terms.elements import At, Tensor
 from tests.derive import specs
 from tests.derive.comparison import assert_closed_equals_stepwise, points
 from tests.derive.evaluate import backward, defined, forward, inputs
@@ -204,6 +206,21 @@ def test_steps_have_reasons() -> None:
     for spec in SPECS:
         for step in spec.op.derivation.closed.steps:
             assert step.law and step.reason and step.before != step.after
+
+
+def test_scores_are_not_kept_for_the_gradient_of_what_scales_them() -> None:
+    made = specs.warmed_scores.op.derivation
+    assert "s" not in made.kept
+    (dwarmth,) = (d.value for d in made.closed.definitions if d.name == "dwarmth")
+    assert str(dwarmth) in ("sum(dq[n', i', d']*q[n', i', d'], over=(d', i', n'))",
+                            "sum(dr[n', j', d']*r[n', j', d'], over=(d', j', n'))")  # fmt: skip
+
+
+def test_definitions_in_a_circle() -> None:
+    a, b, c = (At(Tensor(name), n) for name in "abc")
+    chain = [Definition("a", (n,), 2 * b), Definition("b", (n,), c + 1)]
+    assert not circular(chain)
+    assert circular([*chain, Definition("c", (n,), a * b)])
 
 
 n = axes("n")
