@@ -67,7 +67,7 @@ def _one_difference(statements: list[Statement]) -> list[Statement]:
 
 
 def _with_minus(factors: list[Node], fixed: set[Call]) -> list[Node] | None:
-    """The factors of minus the product, where that takes no pass: by the sign of a small one, or a difference turned."""
+    """The factors of minus the product, where that takes no pass: a small one is negative, or a difference turned."""
     axes = max(len(node_axes(f)) for f in factors)
     for k, f in enumerate(factors):
         if len(node_axes(f)) < axes:
