@@ -9,6 +9,7 @@ So may one whose inner sum is an adjoint: of scores `s[i,j] = sum_e q[i,e] * k[j
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sympy import Add, Expr, Mul
 
@@ -16,9 +17,11 @@ from derive.algebra import is_contraction, match, opened, sigma, substitute
 from derive.collapse.inversions import cannot_vanish
 from derive.collapse.relations import Relations, use_relations
 from derive.definitions import Definition
+from derive.equations import Op
+from derive.saving import value_of
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Delta
+from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma
 
 Found = tuple[Expr, str]
@@ -105,6 +108,20 @@ def _one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
     if isinstance(value, Add) or len(sums) != 1:
         return value, None
     return value / sums[0], sums[0]
+
+
+def products_of(op: Op) -> dict[str, Definition]:
+    """The tensors of the forward that are one matrix product, or a multiple of one, by name."""
+    out: dict[str, Definition] = {}
+    for e in op.equations:
+        d = Definition(e.name, e.axes, value_of(e))
+        if e.kind == "sum" and e.is_plain and is_contraction(e.body):
+            out[e.name] = d
+        elif e.kind is None and e.is_plain and is_multiple(d) and len(e.reads) == len(tensor_names(e.body)):
+            whole = {n: (out[n].axes, out[n].value) for n in tensor_names(e.body) & out.keys()}
+            if len(whole) == 1:
+                out[e.name] = replace(d, value=substitute(d.value, whole))
+    return out
 
 
 def matrix_products(definitions: list[Definition]) -> dict[str, Definition]:

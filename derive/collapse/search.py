@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sympy import Add, Expr
 
 from derive.adjoint import Adjoint, Stepwise
-from derive.algebra import is_contraction, normal
+from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.complements import complements
 from derive.collapse.denominators import cancelled
@@ -16,7 +16,7 @@ from derive.collapse.domain import conditions, divided_by, divisors, outside_dom
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.local_search import Candidate, search_part
 from derive.collapse.openings import bodies, opened, with_definitions
-from derive.collapse.reassociate import by_adjoints, matrix_products, reassociated
+from derive.collapse.reassociate import by_adjoints, matrix_products, products_of, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.sums_of_adjoints import sums_of_adjoints
@@ -26,7 +26,7 @@ from derive.collapse.vanishing import vanishing
 from derive.collapse.wholes import wholes
 from derive.definitions import Definition, circular
 from derive.nominal import nominal
-from derive.saving import POLICIES, Kept, Policy, recompute, value_of, with_kept
+from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.terms.elements import At, Scalar
 from derive.terms.reductions import Sigma
 
@@ -141,8 +141,7 @@ def _reassociate(
     within = undivided(laws.relations, divisors(steps))
     adjoints = {a.target.name: a.left for a in steps.adjoints}
     made = [(adjoints[d.name], d) for d in everything]
-    forward = {e.name: Definition(e.name, e.axes, value_of(e)) for e in steps.op.equations
-               if e.kind == "sum" and e.is_plain and is_contraction(e.body)}  # fmt: skip
+    forward = products_of(steps.op)
     ways = [(s, way) for s in sums for way in (*reassociated(s, products, within), *by_adjoints(s, forward, made))]
     for s, (value, because) in ways:
         changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]

@@ -15,7 +15,7 @@ from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
 from derive.definitions import Definition, circular
-from derive.notation import axes, op, sum, tensor
+from derive.notation import axes, exp, op, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.terms.axes import Size, free_axes
 from derive.terms.elements import At, Tensor
@@ -24,7 +24,7 @@ from tests.derive.comparison import assert_closed_equals_stepwise, points
 from tests.derive.evaluate import backward, defined, forward, inputs
 from tests.derive.specs import SPECS, Spec, each_spec
 
-n, d = axes("n d")
+d, m, n = axes("d m n")
 
 
 @each_spec()
@@ -214,6 +214,20 @@ def test_scores_are_not_kept_for_the_gradient_of_what_scales_them() -> None:
     (dwarmth,) = (d.value for d in made.closed.definitions if d.name == "dwarmth")
     assert str(dwarmth) in ("sum(dq[n', i', d']*q[n', i', d'], over=(d', i', n'))",
                             "sum(dr[n', j', d']*r[n', j', d'], over=(d', j', n'))")  # fmt: skip
+
+
+@op
+def sharpened(f, q: tensor[n, d], r: tensor[m, d], warmth: tensor[()]):
+    """The scores stand under a name with what scales them."""
+    f.a[n, m] = exp(warmth[()]) * sum(q[n, d] * r[m, d], over=d)
+    f.t[n, m] = tanh(f.a[n, m])
+    return f.t
+
+
+def test_scores_under_a_name_with_what_scales_them() -> None:
+    made = sharpened.op.derivation
+    assert "a" not in made.kept and "a_sum" not in made.kept
+    assert_closed_equals_stepwise(Spec(sharpened.op, {"n": 3, "m": 2, "d": 4}), made)
 
 
 def test_definitions_in_a_circle() -> None:
