@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sympy import Expr
 
 from derive.terms.axes import Axis
+from derive.terms.elements import tensor_names
 
 
 @dataclass(frozen=True)
@@ -16,3 +18,12 @@ class Definition:
     name: str
     axes: tuple[Axis, ...]
     value: Expr
+
+
+def circular(definitions: Iterable[Definition]) -> bool:
+    """Whether one of them is needed to compute itself."""
+    left = {d.name: tensor_names(d.value) for d in definitions}
+    while ready := [name for name, reads in left.items() if not reads & left.keys()]:
+        for name in ready:
+            del left[name]
+    return bool(left)

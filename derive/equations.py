@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sympy import Add, Expr, Mul, Pow, S
+from sympy import Add, Expr, Mul, Pow, S, exp
 
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.elements import At, Scalar, Tensor
@@ -209,9 +209,11 @@ def signs(rhs: Expr) -> dict[str, bool | None]:
 
 
 def is_positive(expr: Expr) -> bool:
-    """Positive wherever the forward is real: SymPy's answer, and negative fractional powers of anything."""
+    """Positive wherever the forward is real: SymPy's answer, negative fractional powers of anything, and `exp(x/T)`."""
     if expr.is_positive:
         return True
+    if isinstance(expr, exp):
+        return _is_real(expr.args[0])
     if isinstance(expr, Pow) and expr.exp.is_Rational and not expr.exp.is_Integer and expr.exp.q % 2 == 0:
         return bool(expr.exp.is_negative)
     if isinstance(expr, Mul):
@@ -221,3 +223,12 @@ def is_positive(expr: Expr) -> bool:
     if isinstance(expr, Reduce) and expr.kind != "prod":
         return is_positive(expr.body)
     return False
+
+
+def _is_real(expr: Expr) -> bool:
+    """Real wherever nothing is divided by 0, which SymPy holds possible of any number `T` in `x/T`."""
+    if isinstance(expr, Add | Mul):
+        return all(_is_real(a) for a in expr.args)
+    if isinstance(expr, Pow) and expr.exp.is_Integer:
+        return _is_real(expr.base)
+    return bool(expr.is_real)

@@ -1,10 +1,13 @@
 """A normal form as program nodes, in the shape that factoring gives it.
 
-Small factors are multiplied together before they meet a large one, and masks are taken last. A factor that is one of
+Small factors are multiplied together before they meet a large one, small summands of an adjoint added before theirs
+(`dp - s - t` is `dp - (s + t)` where rows have one `s` and one `t`), and masks are taken last. A factor that is one of
 two numbers, `where(c, 1, 2)`, chooses between the rest and its double.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from sympy import Expr, Mul, Rational, S
 
@@ -17,9 +20,26 @@ from derive.terms.choices import Where
 from derive.terms.elements import At
 
 
-def factored(expr: Expr, hoist: Hoist) -> Node:
-    """A normal form with few operations on large tensors."""
-    return _product_node(factor(expr), hoist)
+def factored(expr: Expr, hoist: Hoist, as_written: bool = False) -> Node:
+    """A normal form with few operations on large tensors; sums stay `as_written` where digits depend on their order."""
+    product = factor(expr)
+    return _product_node(product if as_written else _small_first(product), hoist)
+
+
+def _small_first(p: Product) -> Product:
+    """The product with the small summands of each of its sums as one sum."""
+    return replace(p, sums=tuple(Sum(_grouped(tuple(map(_small_first, s.parts)))) for s in p.sums))
+
+
+def _grouped(parts: tuple[Product, ...]) -> tuple[Product, ...]:
+    """The summands, those over fewer axes than all together as one where that has fewer axes still."""
+    whole = _axes(Sum(parts))
+    small = tuple(p for p in parts if _axes(Sum((p,))) < whole)
+    if len(small) < 2 or _axes(Sum(small)) == whole or not _axes(Sum(small)):
+        return parts
+    sign = -1 if all(p.number.is_negative for p in small) else 1
+    inner = Product(S(sign), (), (Sum(tuple(replace(p, number=sign * p.number) for p in small)),))
+    return (*(p for p in parts if p not in small), inner)
 
 
 def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int = 0) -> Node:

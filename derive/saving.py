@@ -196,7 +196,7 @@ def with_kept(
     gradients = {a.of: a.target.name for a in steps.adjoints}
     if returns is None:
         returns = tuple(gradients[o.name] for o in op.differentiable)
-    program = schedule(op.name, definitions, given, scalars, returns)
+    program = schedule(op.name, definitions, given, scalars, returns, frozenset(forward_names(op)))
     kept = priced(op, [n for n in names if n not in held], policy)
     return Kept(names, program, Cost(work_and_names(program, nominal(op)), kept))
 

@@ -39,9 +39,13 @@ def schedule(
     given: tuple[tuple[str, tuple[str, ...]], ...],
     scalars: tuple[str, ...],
     returns: tuple[str, ...],
+    again: frozenset[str] = frozenset(),
 ) -> Program:
-    """The statements that compute `returns`, each definition just before it is first needed."""
-    builder = _Builder(definitions, {n for n, _ in given} | set(scalars))
+    """The statements that compute `returns`, each definition just before it is first needed.
+
+    Those named in `again` are tensors of the forward, whose sums keep the order in which it adds them.
+    """
+    builder = _Builder(definitions, {n for n, _ in given} | set(scalars), again)
     for wanted in returns:
         builder.ensure(wanted)
     statements = numbered_in_order(builder.statements, builder.stems)
@@ -51,7 +55,8 @@ def schedule(
 class _Builder:
     """Collects statements; holds the sums that already have a name."""
 
-    def __init__(self, definitions: list[Definition], taken: set[str]):
+    def __init__(self, definitions: list[Definition], taken: set[str], again: frozenset[str]):
+        self.again = again
         self.definitions = {d.name: d for d in definitions}
         self.taken = taken | set(self.definitions)
         self.stems: dict[str, str] = {}  # of the names that this gives, without their numbers
@@ -105,7 +110,7 @@ class _Builder:
         scatters = self.scatters(d, spread)
         onto = None
         if plain != 0 or not scatters:
-            value = factored(plain, self.hoister(d)) if plain != 0 else Num(lower.ZERO.value)
+            value = factored(plain, self.hoister(d), d.name in self.again) if plain != 0 else Num(lower.ZERO.value)
             self.statements.append(self.assign(d, value))
             onto = d.name
         for s in scatters:
@@ -155,9 +160,9 @@ class _Builder:
         self.ensure(d.name)
         return Read(d.name, tuple(a.name for a in axes))
 
-    def reduction(self, expr: Expr, avoid: set[Axis]) -> Node:
+    def reduction(self, expr: Expr, avoid: set[Axis], hoist: lower.Hoist | None = None) -> Node:
         if not isinstance(expr, Sigma | SpecReduce):  # a factor came out of the sum, or it fell apart
-            return factored(expr, self.named_sum)
+            return factored(expr, hoist or self.named_sum)
         as_sum = expr if isinstance(expr, Sigma) else Sigma(expr.args[1], *expr.args[2])
         kind = "sum" if isinstance(expr, Sigma) else expr.args[0].name
         body, bound = opened_by_name(as_sum, avoid | free_axes(as_sum))
@@ -191,7 +196,8 @@ class _Builder:
         value: Node
         if any(parts):
             total = merge_sums(Add(*(sigma(body, summed) for summed, body in parts.items())), self.shared)
-            value = self.reduction(total, spread_over(slots))
+            spread = replace(d, axes=tuple(sorted_axes(spread_over(slots))))  # a product of matrices is added as it is
+            value = self.reduction(total, set(spread.axes), self.hoister(spread))
         else:
             value = factored(parts[frozenset()], self.hoister(d))
         return self.scattered(d, slots, value)

@@ -40,7 +40,8 @@ def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
 def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     """`a + k*b*c`, `a - k*b*c` and `a - k*b` with a number `k`, in one pass over memory.
 
-    `torch.add(a, b, alpha=k)` is left alone: where `b` is a matrix product, torch 2.13 compiles it without its `k`.
+    `torch.add(a, b, alpha=k)` is left alone: where `b` is a matrix product, torch 2.13 compiles it without its `k`. A
+    matrix product may be what two factors are added to, none of them.
     """
     if node.fn not in ("add", "sub") or not all(is_tensor(a) for a in node.args):
         return None
@@ -49,7 +50,8 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
         start, product = product, start
     numbers, tensors = _split(product)
     tensors = _small_as_one(printer, tensors)
-    if any(_is_matmul(n) for n in (start, *tensors)) or len(tensors) > 2 or not all(_is_plus(n) for n in tensors):
+    beside = tensors if len(tensors) == 2 else (start, *tensors)
+    if any(_is_matmul(n) for n in beside) or len(tensors) > 2 or not all(_is_plus(n) for n in tensors):
         return None
     if len(tensors) == 1 and (node.fn == "add" or not numbers):
         return None

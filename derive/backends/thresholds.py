@@ -243,9 +243,9 @@ def _weighed(node: Call, mask: Node) -> Node | None:
     _, first, second = node.args
     left = Call("sub", (_ONE, mask))
     if (number := _multiple(second, first)) is not None:
-        return _times(first, Call("add", (mask, _times(number, left))))
+        return _times(first, mask if number == _ZERO else Call("add", (mask, _times(number, left))))
     if (number := _multiple(first, second)) is not None:
-        return _times(second, Call("add", (_times(number, mask), left)))
+        return _times(second, left if number == _ZERO else Call("add", (_times(number, mask), left)))
     return None
 
 

@@ -1,22 +1,31 @@
 """Law: a sum of a sum may be taken in the other order, where the forward has that inner sum already.
 
 `sum_j p[i,j] * (sum_e do[i,e] * v[j,e]) = sum_e do[i,e] * (sum_j p[i,j] * v[j,e]) = sum_e do[i,e] * o[i,e]`.
+
+So may one whose inner sum is an adjoint: of scores `s[i,j] = sum_e q[i,e] * k[j,e]`, which then need not be kept,
+`sum_ij ds[i,j] * s[i,j] = sum_ie q[i,e] * (sum_j ds[i,j] * k[j,e]) = sum_ie q[i,e] * dq[i,e]`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sympy import Add, Expr, Mul
 
-from derive.algebra import is_contraction, opened, sigma
-from derive.collapse.relations import Relation, Relations, use_relations
+from derive.algebra import is_contraction, opened, sigma, substitute
+from derive.collapse.inversions import cannot_vanish
+from derive.collapse.relations import Relations, use_relations
 from derive.definitions import Definition
-from derive.terms.axes import free_axes
-from derive.terms.elements import At
+from derive.equations import Op
+from derive.matching import match
+from derive.saving import value_of
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma
 
-Found = tuple[Expr, tuple[Relation, ...]]
+Found = tuple[Expr, str]
 """The same sum, and the identities that say so."""
 
 
@@ -24,6 +33,43 @@ def reassociated(sum_: Sigma, matrix_products: dict[str, Definition], known: Rel
     """The same sum by way of forward tensors that have an inner sum of it."""
     yield from _of_a_product(sum_, matrix_products, known)
     yield from _of_some_factors(sum_, known)
+
+
+def by_adjoints(sum_: Sigma, forward: dict[str, Definition], made: list[tuple[At, Definition]]) -> Iterator[Found]:
+    """The same sum of a matrix product of the forward by way of an adjoint that has an inner sum of it."""
+    multiples = {d.name: (d.axes, d.value) for _, d in made if is_multiple(d)}
+    body, bound = opened(sum_)
+    for at in sorted((f for f in Mul.make_args(body) if isinstance(f, At) and f.name in forward), key=str):
+        definition = forward[at.name]
+        outer, products = _one_sum(definition.value.xreplace(dict(zip(definition.axes, at.index, strict=True))))
+        if products is None:
+            continue
+        product, summed = opened(products)
+        for factor in (f for f in Mul.make_args(product) if isinstance(f, At)):
+            own = [a for a in (*bound, *summed) if a in free_axes(factor)]
+            rest = substitute(body / at * outer * product / factor, multiples)
+            inner = sigma(rest, [a for a in (*bound, *summed) if a not in own])
+            for value, left in _adjoint_of(inner, made, multiples):
+                yield sigma(factor * value, own), f"{left.name} has a sum of {at.name} in the other order"
+
+
+def _adjoint_of(
+    inner: Expr, made: list[tuple[At, Definition]], multiples: dict[str, tuple[tuple[Axis, ...], Expr]]
+) -> Iterator[tuple[Expr, At]]:
+    """What a sum is in terms of each adjoint that is a multiple of it."""
+    outer, one = _one_sum(inner)
+    for left, d in made if one is not None else ():
+        times, theirs = _one_sum(substitute(d.value, multiples) if d.value.atoms(Sigma) else d.value)
+        put = match(theirs, one) if theirs is not None and one is not None else None
+        if put is not None and cannot_vanish(times):
+            yield outer * left.xreplace(dict(put)) / times.xreplace(dict(put)), left
+
+
+def is_multiple(d: Definition) -> bool:
+    """Whether a definition is one tensor, over the same axes, times others."""
+    factors = Mul.make_args(d.value)
+    whole = any(isinstance(f, At) and f.index == d.axes for f in factors)
+    return whole and not isinstance(d.value, Add) and not d.value.atoms(Sigma, Delta, Where)
 
 
 def _of_a_product(sum_: Sigma, matrix_products: dict[str, Definition], known: Relations) -> Iterator[Found]:
@@ -43,7 +89,7 @@ def _of_a_product(sum_: Sigma, matrix_products: dict[str, Definition], known: Re
         rest = Mul(*(f for f in factors if not free_axes(f) & set(bound)))
         changed, used = use_relations(sigma(over_bound, bound), known)
         if used and not any(isinstance(f, Sigma) for f in Mul.make_args(changed)):
-            yield sigma(rest * changed, summed), used
+            yield sigma(rest * changed, summed), "; ".join(map(str, used))
             return
 
 
@@ -55,7 +101,7 @@ def _of_some_factors(sum_: Sigma, known: Relations) -> Iterator[Found]:
         others = [f for f in Mul.make_args(body) if axis not in free_axes(f)]
         changed, used = use_relations(sigma(Mul(*inside), [axis]), known)
         if used and not changed.atoms(Sigma):
-            yield sigma(Mul(*others, changed), [a for a in bound if a != axis]), used
+            yield sigma(Mul(*others, changed), [a for a in bound if a != axis]), "; ".join(map(str, used))
 
 
 def _one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
@@ -63,6 +109,20 @@ def _one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
     if isinstance(value, Add) or len(sums) != 1:
         return value, None
     return value / sums[0], sums[0]
+
+
+def products_of(op: Op) -> dict[str, Definition]:
+    """The tensors of the forward that are one matrix product, or a multiple of one, by name."""
+    out: dict[str, Definition] = {}
+    for e in op.equations:
+        d = Definition(e.name, e.axes, value_of(e))
+        if e.kind == "sum" and e.is_plain and is_contraction(e.body):
+            out[e.name] = d
+        elif e.kind is None and e.is_plain and is_multiple(d) and len(e.reads) == len(tensor_names(e.body)):
+            whole = {n: (out[n].axes, out[n].value) for n in tensor_names(e.body) & out.keys()}
+            if len(whole) == 1:
+                out[e.name] = replace(d, value=substitute(d.value, whole))
+    return out
 
 
 def matrix_products(definitions: list[Definition]) -> dict[str, Definition]:

@@ -7,6 +7,7 @@ A relation rewrites a sum over a large tensor into something without that sum.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 from sympy import Add, Expr, Mul
 
@@ -19,6 +20,7 @@ from derive.terms.elements import At, tensor_names
 from derive.terms.reductions import Sigma
 
 _DEPTH = 4  # how many inversions in a row may be used on one equation
+_TOGETHER = 2  # how many axes a sum of terms is taken over
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,33 @@ def relations(op: Op, known: tuple[Inversion, ...]) -> tuple[Relation, ...]:
 
 
 def _of_sums(op: Op, known: Relations) -> list[Relation]:
-    """What is known of the terms of a sum is known of the sum: `sum(p) = 1` and `sum(q) = 1` leave `sum(p - q) = 0`."""
+    """What is known of the terms of a sum is known of the sum: `sum(p) = 1` and `sum(q) = 1` leave `sum(p - q) = 0`.
+
+    So is what is known of all that a term sums: a matrix less the means of its rows and of its columns, and its mean
+    added, sums to 0 either way, since the means of its columns have that mean too.
+    """
     out = []
     for equation in op.equations:
         if equation.kind is None and equation.is_plain and isinstance(equation.body, Add):
-            for axis in equation.axes:
-                total, used = use_relations(sigma(equation.body, [axis]), known)
+            for axes in (c for k in range(1, _TOGETHER + 1) for c in combinations(equation.axes, k)):
+                total, used = _total(op, sigma(equation.body, axes), known)
                 if used and not total.atoms(Sigma):
                     because = (equation.name, *dict.fromkeys(name for r in used for name in r.because))
-                    relation = oriented(sigma(equation.left, [axis]) - total, because)
+                    relation = oriented(sigma(equation.left, axes) - total, because)
                     out += [relation] if relation is not None else []
     return out
+
+
+def _total(op: Op, total: Expr, known: Relations) -> tuple[Expr, tuple[Relation, ...]]:
+    """A sum by what is known of it, and of the sums that it sums."""
+    total, used = use_relations(total, known)
+    reductions = {e.name: (e.axes, e.weight * sigma(e.body, e.over))
+                  for e in op.equations if e.kind in ("sum", "mean") and e.is_plain}  # fmt: skip
+    whole = {s: substitute(s, reductions) for s in total.atoms(Sigma) if tensor_names(s) & set(reductions)}
+    if not used or not whole:
+        return total, used
+    changed, more = use_relations(normal(total.xreplace(dict(whole))), known)
+    return changed, tuple(dict.fromkeys((*used, *more)))
 
 
 def _length(relation: Relation) -> int:

@@ -12,19 +12,19 @@ from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.complements import complements
 from derive.collapse.denominators import cancelled
-from derive.collapse.domain import conditions, divisors, undivided
+from derive.collapse.domain import conditions, divided_by, divisors, outside_domain, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.local_search import Candidate, search_part
 from derive.collapse.openings import bodies, opened, with_definitions
-from derive.collapse.reassociate import matrix_products, reassociated
+from derive.collapse.reassociate import by_adjoints, matrix_products, products_of, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
-from derive.collapse.sums_of_adjoints import by_adjoints
+from derive.collapse.sums_of_adjoints import sums_of_adjoints
 from derive.collapse.supports import of_definition, supports, without_masks
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vanishing import vanishing
 from derive.collapse.wholes import wholes
-from derive.definitions import Definition
+from derive.definitions import Definition, circular
 from derive.nominal import nominal
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.terms.elements import At, Scalar
@@ -61,8 +61,8 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     laws = replace(facts, relations=by_names(identities), always=always, subtracted=lossy, memo={})
     allowed = divisors(steps) | (conditions(known) if policy.conditional else set())
     best = _solved(steps, stretches, cuts, laws, allowed, policy)
-    everything = [d for c in best for d in c.definitions]
     for k, candidate in enumerate(best):
+        everything = [d for c in best for d in c.definitions]
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
         best[k] = _identities(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
     best = _summed(steps, _unmasked(steps, best, facts), policy)
@@ -131,20 +131,24 @@ def _reassociate(
     held: frozenset[str],
     policy: Policy,
 ) -> Candidate:
-    """Take sums over matrix products by way of forward tensors, each where that is cheaper."""
+    """Take sums over matrix products by way of forward tensors or adjoints, each where that is cheaper."""
     products = matrix_products(everything)
     found = replace(
         found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held, policy)
     )
     sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
+    allowed = divisors(steps) | {n for d in found.definitions for n in divided_by(d.value)}
     within = undivided(laws.relations, divisors(steps))
-    ways = [(s, way) for s in sums for way in reassociated(s, products, within)]
-    for s, (value, used) in ways:
+    adjoints = {a.target.name: a.left for a in steps.adjoints}
+    made = [(adjoints[d.name], d) for d in everything]
+    forward = products_of(steps.op)
+    ways = [(s, way) for s in sums for way in (*reassociated(s, products, within), *by_adjoints(s, forward, made))]
+    for s, (value, because) in ways:
         changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
+        if circular({d.name: d for d in (*everything, *changed)}.values()):
+            continue
         kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
-        if kept.total < found.kept.total:
-            adjoints = {a.target.name: a.left for a in steps.adjoints}
-            because = "; ".join(str(r) for r in used)
+        if kept.total < found.kept.total and not outside_domain(changed, allowed):
             new = [
                 Step("reassociate", adjoints[d.name], d.value, c.value, because)
                 for d, c in zip(found.definitions, changed, strict=True) if d != c
@@ -198,7 +202,7 @@ def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Can
     lefts = {a.target.name: a.left for a in steps.adjoints}
     for part in parts:
         for k, definition in enumerate(part.definitions):
-            for value, reason in by_adjoints(definition, named):
+            for value, reason in sums_of_adjoints(definition, named):
                 changed = (*part.definitions[:k], replace(definition, value=value), *part.definitions[k + 1 :])
                 names = tuple(d.name for d in changed)
                 before, kept = (with_kept(steps, list(ds), names, policy=policy) for ds in (part.definitions, changed))

@@ -1,28 +1,80 @@
 """Products that two places have in common are multiplied first in both, so that they are one and the same node.
 
-`a * b * u` and `b * a * v` become `(a * b) * u` and `(a * b) * v`, of which `a * b` can be shared.
+`a * b * u` and `b * a * v` become `(a * b) * u` and `(a * b) * v`, of which `a * b` can be shared. So are `v*u` and
+`v*u**2`, which is `u*(v*u)`, and `v*(1 - s)` and `v*(s - 1)`, which is `-v*(1 - s)`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
 from itertools import combinations
 
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Join, Node, Program, Reduce
+from derive.passes.share import put
+from derive.program import Call, Join, Node, Num, Program, Reduce, Statement
 from derive.soundness import check
-from derive.walking import node_axes, rebuilt
+from derive.walking import node_axes, rebuilt, walk
+
+_TWO = Num(Fraction(2))
 
 
 def common_products(program: Program) -> Program:
     """The same program with the factors that two products share, and that span them, multiplied first in both."""
-    statements = list(program.statements)
+    statements = _one_difference(_squares_apart(list(program.statements)))
     done: set[frozenset[Node]] = set()
     while (common := _largest_common([p for s in statements for p in _products(s.value)], done)) is not None:
         done.add(frozenset(common))
         statements = [replace(s, value=_put_first(s.value, common)) for s in statements]
     return check(replace(program, statements=tuple(statements)))
+
+
+def _squares_apart(statements: list[Statement]) -> list[Statement]:
+    """`v*u**2` as `u*(v*u)` where `v*u` stands elsewhere."""
+    products = [p for s in statements for p in _products(s.value)]
+    made = {frozenset(Counter(product_factors(p)).items()): p for p in reversed(products)}
+    for p in dict.fromkeys(products):
+        factors = product_factors(p)
+        for square in (f for f in factors if isinstance(f, Call) and f.fn == "pow" and f.args[1] == _TWO):
+            one = square.args[0]
+            first = made.get(frozenset(Counter([one if f is square else f for f in factors]).items()))
+            if first is not None and is_tensor(one):
+                statements = [replace(s, value=put(s.value, p, _times(first, one))) for s in statements]
+                break
+    return statements
+
+
+def _one_difference(statements: list[Statement]) -> list[Statement]:
+    """`v * (b - a)` as `-v * (a - b)` where `a - b` stands elsewhere, and is what a person would write."""
+    found = [n for s in statements for n in walk(s.value) if isinstance(n, Call) and n.fn == "sub" and is_tensor(n)]
+    wanted = {Call("sub", n.args[::-1]): n for n in found if isinstance(n.args[0], Num)}
+
+    def turned(node: Node) -> Node:
+        if isinstance(node, Reduce) and is_matrix_product(node):
+            return node
+        if not isinstance(node, Call) or node.fn != "mul":
+            return rebuilt(node, turned)
+        factors = [turned(f) for f in product_factors(node)]
+        right = [wanted[f] if isinstance(f, Call) and f in wanted else f for f in factors]
+        if sum(a is not b for a, b in zip(factors, right, strict=True)) % 2:
+            signed = _with_minus(right, set(wanted.values()))
+            right = factors if signed is None else signed
+        return reduce(_times, right)
+
+    return [replace(s, value=turned(s.value)) for s in statements] if wanted.keys() & set(found) else statements
+
+
+def _with_minus(factors: list[Node], fixed: set[Call]) -> list[Node] | None:
+    """The factors of minus the product, where that takes no pass: a small one is negative, or a difference turned."""
+    axes = max(len(node_axes(f)) for f in factors)
+    for k, f in enumerate(factors):
+        if len(node_axes(f)) < axes:
+            return [*factors[:k], Call("neg", (f,)), *factors[k + 1 :]]
+        if isinstance(f, Call) and f.fn == "sub" and f not in fixed:
+            return [*factors[:k], Call("sub", f.args[::-1]), *factors[k + 1 :]]
+    return None
 
 
 def _products(node: Node) -> list[Call]:

@@ -355,6 +355,15 @@ def weighted_average(f, q: tensor[n, i, d], r: tensor[n, j, d], u: tensor[n, j, 
     return f.o
 
 
+@spec(n=3, i=3, j=3, d=2)
+def warmed_scores(f, q: tensor[n, i, d], r: tensor[n, j, d], bias: tensor[i, j], warmth: tensor[()]):
+    f.s[n, i, j] = sum(q[n, i, d] * r[n, j, d], over=d)
+    f.a[n, i, j] = exp(warmth[()]) * f.s[n, i, j] + bias[i, j]
+    f.w[n, i, j] = exp(f.a[n, i, j])
+    f.p[n, i, j] = f.w[n, i, j] / sum(f.w[n, i, j], over=j)
+    return f.p
+
+
 @spec(n=3, c=3)
 def diagonal_of_weights(f, z: tensor[n, c], w: tensor[()]):
     f.u[n, c] = exp(z[n, c])

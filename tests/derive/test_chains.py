@@ -1,9 +1,9 @@
 """Pointwise expressions go through the memory of their first factor; single operations are written with operators."""
 
-from derive.notation import axes, exp, op, sigmoid, tensor
+from derive.notation import axes, exp, op, sigmoid, sum, tensor
 from tests.derive.test_torch_backend import code_of, compare
 
-n, d = axes("n d")
+d, e, n = axes("d e n")
 
 
 @op
@@ -27,6 +27,12 @@ def read_after_it_was_led(f, x: tensor[n, d]):
     return f.y, f.z
 
 
+@op
+def beside_a_product(f, x: tensor[n, e], m: tensor[e, d], g: tensor[d], u: tensor[n, d]):
+    f.y[n, d] = sum(x[n, e] * m[e, d], over=e) - g[d] * u[n, d]
+    return f.y
+
+
 def test_the_first_factor_that_is_fresh_takes_the_others() -> None:
     assert "y = (1 - s).mul_(x).add_(1).mul_(s).mul_(x).mul_(w / 3)" in code_of(long_product.op)
 
@@ -37,6 +43,10 @@ def test_small_factors_and_single_operations_keep_their_operators() -> None:
 
 
 def test_values_that_are_read_again_survive() -> None:
-    for spec in (long_product, short_product, read_after_it_was_led):
-        compare(spec.op, {"n": 3, "d": 4})
-        compare(spec.op, {"n": 3, "d": 4}, strides="turned")
+    for spec in (long_product, short_product, read_after_it_was_led, beside_a_product):
+        compare(spec.op, {"n": 3, "d": 4, "e": 2})
+        compare(spec.op, {"n": 3, "d": 4, "e": 2}, strides="turned")
+
+
+def test_a_product_of_two_is_added_to_one_of_matrices_in_one_pass() -> None:
+    assert "y = torch.addcmul(x @ m, g, u, value=-1)" in code_of(beside_a_product.op)

@@ -263,21 +263,23 @@ def test_split(made: object, lines: list[str]) -> None:
 
 
 @op
-def signed(f, x: tensor[n, d], eps: scalar = 1e-5):
+def signed(f, x: tensor[n, d], eps: scalar = 1e-5, T: scalar = 2.0):
     f.var[n] = mean(x[n, d] ** 2, over=d)
     f.rstd[n] = 1 / sqrt(f.var[n] + eps)
     f.u[n, d] = exp(x[n, d])
     f.total[n] = sum(f.u[n, d], over=d)
     f.p[n, d] = f.u[n, d] / f.total[n]
     f.logp[n, d] = log(f.p[n, d])
+    f.warm[n, d] = exp((x[n, d] - f.var[n]) / T)
     f.masked[n, d] = where(d <= n, f.u[n, d], 0)
     f.either[n, d] = where(d <= n, f.u[n, d], 2)
     f.y[n] = sum(f.logp[n, d] * f.masked[n, d] * f.either[n, d], over=d) * f.rstd[n]
-    return f.y
+    return f.y, f.warm
 
 
 SIGNS = [("var", False, True), ("rstd", True, True), ("u", True, True), ("total", True, True), ("p", True, True),
-         ("logp", None, None), ("masked", None, True), ("either", True, True), ("y", None, None)]  # fmt: skip
+         ("logp", None, None), ("warm", True, True), ("masked", None, True), ("either", True, True),
+         ("y", None, None)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "positive", "nonnegative"), [pytest.param(*s, id=s[0]) for s in SIGNS])

@@ -60,6 +60,9 @@ TABLE = [
     ("a number and a tensor", 3 * X * G, "3 * g[d] * x[n, d]"),
     ("divisors among them", X * G / (A * eps), "g[d] / eps / a[n] * x[n, d]"),
     ("a sum by its name", X * SUM, "total[d] * x[n, d]"),
+    # small summands first
+    ("what rows have one of", X - A - W, "x[n, d] - (a[n] + w[])"),
+    ("rows and columns", X - A - G, "x[n, d] - a[n] - g[d]"),
     # divisions
     ("quotient", X / A, "x[n, d] / a[n]"),
     ("quotient by a size", X / Size(n), "x[n, d] / size(n)"),
@@ -96,6 +99,11 @@ def test_factored(name: str, expr: Expr, text: str | None) -> None:
         assert made in (text, "a[n] * g[d] * (x[n, d] - b[d] / size(n) - w[] / (size(n) - 1) * y[n, d])")
     else:
         assert made == text
+
+
+def test_the_forward_adds_in_its_own_order() -> None:
+    """`z - m - log(s)`, made again, cancels a large `z - m` first."""
+    assert str(factored(X - A - exp(W), hoist, as_written=True)) == "x[n, d] - a[n] - exp(w[])"
 
 
 ARITHMETIC = {

@@ -160,6 +160,13 @@ def test_a_mask_that_is_kept_is_one_number_an_element() -> None:
     assert "torch.where" not in code.partition("_backward(")[2].partition("class ")[0]
 
 
+def test_a_mask_turned_is_one_less_the_mask() -> None:
+    given = (("on", ("n",)),)
+    chosen = Call("where", (Read("on", ("n",)), Num(Fraction(0)), Num(Fraction(1))))
+    program = without_choices(Program("masked", given, (), (Assign("y", ("n",), chosen),), ("y",)))
+    assert [str(s) for s in program.statements] == ["on_mask[n] = where(on[n], 1, 0)", "y[n] = 1 - on_mask[n]"]
+
+
 def test_a_mask_under_a_name_that_is_taken_gets_another() -> None:
     x, on, other = (Read(name, ("n",)) for name in ("x", "on", "on_mask"))
     chosen = Call("mul", (Call("where", (on, x, Call("mul", (Scal("slope"), x)))), other))

@@ -177,6 +177,14 @@ def padded_ahead(f, x: tensor[n, c, t], a: tensor[o, c, three]):
 
 
 @op
+def gated_by_another(f, x: tensor[n, c, l], a: tensor[o, c, k], b: tensor[o, c, k]):
+    f.u[n, o, t] = sum(a[o, c, k] * x[n, c, t + k], over=(c, k))
+    f.v[n, o, t] = sum(b[o, c, k] * x[n, c, t + k], over=(c, k))
+    f.y[n, o, t] = f.u[n, o, t] * tanh(f.v[n, o, t])
+    return f.y
+
+
+@op
 def pooled_softly(f, x: tensor[n, h, w]):
     f.z[n, u, v, p2, q2] = tanh(x[n, 2 * u + p2, 2 * v + q2])
     f.y[n, u, v] = sum(f.z[n, u, v, p2, q2] ** 3, over=(p2, q2))
@@ -218,6 +226,7 @@ CASES = [
     (two_kernels, {"n": 2, "c": 3, "h": 4, "w": 5, "p": 2, "q": 3}),
     (kernel_of_each_place, {"n": 2, "l": 6, "d": 3, "t": 4, "k": 3}),
     (scores_nearby, {"n": 2, "l": 6, "d": 3, "t": 4, "k": 2}),
+    (gated_by_another, {"n": 2, "c": 2, "l": 7, "o": 3, "k": 2}),
     (stacked, {"n": 2, "c": 2, "l": 8, "o": 3, "k": 2, "m": 2, "p": 3}),
     (window_means, {"n": 2, "c": 3, "h": 5, "w": 8, "p": 2, "q": 2}),
     (window_maxima, {"n": 2, "c": 3, "l": 7, "k": 2}),
@@ -286,6 +295,7 @@ WRITTEN = [
     (volumes, "functional.conv3d(x, a)", "unfold"),
     (behind_the_first, "dx[:, :, 1:] = torch.nn.grad.conv1d_input((n, c, l - 1), a, dy, stride=2)", "for "),
     (places_given, "conv1d(x[:, :, : t + k - 1], a)", "unfold"),
+    (gated_by_another, "dx += torch.nn.grad.conv1d_input((n, c, l), b, dv)", "einsum"),
     (two_kernels, "functional.conv2d(x, (a[:, :, None] * b[:, None])[:, None], groups=c)", "index_put_"),
     (kernel_of_each_place, "for at_k in range(k):", "conv"),
     (kernel_of_each_place, "dx[:, at_k : at_k + t] += ", "patches"),

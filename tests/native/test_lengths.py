@@ -41,6 +41,13 @@ def flat_gram(f, x: tensor[c, s]):
 
 
 @op
+def off_its_mean(f, a: tensor[s, s]):
+    f.z[s, t] = a[s, t] - mean(a[s, t], over=t)
+    f.y[()] = sum(f.z[s, t] ** 3, over=(s, t))
+    return f.y
+
+
+@op
 def steps_of_pairs(f, x: tensor[c]):
     f.p[((i, j),)] = tanh(x[i] * x[j])
     f.q[t] = f.p[t] ** 2
@@ -77,6 +84,7 @@ def _steps(x: torch.Tensor) -> torch.Tensor:
         ("unit_gram", _unit, (X,)),
         ("flat_gram", lambda x: ((x @ x.T) ** 2).sum(), (X[0],)),
         ("steps_of_pairs", _steps, (X[0, 0],)),
+        ("off_its_mean", lambda a: ((a - a.mean(1, keepdim=True)) ** 3).sum(), (X[0, :, :5],)),
     ],
 )
 def test_lengths_follow_from_others(

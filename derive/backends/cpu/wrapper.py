@@ -21,7 +21,8 @@ from derive.nominal import nominal
 from derive.passes.contraction_order import two_at_a_time
 from derive.pipeline import Derivation
 from derive.program import Program, Reduce
-from derive.terms.axes import Size
+from derive.terms.axes import Axis, Size
+from derive.terms.elements import At
 from derive.walking import walk
 
 
@@ -203,6 +204,18 @@ def _named_whole(program: Program, dims: Mapping[str, Dims]) -> Parts:
     return found
 
 
+def _read_as(d: Derivation, known: set[str]) -> Parts:
+    """Axes under which an op reads a dimension of an input, or its gradient has it, by one whose length is known."""
+    dims = {o.name: [{a.base} for a in o.axes] for o in d.op.operands}
+    shorter = {r.axis.base for r in d.op.sizes if not isinstance(r.formula, Size | None)}  # a read beside windows
+    reads = (at for e in d.named.equations for at in e.body.atoms(At) if at.name in dims)
+    for name, index in [(a.of, a.axes) for a in d.steps.adjoints if a.of in dims] + [(r.name, r.index) for r in reads]:
+        for dim, i in zip(dims[name], index, strict=True):
+            dim |= {i.base} - shorter if isinstance(i, Axis) else set()
+    apart = (dim for axes in dims.values() for dim in axes if dim & known)
+    return {axis: (min(dim & known),) for dim in apart for axis in dim - known}
+
+
 def _needs(op: Op, shapes: Shapes) -> list[str]:
     """What the lengths must satisfy, as code; the torch form says which does not."""
     found = []
@@ -221,6 +234,7 @@ def _derived(name: str, k: Kernel, d: Derivation, dims: Mapping[str, Dims], shap
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
     parts = {axis: made for p in (d.forward, d.backward) for axis, made in taken_apart(p).items()}
     parts |= _named_whole(d.backward, shapes.backward)
+    parts = _read_as(d, known) | parts
     merged = [x for n in k.inputs for x in dims[n] if x and x.startswith("(")]  # whose length the runtime checks
     wanted = [*merged, *k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
     if name != "BACKWARD":

@@ -25,7 +25,18 @@ def found(made: Op) -> dict[str, Relation]:
     return {str(r.pattern): r for r in relations(named, inversions(named))}
 
 
+@op
+def doubly_centred(f, x: tensor[n, d]):
+    f.rows[n] = mean(x[n, d], over=d)
+    f.columns[d] = mean(x[n, d], over=n)
+    f.y[n, d] = x[n, d] - f.rows[n] - f.columns[d] + mean(x[n, d], over=(n, d))
+    return f.y
+
+
 FOUND = [
+    ("rows of a matrix centred both ways", doubly_centred, "sum(y[n, d'], over=d')", "0", {"y", "rows"}),
+    ("its columns", doubly_centred, "sum(y[n', d], over=n')", "0", {"y", "columns"}),
+    ("all of it", doubly_centred, "sum(y[n', d'], over=(d', n'))", "0", {"y"}),
     ("standardised sums to 0", specs.standardise, "sum(xhat[n', d], over=n')", "0", {"mu", "xhat"}),
     ("deviations sum to 0", specs.standardise, "sum(x_minus_mu[n', d], over=n')", "0", {"mu", "x_minus_mu"}),
     ("squares of deviations", specs.standardise, "sum(x_minus_mu[n', d]**2, over=n')",

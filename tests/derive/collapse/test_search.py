@@ -14,15 +14,17 @@ from derive.collapse.local_search import in_a_circle
 from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
-from derive.notation import axes, op, sum, tensor
+from derive.definitions import Definition, circular
+from derive.notation import axes, exp, op, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.terms.axes import Size, free_axes
+from derive.terms.elements import At, Tensor
 from tests.derive import specs
 from tests.derive.comparison import assert_closed_equals_stepwise, points
 from tests.derive.evaluate import backward, defined, forward, inputs
 from tests.derive.specs import SPECS, Spec, each_spec
 
-n, d = axes("n d")
+d, m, n = axes("d m n")
 
 
 @each_spec()
@@ -204,6 +206,35 @@ def test_steps_have_reasons() -> None:
     for spec in SPECS:
         for step in spec.op.derivation.closed.steps:
             assert step.law and step.reason and step.before != step.after
+
+
+def test_scores_are_not_kept_for_the_gradient_of_what_scales_them() -> None:
+    made = specs.warmed_scores.op.derivation
+    assert "s" not in made.kept
+    (dwarmth,) = (d.value for d in made.closed.definitions if d.name == "dwarmth")
+    assert str(dwarmth) in ("sum(dq[n', i', d']*q[n', i', d'], over=(d', i', n'))",
+                            "sum(dr[n', j', d']*r[n', j', d'], over=(d', j', n'))")  # fmt: skip
+
+
+@op
+def sharpened(f, q: tensor[n, d], r: tensor[m, d], warmth: tensor[()]):
+    """The scores stand under a name with what scales them."""
+    f.a[n, m] = exp(warmth[()]) * sum(q[n, d] * r[m, d], over=d)
+    f.t[n, m] = tanh(f.a[n, m])
+    return f.t
+
+
+def test_scores_under_a_name_with_what_scales_them() -> None:
+    made = sharpened.op.derivation
+    assert "a" not in made.kept and "a_sum" not in made.kept
+    assert_closed_equals_stepwise(Spec(sharpened.op, {"n": 3, "m": 2, "d": 4}), made)
+
+
+def test_definitions_in_a_circle() -> None:
+    a, b, c = (At(Tensor(name), n) for name in "abc")
+    chain = [Definition("a", (n,), 2 * b), Definition("b", (n,), c + 1)]
+    assert not circular(chain)
+    assert circular([*chain, Definition("c", (n,), a * b)])
 
 
 n = axes("n")

@@ -2,7 +2,7 @@
 
 import torch
 
-from derive import axes, constant, log, mean, op, sigmoid, sum, tensor
+from derive import axes, constant, exp, log, mean, op, sigmoid, sum, tensor
 from tests.derive.live import module
 
 n, d = axes("n d")
@@ -20,6 +20,19 @@ def test_the_gradient_of_a_bias_is_a_sum_of_that_of_the_product() -> None:
     lines = [str(s) for s in odds.op.derivation.backward.statements]
     assert "dbias[] = sum(dp_sum[n], over=n)" in lines, lines
     assert any(step.law == "reassociate" and "dp_sum" in step.reason for step in odds.op.derivation.closed.steps)
+
+
+@op
+def bumps(f, x: tensor[n], c: tensor[d], height: tensor[()]):
+    f.r[n, d] = (x[n] - c[d]) ** 2
+    f.y[n, d] = exp(2 * height[()]) * exp(-f.r[n, d] / 2)
+    return f.y
+
+
+def test_a_gradient_that_is_a_multiple_of_the_sum() -> None:
+    lines = [str(s) for s in bumps.op.derivation.backward.statements]
+    assert "sum_dr[] = sum(dr[n, d], over=(d, n))" in lines, lines
+    assert "dheight[] = (-4) * sum_dr[]" in lines, lines
 
 
 def test_gradients() -> None:

@@ -1,13 +1,17 @@
 """Products that two places have in common are multiplied first in both, and only where that spares a pass."""
 
+from fractions import Fraction
+
 import pytest
 
 from derive.passes.products import common_products
 from derive.passes.share import share
-from derive.program import Assign, Call, Node, Program, Read, Reduce
+from derive.program import Assign, Call, Node, Num, Program, Read, Reduce
 
 A, B, U, V = (Read(name, ("n", "d")) for name in "abuv")
 G = Read("g", ("d",))
+ONE, TWO = Num(Fraction(1)), Num(Fraction(2))
+LEFT, RIGHT = Call("sub", (ONE, A)), Call("sub", (A, ONE))
 GIVEN = (*((r.name, ("n", "d")) for r in (A, B, U, V)), ("g", ("d",)))
 
 
@@ -29,8 +33,16 @@ def times(*factors: Node) -> Node:
             Reduce("sum", ("n", "d"), times(B, A)),
             ("g[d] * (a[n, d] * b[n, d]) * u[n, d]", "sum(a[n, d] * b[n, d], over=(n, d))"),
         ),
+        (times(G, A), times(Call("pow", (A, TWO)), G), ("g[d] * a[n, d]", "g[d] * a[n, d] * a[n, d]")),
+        (times(B, A), times(Call("pow", (A, TWO)), G), ("b[n, d] * a[n, d]", "a[n, d]**2 * g[d]")),
+        (times(B, LEFT), times(G, U, RIGHT), ("b[n, d] * (1 - a[n, d])", "(-g[d]) * u[n, d] * (1 - a[n, d])")),
+        (times(B, LEFT), times(Call("sub", (U, V)), RIGHT),
+         ("b[n, d] * (1 - a[n, d])", "(v[n, d] - u[n, d]) * (1 - a[n, d])")),
+        (times(B, LEFT), times(U, RIGHT), ("b[n, d] * (1 - a[n, d])", "u[n, d] * (a[n, d] - 1)")),
+        (times(B, A), times(G, RIGHT), ("b[n, d] * a[n, d]", "g[d] * (a[n, d] - 1)")),
     ],
-    ids=["two of three", "one alone", "one of two", "inside a sum"],
+    ids=["two of three", "one alone", "one of two", "inside a sum", "a square", "a square of which none is made",
+         "a difference turned", "two differences turned", "none to take the sign", "a difference alone"],
 )
 def test_put_first(first: Node, second: Node, texts: tuple[str, str]) -> None:
     last = ("n", "d") if not isinstance(second, Reduce) else ()
