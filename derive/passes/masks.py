@@ -23,10 +23,10 @@ from derive.functions import maximum, minimum, relu, sigmoid, sign
 from derive.nominal import nominal
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import half_of
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
+from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.raising import is_finite_number, raised
 from derive.soundness import check
-from derive.terms.axes import Size
+from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
 from derive.walking import node_axes, reads, rebuilt
@@ -57,7 +57,7 @@ class _Finite:
 
     def have_a_gap(self, condition: Call) -> bool:
         """Whether the difference of what is compared is a number: one side is finite, and the other is if that is."""
-        finite = [_is_finite(n, self.values) for n in condition.args]
+        finite = [is_finite(n, self.values) for n in condition.args]
         return all(finite) or (any(finite) and not self.chooses)
 
     def with_statement(self, s: Assign | Scatter) -> _Finite:
@@ -65,7 +65,7 @@ class _Finite:
         if isinstance(s, Scatter):
             return replace(self, gradients=self.gradients - {s.name}, values=self.values - {s.name})
         kinds = (self.gradients, self.values)
-        now = [known | {s.name} if _is_finite(s.value, known) else known - {s.name} for known in kinds]
+        now = [known | {s.name} if is_finite(s.value, known) else known - {s.name} for known in kinds]
         return replace(self, gradients=now[0], values=now[1])
 
 
@@ -91,14 +91,14 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
         condition, value, other = node.args
         sign = _sign(condition, known)
         finite = known.beside(condition) if sign is None else known.values
-        if other == _ZERO and reads(condition) and reads(value) and _is_finite(value, finite):
+        if other == _ZERO and reads(condition) and reads(value) and is_finite(value, finite):
             vanishes = sign is not None and _vanishes(value, sign.args[0])
             mask = sign or Call("where", (condition, _ONE, _ZERO))
             return _within(value, known) if vanishes else Call("mul", (_within(value, known), mask))
         if (extremum := _extremum(node)) is not None:
             return extremum
         step = _step(node, known)
-        if step is not None and _is_finite(value, known.values):
+        if step is not None and is_finite(value, known.values):
             return half_of(_within(value, known), step)
         if step is not None and known.is_large(condition) and isinstance(condition, Call):
             reached: Node = Call(_OR_EQUAL[condition.fn], condition.args)
@@ -118,7 +118,7 @@ def _is_zero_beside(condition: Node, value: Node, known: _Finite) -> bool:
     _, above, below = _factored(value)
     zero = [n for n in above if vanishes_beside(condition, n)]
     rest = [n for n in above if n not in zero]
-    return bool(zero) and not any(map(reads, below)) and all(_is_finite(n, known.beside(condition)) for n in rest)
+    return bool(zero) and not any(map(reads, below)) and all(is_finite(n, known.beside(condition)) for n in rest)
 
 
 _OR_EQUAL = {"gt": "ge", "lt": "le"}
@@ -161,7 +161,7 @@ def _blend(node: Call, known: _Finite) -> Node | None:
     off = Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))
     if expand(raised(off, {}, lambda n: names.setdefault(n, Dummy()))) != 0:
         return None
-    if not all(_is_finite(n, known.values) for n in (p, q)):
+    if not all(is_finite(n, known.values) for n in (p, q)):
         return None
     if p == _ZERO:  # half of q at a tie, all of it below
         return half_of(q, Call("sub", (_ONE, _order(condition))))
@@ -211,26 +211,26 @@ def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:
     return Fraction(1), Counter([node]), Counter()
 
 
-def _is_finite(node: Node, names: Collection[str]) -> bool:
+def is_finite(node: Node, names: Collection[str]) -> bool:
     """Whether a node is finite where these tensors are: they are added and multiplied, divided by numbers alone."""
     if isinstance(node, Read):
         return node.name in names
     if isinstance(node, Reduce):
         if node.kind == "sum" and (is_matrix_product(node) or is_weighted(node)):  # were the rest not, no sum would be
-            return bool(reads(node.body) & set(names)) and _is_finite(node.body, {*names, *reads(node.body)})
-        return node.kind in ("sum", "mean") and _is_finite(node.body, names)
+            return bool(reads(node.body) & set(names)) and is_finite(node.body, {*names, *reads(node.body)})
+        return node.kind in ("sum", "mean") and is_finite(node.body, names)
     if isinstance(node, Call):
         parts = node.args[1:] if node.fn == "where" else node.args
         if node.fn == "div":
-            return _is_finite(node.args[0], names) and not reads(node.args[1])
+            return is_finite(node.args[0], names) and not reads(node.args[1])
         if node.fn == "pow":
             exponent = node.args[1]
             whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
-            return whole and _is_finite(node.args[0], names)
+            return whole and is_finite(node.args[0], names)
         if (ends := _ends(node)) is not None:
-            return all(_is_finite(n, names) for n in ends)
-        return node.fn in _KEEPS | _BOUNDED and all(_is_finite(a, names) for a in parts)
-    return isinstance(node, Scal | SizeOf) or is_finite_number(node)
+            return all(is_finite(n, names) for n in ends)
+        return node.fn in _KEEPS | _BOUNDED and all(is_finite(a, names) for a in parts)
+    return isinstance(node, Scal | SizeOf | AxisValue) or is_finite_number(node)
 
 
 def _ends(node: Call) -> tuple[Node, Node] | None:
@@ -262,4 +262,4 @@ def _is_polynomial(value: Expr, known: Collection[str]) -> bool:
     if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
         return bool(value.exp.is_Integer) and not value.atoms(At)
     fits = isinstance(value, _CLOSED) and all(_is_polynomial(a, known) for a in value.args)
-    return fits or isinstance(value, Number | Scalar | Size)
+    return fits or isinstance(value, Number | Scalar | Size | Axis)

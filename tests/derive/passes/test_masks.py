@@ -192,3 +192,22 @@ def test_what_is_no_number_stays_none_beside_a_condition():
     u, zero = Read("u", ("n",)), Num(Fraction(0))
     choice = Call("where", (Call("gt", (u, zero)), Call("relu", (u,)), Call("relu", (u,))))
     assert on_each_side(choice).args[1:] == (u, Call("relu", (u,)))
+
+
+@op
+def hats(f, x: tensor[n, d], w: tensor[n, d, k]):
+    """An axis is a number like any other: finite."""
+    f.y[n] = sum(w[n, d, k] * relu(1 - abs(x[n, d] - k)), over=(d, k))
+    return f.y
+
+
+def test_what_is_counted_is_finite():
+    text = render(hats.op.derivation)
+    assert "torch.where" not in text
+    x = torch.tensor([[0.0, 1.0, 0.5, 7.0]], dtype=torch.float64, requires_grad=True)
+    w = torch.rand(1, 4, 3, dtype=torch.float64, requires_grad=True)
+    y = (w * torch.relu(1 - (x[:, :, None] - torch.arange(3)).abs())).sum((1, 2))
+    wanted = torch.autograd.grad(y.sum(), (x, w))
+    _, saved = module(hats.op).hats_forward(x.detach(), w.detach())
+    for g, e in zip(module(hats.op).hats_backward(torch.ones_like(y.detach()), *saved), wanted, strict=True):
+        torch.testing.assert_close(g, e)
