@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from derive.emit import render
 from derive.notation import amax, axes, concat, length, mean, oo, op, size, sqrt, sum, tanh, tensor
 from tests.derive.live import module
 from tests.derive.test_torch_backend import code_of, compare
@@ -85,6 +86,12 @@ def two_kernels(f, x: tensor[n, c, h, w], a: tensor[c, p], b: tensor[c, q]):
 @op
 def kernel_of_each_place(f, x: tensor[n, l, d], a: tensor[n, t, k]):
     f.y[n, t, d] = sum(a[n, t, k] * x[n, t + k, d], over=k)
+    return f.y
+
+
+@op
+def kernels_by_place(f, x: tensor[n, c, h, w], a: tensor[n, u, v, p, q]):
+    f.y[n, c, u, v] = sum(x[n, c, u + p, v + q] * a[n, u, v, p, q], over=(p, q))
     return f.y
 
 
@@ -217,6 +224,9 @@ CASES = [
     (one_further, {"n": 2, "l": 7, "k": 3}),
     (two_kernels, {"n": 2, "c": 3, "h": 4, "w": 5, "p": 2, "q": 3}),
     (kernel_of_each_place, {"n": 2, "l": 6, "d": 3, "t": 4, "k": 3}),
+    (kernels_by_place, {"n": 2, "c": 3, "h": 6, "w": 5, "u": 4, "v": 4, "p": 3, "q": 2}),
+    (kernels_by_place, {"n": 0, "c": 3, "h": 6, "w": 5, "u": 4, "v": 4, "p": 3, "q": 2}),
+    (kernels_by_place, {"n": 2, "c": 3, "h": 6, "w": 5, "u": 4, "v": 4, "p": 1, "q": 1}),
     (scores_nearby, {"n": 2, "l": 6, "d": 3, "t": 4, "k": 2}),
     (stacked, {"n": 2, "c": 2, "l": 8, "o": 3, "k": 2, "m": 2, "p": 3}),
     (window_means, {"n": 2, "c": 3, "h": 5, "w": 8, "p": 2, "q": 2}),
@@ -353,3 +363,9 @@ def added_to_later(f, x: tensor[k], w: tensor[n], o: tensor[m]):
 def test_a_gradient_that_is_added_to_has_its_own_order_of_axes() -> None:
     args = [torch.randn(size, dtype=torch.float64, requires_grad=True) for size in (3, 3, 3)]
     assert torch.autograd.gradcheck(module(added_to_later.op).added_to_later, args)
+
+
+def test_places_in_a_window_are_added_as_slices() -> None:
+    """Rows of a few elements are slow to add up: the places stand in front."""
+    code = render(kernels_by_place.op.derivation)
+    assert "a.permute(3, 4, 0, 1, 2).contiguous()" in code and ".sum((0, 1))" in code
