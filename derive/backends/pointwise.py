@@ -95,6 +95,8 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
         return Value(_clamped(node, args), dims)
     if node.fn == "softplus":
         return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
+    if node.fn == "nan_to_num":
+        return Value(f"{args[0].inside(ATOM)}.nan_to_num(0, math.inf)", dims)
     name = _TORCH.get(node.fn, f"torch.{node.fn}")
     return Value(f"{name}({', '.join(a.code for a in args)})", dims)
 
@@ -148,6 +150,8 @@ def written_over(node: Call, args: list[Value], order: Dims, long: bool = False)
         return None
     if node.fn == "pow" and args[1].code == "2" and args[0].owned:
         return replace(args[0].method(".square_()"), owned=True) if long or args[0].strength == ATOM else None
+    if node.fn == "nan_to_num" and args[0].owned:
+        return replace(args[0].method(".nan_to_num_(0, math.inf)"), owned=True)
     if len(args) == 1:
         kept = args[0].owned and node.fn in _IN_PLACE and (node.fn != "neg" or args[0].strength == ATOM)
         return replace(args[0].method(f".{node.fn}_()"), owned=True) if kept else None
