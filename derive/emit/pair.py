@@ -25,7 +25,7 @@ from derive.equations import Requirement
 from derive.length_code import length_check, lengths_of, size_code
 from derive.nominal import nominal
 from derive.pipeline import Derivation
-from derive.program import Program
+from derive.program import Assign, Program, Reduce
 from derive.terms.axes import Size
 
 LINE_LENGTH = 120
@@ -41,7 +41,8 @@ class Pair:
         self.fuse = fuse
         self.d, self.names, self.op, self.title = d, names, d.named, title
         anew = forward, backward
-        forward, backward = (with_scans(p, names.same_length) for p in anew)
+        maxima = {s.name: s for s in forward.statements if isinstance(s, Assign) and isinstance(s.value, Reduce)}
+        forward, backward = (with_scans(p, names.same_length, maxima) for p in anew)
         self.runs = spares_half(anew, (forward, backward), nominal(d.named))
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         if fuse:  # else the equations as they are written are wanted
