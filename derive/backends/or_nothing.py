@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from derive.passes.masks import is_finite
@@ -13,12 +13,15 @@ _ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 
 
-def or_nothing(node: Node, known: Mapping[str, Assign]) -> Node:
-    """The same node without such choices; `known` holds the conditions that have names."""
-    node = rebuilt(node, lambda n: or_nothing(n, known))
+def or_nothing(node: Node, known: Mapping[str, Assign], is_real: Callable[[Node], bool]) -> Node:
+    """The same node without such choices; `known` holds the conditions that have names.
+
+    Whole numbers, such as an index, stay what they are.
+    """
+    node = rebuilt(node, lambda n: or_nothing(n, known, is_real))
     if not isinstance(node, Call) or node.fn != "where" or node.args[2] != _ZERO or not reads(node.args[0]):
         return node
-    return _above(node, known) or _number(node) or node
+    return (_above(node, known) if is_real(node) else None) or _number(node) or node
 
 
 def in_full(condition: Node, known: Mapping[str, Assign]) -> Node:

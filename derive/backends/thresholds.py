@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, exp, expand, tanh
 
+from derive.backends.dtypes import Dtypes
 from derive.backends.or_nothing import in_full, or_nothing
 from derive.functions import expm1, minimum, relu, sigmoid, sign
 from derive.functions import maximum as larger
@@ -39,13 +40,14 @@ _LARGE = 2**15
 Known = Mapping[str, Assign]
 
 
-def without_choices(program: Program) -> Program:
-    """The same program with sums and products in place of such choices."""
+def without_choices(program: Program, integers: frozenset[str] = frozenset()) -> Program:
+    """The same program with sums and products in place of such choices; `integers` are no real tensors."""
     added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
     known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
-    masks = _Masks(program)
+    masks, is_real = _Masks(program), Dtypes(program, integers).is_real
     statements = tuple(
-        replace(s, value=or_nothing(_within(s.value, known, masks), known)) for s in program.statements
+        s if s.name in integers else replace(s, value=or_nothing(_within(s.value, known, masks), known, is_real))
+        for s in program.statements
     )
     if statements == program.statements:
         return program

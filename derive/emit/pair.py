@@ -46,7 +46,7 @@ class Pair:
         self.runs = spares_half(anew, (forward, backward), nominal(d.named))
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         if fuse:  # else the equations as they are written are wanted
-            forward, backward = (choices_first(without_choices(p)) for p in (forward, backward))
+            forward, backward = (choices_first(without_choices(p, self._whole)) for p in (forward, backward))
         cotangents = [c.target.name for c in d.steps.cotangents]
         self.forward_layouts, self.backward_layouts = with_fewest_views(
             (forward, backward),
@@ -77,6 +77,13 @@ class Pair:
         first = layouts(forward, strict, {}, self.names.slow)
         given = {n: first[n] for n in kept}
         return first, layouts(backward, frozenset(backward.returns) | plain, given, self.names.slow)
+
+    @property
+    def _whole(self) -> frozenset[str]:
+        """The tensors that hold integers or truth values."""
+        integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
+        integers |= {e.name for e in self.op.equations if e.target.is_integer}
+        return integers | {c.name for c in self.d.conditions}
 
     @property
     def _like(self) -> str:
@@ -179,11 +186,8 @@ class Pair:
 
     def _print(self, program: Program, known: Layouts, like: str) -> tuple[list[Line], list[str], set[str]]:
         names = self.names
-        integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
-        integers |= {e.name for e in self.op.equations if e.target.is_integer}
-        integers |= {c.name for c in self.d.conditions}
         printer = Printer(
-            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, integers
+            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, self._whole
         )  # fmt: skip
         return printer.print(), list(printer.used_sizes), printer.sizes.checked
 
