@@ -27,6 +27,10 @@ _LOGIC = {"and": "&", "or": "|"}
 _TORCH = {"absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder"}
 
 
+_LONGEST = 2**63
+"""What torch takes as a whole number ends here; beyond it a number is a decimal."""
+
+
 def number_code(node: Num) -> Value:
     """A constant as a person writes it: a decimal where one is exact and short, else a quotient."""
     value = node.value
@@ -37,7 +41,7 @@ def number_code(node: Num) -> Value:
     negative = value < 0
     size = abs(value)
     if size.denominator == 1:
-        code, strength = str(size.numerator), ATOM
+        code, strength = str(size.numerator) if size < _LONGEST else repr(float(size)), ATOM
     elif Fraction(repr(float(size))) == size:
         code, strength = repr(float(size)), ATOM
     else:
