@@ -4,14 +4,15 @@ A choice element by element takes ten times as long as a product on a CPU. They 
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
 `dy * (1 + sign(a - b)) / 2`, chosen by `a >= b` alone where it may not be finite; there inputs count as finite too: the
 chain rule multiplies by them after the choice. So they do where the op writes no `where`, and what is compared is what
-`relu` and its like are of: were it not finite, their values would not be. A choice of what is compared,
-`where(r <= t, r, t)`, is the smaller of both.
+`relu` and its like are of: were it not finite, their values would not be. One element at least is as large as a maximum
+of them, so that what they share is finite, too. A choice of what is compared, `where(r <= t, r, t)`, is the smaller of
+both.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -44,6 +45,7 @@ class _Finite:
     values: frozenset[str]
     positive: frozenset[str]
     chooses: bool  # whether the op itself does, so that what is not chosen may be anything
+    extrema: Mapping[str, int]  # the maxima and minima, each with over how many axes it is taken
     lengths: Nominal
 
     def beside(self, condition: Node) -> frozenset[str]:
@@ -60,11 +62,23 @@ class _Finite:
         finite = [is_finite(n, self.values) for n in condition.args]
         return all(finite) or (any(finite) and not self.chooses)
 
+    def counts_ties(self, node: Node) -> bool:
+        """Whether a node counts what is as large as a maximum of it: one at least, where that is a number."""
+        if not isinstance(node, Reduce) or node.kind != "sum" or not isinstance(node.body, Call):
+            return False
+        if node.body.fn != "where" or node.body.args[1:] != (_ONE, _ZERO):
+            return False
+        tie = node.body.args[0]
+        tops = [n for n in tie.args if isinstance(n, Read)] if isinstance(tie, Call) and tie.fn == "eq" else []
+        return any(self.extrema.get(n.name) == len(set(node.axes) - set(node_axes(n))) == len(node.axes) for n in tops)
+
     def with_statement(self, s: Assign | Scatter) -> _Finite:
         """The same after a statement."""
         if isinstance(s, Scatter):
             return replace(self, gradients=self.gradients - {s.name}, values=self.values - {s.name})
         kinds = (self.gradients, self.values)
+        if self.counts_ties(s.value):
+            kinds = (self.gradients | {over(s.name)}, self.values | {over(s.name)})
         now = [known | {s.name} if is_finite(s.value, known) else known - {s.name} for known in kinds]
         return replace(self, gradients=now[0], values=now[1])
 
@@ -73,7 +87,9 @@ def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program
     """The same backward of an op, with products for choices."""
     positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
     chooses = any(e.body.atoms(Where) for e in op.equations)
-    known = _Finite(frozenset(cotangents), polynomials(op) | frozenset(cotangents), positive, chooses, nominal(op))
+    extrema = {e.name: len(e.over) for e in op.equations if e.kind in ("amax", "amin")}
+    values = polynomials(op) | frozenset(cotangents)
+    known = _Finite(frozenset(cotangents), values, positive, chooses, extrema, nominal(op))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -211,6 +227,11 @@ def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:
     return Fraction(1), Counter([node]), Counter()
 
 
+def over(name: str) -> str:
+    """What stands among names of finite tensors for the reciprocal of one."""
+    return f"1/{name}"
+
+
 def is_finite(node: Node, names: Collection[str]) -> bool:
     """Whether a node is finite where these tensors are: they are added and multiplied, divided by numbers alone."""
     if isinstance(node, Read):
@@ -222,7 +243,9 @@ def is_finite(node: Node, names: Collection[str]) -> bool:
     if isinstance(node, Call):
         parts = node.args[1:] if node.fn == "where" else node.args
         if node.fn == "div":
-            return is_finite(node.args[0], names) and not reads(node.args[1])
+            by = node.args[1]
+            known = isinstance(by, Read) and over(by.name) in names
+            return is_finite(node.args[0], names) and (known or not reads(by))
         if node.fn == "pow":
             exponent = node.args[1]
             whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)

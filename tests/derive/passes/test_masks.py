@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from derive import axes, constant, exp, log, maximum, mean, minimum, op, relu, scalar, sqrt, sum, tensor, where
+from derive import amax, axes, constant, exp, log, maximum, mean, minimum, op, relu, scalar, sqrt, sum, tensor, where
 from derive.emit import render
 from derive.passes.sides import on_each_side
 from derive.program import Call, Num, Read
@@ -211,3 +211,19 @@ def test_what_is_counted_is_finite():
     _, saved = module(hats.op).hats_forward(x.detach(), w.detach())
     for g, e in zip(module(hats.op).hats_backward(torch.ones_like(y.detach()), *saved), wanted, strict=True):
         torch.testing.assert_close(g, e)
+
+
+@op
+def largest_of_neighbours(f, x: tensor[n, d, k]):
+    f.y[n, d] = amax(relu(x[n, d, k]), over=k)
+    return f.y
+
+
+def test_what_a_maximum_shares_out_is_finite():
+    """Of elements as large as their maximum there is one at least, so that none is chosen."""
+    assert "torch.where" not in render(largest_of_neighbours.op.derivation)
+    x = torch.randint(-2, 3, (5, 4, 3), generator=torch.Generator().manual_seed(0)).double().requires_grad_()
+    y, saved = module(largest_of_neighbours.op).largest_of_neighbours_forward(x.detach())
+    dy = torch.randn_like(y)
+    (wanted,) = torch.autograd.grad(torch.relu(x).amax(2), x, dy)
+    torch.testing.assert_close(module(largest_of_neighbours.op).largest_of_neighbours_backward(dy, *saved), wanted)
