@@ -81,7 +81,7 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
         return Value(f"not {args[0].inside(COMPARISON)}", dims, COMPARISON, scalar, boolean=True)
     if node.fn == "not":
         return Value(f"~{args[0].inside(ATOM)}", dims, UNARY, boolean=True)
-    if node.fn == "neg" and args[0].strength == PRODUCT and _leads(node.args[0]):
+    if node.fn == "neg" and args[0].strength == PRODUCT and (_leads(node.args[0]) or "@" in args[0].code):
         return Value(f"-({args[0].code})", dims, UNARY, scalar)
     if node.fn == "neg":
         return Value(f"-{args[0].inside(PRODUCT)}", dims, max(PRODUCT, min(args[0].strength, UNARY)), scalar)

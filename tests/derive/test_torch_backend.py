@@ -311,6 +311,18 @@ def code_of(op_: Op) -> str:
 
 
 @op
+def losses(f, r: tensor[n, d], w: tensor[d]):
+    f.y[n] = -sum(r[n, d] * w[d], over=d)
+    return f.y
+
+
+def test_a_minus_sign_stands_before_the_product() -> None:
+    """Before the matrix it would be a pass over all of it."""
+    compare(losses.op, {"n": 4, "d": 3})
+    assert "y = -(r @ w)" in render(losses.op.derivation)
+
+
+@op
 def splines(f, x: tensor[n, i], w: tensor[o, i, k]):
     f.y[n, o] = sum(w[o, i, k] * relu(1 - abs(k - x[n, i])), over=(i, k))
     return f.y
