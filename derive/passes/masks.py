@@ -3,10 +3,10 @@
 A choice element by element takes ten times as long as a product on a CPU. They differ where what is left out is not
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
 `dy * (1 + sign(a - b)) / 2`, chosen by `a >= b` alone where it may not be finite; there inputs count as finite too: the
-chain rule multiplies by them after the choice. So they do where the op writes no `where`, and what is compared is what
-`relu` and its like are of: were it not finite, their values would not be. One element at least is as large as a maximum
-of them, so that what they share is finite, too. A choice of what is compared, `where(r <= t, r, t)`, is the smaller of
-both.
+chain rule multiplies by them after the choice. So they do where no `where` of the op asks for values, and what is
+compared is what `relu` and its like are of: were it not finite, their values would not be. One element at least is as
+large as a maximum of them, so that what they share is finite, too. A choice of what is compared, `where(r <= t, r, t)`,
+is the smaller of both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Re
 from derive.raising import is_finite_number, raised
 from derive.soundness import check
 from derive.terms.axes import Axis, Size
-from derive.terms.choices import Where
+from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
 from derive.walking import node_axes, reads, rebuilt
 
@@ -44,7 +44,7 @@ class _Finite:
     gradients: frozenset[str]
     values: frozenset[str]
     positive: frozenset[str]
-    chooses: bool  # whether the op itself does, so that what is not chosen may be anything
+    chooses: bool  # whether the op itself does, by values, so that what is not chosen may be anything
     extrema: Mapping[str, int]  # the maxima and minima, each with over how many axes it is taken
     lengths: Nominal
 
@@ -86,7 +86,7 @@ class _Finite:
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
     """The same backward of an op, with products for choices."""
     positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
-    chooses = any(e.body.atoms(Where) for e in op.equations)
+    chooses = any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
     extrema = {e.name: len(e.over) for e in op.equations if e.kind in ("amax", "amin")}
     values = polynomials(op) | frozenset(cotangents)
     known = _Finite(frozenset(cotangents), values, positive, chooses, extrema, nominal(op))
@@ -271,7 +271,7 @@ def polynomials(op: Op) -> frozenset[str]:
     """The tensors of the forward that are finite where the inputs are: polynomials and bounded functions of them."""
     known = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}
     for e in op.equations:
-        if e.kind in (None, "sum", "mean", "amax", "amin") and _is_polynomial(e.body, known):
+        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and _is_polynomial(e.body, known):
             known.add(e.name)
     return frozenset(known)
 
@@ -282,7 +282,11 @@ _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
 def _is_polynomial(value: Expr, known: Collection[str]) -> bool:
     if isinstance(value, At):
         return value.name in known
+    if isinstance(value, Where):
+        return all(_is_polynomial(a, known) for a in value.args[1:])
+    if isinstance(value, Concat):
+        return all(_is_polynomial(a, known) for a in value.pieces)
     if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
         return bool(value.exp.is_Integer) and not value.atoms(At)
     fits = isinstance(value, _CLOSED) and all(_is_polynomial(a, known) for a in value.args)
-    return fits or isinstance(value, Number | Scalar | Size | Axis)
+    return fits or isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))

@@ -5,13 +5,30 @@ from fractions import Fraction
 import pytest
 import torch
 
-from derive import amax, axes, constant, exp, log, maximum, mean, minimum, op, relu, scalar, sqrt, sum, tensor, where
+from derive import (
+    amax,
+    axes,
+    concat,
+    constant,
+    exp,
+    log,
+    maximum,
+    mean,
+    minimum,
+    op,
+    relu,
+    scalar,
+    sqrt,
+    sum,
+    tensor,
+    where,
+)
 from derive.emit import render
 from derive.passes.sides import on_each_side
 from derive.program import Call, Num, Read
 from tests.derive.live import module
 
-n, d, k = axes("n d k")
+n, d, j, k = axes("n d j k")
 
 
 @op
@@ -227,3 +244,23 @@ def test_what_a_maximum_shares_out_is_finite():
     dy = torch.randn_like(y)
     (wanted,) = torch.autograd.grad(torch.relu(x).amax(2), x, dy)
     torch.testing.assert_close(module(largest_of_neighbours.op).largest_of_neighbours_backward(dy, *saved), wanted)
+
+
+@op
+def bounded_integral(f, x: tensor[n, d], gain: tensor[()], cap: scalar = 2.0):
+    """What is left out by its place is left out for every input; so it is with padding."""
+    f.total[n, d] = sum(where(k <= d, x[n, k], 0), over=k)
+    f.step[n, j] = concat(0, f.total[n, d], along=j)
+    f.y[n, j] = minimum(maximum(gain[()] * f.step[n, j], -cap), cap)
+    return f.y
+
+
+def test_a_clamp_of_a_sum_up_to_a_place_is_not_chosen():
+    assert "torch.where" not in render(bounded_integral.op.derivation)
+    x, gain = torch.randn(3, 5, dtype=torch.float64, requires_grad=True), torch.tensor(1.5, requires_grad=True).double()
+    y = torch.nn.functional.pad(x.cumsum(1), (1, 0)).mul(gain).clamp(-2, 2)
+    dy = torch.randn_like(y)
+    made = module(bounded_integral.op)
+    _, saved = made.bounded_integral_forward(x.detach(), gain.detach())
+    for g, e in zip(made.bounded_integral_backward(dy, *saved), torch.autograd.grad(y, (x, gain), dy), strict=True):
+        torch.testing.assert_close(g, e)
