@@ -128,6 +128,12 @@ def window_variance(f, x: tensor[..., l], width: length(k) = 2):
 
 
 @op
+def row_maxima(f, x: tensor[n, l]):
+    f.y[n, t] = amax(x[n, 2 * t + p2], over=p2)
+    return f.y
+
+
+@op
 def differences(f, x: tensor[n, l]):
     f.y[n, t] = x[n, t + 1] - x[n, t]
     return f.y
@@ -231,6 +237,8 @@ CASES = [
     (stacked, {"n": 2, "c": 2, "l": 8, "o": 3, "k": 2, "m": 2, "p": 3}),
     (window_means, {"n": 2, "c": 3, "h": 5, "w": 8, "p": 2, "q": 2}),
     (window_maxima, {"n": 2, "c": 3, "l": 7, "k": 2}),
+    (row_maxima, {"n": 2, "l": 6}),
+    (row_maxima, {"n": 0, "l": 7}),
     (differences, {"n": 2, "l": 5}),
     (differences, {"n": 2, "l": 1}),
     (two_places, {"n": 2, "d": 4}),
@@ -301,7 +309,7 @@ WRITTEN = [
     (kernel_of_each_place, "for at_k in range(k):", "conv"),
     (kernel_of_each_place, "dx[:, at_k : at_k + t] += ", "patches"),
     (scores_nearby, "for at_k in range(width):", "conv"),
-    (window_maxima, "torch.where(x_is_y[..., at_k], dx_share, 0)", "patches"),
+    (window_maxima, "+= dx_share * x_is_y[..., at_k]", "patches"),
     (window_means, "functional.avg_pool2d(x[:, :, :, 1:], (height, width), stride=(2, 3))", "patches"),
     (window_maxima, "functional.max_pool1d(x, width, stride=1, dilation=2)", "index_put_"),
     (window_variance, "x.unfold(-1, width, 1).mean(-1", "mT"),
