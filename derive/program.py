@@ -2,7 +2,7 @@
 
     statement  ::=  name[axes] = node  |  name[axes] (+, max, min)= scatter of node over axes at slots
     node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
-                | scan(to, over, relation, node)
+                | scan(to, over, relation, node) | run(to, over, relation, node, name[index])
     index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
                 | step*index + … + offset
 
@@ -182,16 +182,27 @@ class Join:
 
 @dataclass(frozen=True)
 class Scan:
-    """The sum of the body over the places of `over` that stand in a relation to that of `to`: `over <= to`."""
+    """The sum or maximum of the body over the places of `over` in a relation to that of `to`: `over <= to`."""
 
     to: str
     over: str
     relation: str
     body: Node
     equal: bool = True  # whether the two axes are known to be equally long
+    kind: str = "sum"
 
     def __str__(self) -> str:
-        return f"sum({self.body}, over={Call(self.relation, (AxisValue(self.over), AxisValue(self.to)))})"
+        return f"{self.kind}({self.body}, over={Call(self.relation, (AxisValue(self.over), AxisValue(self.to)))})"
+
+
+@dataclass(frozen=True)
+class Run(Scan):
+    """The same, over those places alone at which `same` is what it is at `to`; it is in order along its axis."""
+
+    same: Read = Read("", ())
+
+    def __str__(self) -> str:
+        return f"{super().__str__()[:-1]} within a run of {self.same})"
 
 
 Node = Join | Scan | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce

@@ -20,6 +20,7 @@ from derive.program import (
     Program,
     Read,
     Reduce,
+    Run,
     Scan,
     Statement,
     Window,
@@ -29,6 +30,8 @@ from derive.program import (
 def children(node: Node | Index) -> tuple[Node | Index, ...]:
     if isinstance(node, Call):
         return node.args
+    if isinstance(node, Run):
+        return (node.body, node.same)
     if isinstance(node, Reduce | Scan):
         return (node.body,)
     if isinstance(node, Join):
@@ -59,6 +62,8 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node with what it is made of changed: a call's arguments, what a sum is of, the parts of a concatenation."""
     if isinstance(node, Call):
         return replace(node, args=tuple(map(change, node.args)))
+    if isinstance(node, Run):
+        return replace(node, body=change(node.body), same=change(node.same))  # type: ignore[arg-type]
     if isinstance(node, Reduce | Scan):
         return replace(node, body=change(node.body))
     if isinstance(node, Join):
@@ -140,7 +145,8 @@ def node_axes(node: Node) -> tuple[str, ...]:
     if isinstance(node, Reduce):
         return tuple(a for a in node_axes(node.body) if a not in node.axes)
     if isinstance(node, Scan):
-        return tuple(dict.fromkeys(node.to if a == node.over else a for a in node_axes(node.body)))
+        body = (node.to if a == node.over else a for a in node_axes(node.body))
+        return tuple(dict.fromkeys((*body, *(node_axes(node.same) if isinstance(node, Run) else ()))))
     if isinstance(node, Join):
         parts = zip(node.parts, node.own, strict=True)
         runs = [

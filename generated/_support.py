@@ -219,6 +219,20 @@ def places(lengths: Sequence[int], after: int, device: torch.device) -> tuple[Te
     )
 
 
+def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tensor:
+    """The sum of the terms up to each place, or from it on, over the run of places at which `same` is what it is there."""
+    length = same.shape[dim]
+    changes = same.narrow(dim, 1, length - 1) != same.narrow(dim, 0, length - 1)
+    along = [-1 if k == dim % same.dim() else 1 for k in range(same.dim())]
+    started = torch.arange(1, length, device=same.device).view(along) * changes
+    first = torch.cat([torch.zeros_like(same.narrow(dim, 0, 1), dtype=torch.long), started], dim).cummax(dim).values
+    before = terms.cumsum(dim).sub_(terms)
+    before -= before.gather(dim, first)
+    if not ahead:
+        return before.add_(terms)
+    return torch.zeros_like(terms).scatter_add_(dim, first, terms).gather(dim, first).sub_(before)
+
+
 def ratio(a: float, b: float) -> float:
     """`a / b` as tensors divide: infinite or not a number where `b` is 0, so that one axis of length 0 or 1 is no error."""
     return a / b if b else (math.nan if not a else math.copysign(math.inf, a))

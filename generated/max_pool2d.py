@@ -63,8 +63,8 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):
-            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += torch.where(
-                x_is_y[..., at_p, at_q], dx_share, 0
+            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += (
+                dx_share * x_is_y[..., at_p, at_q]
             )
     return dx
 

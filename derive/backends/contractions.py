@@ -78,6 +78,9 @@ def contraction(
             r = roles(a, b, node.axes, order)
         factors = [a, b]
         whole = [lying(f, value) for f in factors]
+        if (whole[0] is None) != (whole[1] is None):
+            made = [_beside(f, other, node.axes, value) for f, other in zip(factors, whole[::-1], strict=True)]
+            whole = [w or m for w, m in zip(whole, made, strict=True)]
         kept = tuple(d for d in order if d is not None and d not in node.axes)
         if whole[0] is not None and whole[1] is not None:
             at_once = flattened(whole[0], whole[1], node.axes, kept, size)
@@ -87,6 +90,18 @@ def contraction(
         if product is not None:
             return product
     return _einsum(factors, node.axes, order, value, size)
+
+
+def _beside(
+    node: Node, other: Value | None, summed: tuple[str, ...], value: Callable[[Node, Dims], Value]
+) -> Value | None:
+    """What is computed, its axes in the order of a tensor whose rows it meets; None where it has none such."""
+    own = [a for a in node_axes(node) if a not in summed]
+    if other is None or not isinstance(node, Call) or len(summed) < 2 or len(own) != 1 or other.dims[0] in summed:
+        return None
+    order = (own[0], *other.dims[1:])
+    made = value(node, order) if set(order) == set(node_axes(node)) and not any(map(is_pack, order)) else None
+    return made if made is not None and made.dims == order and not made.boolean else None
 
 
 def _grouped(factors: list[Node]) -> list[Node]:

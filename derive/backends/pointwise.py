@@ -27,6 +27,10 @@ _LOGIC = {"and": "&", "or": "|"}
 _TORCH = {"absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder"}
 
 
+_LONGEST = 2**63
+"""What torch takes as a whole number ends here; beyond it a number is a decimal."""
+
+
 def number_code(node: Num) -> Value:
     """A constant as a person writes it: a decimal where one is exact and short, else a quotient."""
     value = node.value
@@ -37,7 +41,7 @@ def number_code(node: Num) -> Value:
     negative = value < 0
     size = abs(value)
     if size.denominator == 1:
-        code, strength = str(size.numerator), ATOM
+        code, strength = str(size.numerator) if size < _LONGEST else repr(float(size)), ATOM
     elif Fraction(repr(float(size))) == size:
         code, strength = repr(float(size)), ATOM
     else:
@@ -77,7 +81,7 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
         return Value(f"not {args[0].inside(COMPARISON)}", dims, COMPARISON, scalar, boolean=True)
     if node.fn == "not":
         return Value(f"~{args[0].inside(ATOM)}", dims, UNARY, boolean=True)
-    if node.fn == "neg" and args[0].strength == PRODUCT and _leads(node.args[0]):
+    if node.fn == "neg" and args[0].strength == PRODUCT and (_leads(node.args[0]) or "@" in args[0].code):
         return Value(f"-({args[0].code})", dims, UNARY, scalar)
     if node.fn == "neg":
         return Value(f"-{args[0].inside(PRODUCT)}", dims, max(PRODUCT, min(args[0].strength, UNARY)), scalar)
@@ -95,6 +99,8 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
         return Value(_clamped(node, args), dims)
     if node.fn == "softplus":
         return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
+    if node.fn == "nan_to_num":
+        return Value(f"{args[0].inside(ATOM)}.nan_to_num(0, math.inf)", dims)
     name = _TORCH.get(node.fn, f"torch.{node.fn}")
     return Value(f"{name}({', '.join(a.code for a in args)})", dims)
 
@@ -148,6 +154,8 @@ def written_over(node: Call, args: list[Value], order: Dims, long: bool = False)
         return None
     if node.fn == "pow" and args[1].code == "2" and args[0].owned:
         return replace(args[0].method(".square_()"), owned=True) if long or args[0].strength == ATOM else None
+    if node.fn == "nan_to_num" and args[0].owned:
+        return replace(args[0].method(".nan_to_num_(0, math.inf)"), owned=True)
     if len(args) == 1:
         kept = args[0].owned and node.fn in _IN_PLACE and (node.fn != "neg" or args[0].strength == ATOM)
         return replace(args[0].method(f".{node.fn}_()"), owned=True) if kept else None

@@ -59,6 +59,8 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
         out.append(place)
     options = f", stride={_together(stride)}" + (f", dilation={_together(dilation)}" if set(dilation) != {"1"} else "")
     name = f"functional.{_KINDS[node.kind]}_pool{len(width)}d"
+    if len(out) - len(width) == 1:  # torch takes rows alone for channels, of which there must be one
+        return Value(f"{name}({code.code}[:, None], {_together(width)}{options}).squeeze(1)", tuple(out))
     return Value(f"{name}({code.code}, {_together(width)}{options})", tuple(out))
 
 

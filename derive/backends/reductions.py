@@ -8,12 +8,12 @@ from derive.backends.contractions import contraction, matrix_and_vector
 from derive.backends.convolutions import convolved
 from derive.backends.dtypes import is_read
 from derive.backends.layout import body_order, is_product
-from derive.backends.pointwise import cast
+from derive.backends.pointwise import call_code, cast
 from derive.backends.pools import pooled
-from derive.backends.values import Dims, Value, is_pack, permute, position
+from derive.backends.values import Dims, Value, align, is_pack, permute, position, squeeze
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Reduce, multiplied
-from derive.walking import node_axes
+from derive.program import Call, Read, Reduce, Window, multiplied
+from derive.walking import by_axes_once, node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -32,6 +32,8 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
         return product
     if is_matrix_product(node) or matrix_and_vector(node) is not None:
         return contraction(node, order, printer.value, printer.as_real, printer.size)
+    if (taps_first := _over_taps(printer, node, order)) is not None and not keepdim:
+        return taps_first
     inner = body_order(node, printer.layouts)
     lacking = [a for a in node.axes if a not in inner]  # they are reduced as well
     inner = (*filter(is_pack, lacking), *inner, *(a for a in lacking if not is_pack(a)))
@@ -56,6 +58,31 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     if keepdim and text:
         return body.method(f".{node.kind}({text}, keepdim=True)", kept)
     return body.method(f".{node.kind}({text})", tuple(d for d in full if d not in node.axes))
+
+
+def _over_taps(printer: Printer, node: Reduce, order: Dims) -> Value | None:
+    """A sum over the places in a window, each with a weight of its own at every place of the window, else None.
+
+    The weights are laid out with the places in front, as is their product then, so that slices are added: rows of
+    a few elements are slow to add up.
+    """
+    factors = product_factors(node.body) if node.kind == "sum" else []
+    for weights, seen in (factors, factors[::-1]) if len(factors) == 2 else ():
+        if not (isinstance(weights, Read) and isinstance(seen, Read) and by_axes_once(weights)):
+            continue
+        slow = printer.sizes.slow
+        windows = [i for i in seen.index if isinstance(i, Window) and len(i.steps) == 2]
+        taps = {max((a for a, _ in i.steps), key=slow) for i in windows}
+        rest = tuple(a for a in order if a is not None and a not in node.axes)
+        inner = (*node.axes, *rest)
+        own = tuple(a for a in inner if a in node_axes(weights))
+        if not set(node.axes) <= taps & set(own) or set(inner) != set(node_axes(node.body)) or any(map(is_pack, inner)):
+            continue
+        laid = permute(squeeze(printer.value(weights, own)), own).method(".contiguous()")
+        product = Call("mul", (weights, seen))
+        body = call_code(product, [align(laid, inner), printer.value(seen, inner)], inner, printer.like)
+        return body.method(f".sum({tuple(range(len(node.axes))) if node.axes[1:] else 0})", rest)
+    return None
 
 
 def _over_pack(printer: Printer, node: Reduce, body: Value, places: list[int], keepdim: bool) -> Value:

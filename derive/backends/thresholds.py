@@ -15,6 +15,8 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, exp, expand, tanh
 
+from derive.backends.dtypes import Dtypes
+from derive.backends.or_nothing import in_full, or_nothing
 from derive.functions import expm1, minimum, relu, sigmoid, sign
 from derive.functions import maximum as larger
 from derive.lower import node as lowered
@@ -38,12 +40,15 @@ _LARGE = 2**15
 Known = Mapping[str, Assign]
 
 
-def without_choices(program: Program) -> Program:
-    """The same program with sums and products in place of such choices."""
+def without_choices(program: Program, integers: frozenset[str] = frozenset()) -> Program:
+    """The same program with sums and products in place of such choices; `integers` are no real tensors."""
     added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
     known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
-    masks = _Masks(program)
-    statements = program.with_values(lambda value: _within(value, known, masks)).statements
+    masks, is_real = _Masks(program), Dtypes(program, integers).is_real
+    statements = tuple(
+        s if s.name in integers else replace(s, value=or_nothing(_within(s.value, known, masks), known, is_real))
+        for s in program.statements
+    )
     if statements == program.statements:
         return program
     out: list[Statement] = []
@@ -76,12 +81,16 @@ def _within(node: Node, known: Known, masks: _Masks) -> Node:
     node = rebuilt(node, lambda n: _within(n, known, masks))
     if not isinstance(node, Call):
         return node
-    if node.fn != "where" or node.args[2] == _ZERO or not reads(node.args[0]):
+    if node.fn != "where" or not reads(node.args[0]):
+        return node
+    if node.args[2] == _ZERO:
         return node
     asked = _asked(node.args[0], known)
     if asked is not None and (plain := _met(asked, node, known)) is not None:
         return plain
     if asked is not None and (step := _step(asked, node, known)) is not None:
+        return step
+    if asked is None and (step := _step_between(node, known)) is not None:
         return step
     if asked is not None:
         asked, turned = _strict(asked, node)
@@ -114,7 +123,7 @@ class _Asked:
 
 
 def _asked(condition: Node, known: Known) -> _Asked | None:
-    condition = _in_full(condition, known)
+    condition = in_full(condition, known)
     if not isinstance(condition, Call) or condition.fn not in _ABOVE:
         return None
     x, threshold = condition.args
@@ -122,12 +131,6 @@ def _asked(condition: Node, known: Known) -> _Asked | None:
     if not plain or not (isinstance(threshold, Scal) or is_finite_number(threshold)):
         return None
     return _Asked(x, threshold, _ABOVE[condition.fn], condition.fn in ("gt", "lt"))
-
-
-def _in_full(condition: Node, known: Known) -> Node:
-    """A condition that may stand under a name."""
-    named = isinstance(condition, Read) and condition.name in known and known[condition.name].axes == condition.index
-    return known[condition.name].value if named else condition  # type: ignore[union-attr]
 
 
 def _strict(asked: _Asked, node: Call) -> tuple[_Asked, Call]:
@@ -233,9 +236,26 @@ def _step(asked: _Asked, node: Call, known: Known) -> Node | None:
     half = Call("where", (Call("eq", (asked.x, asked.threshold)), Num(Fraction(1, 2)), _ZERO))
     if first != _ONE or not isinstance(rest, Call) or rest.fn != "where" or not asked.strict:
         return None
-    if replace(rest, args=(_in_full(rest.args[0], known), *rest.args[1:])) != half:
+    if replace(rest, args=(in_full(rest.args[0], known), *rest.args[1:])) != half:
         return None
     return Call("div", (Call("add", (Call("sign", (asked.gap,)), _ONE)), Num(Fraction(2))))
+
+
+def _step_between(node: Call, known: Known) -> Node | None:
+    """`(1 + sign(a - b))/2` for `where(a > b, 1, where(a == b, 1/2, 0))` of two tensors; None for another choice."""
+    condition = in_full(node.args[0], known)
+    if not isinstance(condition, Call) or condition.fn not in ("gt", "lt"):
+        return None
+    a, b = condition.args if condition.fn == "gt" else condition.args[::-1]
+    first, other = node.args[1:]
+    if not isinstance(other, Call) or other.fn != "where" or other.args[1] != Num(Fraction(1, 2)):
+        return None
+    tie = in_full(other.args[0], known)
+    if {first, other.args[2]} != {_ONE, _ZERO} or tie not in (Call("eq", (a, b)), Call("eq", (b, a))):
+        return None
+    order = Call("sign", (Call("sub", (a, b)),))
+    above = Call("add", (order, _ONE)) if first == _ONE else Call("sub", (_ONE, order))
+    return Call("div", (above, Num(Fraction(2))))
 
 
 def _weighed(node: Call, mask: Node) -> Node | None:

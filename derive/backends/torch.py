@@ -15,6 +15,7 @@ from derive.backends.pointwise import call_code, cast, number_code, written_over
 from derive.backends.ranges import ranges_named, views_named
 from derive.backends.reads import read
 from derive.backends.reductions import reduction
+from derive.backends.runs import run_sum
 from derive.backends.scans import running
 from derive.backends.scatters import scatter
 from derive.backends.sizes import Sizes
@@ -31,6 +32,7 @@ from derive.program import (
     Program,
     Read,
     Reduce,
+    Run,
     Scal,
     Scan,
     Scatter,
@@ -100,6 +102,8 @@ class Printer:
             return align(reduction(self, node, order, keepdim), order)
         if isinstance(node, Join):
             return joined(self, node, order)
+        if isinstance(node, Run):
+            return run_sum(self, node, order)
         if isinstance(node, Scan):
             inside = tuple(node.over if d == node.to else d for d in order)
             return align(running(node, squeeze(self.value(node.body, inside)), self.size), order)

@@ -135,6 +135,7 @@ def _imports(used: str, ranges: bool, widening: set[str]) -> tuple[str, ...]:
     explained = ["explains_index"] if ranges else []
     used_ratio = ["ratio"] if "ratio(" in used else []
     used_places = ["places"] if "*places(" in used else []
+    used_places += ["run_sums"] if "run_sums(" in used else []
     support = [*shared, "check_shapes", *explained, "keep", "kept", *used_places, *used_ratio, "typed", "widened"]
     return (*lines, f"from ._support import {', '.join(sorted([*support, *widening]))}")
 

@@ -27,7 +27,7 @@ from derive.equations import Operand
 from derive.length_code import lengths_of, size_code
 from derive.nominal import nominal
 from derive.pipeline import Derivation
-from derive.program import Program
+from derive.program import Assign, Program, Reduce
 from derive.terms.axes import Size
 from derive.words import listed
 
@@ -54,11 +54,12 @@ class Pair:
         self.d, self.names, self.op, self.title = d, names, d.named, title
         self.cotangents = [c.target.name for c in d.steps.cotangents]
         anew = forward, backward
-        forward, backward = (with_scans(p, names.same_length) for p in anew)
+        maxima = {s.name: s for s in forward.statements if isinstance(s, Assign) and isinstance(s.value, Reduce)}
+        forward, backward = (with_scans(p, names.same_length, maxima) for p in anew)
         self.runs = spares_half(anew, (forward, backward), nominal(d.named))
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         if fuse:  # else the equations as they are written are wanted
-            forward, backward = (choices_first(without_choices(p)) for p in (forward, backward))
+            forward, backward = (choices_first(without_choices(p, self._whole)) for p in (forward, backward))
 
         def codes(program: Program, known: Layouts) -> list[str]:
             like = self._like if program is forward else self.cotangents[0]
@@ -82,6 +83,13 @@ class Pair:
         first = layouts(forward, strict, {}, self.names.slow)
         given = {n: first[n] for n in kept}
         return first, layouts(backward, frozenset(backward.returns) | plain, given, self.names.slow)
+
+    @property
+    def _whole(self) -> frozenset[str]:
+        """The tensors that hold integers or truth values."""
+        integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
+        integers |= {e.name for e in self.op.equations if e.target.is_integer}
+        return integers | {c.name for c in self.d.conditions}
 
     @property
     def _like(self) -> str:
@@ -193,11 +201,8 @@ class Pair:
 
     def _print(self, program: Program, known: Layouts, like: str) -> Printed:
         names = self.names
-        integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
-        integers |= {e.name for e in self.op.equations if e.target.is_integer}
-        integers |= {c.name for c in self.d.conditions}
         printer = Printer(
-            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, integers
+            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, self._whole
         )  # fmt: skip
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)
 

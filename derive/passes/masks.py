@@ -3,15 +3,16 @@
 A choice element by element takes ten times as long as a product on a CPU. They differ where what is left out is not
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
 `dy * (1 + sign(a - b)) / 2`, chosen by `a >= b` alone where it may not be finite; there inputs count as finite too: the
-chain rule multiplies by them after the choice. So they do where the op writes no `where`, and what is compared is what
-`relu` and its like are of: were it not finite, their values would not be. A choice of what is compared,
-`where(r <= t, r, t)`, is the smaller of both.
+chain rule multiplies by them after the choice. So they do where no `where` of the op asks for values, and what is
+compared is what `relu` and its like are of: were it not finite, their values would not be. One element at least is as
+large as a maximum of them, so that what they share is finite, too. A choice of what is compared, `where(r <= t, r, t)`,
+is the smaller of both.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -23,11 +24,11 @@ from derive.functions import maximum, minimum, relu, sigmoid, sign
 from derive.nominal import nominal
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import half_of
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
+from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.raising import is_finite_number, raised
 from derive.soundness import check
-from derive.terms.axes import Size
-from derive.terms.choices import Where
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
 from derive.walking import node_axes, reads, rebuilt
 
@@ -43,7 +44,8 @@ class _Finite:
     gradients: frozenset[str]
     values: frozenset[str]
     positive: frozenset[str]
-    chooses: bool  # whether the op itself does, so that what is not chosen may be anything
+    chooses: bool  # whether the op itself does, by values, so that what is not chosen may be anything
+    extrema: Mapping[str, int]  # the maxima and minima, each with over how many axes it is taken
     lengths: Nominal
 
     def beside(self, condition: Node) -> frozenset[str]:
@@ -57,23 +59,37 @@ class _Finite:
 
     def have_a_gap(self, condition: Call) -> bool:
         """Whether the difference of what is compared is a number: one side is finite, and the other is if that is."""
-        finite = [_is_finite(n, self.values) for n in condition.args]
+        finite = [is_finite(n, self.values) for n in condition.args]
         return all(finite) or (any(finite) and not self.chooses)
+
+    def counts_ties(self, node: Node) -> bool:
+        """Whether a node counts what is as large as a maximum of it: one at least, where that is a number."""
+        if not isinstance(node, Reduce) or node.kind != "sum" or not isinstance(node.body, Call):
+            return False
+        if node.body.fn != "where" or node.body.args[1:] != (_ONE, _ZERO):
+            return False
+        tie = node.body.args[0]
+        tops = [n for n in tie.args if isinstance(n, Read)] if isinstance(tie, Call) and tie.fn == "eq" else []
+        return any(self.extrema.get(n.name) == len(set(node.axes) - set(node_axes(n))) == len(node.axes) for n in tops)
 
     def with_statement(self, s: Assign | Scatter) -> _Finite:
         """The same after a statement."""
         if isinstance(s, Scatter):
             return replace(self, gradients=self.gradients - {s.name}, values=self.values - {s.name})
         kinds = (self.gradients, self.values)
-        now = [known | {s.name} if _is_finite(s.value, known) else known - {s.name} for known in kinds]
+        if self.counts_ties(s.value):
+            kinds = (self.gradients | {over(s.name)}, self.values | {over(s.name)})
+        now = [known | {s.name} if is_finite(s.value, known) else known - {s.name} for known in kinds]
         return replace(self, gradients=now[0], values=now[1])
 
 
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
     """The same backward of an op, with products for choices."""
     positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
-    chooses = any(e.body.atoms(Where) for e in op.equations)
-    known = _Finite(frozenset(cotangents), polynomials(op) | frozenset(cotangents), positive, chooses, nominal(op))
+    chooses = any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
+    extrema = {e.name: len(e.over) for e in op.equations if e.kind in ("amax", "amin")}
+    values = polynomials(op) | frozenset(cotangents)
+    known = _Finite(frozenset(cotangents), values, positive, chooses, extrema, nominal(op))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -91,14 +107,14 @@ def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
         condition, value, other = node.args
         sign = _sign(condition, known)
         finite = known.beside(condition) if sign is None else known.values
-        if other == _ZERO and reads(condition) and reads(value) and _is_finite(value, finite):
+        if other == _ZERO and reads(condition) and reads(value) and is_finite(value, finite):
             vanishes = sign is not None and _vanishes(value, sign.args[0])
             mask = sign or Call("where", (condition, _ONE, _ZERO))
             return _within(value, known) if vanishes else Call("mul", (_within(value, known), mask))
         if (extremum := _extremum(node)) is not None:
             return extremum
         step = _step(node, known)
-        if step is not None and _is_finite(value, known.values):
+        if step is not None and is_finite(value, known.values):
             return half_of(_within(value, known), step)
         if step is not None and known.is_large(condition) and isinstance(condition, Call):
             reached: Node = Call(_OR_EQUAL[condition.fn], condition.args)
@@ -118,7 +134,7 @@ def _is_zero_beside(condition: Node, value: Node, known: _Finite) -> bool:
     _, above, below = _factored(value)
     zero = [n for n in above if vanishes_beside(condition, n)]
     rest = [n for n in above if n not in zero]
-    return bool(zero) and not any(map(reads, below)) and all(_is_finite(n, known.beside(condition)) for n in rest)
+    return bool(zero) and not any(map(reads, below)) and all(is_finite(n, known.beside(condition)) for n in rest)
 
 
 _OR_EQUAL = {"gt": "ge", "lt": "le"}
@@ -161,7 +177,7 @@ def _blend(node: Call, known: _Finite) -> Node | None:
     off = Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))
     if expand(raised(off, {}, lambda n: names.setdefault(n, Dummy()))) != 0:
         return None
-    if not all(_is_finite(n, known.values) for n in (p, q)):
+    if not all(is_finite(n, known.values) for n in (p, q)):
         return None
     if p == _ZERO:  # half of q at a tie, all of it below
         return half_of(q, Call("sub", (_ONE, _order(condition))))
@@ -211,26 +227,33 @@ def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:
     return Fraction(1), Counter([node]), Counter()
 
 
-def _is_finite(node: Node, names: Collection[str]) -> bool:
+def over(name: str) -> str:
+    """What stands among names of finite tensors for the reciprocal of one."""
+    return f"1/{name}"
+
+
+def is_finite(node: Node, names: Collection[str]) -> bool:
     """Whether a node is finite where these tensors are: they are added and multiplied, divided by numbers alone."""
     if isinstance(node, Read):
         return node.name in names
     if isinstance(node, Reduce):
         if node.kind == "sum" and (is_matrix_product(node) or is_weighted(node)):  # were the rest not, no sum would be
-            return bool(reads(node.body) & set(names)) and _is_finite(node.body, {*names, *reads(node.body)})
-        return node.kind in ("sum", "mean") and _is_finite(node.body, names)
+            return bool(reads(node.body) & set(names)) and is_finite(node.body, {*names, *reads(node.body)})
+        return node.kind in ("sum", "mean") and is_finite(node.body, names)
     if isinstance(node, Call):
         parts = node.args[1:] if node.fn == "where" else node.args
         if node.fn == "div":
-            return _is_finite(node.args[0], names) and not reads(node.args[1])
+            by = node.args[1]
+            known = isinstance(by, Read) and over(by.name) in names
+            return is_finite(node.args[0], names) and (known or not reads(by))
         if node.fn == "pow":
             exponent = node.args[1]
             whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
-            return whole and _is_finite(node.args[0], names)
+            return whole and is_finite(node.args[0], names)
         if (ends := _ends(node)) is not None:
-            return all(_is_finite(n, names) for n in ends)
-        return node.fn in _KEEPS | _BOUNDED and all(_is_finite(a, names) for a in parts)
-    return isinstance(node, Scal | SizeOf) or is_finite_number(node)
+            return all(is_finite(n, names) for n in ends)
+        return node.fn in _KEEPS | _BOUNDED and all(is_finite(a, names) for a in parts)
+    return isinstance(node, Scal | SizeOf | AxisValue) or is_finite_number(node)
 
 
 def _ends(node: Call) -> tuple[Node, Node] | None:
@@ -248,7 +271,7 @@ def polynomials(op: Op) -> frozenset[str]:
     """The tensors of the forward that are finite where the inputs are: polynomials and bounded functions of them."""
     known = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}
     for e in op.equations:
-        if e.kind in (None, "sum", "mean", "amax", "amin") and _is_polynomial(e.body, known):
+        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and _is_polynomial(e.body, known):
             known.add(e.name)
     return frozenset(known)
 
@@ -259,7 +282,11 @@ _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
 def _is_polynomial(value: Expr, known: Collection[str]) -> bool:
     if isinstance(value, At):
         return value.name in known
+    if isinstance(value, Where):
+        return all(_is_polynomial(a, known) for a in value.args[1:])
+    if isinstance(value, Concat):
+        return all(_is_polynomial(a, known) for a in value.pieces)
     if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
         return bool(value.exp.is_Integer) and not value.atoms(At)
     fits = isinstance(value, _CLOSED) and all(_is_polynomial(a, known) for a in value.args)
-    return fits or isinstance(value, Number | Scalar | Size)
+    return fits or isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))

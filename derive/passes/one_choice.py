@@ -2,8 +2,9 @@
 
 `where(c, a, 0) + where(c, 0, b)` is `where(c, a, b)`, with `u` beside one of them `where(c, a, u*b)`. In a branch its
 condition is known: `where(c, f(where(c, a, b)), d)` is `where(c, f(a), d)`, and under `x > t` the larger of both is
-`x` and `(x - t)/(x - t)` is 1. A condition of places alone stays, since sums up to a place and
-triangles are known by it. What stood before a choice of 0 and is infinite there is left out as well: 0 for a nan.
+`x` and `(x - t)/(x - t)` is 1. A minus sign stands before a choice of something or 0, so that what is added here and
+taken away there is chosen once. A condition of places alone stays, since sums up to a place and triangles are known by
+it. What stood before a choice of 0 and is infinite there is left out as well: 0 for a nan.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def _within(node: Node) -> Node:
     if not isinstance(node, Call) or node.fn != "where" or not reads(node.args[0]):
         return node
     condition, a, b = node.args
-    return Call("where", (condition, _branch(a, condition, 1), _branch(b, condition, 2)))
+    a, b = _branch(a, condition, 1), _branch(b, condition, 2)
+    if isinstance(a, Call) and a.fn == "neg" and b == _ZERO and set(node_axes(condition)) <= set(node_axes(a)):
+        return Call("neg", (Call("where", (condition, a.args[0], b)),))
+    return Call("where", (condition, a, b))
 
 
 def _branch(node: Node, condition: Node, taken: int) -> Node:

@@ -18,6 +18,7 @@ from derive.program import (
     Program,
     Read,
     Reduce,
+    Run,
     Scal,
     Scan,
     Scatter,
@@ -136,6 +137,8 @@ def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
         return Read(names.get(n.name, n.name), tuple(_rename(i, names) for i in n.index))  # type: ignore[misc]
     if isinstance(n, Call):
         return replace(n, args=tuple(_rename(a, names) for a in n.args))  # type: ignore[misc]
+    if isinstance(n, Run):
+        return replace(n, body=_rename(n.body, names), same=_rename(n.same, names))  # type: ignore[arg-type]
     if isinstance(n, Reduce | Scan):
         return replace(n, body=_rename(n.body, names))  # type: ignore[arg-type]
     if isinstance(n, Join):

@@ -189,3 +189,58 @@ def test_what_is_added_to_is_not_what_it_was_first() -> None:
     whole = Program("added", given, (), (first, add, last), ("y",))
     assert without_choices(whole) == whole
     assert without_choices(Program("plain", given, (), (first, last), ("y",))).statements[-1] != last
+
+
+@op
+def interval(f, lo: tensor[n], hi: tensor[n], x: tensor[n], alpha: scalar = 0.1):
+    f.below[n] = where(x[n] < lo[n], lo[n] - x[n], 0)
+    f.above[n] = where(x[n] > hi[n], (x[n] - hi[n]) ** 2, 0)
+    f.y[n] = 2 / alpha * (f.below[n] + f.above[n])
+    return f.y
+
+
+@op
+def larger_of_two(f, a: tensor[n], b: tensor[n]):
+    f.y[n] = maximum(a[n], b[n]) * exp(-abs(a[n] - b[n]))
+    return f.y
+
+
+def test_a_difference_or_nothing_is_a_relu():
+    """Also where the difference is no number: infinities that are equal, and what is no number itself."""
+    made = module(interval.op)
+    ends = torch.tensor([math.inf, -math.inf, math.nan, 0.0, 1.5], dtype=torch.float64)
+    lo, hi, x = (v.flatten() for v in torch.meshgrid(ends, ends, ends, indexing="ij"))
+    y, _ = made.interval_forward(lo, hi, x)
+    wanted = 20 * (torch.where(x < lo, lo - x, 0) + torch.where(x > hi, (x - hi) ** 2, 0))
+    torch.testing.assert_close(y, wanted, equal_nan=True)
+    forward = render(interval.op.derivation).partition("def interval_backward")[0]
+    assert "torch.where" not in forward
+    assert "(lo - x).relu_().nan_to_num_(0, math.inf)" in forward
+
+
+def test_half_at_a_tie_of_two_tensors_is_a_sign():
+    made = module(larger_of_two.op)
+    a, b = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in ([1.0, 2.0, 3.0], [1.0, 3.0, 2.0]))
+    wanted = torch.autograd.grad((torch.maximum(a, b) * torch.exp(-abs(a - b))).sum(), (a, b))
+    _, saved = made.larger_of_two_forward(a.detach(), b.detach())
+    found = made.larger_of_two_backward(torch.ones(3, dtype=torch.float64), *saved)
+    for g, e in zip(found, wanted, strict=True):
+        torch.testing.assert_close(g, e)
+    assert "torch.where" not in render(larger_of_two.op.derivation)
+
+
+@op
+def one_sided(f, lo: tensor[n], x: tensor[n], alpha: scalar = 0.1):
+    """Where the condition holds, the gradient is a number."""
+    f.y[n] = exp(lo[n]) + 2 / alpha * where(x[n] < lo[n], lo[n] - x[n], 0)
+    return f.y
+
+
+def test_a_number_under_a_condition():
+    assert "torch.where" not in render(one_sided.op.derivation)
+    lo, x = torch.randn(2, 9, dtype=torch.float64)
+    _, saved = module(one_sided.op).one_sided_forward(lo, x)
+    found = module(one_sided.op).one_sided_backward(torch.ones(9, dtype=torch.float64), *saved)
+    jump = torch.where(x < lo, 20.0, 0.0).double()
+    for g, e in zip(found, (lo.exp() + jump, -jump), strict=True):
+        torch.testing.assert_close(g, e)

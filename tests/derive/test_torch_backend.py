@@ -13,7 +13,7 @@ from derive.catalogue import find
 from derive.emit import render
 from derive.equations import Op
 from derive.live import build
-from derive.notation import axes, concat, constant, exp, index, mean, op, scalar, size, sum, tanh, tensor
+from derive.notation import axes, concat, constant, exp, index, mean, op, relu, scalar, size, sum, tanh, tensor
 from derive.terms.axes import Axis
 from derive.terms.indices import Merge
 from tests.derive import specs
@@ -21,7 +21,7 @@ from tests.derive.evaluate import World, backward, forward, inputs, with_cotange
 from tests.derive.live import module
 from tests.derive.specs import Spec, each_spec
 
-n, m, d, k, t, e, c, i, j, u, v = axes("n m d k t e c i j u v")
+n, m, d, k, t, e, c, i, j, o, u, v = axes("n m d k t e c i j o u v")
 
 
 def shape(axes_: Sequence[object], sizes: dict[str, int], pack: tuple[int, ...]) -> tuple[int, ...]:
@@ -308,6 +308,32 @@ def code_of(op_: Op) -> str:
     text = Path(module(op_).__file__ or "").read_text(encoding="utf-8")
     text = text[text.index("@in_float32") : text.index(".autograd.Function")]
     return re.sub(r"  # .*", "", text)
+
+
+@op
+def losses(f, r: tensor[n, d], w: tensor[d]):
+    f.y[n] = -sum(r[n, d] * w[d], over=d)
+    return f.y
+
+
+def test_a_minus_sign_stands_before_the_product() -> None:
+    """Before the matrix it would be a pass over all of it."""
+    compare(losses.op, {"n": 4, "d": 3})
+    assert "y = -(r @ w)" in render(losses.op.derivation)
+
+
+@op
+def splines(f, x: tensor[n, i], w: tensor[o, i, k]):
+    f.y[n, o] = sum(w[o, i, k] * relu(1 - abs(k - x[n, i])), over=(i, k))
+    return f.y
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"n": 5, "i": 3, "k": 4, "o": 2}, {"n": 0, "i": 3, "k": 4, "o": 2}, dict.fromkeys("niko", 1)]
+)
+def test_what_is_computed_takes_the_order_of_what_it_is_multiplied_with(sizes: dict[str, int]) -> None:
+    compare(splines.op, sizes)
+    assert "einsum" not in render(splines.op.derivation)
 
 
 def test_no_einsum_where_a_matrix_product_serves() -> None:

@@ -68,8 +68,20 @@ def beside_a_given_number() -> Op:
     return decaying.op
 
 
+def beside_a_number_longer_than_any() -> Op:
+    """Torch takes no whole numbers of more than 64 bits."""
+
+    @op
+    def filled(f, x: tensor[n, d], w: tensor[n, d]):
+        f.y[n, d] = where(x[n, d] > -1e30, x[n, d] * w[n, d], w[n, d] - 1e30)
+        return f.y
+
+    return filled.op
+
+
 CASES = [
     matrix_and_vector, matrices, made_on_the_way, a_convolution, a_mean_and_a_maximum, beside_a_given_number,
+    beside_a_number_longer_than_any,
 ]  # fmt: skip
 
 

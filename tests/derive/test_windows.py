@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from derive.emit import render
 from derive.notation import amax, axes, concat, length, mean, oo, op, size, sqrt, sum, tanh, tensor
 from tests.derive.live import assert_alike, module
 from tests.derive.test_torch_backend import code_of, compare
@@ -89,6 +90,12 @@ def kernel_of_each_place(f, x: tensor[n, l, d], a: tensor[n, t, k]):
 
 
 @op
+def kernels_by_place(f, x: tensor[n, c, h, w], a: tensor[n, u, v, p, q]):
+    f.y[n, c, u, v] = sum(x[n, c, u + p, v + q] * a[n, u, v, p, q], over=(p, q))
+    return f.y
+
+
+@op
 def scores_nearby(f, a: tensor[n, t, d], x: tensor[n, l, d], width: length(k) = 2):
     f.y[n, t, k] = sum(a[n, t, d] * x[n, t + k, d], over=d) / sqrt(size(d))
     return f.y
@@ -117,6 +124,12 @@ def window_maxima(f, x: tensor[n, c, l], width: length(k) = 2):
 def window_variance(f, x: tensor[..., l], width: length(k) = 2):
     f.mu[..., t] = mean(x[..., t + k], over=k)
     f.y[..., t] = mean((x[..., t + k] - f.mu[..., t]) ** 2, over=k)
+    return f.y
+
+
+@op
+def row_maxima(f, x: tensor[n, l]):
+    f.y[n, t] = amax(x[n, 2 * t + p2], over=p2)
     return f.y
 
 
@@ -225,11 +238,16 @@ CASES = [
     (one_further, {"n": 2, "l": 7, "k": 3}),
     (two_kernels, {"n": 2, "c": 3, "h": 4, "w": 5, "p": 2, "q": 3}),
     (kernel_of_each_place, {"n": 2, "l": 6, "d": 3, "t": 4, "k": 3}),
+    (kernels_by_place, {"n": 2, "c": 3, "h": 6, "w": 5, "u": 4, "v": 4, "p": 3, "q": 2}),
+    (kernels_by_place, {"n": 0, "c": 3, "h": 6, "w": 5, "u": 4, "v": 4, "p": 3, "q": 2}),
+    (kernels_by_place, {"n": 2, "c": 3, "h": 6, "w": 5, "u": 4, "v": 4, "p": 1, "q": 1}),
     (scores_nearby, {"n": 2, "l": 6, "d": 3, "t": 4, "k": 2}),
     (gated_by_another, {"n": 2, "c": 2, "l": 7, "o": 3, "k": 2}),
     (stacked, {"n": 2, "c": 2, "l": 8, "o": 3, "k": 2, "m": 2, "p": 3}),
     (window_means, {"n": 2, "c": 3, "h": 5, "w": 8, "p": 2, "q": 2}),
     (window_maxima, {"n": 2, "c": 3, "l": 7, "k": 2}),
+    (row_maxima, {"n": 2, "l": 6}),
+    (row_maxima, {"n": 0, "l": 7}),
     (differences, {"n": 2, "l": 5}),
     (differences, {"n": 2, "l": 1}),
     (two_places, {"n": 2, "d": 4}),
@@ -300,7 +318,7 @@ WRITTEN = [
     (kernel_of_each_place, "for at_k in range(k):", "conv"),
     (kernel_of_each_place, "dx[:, at_k : at_k + t] += ", "patches"),
     (scores_nearby, "for at_k in range(width):", "conv"),
-    (window_maxima, "torch.where(x_is_y[..., at_k], dx_share, 0)", "patches"),
+    (window_maxima, "+= dx_share * x_is_y[..., at_k]", "patches"),
     (window_means, "functional.avg_pool2d(x[:, :, :, 1:], (height, width), stride=(2, 3))", "patches"),
     (window_maxima, "functional.max_pool1d(x, width, stride=1, dilation=2)", "index_put_"),
     (window_variance, "x.unfold(-1, width, 1).mean(-1", "mT"),
@@ -362,3 +380,9 @@ def added_to_later(f, x: tensor[k], w: tensor[n], o: tensor[m]):
 def test_a_gradient_that_is_added_to_has_its_own_order_of_axes() -> None:
     args = [torch.randn(size, dtype=torch.float64, requires_grad=True) for size in (3, 3, 3)]
     assert torch.autograd.gradcheck(module(added_to_later.op).added_to_later, args)
+
+
+def test_places_in_a_window_are_added_as_slices() -> None:
+    """Rows of a few elements are slow to add up: the places stand in front."""
+    code = render(kernels_by_place.op.derivation)
+    assert "a.permute(3, 4, 0, 1, 2).contiguous()" in code and ".sum((0, 1))" in code

@@ -5,13 +5,30 @@ from fractions import Fraction
 import pytest
 import torch
 
-from derive import axes, constant, exp, log, maximum, mean, minimum, op, relu, scalar, sqrt, sum, tensor, where
+from derive import (
+    amax,
+    axes,
+    concat,
+    constant,
+    exp,
+    log,
+    maximum,
+    mean,
+    minimum,
+    op,
+    relu,
+    scalar,
+    sqrt,
+    sum,
+    tensor,
+    where,
+)
 from derive.emit import render
 from derive.passes.sides import on_each_side
 from derive.program import Call, Num, Read
 from tests.derive.live import module
 
-n, d, k = axes("n d k")
+n, d, j, k = axes("n d j k")
 
 
 @op
@@ -192,3 +209,58 @@ def test_what_is_no_number_stays_none_beside_a_condition():
     u, zero = Read("u", ("n",)), Num(Fraction(0))
     choice = Call("where", (Call("gt", (u, zero)), Call("relu", (u,)), Call("relu", (u,))))
     assert on_each_side(choice).args[1:] == (u, Call("relu", (u,)))
+
+
+@op
+def hats(f, x: tensor[n, d], w: tensor[n, d, k]):
+    """An axis is a number like any other: finite."""
+    f.y[n] = sum(w[n, d, k] * relu(1 - abs(x[n, d] - k)), over=(d, k))
+    return f.y
+
+
+def test_what_is_counted_is_finite():
+    text = render(hats.op.derivation)
+    assert "torch.where" not in text
+    x = torch.tensor([[0.0, 1.0, 0.5, 7.0]], dtype=torch.float64, requires_grad=True)
+    w = torch.rand(1, 4, 3, dtype=torch.float64, requires_grad=True)
+    y = (w * torch.relu(1 - (x[:, :, None] - torch.arange(3)).abs())).sum((1, 2))
+    wanted = torch.autograd.grad(y.sum(), (x, w))
+    _, saved = module(hats.op).hats_forward(x.detach(), w.detach())
+    for g, e in zip(module(hats.op).hats_backward(torch.ones_like(y.detach()), *saved), wanted, strict=True):
+        torch.testing.assert_close(g, e)
+
+
+@op
+def largest_of_neighbours(f, x: tensor[n, d, k]):
+    f.y[n, d] = amax(relu(x[n, d, k]), over=k)
+    return f.y
+
+
+def test_what_a_maximum_shares_out_is_finite():
+    """Of elements as large as their maximum there is one at least, so that none is chosen."""
+    assert "torch.where" not in render(largest_of_neighbours.op.derivation)
+    x = torch.randint(-2, 3, (5, 4, 3), generator=torch.Generator().manual_seed(0)).double().requires_grad_()
+    y, saved = module(largest_of_neighbours.op).largest_of_neighbours_forward(x.detach())
+    dy = torch.randn_like(y)
+    (wanted,) = torch.autograd.grad(torch.relu(x).amax(2), x, dy)
+    torch.testing.assert_close(module(largest_of_neighbours.op).largest_of_neighbours_backward(dy, *saved), wanted)
+
+
+@op
+def bounded_integral(f, x: tensor[n, d], gain: tensor[()], cap: scalar = 2.0):
+    """What is left out by its place is left out for every input; so it is with padding."""
+    f.total[n, d] = sum(where(k <= d, x[n, k], 0), over=k)
+    f.step[n, j] = concat(0, f.total[n, d], along=j)
+    f.y[n, j] = minimum(maximum(gain[()] * f.step[n, j], -cap), cap)
+    return f.y
+
+
+def test_a_clamp_of_a_sum_up_to_a_place_is_not_chosen():
+    assert "torch.where" not in render(bounded_integral.op.derivation)
+    x, gain = torch.randn(3, 5, dtype=torch.float64, requires_grad=True), torch.tensor(1.5, requires_grad=True).double()
+    y = torch.nn.functional.pad(x.cumsum(1), (1, 0)).mul(gain).clamp(-2, 2)
+    dy = torch.randn_like(y)
+    made = module(bounded_integral.op)
+    _, saved = made.bounded_integral_forward(x.detach(), gain.detach())
+    for g, e in zip(made.bounded_integral_backward(dy, *saved), torch.autograd.grad(y, (x, gain), dy), strict=True):
+        torch.testing.assert_close(g, e)

@@ -10,8 +10,9 @@ from derive.notation import axes, constant, exp, maximum, mean, minimum, op, sca
 from derive.passes.one_choice import one_choice
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
 from tests.derive.live import module
+from tests.derive.test_torch_backend import code_of
 
-n, d, c = axes("n d c")
+n, d, c, k = axes("n d c k")
 X, A, B, U = (Read(name, ("n",)) for name in "xabu")
 ASKED, ZERO = Call("gt", (X, Num(Fraction(0)))), Num(Fraction(0))
 
@@ -116,3 +117,22 @@ def test_both_ends_of_a_clamp_pass_on_half() -> None:
     (dx,) = torch.autograd.grad(y, x, dy)
     passed = torch.tensor([[0, 0.5, 0], [1, 0.5, 0]]).double()
     torch.testing.assert_close(dx, (a * dy)[:, None] * x.exp() * passed, rtol=1e-12, atol=1e-12)
+
+
+@op
+def falling(f, x: tensor[n, d], w: constant[n, d]):
+    f.gap[n, k] = where(x[n, k] > x[n, k + 1], (x[n, k] - x[n, k + 1]) ** 2 * w[n, k], 0)
+    f.y[n] = sum(f.gap[n, k], over=k)
+    return f.y
+
+
+def test_what_is_added_here_and_taken_away_there_is_chosen_once() -> None:
+    code = code_of(falling.op).partition("def falling_backward")[2]
+    assert code.count("torch.where") == 1
+    x, w = torch.randn(2, 3, 7, dtype=torch.float64)
+    x.requires_grad_()
+    y = (torch.relu(x[:, :-1] - x[:, 1:]).square() * w[:, :-1]).sum(1)
+    dy = torch.randn_like(y)
+    (wanted,) = torch.autograd.grad(y, x, dy)
+    _, saved = module(falling.op).falling_forward(x.detach(), w)
+    torch.testing.assert_close(module(falling.op).falling_backward(dy, *saved), wanted)

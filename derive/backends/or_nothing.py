@@ -1,0 +1,56 @@
+"""A value or nothing, without choosing: `where(x > t, x - t, 0)` is `relu(x - t)`, and `where(m, 2, 0)` is `2 * m`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from derive.passes.masks import is_finite
+from derive.program import Assign, Call, Node, Num, Read
+from derive.walking import reads, rebuilt
+
+_ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
+_ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
+
+
+def or_nothing(node: Node, known: Mapping[str, Assign], is_real: Callable[[Node], bool]) -> Node:
+    """The same node without such choices; `known` holds the conditions that have names.
+
+    Whole numbers, such as an index, stay what they are.
+    """
+    node = rebuilt(node, lambda n: or_nothing(n, known, is_real))
+    if not isinstance(node, Call) or node.fn != "where" or node.args[2] != _ZERO or not reads(node.args[0]):
+        return node
+    return (_above(node, known) if is_real(node) else None) or _number(node) or node
+
+
+def in_full(condition: Node, known: Mapping[str, Assign]) -> Node:
+    """A condition that may stand under a name."""
+    named = isinstance(condition, Read) and condition.name in known and known[condition.name].axes == condition.index
+    return known[condition.name].value if named else condition  # type: ignore[union-attr]
+
+
+def _above(node: Call, known: Mapping[str, Assign]) -> Node | None:
+    """`relu(x - t)` for `where(x > t, x - t, 0)`, or a power of it; None for another choice.
+
+    Where the difference is no number the condition does not hold: `nan_to_num` makes it 0 as well.
+    """
+    condition, value = in_full(node.args[0], known), node.args[1]
+    if not isinstance(condition, Call) or condition.fn not in _ABOVE:
+        return None
+    above, below = condition.args if _ABOVE[condition.fn] else condition.args[::-1]
+    gaps = [Call("sub", (above, below)), *([above] if below == _ZERO else [])]
+    power = value.args[1] if isinstance(value, Call) and value.fn == "pow" and value.args[0] in gaps else _ONE
+    gap = value.args[0] if isinstance(value, Call) and power != _ONE else value
+    if gap not in gaps or not reads(gap) or not isinstance(power, Num) or power.value <= 0:
+        return None
+    bounded = Call("nan_to_num", (Call("relu", (gap,)),))
+    return bounded if power == _ONE else Call("pow", (bounded, power))
+
+
+def _number(node: Call) -> Node | None:
+    """`a * m` for `where(m, a, 0)` with a number `a`; None for another choice."""
+    condition, number, _ = node.args
+    if number == _ONE or reads(number) or not is_finite(number, ()):
+        return None
+    return Call("mul", (number, Call("where", (condition, _ONE, _ZERO))))
