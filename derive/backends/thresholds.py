@@ -242,12 +242,17 @@ def _step(asked: _Asked, node: Call, known: Known) -> Node | None:
 
 
 def _step_between(node: Call, known: Known) -> Node | None:
-    """`(1 + sign(a - b))/2` for `where(a > b, 1, where(a == b, 1/2, 0))` of two tensors; None for another choice."""
+    """`(1 + sign(a - b))/2` for `where(a > b, 1, where(a == b, 1/2, 0))` of two inputs; None for another choice.
+
+    What is computed may be infinite, and the difference of two infinities has no sign.
+    """
     condition = in_full(node.args[0], known)
     if not isinstance(condition, Call) or condition.fn not in ("gt", "lt"):
         return None
     a, b = condition.args if condition.fn == "gt" else condition.args[::-1]
     first, other = node.args[1:]
+    if not all(isinstance(x, Read) and x.name not in known for x in (a, b)):
+        return None
     if not isinstance(other, Call) or other.fn != "where" or other.args[1] != Num(Fraction(1, 2)):
         return None
     tie = in_full(other.args[0], known)

@@ -229,6 +229,22 @@ def test_half_at_a_tie_of_two_tensors_is_a_sign():
     assert "torch.where" not in render(larger_of_two.op.derivation)
 
 
+def test_what_is_computed_is_compared_since_it_may_be_infinite():
+    a, b, u = (Read(name, ("n",)) for name in "abu")
+    half, one, zero = (Num(Fraction(k, 2)) for k in (1, 2, 0))
+
+    def step(x: Read, y: Read) -> Assign:
+        tie = Call("where", (Call("eq", (x, y)), half, zero))
+        return Assign("s", ("n",), Call("where", (Call("gt", (x, y)), one, tie)))
+
+    logarithm = Assign("u", ("n",), Call("log", (a,)))
+    given = (("a", ("n",)), ("b", ("n",)))
+    computed = Program("computed", given, (), (logarithm, step(u, b)), ("s",))
+    assert without_choices(computed) == computed
+    inputs = without_choices(Program("inputs", given, (), (step(a, b),), ("s",)))
+    assert [str(s) for s in inputs.statements] == ["s[n] = (sign(a[n] - b[n]) + 1) / 2"]
+
+
 @op
 def one_sided(f, lo: tensor[n], x: tensor[n], alpha: scalar = 0.1):
     """Where the condition holds, the gradient is a number."""
