@@ -240,7 +240,7 @@ def test_what_is_computed_is_compared_since_it_may_be_infinite():
     logarithm = Assign("u", ("n",), Call("log", (a,)))
     given = (("a", ("n",)), ("b", ("n",)))
     computed = Program("computed", given, (), (logarithm, step(u, b)), ("s",))
-    assert without_choices(computed) == computed
+    assert "sign" not in str(without_choices(computed))
     inputs = without_choices(Program("inputs", given, (), (step(a, b),), ("s",)))
     assert [str(s) for s in inputs.statements] == ["s[n] = (sign(a[n] - b[n]) + 1) / 2"]
 
