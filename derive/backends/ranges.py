@@ -1,6 +1,6 @@
 """`torch.arange(n, …)` under a name, `n_range`, where it is written more than once; of real numbers, `n_numbers`.
 
-So is a dimension of an input that is taken apart again and again, `x_apart`.
+So are two of them compared, `i_is_not_j`, and a dimension of an input that is taken apart again and again, `x_apart`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from dataclasses import replace
 from derive.backends.values import Line
 
 _RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+(, dtype=[\w.]+)?\)")
+
+_VIEW = r"(?:\[(?:\.\.\.|:|None)(?:, (?:\.\.\.|:|None))*\])?"
+_COMPARED = re.compile(rf"(?<=\()(\w+)_range{_VIEW} (==|!=|<=|>=|<|>) (\w+)_range{_VIEW}(?=[,)])")
+_WORDS = {"==": "is", "!=": "is_not", "<": "before", "<=": "up_to", ">": "after", ">=": "from"}
 
 _OFTEN = 3
 """How often the same view may be written before it gets a name."""
@@ -31,7 +35,10 @@ def views_named(lines: Sequence[Line], given: Container[str], unused: Callable[[
 
 
 def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Line]:
-    """The lines with each such range made once, in front of its first use; `unused` makes a name that nothing has."""
+    """The lines with each such range, and two compared, made once, in front of the first use.
+
+    `unused` makes a name that nothing has.
+    """
     out = list(lines)
     counts: dict[tuple[str, str], int] = {}
     for line in out:
@@ -42,6 +49,10 @@ def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Li
         if count < 2:
             continue
         out = _named(out, code, unused(wanted))
+    compared = Counter((m[0], f"{m[1]}_{_WORDS[m[2]]}_{m[3]}") for line in out for m in _COMPARED.finditer(line.code))
+    for (code, wanted), count in compared.items():
+        if count > 1:
+            out = _named(out, code, unused(wanted))
     return out
 
 

@@ -3,8 +3,8 @@
 `where(c, a, 0) + where(c, 0, b)` is `where(c, a, b)`, with `u` beside one of them `where(c, a, u*b)`. In a branch its
 condition is known: `where(c, f(where(c, a, b)), d)` is `where(c, f(a), d)`, and under `x > t` the larger of both is
 `x` and `(x - t)/(x - t)` is 1. A minus sign stands before a choice of something or 0, so that what is added here and
-taken away there is chosen once. A condition of places alone stays, since sums up to a place and triangles are known by
-it. What stood before a choice of 0 and is infinite there is left out as well: 0 for a nan.
+taken away there is chosen once. A condition of places alone chooses between something and 0, since sums up to a place
+and triangles are known by it. What stood before a choice of 0 and is infinite there is left out as well: 0 for a nan.
 """
 
 from __future__ import annotations
@@ -85,8 +85,10 @@ def _sum(node: Call) -> Node:
         if k is None:
             terms.append(term)
         else:
-            value = _within(Call("where", (term.condition, *(_added(terms[k], term, j) for j in (0, 1)))))  # type: ignore[arg-type]
-            terms[k] = _term(value, False)
+            minus = terms[k].minus and term.minus
+            one, other = (replace(t, minus=t.minus and not minus) for t in (terms[k], term))
+            value = _within(Call("where", (term.condition, *(_added(one, other, j) for j in (0, 1)))))  # type: ignore[arg-type]
+            terms[k] = _term(value, minus)
     if len(terms) == len(found):
         return replace(node, args=tuple(_within(a) for a in node.args))
     first = next((t for t in terms if not t.minus), terms[0])
@@ -99,8 +101,11 @@ def _sum(node: Call) -> Node:
 
 def _term(value: Node, minus: bool) -> _Term:
     """A summand with its branches, where it is a choice, or a product with one that may be 0."""
+    if isinstance(value, Call) and value.fn == "neg":
+        return _term(value.args[0], not minus)
     factors = product_factors(value)
-    chosen = [f for f in factors if isinstance(f, Call) and f.fn == "where" and reads(f.args[0])]
+    choices = [f for f in factors if isinstance(f, Call) and f.fn == "where"]
+    chosen = [f for f in choices if reads(f.args[0]) or f.args[2] == _ZERO]  # a condition of places alone stays
     if len(chosen) != 1:
         return _Term(value, minus)
     condition, *branches = chosen[0].args
@@ -112,13 +117,12 @@ def _term(value: Node, minus: bool) -> _Term:
 
 
 def _added(one: _Term, other: _Term, k: int) -> Node:
-    """The sum of what two choices have in one branch."""
+    """The sum of what two choices have in one branch, at most one of them with a minus."""
     a, b = one.branches[k], other.branches[k]
     if b == _ZERO:
         return Call("neg", (a,)) if one.minus and a != _ZERO else a
     if a == _ZERO:
         return Call("neg", (b,)) if other.minus else b
-    if one.minus and not other.minus:
+    if one.minus:
         return Call("sub", (b, a))
-    value = Call("sub" if other.minus and not one.minus else "add", (a, b))
-    return Call("neg", (value,)) if one.minus else value
+    return Call("sub" if other.minus else "add", (a, b))
