@@ -64,8 +64,8 @@ def bilinear_backward(dy: Tensor, x: Tensor, z: Tensor, w: Tensor) -> BilinearGr
     """The gradient of every real input, from dy and what the forward saved."""
     o = dy.shape[-1]
     w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(w[o, i, j] * dy[..., o], over=o)
-    dx = (z[..., None, :] * w_dy).sum(-1)  # dx[..., i] = sum(z[..., j] * w_dy[..., i, j], over=j)
-    dz = w_dy.mul_(x[..., None]).sum(-2)  # dz[..., j] = sum(x[..., i] * w_dy[..., i, j], over=i)
+    dx = (z[..., None, :] @ w_dy.mT).squeeze(-2)  # dx[..., i] = sum(z[..., j] * w_dy[..., i, j], over=j)
+    dz = (x[..., None, :] @ w_dy).squeeze(-2)  # dz[..., j] = sum(x[..., i] * w_dy[..., i, j], over=i)
     dw = torch.einsum("...oi, ...j -> oij", torch.einsum("...o, ...i -> ...oi", dy, x), z)
     db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
     return BilinearGradients(dx, dz, dw, db)

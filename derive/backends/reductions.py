@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from derive.backends.contractions import contraction, matrix_and_vector
 from derive.backends.convolutions import convolved
 from derive.backends.dtypes import is_read
-from derive.backends.layout import body_order, is_product
+from derive.backends.layout import body_order, is_product, plain_dims
 from derive.backends.pointwise import call_code, cast
 from derive.backends.pools import pooled
-from derive.backends.values import Dims, Value, align, is_pack, permute, position, squeeze
+from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Read, Reduce, Window, multiplied
+from derive.program import Call, Node, Read, Reduce, Window, multiplied
 from derive.walking import by_axes_once, node_axes
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     if (taps_first := _over_taps(printer, node, order)) is not None and not keepdim:
         return taps_first
     inner = body_order(node, printer.layouts)
+    if (rows := _row_by_matrix(printer, node)) is not None and (not keepdim or inner == _laid(printer, rows[0])):
+        return _row_product(printer, *rows, node.axes[0], keepdim)
     lacking = [a for a in node.axes if a not in inner]  # they are reduced as well
     inner = (*filter(is_pack, lacking), *inner, *(a for a in lacking if not is_pack(a)))
     body = printer.value(node.body, inner)
@@ -83,6 +85,40 @@ def _over_taps(printer: Printer, node: Reduce, order: Dims) -> Value | None:
         body = call_code(product, [align(laid, inner), printer.value(seen, inner)], inner, printer.like)
         return body.method(f".sum({tuple(range(len(node.axes))) if node.axes[1:] else 0})", rest)
     return None
+
+
+def _row_by_matrix(printer: Printer, node: Reduce) -> tuple[Read, Node] | None:
+    """The matrix and the vector of a sum that multiplies one of each at every place of other axes, else None."""
+    factors = product_factors(node.body) if node.kind == "sum" and len(node.axes) == 1 else []
+    axes = set(node_axes(node.body))
+    matrix = next((f for f in factors if isinstance(f, Read) and by_axes_once(f) and set(f.index) == axes), None)
+    rest = [f for f in factors if f is not matrix]
+    if matrix is None or not rest:
+        return None
+    dims, vector = _laid(printer, matrix), multiplied(rest)
+    if dims is None or None in dims or len(dims) < 3 or node.axes[0] not in dims[-2:] or any(map(is_pack, dims[-2:])):
+        return None
+    return (matrix, vector) if set(node_axes(vector)) == {*dims[:-2], *node.axes} else None
+
+
+def _laid(printer: Printer, matrix: Read) -> Dims | None:
+    return plain_dims(printer.layouts, matrix)
+
+
+def _row_product(printer: Printer, matrix: Read, vector: Node, summed: str, keepdim: bool) -> Value:
+    """A row times a matrix, whichever axis is summed: a matrix times a column is five times slower on a CPU."""
+    dims = plain_dims(printer.layouts, matrix)
+    assert dims is not None, "that is how the matrix was chosen"
+    batch, free = dims[:-2], next(d for d in dims[-2:] if d != summed)
+    right = printer.as_real(matrix, printer.value(matrix, dims))
+    row = printer.as_real(vector, squeeze(printer.value(vector, (*batch, summed))))
+    row = unsqueeze(permute(row, (*batch, summed)), (*batch, None, summed))
+    if dims[-1] == summed:
+        right = right.method(".mT")
+    product = Value(f"{row.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", (*batch, None, free), PRODUCT)
+    if not keepdim:
+        return squeeze(product)
+    return product if dims[-1] == free else product.method(".mT", (*batch, free, None))
 
 
 def _over_pack(printer: Printer, node: Reduce, body: Value, places: list[int], keepdim: bool) -> Value:

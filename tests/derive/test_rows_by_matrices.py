@@ -1,0 +1,97 @@
+"""A sum of a vector and a matrix at each place of other axes is a row times a matrix, and not a sum of products."""
+
+import pytest
+import torch
+
+from derive import axes, constant, exp, op, sum, tanh, tensor
+from derive.equations import Op
+from tests.derive.live import assert_derived, module
+from tests.derive.test_torch_backend import code_of
+
+b, h, k, v = axes("b h k v")
+
+
+@op
+def read(f, s: tensor[b, h, k, v], q: tensor[b, h, k]):
+    f.o[b, h, v] = sum(s[b, h, k, v] * q[b, h, k], over=k)
+    return f.o
+
+
+@op
+def rotated(f, r: tensor[..., k, v], x: tensor[..., v]):
+    f.y[..., k] = sum(r[..., k, v] * x[..., v], over=v)
+    return f.y
+
+
+@op
+def taken_away(f, s: tensor[b, k, v], q: tensor[b, k], x: tensor[b, v]):
+    """The delta rule (Widrow & Hoff, 1960): what is read is broadcast again, over the axis that was summed."""
+    f.o[b, v] = sum(s[b, k, v] * q[b, k], over=k)
+    f.t[b, k, v] = tanh(s[b, k, v] - q[b, k] * f.o[b, v]) * (x[b, v] - f.o[b, v])
+    return f.t
+
+
+@op
+def of_what_is_computed(f, s: tensor[b, v, k], q: tensor[b, k], g: tensor[b]):
+    f.y[b, v] = sum(s[b, v, k] * exp(q[b, k]) * g[b], over=k)
+    return f.y
+
+
+@op
+def twice_as_large(f, s: tensor[b, k, v], t: tensor[b, k, v], q: tensor[b, k]):
+    f.y[b, v] = sum(s[b, k, v] * t[b, k, v] * q[b, k], over=k)
+    return f.y
+
+
+@op
+def counted(f, s: constant[b, k, v], q: tensor[b, k]):
+    f.y[b, v] = sum(s[b, k, v] * q[b, k], over=k)
+    return f.y
+
+
+def rotated_reference(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return (r * x[..., None, :]).sum(-1)
+
+
+def taken_away_reference(s: torch.Tensor, q: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    o = (s * q[:, :, None]).sum(1)
+    return (s - q[:, :, None] * o[:, None]).tanh() * (x - o)[:, None]
+
+
+CASES = [
+    (read, lambda s, q: (s * q[..., None]).sum(2), {"s": (2, 3, 5, 4), "q": (2, 3, 5)}),
+    (read, lambda s, q: (s * q[..., None]).sum(2), {"s": (2, 3, 0, 4), "q": (2, 3, 0)}),
+    (read, lambda s, q: (s * q[..., None]).sum(2), {"s": (1, 1, 1, 1), "q": (1, 1, 1)}),
+    (rotated, rotated_reference, {"r": (3, 4), "x": (4,)}),
+    (rotated, rotated_reference, {"r": (2, 5, 3, 4), "x": (2, 5, 4)}),
+    (taken_away, taken_away_reference, {"s": (3, 5, 4), "q": (3, 5), "x": (3, 4)}),
+    (of_what_is_computed, lambda s, q, g: (s * q.exp()[:, None] * g[:, None, None]).sum(2),
+     {"s": (3, 5, 4), "q": (3, 4), "g": (3,)}),
+    (twice_as_large, lambda s, t, q: (s * t * q[..., None]).sum(1), {"s": (3, 5, 4), "t": (3, 5, 4), "q": (3, 5)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "reference", "shapes"), CASES)
+def test_values_and_gradients(made, reference, shapes) -> None:
+    assert_derived(made.op, reference, shapes)
+
+
+ROWS: list[tuple[Op, list[str]]] = [
+    (read.op, ["o = (q[:, :, None] @ s).squeeze(2)", "dq = (do[:, :, None] @ s.mT).squeeze(2)"]),
+    (rotated.op, ["y = (x[..., None, :] @ r.mT).squeeze(-2)", "dx = (dy[..., None, :] @ r).squeeze(-2)"]),
+    (taken_away.op, ["o = q[:, None] @ s\n", "(o * q[:, :, None])"]),
+]
+
+
+@pytest.mark.parametrize(("made", "lines"), ROWS)
+def test_which_code_is_written(made: Op, lines: list[str]) -> None:
+    assert [line for line in lines if line not in code_of(made)] == []
+
+
+def test_of_two_matrices_the_products_are_summed() -> None:
+    assert "y = (q[:, :, None] * s).mul_(t).sum(1)" in code_of(twice_as_large.op)
+
+
+def test_truth_values_are_multiplied_as_numbers() -> None:
+    s, q = torch.rand(3, 5, 4) > 0.5, torch.randn(3, 5, dtype=torch.float64)
+    torch.testing.assert_close(module(counted.op).counted(s.double(), q), (s * q[..., None]).sum(1))
