@@ -4,6 +4,9 @@
 
 So may one whose inner sum is an adjoint: of scores `s[i,j] = sum_e q[i,e] * k[j,e]`, which then need not be kept,
 `sum_ij ds[i,j] * s[i,j] = sum_ie q[i,e] * (sum_j ds[i,j] * k[j,e]) = sum_ie q[i,e] * dq[i,e]`.
+
+What stands in such a sum may be a tensor of the forward times a cotangent: of `y = g * o`,
+`do * o = dy * g * o = dy * y`.
 """
 
 from __future__ import annotations
@@ -63,6 +66,26 @@ def _adjoint_of(
         put = match(theirs, one) if theirs is not None and one is not None else None
         if put is not None and cannot_vanish(times):
             yield outer * left.xreplace(dict(put)) / times.xreplace(dict(put)), left
+
+
+def by_factors(found: Found, op: Op, made: list[tuple[At, Definition]]) -> Iterator[Found]:
+    """The same sum with factors that a tensor of the forward is the product of as that tensor."""
+    multiples = {d.name: (d.axes, d.value) for _, d in made if is_multiple(d)}
+    outer, one = _one_sum(found[0])
+    if one is None:
+        return
+    body, bound = opened(one)
+    body = substitute(body, multiples)
+    factors = Mul.make_args(body)
+    for e in op.equations:
+        if e.kind is not None or not e.is_plain or not is_multiple(Definition(e.name, e.axes, e.body)):
+            continue
+        own = next(f for f in Mul.make_args(e.body) if isinstance(f, At) and f.index == e.axes)
+        for at in (f for f in factors if isinstance(f, At) and f.name == own.name):
+            number, product = e.body.xreplace(dict(zip(e.axes, at.index, strict=True))).as_coeff_Mul()
+            if set(Mul.make_args(product)) <= set(factors) and product != at:
+                value = body / product * e.left.xreplace(dict(zip(e.axes, at.index, strict=True))) / number
+                yield outer * sigma(value, bound), f"{found[1]}; {e.left} = {e.body}"
 
 
 def is_multiple(d: Definition) -> bool:

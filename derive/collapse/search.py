@@ -16,7 +16,7 @@ from derive.collapse.domain import conditions, divided_by, divisors, outside_dom
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.local_search import Candidate, search_part
 from derive.collapse.openings import bodies, opened, with_definitions
-from derive.collapse.reassociate import by_adjoints, matrix_products, products_of, reassociated
+from derive.collapse.reassociate import by_adjoints, by_factors, matrix_products, products_of, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.sums_of_adjoints import sums_of_adjoints
@@ -143,6 +143,7 @@ def _reassociate(
     made = [(adjoints[d.name], d) for d in everything]
     forward = products_of(steps.op)
     ways = [(s, way) for s in sums for way in (*reassociated(s, products, within), *by_adjoints(s, forward, made))]
+    ways += [(s, way) for s, found_so in ways for way in by_factors(found_so, steps.op, made)]
     for s, (value, because) in ways:
         changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
         if circular({d.name: d for d in (*everything, *changed)}.values()):
