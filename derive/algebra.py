@@ -194,9 +194,12 @@ def _depths(body: Expr) -> dict[str, int]:
     return depth
 
 
-def opened(expr: Sigma) -> tuple[Expr, list[Axis]]:
-    """The body with its bound axes as fresh free ones, and those axes. Close it again with `sigma`."""
-    taken = {a.copy_number for a in expr.body.atoms(Axis) if a.copy_number >= _OPEN}
+def opened(expr: Sigma, beside: Iterable[Axis] = ()) -> tuple[Expr, list[Axis]]:
+    """The body with its bound axes as fresh free ones, and those axes. Close it again with `sigma`.
+
+    `beside` are axes of sums that are open already and that the body, if it reads few of them, does not tell.
+    """
+    taken = {a.copy_number for a in (*expr.body.atoms(Axis), *beside) if a.copy_number >= _OPEN}
     fresh = max(taken, default=_OPEN - 1) + 1
     mapping = {a: a.copied(fresh + k) for k, a in enumerate(expr.over)}
     return expr.body.xreplace(dict(mapping)), list(mapping.values())

@@ -47,7 +47,7 @@ def by_adjoints(sum_: Sigma, forward: dict[str, Definition], made: list[tuple[At
         outer, products = _one_sum(definition.value.xreplace(dict(zip(definition.axes, at.index, strict=True))))
         if products is None:
             continue
-        product, summed = opened(products)
+        product, summed = opened(products, bound)
         for factor in (f for f in Mul.make_args(product) if isinstance(f, At)):
             own = [a for a in (*bound, *summed) if a in free_axes(factor)]
             rest = substitute(body / at * outer * product / factor, multiples)
@@ -106,7 +106,7 @@ def _of_a_product(sum_: Sigma, matrix_products: dict[str, Definition], known: Re
         outer, products = _one_sum(inner)
         if products is None:
             continue
-        product, summed = opened(products)
+        product, summed = opened(products, bound)
         factors = [f for f in Mul.make_args(body / at * outer) if f != 1] + list(Mul.make_args(product))
         over_bound = Mul(*(f for f in factors if free_axes(f) & set(bound)))
         rest = Mul(*(f for f in factors if not free_axes(f) & set(bound)))

@@ -37,9 +37,11 @@ def _squares_apart(statements: list[Statement]) -> list[Statement]:
     made = {frozenset(Counter(product_factors(p)).items()): p for p in reversed(products)}
     for p in dict.fromkeys(products):
         factors = product_factors(p)
-        for square in (f for f in factors if isinstance(f, Call) and f.fn == "pow" and f.args[1] == _TWO):
+        for k, square in enumerate(factors):
+            if not isinstance(square, Call) or square.fn != "pow" or square.args[1] != _TWO:
+                continue
             one = square.args[0]
-            first = made.get(frozenset(Counter([one if f is square else f for f in factors]).items()))
+            first = made.get(frozenset(Counter([*factors[:k], one, *factors[k + 1 :]]).items()))
             if first is not None and is_tensor(one):
                 statements = [replace(s, value=put(s.value, p, _times(first, one))) for s in statements]
                 break
@@ -54,13 +56,16 @@ def _one_difference(statements: list[Statement]) -> list[Statement]:
     def turned(node: Node) -> Node:
         if isinstance(node, Reduce) and is_matrix_product(node):
             return node
-        if not isinstance(node, Call) or node.fn != "mul":
-            return rebuilt(node, turned)
-        factors = [turned(f) for f in product_factors(node)]
+        factors = product_factors(node)
+        if len(factors) == 1 or not any(isinstance(f, Call) and f in wanted for f in factors):
+            return rebuilt(node, turned)  # as it is grouped: `u * (g * h)` is one pass over `u`
+        factors = [turned(f) for f in factors]
         right = [wanted[f] if isinstance(f, Call) and f in wanted else f for f in factors]
         if sum(a is not b for a, b in zip(factors, right, strict=True)) % 2:
             signed = _with_minus(right, set(wanted.values()))
-            right = factors if signed is None else signed
+            if signed is None:
+                return rebuilt(node, turned)
+            right = signed
         return reduce(_times, right)
 
     return [replace(s, value=turned(s.value)) for s in statements] if wanted.keys() & set(found) else statements

@@ -50,7 +50,7 @@ def _as_matrix_and_vector(node: Reduce, program: Program) -> Program | None:
             if all(i is not None for i in index):
                 new[other.node] = _over(other, same.places, Read(made.name, index))  # type: ignore[arg-type]
     known = made in program.statements
-    return _put(program, new, () if known else (made,)) if node in new and len(new) + known > 1 else None
+    return _put(program, new, (made,)) if node in new and len(new) + known > 1 else None
 
 
 def _products(program: Program) -> Known:
@@ -101,10 +101,16 @@ def _over(found: Opened, places: tuple[int, ...], matrix: Node) -> Node:
 
 
 def _put(program: Program, new: Mapping[Reduce, Node], made: tuple[Assign, ...]) -> Program:
-    """The program with other sums, what they read before them, and without what nothing reads any more."""
+    """The program with other sums, what they read before them, and without what nothing reads any more.
+
+    What they read may stand in the program already, and then perhaps behind the first of them: it moves before it.
+    """
     out: list[Statement] = []
     pending = list(made)
     for s in program.statements:
+        if s in made and s not in pending:
+            continue
+        pending = [p for p in pending if p != s]
         value = s.value
         for old, node in new.items():
             value = put(value, old, node)

@@ -230,6 +230,20 @@ def test_scores_under_a_name_with_what_scales_them() -> None:
     assert_closed_equals_stepwise(Spec(sharpened.op, {"n": 3, "m": 2, "d": 4}), made)
 
 
+@op
+def scaled_by_its_scores(f, q: tensor[d, n], r: tensor[m, n], x: tensor[d, m, n], g: tensor[m, n], c: tensor[()]):
+    """The axis that the scores sum over is one of those over which the gradient of `c` sums them."""
+    f.s[d, m] = sum(q[d, n] * r[m, n], over=n)
+    f.y[d, m, n] = c[()] * f.s[d, m] * x[d, m, n] + g[m, n] * q[d, n] * x[d, m, n]
+    return f.y
+
+
+def test_scores_that_are_summed_over_the_axis_that_they_sum() -> None:
+    """Two axes of one name: `sum(s[d, m]*dy[d, m, n]*x[d, m, n])` is no sum of `r[m, n]*dg[m, n]`."""
+    made = scaled_by_its_scores.op.derivation
+    assert_closed_equals_stepwise(Spec(scaled_by_its_scores.op, {"d": 3, "m": 2, "n": 4}), made)
+
+
 def test_definitions_in_a_circle() -> None:
     a, b, c = (At(Tensor(name), n) for name in "abc")
     chain = [Definition("a", (n,), 2 * b), Definition("b", (n,), c + 1)]

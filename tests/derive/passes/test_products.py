@@ -35,6 +35,10 @@ def times(*factors: Node) -> Node:
         ),
         (times(G, A), times(Call("pow", (A, TWO)), G), ("g[d] * a[n, d]", "g[d] * a[n, d] * a[n, d]")),
         (times(B, A), times(Call("pow", (A, TWO)), G), ("b[n, d] * a[n, d]", "a[n, d]**2 * g[d]")),
+        (times(B, A, A), times(B, *2 * (Call("pow", (A, TWO)),)),
+         ("b[n, d] * a[n, d] * a[n, d]", "b[n, d] * a[n, d]**2 * a[n, d]**2")),
+        (times(B, LEFT), Call("add", (times(U, RIGHT), Call("mul", (V, times(G, G))))),
+         ("b[n, d] * (1 - a[n, d])", "u[n, d] * (a[n, d] - 1) + v[n, d] * (g[d] * g[d])")),
         (times(B, LEFT), times(G, U, RIGHT), ("b[n, d] * (1 - a[n, d])", "(-g[d]) * u[n, d] * (1 - a[n, d])")),
         (times(B, LEFT), times(Call("sub", (U, V)), RIGHT),
          ("b[n, d] * (1 - a[n, d])", "(v[n, d] - u[n, d]) * (1 - a[n, d])")),
@@ -42,6 +46,7 @@ def times(*factors: Node) -> Node:
         (times(B, A), times(G, RIGHT), ("b[n, d] * a[n, d]", "g[d] * (a[n, d] - 1)")),
     ],
     ids=["two of three", "one alone", "one of two", "inside a sum", "a square", "a square of which none is made",
+         "one square twice", "what has no difference stays as it is grouped",
          "a difference turned", "two differences turned", "none to take the sign", "a difference alone"],
 )
 def test_put_first(first: Node, second: Node, texts: tuple[str, str]) -> None:

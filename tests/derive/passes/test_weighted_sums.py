@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from derive import axes, mean, op, rsqrt, sum, tensor
+from derive import axes, mean, op, relu, rsqrt, scalar, sum, tanh, tensor
 from derive.nominal import nominal
 from derive.passes.weighted_sums import weighted_sums
 from derive.pipeline import derive_op
 from derive.program import Assign
-from tests.derive.live import module
+from tests.derive.live import assert_derived, module
 
 n, m, d = axes("n m d")
 
@@ -87,3 +87,23 @@ def correlation(f, x: tensor[n, d], z: tensor[n, m]):
 def test_the_mean_of_a_product_over_more_axes_is_a_matrix_product():
     (statement,) = derive_op(correlation.op).forward.statements
     assert str(statement.value) == "sum(x[n, d] * z[n, m], over=n) / size(n)"
+
+
+@op
+def summed_beside(f, u: tensor[n], c: tensor[d], x: tensor[n, d], T: scalar = 1.5):
+    f.a[n, d] = u[n] * c[d] * x[n, d]
+    f.t[n, d] = tanh(f.a[n, d])
+    f.y[n, d] = (1 - T) * (1 - c[d]) * (u[n] - 1) * (1 - f.t[n, d])
+    f.z[n, d] = relu(c[d]) * (T - 1) * f.a[n, d] ** 2 * u[n] ** 2
+    f.both[n, d] = f.y[n, d] + f.z[n, d]
+    return f.both
+
+
+def test_a_matrix_that_is_made_behind_the_first_sum_of_it() -> None:
+    """`sum(c*dboth*t)` stands before the name that `sum(dboth*t)` has for what it sums."""
+
+    def plain(u: torch.Tensor, c: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        a = u[:, None] * c * x
+        return -0.5 * (1 - c) * (u[:, None] - 1) * (1 - a.tanh()) + 0.5 * c.relu() * a**2 * u[:, None] ** 2
+
+    assert_derived(summed_beside.op, plain, {"u": (5,), "c": (3,), "x": (5, 3)})
