@@ -63,7 +63,7 @@ def _is_finite(node: Node) -> bool:
     A `scalar` may be -oo, which fills a choice, and a quotient of lengths infinite. What is divided by is not 0.
     """
     if isinstance(node, Num):
-        return abs(node.value) < _LARGEST
+        return isinstance(node.value, Fraction) and abs(node.value) < _LARGEST
     if not isinstance(node, Call) or node.fn not in ("neg", "mul", "div"):
         return False
     over, by = (node.args[:1], node.args[1:]) if node.fn == "div" else (node.args, ())
