@@ -61,7 +61,8 @@ class Pair:
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         self.whole = self._whole(forward, kept)
         if fuse:  # else the equations as they are written are wanted
-            forward, backward = (choices_first(without_choices(p, self.whole)) for p in (forward, backward))
+            computed = frozenset(kept) - {o.name for o in self.op.operands}
+            forward, backward = (choices_first(without_choices(p, self.whole, computed)) for p in (forward, backward))
 
         def codes(program: Program, known: Layouts) -> list[str]:
             like = self._like if program is forward else self.cotangents[0]
@@ -106,7 +107,7 @@ class Pair:
         Where running sums are what takes long they are torch's: the kernels' loops would sum anew for every place.
         """
         if self.runs:
-            return torch_only(self.op, "a running sum is faster as PyTorch's")
+            return torch_only(self.op, "a running sum or maximum is faster as PyTorch's")
         axes = {size: axis for axis, size in self.names.sizes.items()}
         saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
         own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}

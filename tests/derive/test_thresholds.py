@@ -243,6 +243,8 @@ def test_what_is_computed_is_compared_since_it_may_be_infinite():
     assert "sign" not in str(without_choices(computed))
     inputs = without_choices(Program("inputs", given, (), (step(a, b),), ("s",)))
     assert [str(s) for s in inputs.statements] == ["s[n] = (sign(a[n] - b[n]) + 1) / 2"]
+    kept = Program("kept", given, (), (step(a, b),), ("s",))
+    assert "sign" not in str(without_choices(kept, computed=frozenset("b")))
 
 
 @op
