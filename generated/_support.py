@@ -220,17 +220,18 @@ def places(lengths: Sequence[int], after: int, device: torch.device) -> tuple[Te
 
 
 def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tensor:
-    """The sum of the terms up to each place, or from it on, over the run of places at which `same` is what it is there."""
-    length = same.shape[dim]
-    changes = same.narrow(dim, 1, length - 1) != same.narrow(dim, 0, length - 1)
-    along = [-1 if k == dim % same.dim() else 1 for k in range(same.dim())]
-    started = torch.arange(1, length, device=same.device).view(along) * changes
-    first = torch.cat([torch.zeros_like(same.narrow(dim, 0, 1), dtype=torch.long), started], dim).cummax(dim).values
-    before = terms.cumsum(dim).sub_(terms)
-    before -= before.gather(dim, first)
-    if not ahead:
-        return before.add_(terms)
-    return torch.zeros_like(terms).scatter_add_(dim, first, terms).gather(dim, first).sub_(before)
+    """The sum of the terms up to each place, or from it on, over the run of places at which `same` is what it is there.
+
+    Each pass adds sums of twice as many terms: what other runs hold is never added, which would take a small run's digits.
+    """
+    sums, length, step = terms.clone(memory_format=torch.contiguous_format), same.shape[dim], 1
+    while step < length:
+        early, late = (sums.narrow(dim, at, length - step) for at in (0, step))
+        alike = same.narrow(dim, 0, length - step) == same.narrow(dim, step, length - step)
+        here, there = (early, late) if ahead else (late, early)
+        here += torch.where(alike, there, 0)
+        step *= 2
+    return sums
 
 
 def ratio(a: float, b: float) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from derive.passes.masks import is_finite
-from derive.program import Assign, Call, Node, Num, Read
+from derive.program import Assign, Call, Node, Num, Read, Scal
 from derive.walking import reads, rebuilt
 
 _ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
+_LARGEST = 2**127
+"""What float32 still holds; beyond it a number is infinite there."""
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 
 
@@ -33,7 +34,7 @@ def in_full(condition: Node, known: Mapping[str, Assign]) -> Node:
 def _above(node: Call, known: Mapping[str, Assign]) -> Node | None:
     """`relu(x - t)` for `where(x > t, x - t, 0)`, or a power of it; None for another choice.
 
-    Where the difference is no number the condition does not hold: `nan_to_num` makes it 0 as well.
+    Where the difference is no number, one of both is none or they are the same infinity: there it is 0.
     """
     condition, value = in_full(node.args[0], known), node.args[1]
     if not isinstance(condition, Call) or condition.fn not in _ABOVE:
@@ -51,6 +52,19 @@ def _above(node: Call, known: Mapping[str, Assign]) -> Node | None:
 def _number(node: Call) -> Node | None:
     """`a * m` for `where(m, a, 0)` with a number `a`; None for another choice."""
     condition, number, _ = node.args
-    if number == _ONE or reads(number) or not is_finite(number, ()):
+    if number == _ONE or not _is_finite(number):
         return None
     return Call("mul", (number, Call("where", (condition, _ONE, _ZERO))))
+
+
+def _is_finite(node: Node) -> bool:
+    """Whether a number is finite in any precision that is computed in.
+
+    A `scalar` may be -oo, which fills a choice, and a quotient of lengths infinite. What is divided by is not 0.
+    """
+    if isinstance(node, Num):
+        return isinstance(node.value, Fraction) and abs(node.value) < _LARGEST
+    if not isinstance(node, Call) or node.fn not in ("neg", "mul", "div"):
+        return False
+    over, by = (node.args[:1], node.args[1:]) if node.fn == "div" else (node.args, ())
+    return all(map(_is_finite, over)) and all(isinstance(n, Num | Scal) for n in by)

@@ -2,7 +2,8 @@
 
 With `m[t] = amax(where(u <= t, x[u], -oo), over=u)`, where `u <= t` and `x[u]` is `m[t]`, so is `m[u]`: `u` and `t` are
 in one run of equal maxima. So `sum(where(x[u] == m[t], g[t], 0), over=t)` from `u` on is 0 where `x[u]` is not `m[u]`,
-and else the sum of `g` from `u` to the end of its run.
+and else the sum of `g` from `u` to the end of its run. Where `m[t]` is -oo, the places behind `t` tie as well: so a sum
+over `u` that does not leave them out is one over all places there.
 """
 
 from __future__ import annotations
@@ -58,16 +59,27 @@ def in_runs(node: Reduce, maxima: Mapping[str, Assign], same_length: Callable[[s
     if node.axes != (over,) or relation not in ("le", "ge") or not same_length(u, t):
         return None
     both = [f for f in (*above, *below) if {u, t} <= set(node_axes(f))]
-    if both or any((u, t, relation) not in ends(m) for m in others):
+    if both or any((u, t, relation) not in ends(m) for m in others) or (over == t and not others):
         return None
     inside, divisors = ([f for f in part if over in node_axes(f)] for part in (above, below))
     outside, outer = ([f for f in part if over not in node_axes(f)] for part in (above, below))
     is_top: Node = Call("eq", (value, _at(top, {t: u})))
     if over == u:
-        body = Call("where", (is_top, quotient(inside, divisors), _ZERO))
-        return quotient([*outside, Run(to, over, relation, body, same=top)], outer)
+        each = quotient(inside, divisors)
+        inner: Node = Run(to, over, relation, Call("where", (is_top, each, _ZERO)), same=top)
+        if not others:
+            every = SizeOf(t) if each == _ONE else Reduce("sum", (u,), each)
+            inner = Call("where", (Call("eq", (top, _nothing(top, maxima))), every, inner))
+        return quotient([*outside, inner], outer)
     run = Run(to, over, _TURNED[relation], quotient(inside, divisors), same=_at(top, {t: u}))
     return Call("where", (is_top, quotient([*outside, run], outer), _ZERO))
+
+
+def _nothing(top: Read, maxima: Mapping[str, Assign]) -> Num:
+    """What a maximum is where it is of nothing."""
+    value = maxima[top.name].value
+    assert isinstance(value, Reduce)
+    return BEYOND[value.kind]
 
 
 def _reached(mask: Node, maxima: Mapping[str, Assign]) -> tuple[Ends, Read] | None:

@@ -9,7 +9,7 @@ are weighed by the mask and one less the mask: what is not chosen is finite and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -40,11 +40,16 @@ _LARGE = 2**15
 Known = Mapping[str, Assign]
 
 
-def without_choices(program: Program, integers: frozenset[str] = frozenset()) -> Program:
-    """The same program with sums and products in place of such choices; `integers` are no real tensors."""
+def without_choices(
+    program: Program, integers: frozenset[str] = frozenset(), computed: frozenset[str] = frozenset()
+) -> Program:
+    """The same program with sums and products in place of such choices.
+
+    `integers` are no real tensors; `computed` are no inputs of the op, though they may be given to the program.
+    """
     added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
     known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
-    masks, is_real = _Masks(program), Dtypes(program, integers).is_real
+    masks, is_real = _Masks(program, computed), Dtypes(program, integers).is_real
     statements = tuple(
         s if s.name in integers else replace(s, value=or_nothing(_within(s.value, known, masks), known, is_real))
         for s in program.statements
@@ -59,10 +64,11 @@ def without_choices(program: Program, integers: frozenset[str] = frozenset()) ->
 
 
 class _Masks:
-    """The masks that a program is given, and what they are as numbers: 1 where they hold, else 0."""
+    """The masks that a program is given, beside the inputs, and what they are as numbers: 1 where they hold, else 0."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, computed: frozenset[str]) -> None:
         self.given = {n for n, _ in program.given}
+        self.inputs = self.given - computed - {s.name for s in program.statements}
         self._taken = program.names
         self.numbers: list[Assign] = []
 
@@ -90,7 +96,7 @@ def _within(node: Node, known: Known, masks: _Masks) -> Node:
         return plain
     if asked is not None and (step := _step(asked, node, known)) is not None:
         return step
-    if asked is None and (step := _step_between(node, known)) is not None:
+    if asked is None and (step := _step_between(node, known, masks.inputs)) is not None:
         return step
     if asked is not None:
         asked, turned = _strict(asked, node)
@@ -241,7 +247,7 @@ def _step(asked: _Asked, node: Call, known: Known) -> Node | None:
     return Call("div", (Call("add", (Call("sign", (asked.gap,)), _ONE)), Num(Fraction(2))))
 
 
-def _step_between(node: Call, known: Known) -> Node | None:
+def _step_between(node: Call, known: Known, inputs: Collection[str]) -> Node | None:
     """`(1 + sign(a - b))/2` for `where(a > b, 1, where(a == b, 1/2, 0))` of two inputs; None for another choice.
 
     What is computed may be infinite, and the difference of two infinities has no sign.
@@ -251,7 +257,7 @@ def _step_between(node: Call, known: Known) -> Node | None:
         return None
     a, b = condition.args if condition.fn == "gt" else condition.args[::-1]
     first, other = node.args[1:]
-    if not all(isinstance(x, Read) and x.name not in known for x in (a, b)):
+    if not all(isinstance(x, Read) and x.name in inputs for x in (a, b)):
         return None
     if not isinstance(other, Call) or other.fn != "where" or other.args[1] != Num(Fraction(1, 2)):
         return None

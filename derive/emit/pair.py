@@ -10,6 +10,7 @@ from sympy import Expr
 
 from derive.backends.choices import choices_first
 from derive.backends.cpu.wrapper import Native, Shapes, native, torch_only
+from derive.backends.dtypes import Dtypes
 from derive.backends.layout import Layouts, layouts
 from derive.backends.outs import into, views_of
 from derive.backends.scans import spares_half, with_scans
@@ -27,7 +28,7 @@ from derive.equations import Operand
 from derive.length_code import lengths_of, size_code
 from derive.nominal import nominal
 from derive.pipeline import Derivation
-from derive.program import Assign, Program, Reduce
+from derive.program import Assign, Program, Read, Reduce
 from derive.terms.axes import Size
 from derive.words import listed
 
@@ -58,8 +59,10 @@ class Pair:
         forward, backward = (with_scans(p, names.same_length, maxima) for p in anew)
         self.runs = spares_half(anew, (forward, backward), nominal(d.named))
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
+        self.whole = self._whole(forward, kept)
         if fuse:  # else the equations as they are written are wanted
-            forward, backward = (choices_first(without_choices(p, self._whole)) for p in (forward, backward))
+            computed = frozenset(kept) - {o.name for o in self.op.operands}
+            forward, backward = (choices_first(without_choices(p, self.whole, computed)) for p in (forward, backward))
 
         def codes(program: Program, known: Layouts) -> list[str]:
             like = self._like if program is forward else self.cotangents[0]
@@ -84,12 +87,13 @@ class Pair:
         given = {n: first[n] for n in kept}
         return first, layouts(backward, frozenset(backward.returns) | plain, given, self.names.slow)
 
-    @property
-    def _whole(self) -> frozenset[str]:
-        """The tensors that hold integers or truth values."""
+    def _whole(self, forward: Program, kept: Collection[str]) -> frozenset[str]:
+        """The tensors that hold integers or truth values, among them what the forward counts for the backward."""
         integers = frozenset(o.name for o in self.op.operands if o.kind == "index")
         integers |= {e.name for e in self.op.equations if e.target.is_integer}
-        return integers | {c.name for c in self.d.conditions}
+        integers |= {c.name for c in self.d.conditions}
+        dtypes = Dtypes(forward, integers)
+        return integers | {n for n in kept if not dtypes.is_real(Read(n, ()))}
 
     @property
     def _like(self) -> str:
@@ -103,7 +107,7 @@ class Pair:
         Where running sums are what takes long they are torch's: the kernels' loops would sum anew for every place.
         """
         if self.runs:
-            return torch_only(self.op, "a running sum is faster as PyTorch's")
+            return torch_only(self.op, "a running sum or maximum is faster as PyTorch's")
         axes = {size: axis for axis, size in self.names.sizes.items()}
         saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
         own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
@@ -202,7 +206,7 @@ class Pair:
     def _print(self, program: Program, known: Layouts, like: str) -> Printed:
         names = self.names
         printer = Printer(
-            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, self._whole
+            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, self.whole
         )  # fmt: skip
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)
 

@@ -21,10 +21,11 @@ from sympy import Add, Dummy, Expr, Mul, Number, Pow, erf, expand, tanh
 from derive.cost import Nominal, is_matrix_product, is_weighted
 from derive.equations import Op
 from derive.functions import maximum, minimum, relu, sigmoid, sign
+from derive.lower import node as lowered
 from derive.nominal import nominal
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import half_of
-from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
+from derive.program import Assign, AxisValue, Call, Index, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.raising import is_finite_number, raised
 from derive.soundness import check
 from derive.terms.axes import Axis, Size
@@ -37,6 +38,10 @@ _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
 
 
+Extremum = tuple[Node, tuple[str, ...], tuple[Index, ...]]
+"""What a maximum or minimum is of, over which axes, and its own axes."""
+
+
 @dataclass(frozen=True)
 class _Finite:
     """Names of finite tensors: sums and products of cotangents, and of inputs as well; and of what is never below 0."""
@@ -45,7 +50,7 @@ class _Finite:
     values: frozenset[str]
     positive: frozenset[str]
     chooses: bool  # whether the op itself does, by values, so that what is not chosen may be anything
-    extrema: Mapping[str, int]  # the maxima and minima, each with over how many axes it is taken
+    extrema: Mapping[str, Extremum]
     lengths: Nominal
 
     def beside(self, condition: Node) -> frozenset[str]:
@@ -69,8 +74,9 @@ class _Finite:
         if node.body.fn != "where" or node.body.args[1:] != (_ONE, _ZERO):
             return False
         tie = node.body.args[0]
-        tops = [n for n in tie.args if isinstance(n, Read)] if isinstance(tie, Call) and tie.fn == "eq" else []
-        return any(self.extrema.get(n.name) == len(set(node.axes) - set(node_axes(n))) == len(node.axes) for n in tops)
+        sides = (tie.args, tie.args[::-1]) if isinstance(tie, Call) and tie.fn == "eq" else ()
+        tops = ((top, (value, node.axes, top.index)) for value, top in sides if isinstance(top, Read))
+        return any(self.extrema.get(top.name) == counted for top, counted in tops)
 
     def with_statement(self, s: Assign | Scatter) -> _Finite:
         """The same after a statement."""
@@ -87,9 +93,8 @@ def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program
     """The same backward of an op, with products for choices."""
     positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
     chooses = any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
-    extrema = {e.name: len(e.over) for e in op.equations if e.kind in ("amax", "amin")}
     values = polynomials(op) | frozenset(cotangents)
-    known = _Finite(frozenset(cotangents), values, positive, chooses, extrema, nominal(op))
+    known = _Finite(frozenset(cotangents), values, positive, chooses, _extrema(op), nominal(op))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -245,7 +250,7 @@ def is_finite(node: Node, names: Collection[str]) -> bool:
         if node.fn == "div":
             by = node.args[1]
             known = isinstance(by, Read) and over(by.name) in names
-            return is_finite(node.args[0], names) and (known or not reads(by))
+            return is_finite(node.args[0], names) and (known or _never_zero(by))
         if node.fn == "pow":
             exponent = node.args[1]
             whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
@@ -254,6 +259,13 @@ def is_finite(node: Node, names: Collection[str]) -> bool:
             return all(is_finite(n, names) for n in ends)
         return node.fn in _KEEPS | _BOUNDED and all(is_finite(a, names) for a in parts)
     return isinstance(node, Scal | SizeOf | AxisValue) or is_finite_number(node)
+
+
+def _never_zero(node: Node) -> bool:
+    """Whether nothing is 0 that is divided by: no element, no place, no length less another; a scalar is not."""
+    if isinstance(node, Call):
+        return node.fn in ("mul", "div", "neg", "pow") and all(map(_never_zero, node.args))
+    return isinstance(node, Num | Scal | SizeOf)
 
 
 def _ends(node: Call) -> tuple[Node, Node] | None:
@@ -265,6 +277,12 @@ def _ends(node: Call) -> tuple[Node, Node] | None:
 
 
 # --- the forward's side -----------------------------------------------------------------------------------------------
+
+
+def _extrema(op: Op) -> dict[str, Extremum]:
+    """The maxima and minima by name, but those over what an index puts at each place."""
+    found = (e for e in op.equations if e.kind in ("amax", "amin") and e.is_plain and e.ties is None and e.scale == 1)
+    return {e.name: (lowered(e.body), tuple(a.name for a in e.over), tuple(a.name for a in e.axes)) for e in found}
 
 
 def polynomials(op: Op) -> frozenset[str]:

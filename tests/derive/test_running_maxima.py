@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from derive.emit import render
-from derive.notation import amax, amin, axes, oo, op, sum, tanh, tensor, where
+from derive.notation import amax, amin, axes, eq, oo, op, sum, tanh, tensor, where
 from tests.derive.live import module
 from tests.derive.test_torch_backend import code_of
 
@@ -33,6 +33,14 @@ def highest_before(f, x: tensor[..., t]):
     """Of nothing there is none."""
     f.m[..., t] = amax(where(u < t, x[..., u], -oo), over=u)
     return f.m
+
+
+@op
+def beside_highest(f, x: tensor[n, t], g: tensor[n, t]):
+    """What stands where the maximum up to a place does."""
+    f.m[n, t] = amax(where(u <= t, x[n, u], -oo), over=u)
+    f.y[n, t] = sum(where(eq(where(u <= t, x[n, u], -oo), f.m[n, t]), g[n, u], 0), over=u)
+    return f.y
 
 
 def _masked(x, keep, kind):
@@ -86,3 +94,33 @@ def test_no_table_of_all_places():
     assert "x.cummax(1).values" in text
     assert "run_sums(" in code_of(highest.op) and "ahead=True" in code_of(highest.op)
     assert "arange" not in text and "arange" not in render(lowest_ahead.op.derivation)
+
+
+def _gradient(x, cotangent):
+    """Of `m` in `highest`, whose other output has a gradient of 0."""
+    leaf = x.clone().requires_grad_()
+    m = module(highest.op).highest(leaf, torch.ones_like(x))[1]
+    return torch.autograd.grad(m, leaf, cotangent)[0]
+
+
+@pytest.mark.parametrize("large", [1e8, 1e30])
+def test_a_small_run_keeps_its_digits_beside_a_large_one(large):
+    x = torch.tensor([[0, 0, 5, 4, 6, 6]], dtype=torch.float64)
+    found = _gradient(x, torch.tensor([[large, large, 1e-3, 1e-3, 1e-7, 2e-7]], dtype=torch.float64))
+    expected = torch.tensor([[1.5 * large, 0.5 * large, 2e-3, 0, 2e-7, 1e-7]], dtype=torch.float64)
+    torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
+
+
+def test_what_is_infinite_stays_in_its_run():
+    x = torch.tensor([[0, 1, 0, 2, 0]], dtype=torch.float64)
+    found = _gradient(x, torch.tensor([[1, math.inf, 1, 1, 2]], dtype=torch.float64))
+    assert found.tolist() == [[1, math.inf, 0, 3, 0]]
+
+
+def test_where_there_is_no_maximum_yet_all_places_tie():
+    """The places behind are masked with the very -oo."""
+    x = torch.tensor([[-math.inf, -math.inf, 1, -math.inf]], dtype=torch.float64)
+    assert _gradient(x, torch.ones_like(x)).tolist() == [[0.5, 0.25, 2, 0]]
+    g = torch.tensor([[1, 2, 4, 8]], dtype=torch.float64)
+    assert module(beside_highest.op).beside_highest(x, g).tolist() == [[15, 15, 4, 4]]
+    assert "run_sums(" in render(beside_highest.op.derivation)

@@ -8,7 +8,7 @@ import torch
 
 from derive.backends.thresholds import without_choices
 from derive.emit import render
-from derive.notation import axes, exp, expm1, log, maximum, minimum, oo, op, scalar, sigmoid, sum, tensor, where
+from derive.notation import axes, exp, expm1, log, maximum, minimum, oo, op, scalar, sigmoid, size, sum, tensor, where
 from derive.program import Assign, Call, Num, Program, Read, Scal, Scatter
 from tests.derive.live import module
 
@@ -243,6 +243,8 @@ def test_what_is_computed_is_compared_since_it_may_be_infinite():
     assert "sign" not in str(without_choices(computed))
     inputs = without_choices(Program("inputs", given, (), (step(a, b),), ("s",)))
     assert [str(s) for s in inputs.statements] == ["s[n] = (sign(a[n] - b[n]) + 1) / 2"]
+    kept = Program("kept", given, (), (step(a, b),), ("s",))
+    assert "sign" not in str(without_choices(kept, computed=frozenset("b")))
 
 
 @op
@@ -260,3 +262,32 @@ def test_a_number_under_a_condition():
     jump = torch.where(x < lo, 20.0, 0.0).double()
     for g, e in zip(found, (lo.exp() + jump, -jump), strict=True):
         torch.testing.assert_close(g, e)
+
+
+@op
+def filled_or_nothing(f, x: tensor[n], z: tensor[n], fill: scalar = -math.inf):
+    f.y[n] = where(x[n] > z[n], fill, 0) + 2 * z[n]
+    return f.y
+
+
+@op
+def shared_or_nothing(f, x: tensor[n, c], z: tensor[n, c]):
+    f.y[n, c] = where(x[n, c] > z[n, c], 1 / (size(c) - 1), 0) + 2 * z[n, c]
+    return f.y
+
+
+@op
+def huge_or_nothing(f, x: tensor[n], z: tensor[n]):
+    """What float32 holds as infinity."""
+    f.y[n] = where(x[n] > z[n], 4 * 10**38, 0) + 2 * z[n]
+    return f.y
+
+
+@pytest.mark.parametrize("made", [filled_or_nothing, shared_or_nothing, huge_or_nothing])
+def test_no_mask_for_a_number_that_may_be_infinite(made):
+    x, z = torch.tensor([[[0.0], [2.0]], [[1.0], [1.0]]], dtype=torch.float64)
+    if made is not shared_or_nothing:
+        x, z = x[:, 0], z[:, 0]
+    y, _ = getattr(module(made.op), f"{made.op.name}_forward")(x, z)
+    assert y.flatten()[0] == 2 and y.flatten()[1].abs() > 1e38
+    assert "torch.where" in render(made.op.derivation)

@@ -79,9 +79,29 @@ def beside_a_number_longer_than_any() -> Op:
     return filled.op
 
 
+def a_count_that_is_kept() -> Op:
+    @op
+    def shared(f, x: tensor[n, t], z: tensor[n, t], g: tensor[n]):
+        f.count[n] = sum(where(x[n, t] > z[n, t], 1, 0), over=t)
+        f.y[n] = where(f.count[n] > 0, g[n] / f.count[n], 0)
+        return f.y
+
+    return shared.op
+
+
+def counts_that_are_convolved() -> Op:
+    @op
+    def ranked(f, x: tensor[n, t], z: tensor[n, d], w: tensor[k]):
+        f.rank[n, t] = sum(where(x[n, t] > z[n, d], 1, 0), over=d)
+        f.y[n, u] = sum(f.rank[n, u + k] * w[k], over=k)
+        return f.y
+
+    return ranked.op
+
+
 CASES = [
     matrix_and_vector, matrices, made_on_the_way, a_convolution, a_mean_and_a_maximum, beside_a_given_number,
-    beside_a_number_longer_than_any,
+    beside_a_number_longer_than_any, a_count_that_is_kept, counts_that_are_convolved,
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from derive import (
     axes,
     concat,
     constant,
+    eq,
     exp,
     log,
     maximum,
@@ -18,12 +19,14 @@ from derive import (
     op,
     relu,
     scalar,
+    size,
     sqrt,
     sum,
     tensor,
     where,
 )
 from derive.emit import render
+from derive.live import build
 from derive.passes.sides import on_each_side
 from derive.program import Call, Num, Read
 from tests.derive.live import module
@@ -264,3 +267,40 @@ def test_a_clamp_of_a_sum_up_to_a_place_is_not_chosen():
     _, saved = made.bounded_integral_forward(x.detach(), gain.detach())
     for g, e in zip(made.bounded_integral_backward(dy, *saved), torch.autograd.grad(y, (x, gain), dy), strict=True):
         torch.testing.assert_close(g, e)
+
+
+@op
+def counted_elsewhere(f, s: tensor[n, d], z: tensor[n, d], w: tensor[n]):
+    """A maximum of one tensor, and how often it is found in another: perhaps never."""
+    f.m[n] = amax(z[n, d], over=d)
+    f.count[n] = sum(where(eq(s[n, d], f.m[n]), 1, 0), over=d)
+    f.y[n] = where(f.count[n] > 0, w[n] / f.count[n], 0)
+    return f.y
+
+
+def test_what_is_no_share_of_a_maximum_is_chosen():
+    z = torch.tensor([[1.0, 2.0], [1.0, 2.0]], dtype=torch.float64)
+    s = torch.tensor([[2.0, 2.0], [0.0, 1.0]], dtype=torch.float64)
+    made = build(counted_elsewhere.op, save="input")
+    _, saved = made.forward(s, z, s[0])
+    assert made.backward(s[0], *saved).dw.tolist() == [1, 0]
+
+
+@op
+def divided_by_its_place(f, x: tensor[n, d]):
+    f.y[n, d] = where(x[n, d] > 0, x[n, d] / d, 0)
+    return f.y
+
+
+@op
+def divided_by_a_length(f, x: tensor[n, d]):
+    f.y[n, d] = where(x[n, d] > 0, x[n, d] / (size(d) - 1), 0)
+    return f.y
+
+
+@pytest.mark.parametrize("made", [divided_by_its_place, divided_by_a_length])
+def test_what_is_divided_by_zero_is_chosen(made):
+    x = torch.tensor([[-1.0], [2.0]], dtype=torch.float64)
+    _, saved = getattr(module(made.op), f"{made.op.name}_forward")(x)
+    dx = getattr(module(made.op), f"{made.op.name}_backward")(torch.ones_like(x), *saved)
+    assert dx.flatten().tolist() == [0, float("inf")]
