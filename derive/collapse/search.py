@@ -19,12 +19,13 @@ from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import by_adjoints, by_factors, matrix_products, products_of, reassociated
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
-from derive.collapse.sums_of_adjoints import sums_of_adjoints
+from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
 from derive.collapse.supports import of_definition, supports, without_masks
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vanishing import vanishing
 from derive.collapse.wholes import wholes
 from derive.definitions import Definition, circular
+from derive.equations import Op
 from derive.nominal import nominal
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.terms.elements import At, Scalar
@@ -201,19 +202,36 @@ def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Can
     out: list[Candidate] = []
     named: list[tuple[At, Definition]] = []
     lefts = {a.target.name: a.left for a in steps.adjoints}
-    for part in parts:
+    made = [(lefts[d.name], d) for part in parts for d in part.definitions]
+    for i, part in enumerate(parts):
+        others = [d for p in (*out, *parts[i + 1 :]) for d in p.definitions]
+        allowed = divisors(steps) | {n for d in part.definitions for n in divided_by(d.value)}
         for k, definition in enumerate(part.definitions):
-            for value, reason in sums_of_adjoints(definition, named):
+            for value, reason in _as_sums(definition, named, made, steps.op):
                 changed = (*part.definitions[:k], replace(definition, value=value), *part.definitions[k + 1 :])
                 names = tuple(d.name for d in changed)
                 before, kept = (with_kept(steps, list(ds), names, policy=policy) for ds in (part.definitions, changed))
-                if kept.total < before.total:
+                sound = not circular([*changed, *others]) and not outside_domain(list(changed), allowed)
+                if kept.total < before.total and sound:
                     step = Step("reassociate", lefts[definition.name], definition.value, value, reason)
                     part = replace(part, definitions=changed, steps=(*part.steps, step), kept=kept)
                     break
             named.append((lefts[definition.name], part.definitions[k]))
         out.append(part)
     return out
+
+
+def _as_sums(
+    definition: Definition, named: list[tuple[At, Definition]], made: list[tuple[At, Definition]], op: Op
+) -> Iterator[tuple[Expr, str]]:
+    """A definition as a sum of adjoints that have names, or of their products with what the forward has at hand."""
+    yield from sums_of_adjoints(definition, named)
+    forward = products_of(op)
+    products = [e.left for e in op.equations if e.name in forward]
+    for value, reason in weighted_sums_of_adjoints(definition, named, products):
+        for s in value.atoms(Sigma):
+            for way, why in by_adjoints(s, forward, made):
+                yield value.xreplace({s: way}), f"{reason}; {why}"
 
 
 def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candidate]:

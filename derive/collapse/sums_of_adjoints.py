@@ -1,6 +1,7 @@
 """Law: the sum of an adjoint that has a name is its sum, however it was reached: `db = sum(dz)` where `z = x @ w + b`.
 
-So is a multiple of it: `-4*sum(dr2)` for `2*sum(K*dK)` where `dr2 = -K*dK/2`.
+So is a multiple of it: `-4*sum(dr2)` for `2*sum(K*dK)` where `dr2 = -K*dK/2`; and its sum with a tensor that is read
+there, `-sum(ds * s)` for `sum(s[n, n]) - sum(p * s)` where `ds[n, m] = p[n, m] - delta(n, m)`.
 
 Where `x @ w + b` stands inside a function, the chain rule goes to `b` and to the product apart, and both hold the same
 local derivative.
@@ -8,13 +9,14 @@ local derivative.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sympy import Add, Expr
 
 from derive.algebra import normal, sigma
 from derive.definitions import Definition
-from derive.terms.elements import At
+from derive.terms.axes import free_axes
+from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma
 
 
@@ -32,7 +34,25 @@ def sums_of_adjoints(definition: Definition, named: list[tuple[At, Definition]])
                 yield times * sigma(left, over), f"{left} = {other.value}"
 
 
+def weighted_sums_of_adjoints(
+    definition: Definition, named: list[tuple[At, Definition]], forward: Iterable[At]
+) -> Iterator[tuple[Expr, str]]:
+    """The same of sums of products with one of these tensors of the forward."""
+    read = tensor_names(definition.value)
+    weights = [at for at in forward if at.name in read] if definition.value.atoms(Sigma) else []
+    for left, other in named if weights else ():
+        over = set(other.axes) - set(definition.axes)
+        if not over or not set(definition.axes) < set(other.axes) or other.value.atoms(Sigma):
+            continue
+        for weight in (w for w in weights if free_axes(w) == set(other.axes)):
+            total = sigma(other.value * weight, over)
+            for times in _ratios(definition.value, total):
+                if definition.value == normal(times * total):
+                    yield times * sigma(left * weight, over), f"{left} = {other.value}"
+
+
 def _ratios(value: Expr, total: Expr) -> tuple[Expr, ...]:
-    """The numbers by which a term of the one may be one of the other."""
+    """What a term of the one may be of one of the other: a number, or a product of what no sum runs over."""
     first, others = Add.make_args(value)[0], Add.make_args(total)
-    return tuple(r for t in others if t != 0 and (r := first / t).is_Rational)
+    found = (first / t for t in others if t != 0)
+    return tuple(r for r in found if not r.atoms(Sigma, Delta) and not free_axes(r))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive import amax, axes, exp, op, sigmoid, size, sqrt, sum, tensor
+from derive import amax, axes, exp, log, mean, op, sigmoid, size, sqrt, sum, tensor
 from derive.equations import Op
 from tests.derive.live import assert_derived
 from tests.derive.test_torch_backend import code_of
@@ -56,3 +56,65 @@ def test_values_and_gradients(made: Op, reference, shapes) -> None:
 def test_the_output_is_read_and_no_sum_runs_over_the_weights(made: Op) -> None:
     backward = code_of(made).partition("_backward(")[2]
     assert "sum_dy_y" in backward and "dp * p" not in backward
+
+
+m, b, h = axes("m b h")
+
+
+@op
+def contrastive(f, a: tensor[n, d], b: tensor[m, d], temperature: tensor[()]):
+    """The loss of paired rows, with a temperature that is learned (Radford et al., 2021)."""
+    f.s[n, m] = sum(a[n, d] * b[m, d], over=d) / temperature[()]
+    f.top[n] = amax(f.s[n, m], over=m)
+    f.u[n, m] = exp(f.s[n, m] - f.top[n])
+    f.p[n, m] = f.u[n, m] / sum(f.u[n, m], over=m)
+    f.loss[()] = -mean(log(f.p[n, n]), over=n)
+    return f.loss
+
+
+@op
+def contrastive_heads(f, a: tensor[n, h, d], b: tensor[m, h, d], temperature: tensor[h]):
+    """A temperature for every head."""
+    f.s[h, n, m] = sum(a[n, h, d] * b[m, h, d], over=d) / temperature[h]
+    f.top[h, n] = amax(f.s[h, n, m], over=m)
+    f.u[h, n, m] = exp(f.s[h, n, m] - f.top[h, n])
+    f.p[h, n, m] = f.u[h, n, m] / sum(f.u[h, n, m], over=m)
+    f.loss[()] = -mean(log(f.p[h, n, n]), over=(h, n))
+    return f.loss
+
+
+def contrastive_reference(a: torch.Tensor, b: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    return -(a @ b.T / temperature).log_softmax(1).diagonal().mean()
+
+
+def heads_reference(a: torch.Tensor, b: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    s = (a.transpose(0, 1) @ b.permute(1, 2, 0)) / temperature[:, None, None]
+    return -s.log_softmax(2).diagonal(dim1=1, dim2=2).mean()
+
+
+@op
+def scaled_heads(f, a: tensor[n, h, d], b: tensor[m, h, d], scale: tensor[h]):
+    """A scale may be 0: its gradient is not read from another that is a multiple of it."""
+    f.s[h, n, m] = scale[h] * sum(a[n, h, d] * b[m, h, d], over=d)
+    f.top[h, n] = amax(f.s[h, n, m], over=m)
+    f.u[h, n, m] = exp(f.s[h, n, m] - f.top[h, n])
+    f.p[h, n, m] = f.u[h, n, m] / sum(f.u[h, n, m], over=m)
+    f.loss[()] = -mean(log(f.p[h, n, n]), over=(h, n))
+    return f.loss
+
+
+PAIRS = {"a": (5, 4), "b": (5, 4), "temperature": ()}
+HEADS = {"a": (5, 3, 4), "b": (5, 3, 4), "temperature": (3,)}
+LEARNED = [
+    (contrastive.op, contrastive_reference, PAIRS, {"p", *PAIRS}),
+    (contrastive_heads.op, heads_reference, HEADS, {"p", *HEADS}),
+    (scaled_heads.op, lambda a, b, scale: heads_reference(a, b, 1 / scale),
+     {"a": (5, 3, 4), "b": (5, 3, 4), "scale": (3,)}, {"p", "s_sum", "a", "b", "scale"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "reference", "shapes", "kept"), LEARNED)
+def test_where_a_temperature_is_learned(made: Op, reference, shapes, kept) -> None:
+    """The scores are not kept: the sum of them times their gradient is that of an input times its gradient."""
+    assert_derived(made, reference, shapes)
+    assert set(made.derivation.kept) == kept
