@@ -98,5 +98,7 @@ def _leaves(value: Any) -> list[Tensor]:
 
 
 def _is_close(one: Tensor, other: Tensor) -> bool:
+    if other.dtype == torch.bool:  # a mask that is kept
+        return torch.equal(one, other)
     largest = float(other.abs().max()) if other.numel() else 0.0
     return torch.allclose(one, other, rtol=CLOSE, atol=CLOSE * largest, equal_nan=True)
