@@ -11,27 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sympy import Add, Expr
+from sympy import Add, Expr, S
 
 from derive.algebra import normal, sigma
 from derive.definitions import Definition
-from derive.terms.axes import free_axes
+from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma
 
 
 def sums_of_adjoints(definition: Definition, named: list[tuple[At, Definition]]) -> Iterator[tuple[Expr, str]]:
     """The definition as a sum of each of these that it is a sum of, and what that is by definition."""
-    if not definition.value.atoms(Sigma):
-        return
-    for left, other in named:
-        over = set(other.axes) - set(definition.axes)
-        if not over or not set(definition.axes) < set(other.axes) or other.value.atoms(Sigma):
-            continue
-        total = sigma(other.value, over)
-        for times in _ratios(definition.value, total):
-            if definition.value == normal(times * total):
-                yield times * sigma(left, over), f"{left} = {other.value}"
+    for left, other in named if definition.value.atoms(Sigma) else ():
+        yield from _as_sum(definition, left, other, S.One)
 
 
 def weighted_sums_of_adjoints(
@@ -41,18 +33,23 @@ def weighted_sums_of_adjoints(
     read = tensor_names(definition.value)
     weights = [at for at in forward if at.name in read] if definition.value.atoms(Sigma) else []
     for left, other in named if weights else ():
-        over = set(other.axes) - set(definition.axes)
-        if not over or not set(definition.axes) < set(other.axes) or other.value.atoms(Sigma):
-            continue
         for weight in (w for w in weights if free_axes(w) == set(other.axes)):
-            total = sigma(other.value * weight, over)
-            for times in _ratios(definition.value, total):
-                if definition.value == normal(times * total):
-                    yield times * sigma(left * weight, over), f"{left} = {other.value}"
+            yield from _as_sum(definition, left, other, weight)
 
 
-def _ratios(value: Expr, total: Expr) -> tuple[Expr, ...]:
+def _as_sum(definition: Definition, left: At, other: Definition, weight: Expr) -> Iterator[tuple[Expr, str]]:
+    """The definition as a multiple of the weighted sum of another, where it is one."""
+    over = set(other.axes) - set(definition.axes)
+    if not set(definition.axes) < set(other.axes) or other.value.atoms(Sigma):
+        return
+    total = sigma(other.value * weight, over)
+    for times in _ratios(definition.value, total, over):
+        if definition.value == normal(times * total):
+            yield times * sigma(left * weight, over), f"{left} = {other.value}"
+
+
+def _ratios(value: Expr, total: Expr, over: set[Axis]) -> tuple[Expr, ...]:
     """What a term of the one may be of one of the other: a number, or a product of what no sum runs over."""
     first, others = Add.make_args(value)[0], Add.make_args(total)
     found = (first / t for t in others if t != 0)
-    return tuple(r for r in found if not r.atoms(Sigma, Delta) and not free_axes(r))
+    return tuple(r for r in found if not r.atoms(Sigma, Delta) and not free_axes(r) & over)

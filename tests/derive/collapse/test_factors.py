@@ -105,11 +105,24 @@ def scaled_heads(f, a: tensor[n, h, d], b: tensor[m, h, d], scale: tensor[h]):
 
 PAIRS = {"a": (5, 4), "b": (5, 4), "temperature": ()}
 HEADS = {"a": (5, 3, 4), "b": (5, 3, 4), "temperature": (3,)}
+@op
+def scaled(f, a: tensor[n, d], b: tensor[m, d], scale: tensor[()]):
+    """So may one scale of all scores."""
+    f.s[n, m] = scale[()] * sum(a[n, d] * b[m, d], over=d)
+    f.top[n] = amax(f.s[n, m], over=m)
+    f.u[n, m] = exp(f.s[n, m] - f.top[n])
+    f.p[n, m] = f.u[n, m] / sum(f.u[n, m], over=m)
+    f.loss[()] = -mean(log(f.p[n, n]), over=n)
+    return f.loss
+
+
 LEARNED = [
     (contrastive.op, contrastive_reference, PAIRS, {"p", *PAIRS}),
     (contrastive_heads.op, heads_reference, HEADS, {"p", *HEADS}),
     (scaled_heads.op, lambda a, b, scale: heads_reference(a, b, 1 / scale),
      {"a": (5, 3, 4), "b": (5, 3, 4), "scale": (3,)}, {"p", "s_sum", "a", "b", "scale"}),
+    (scaled.op, lambda a, b, scale: contrastive_reference(a, b, 1 / scale),
+     {"a": (5, 4), "b": (5, 4), "scale": ()}, {"p", "s_sum", "a", "b", "scale"}),
 ]  # fmt: skip
 
 
