@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sympy import Expr, Mul
+from sympy import Expr
 
 from derive.adjoint import Stepwise, adjoint_axes
-from derive.algebra import normal, sigma
+from derive.algebra import is_contraction, normal, sigma
 from derive.collapse.extrema import compared, is_exact
 from derive.cost import Cost, work_and_names
 from derive.definitions import Definition
@@ -21,7 +21,7 @@ from derive.equations import Equation, Op
 from derive.nominal import nominal
 from derive.program import Program
 from derive.schedule import schedule
-from derive.terms.axes import Axis, Size, free_axes
+from derive.terms.axes import Axis, Size
 from derive.terms.elements import Scalar, tensor_names
 from derive.terms.indices import Merge, Part
 from derive.terms.reductions import Reduce as SpecReduce
@@ -138,12 +138,7 @@ def _work_of(equation: Equation, op: Op) -> str | None:
         return "count"  # which the forward would make for the backward's sake alone
     if equation.kind is None and any(is_gather(i) for at in equation.reads for i in at.index):
         return "gather"
-    return "product" if _is_matrix_product(equation) else equation.kind
-
-
-def _is_matrix_product(equation: Equation) -> bool:
-    factors = Mul.make_args(equation.body)
-    return equation.kind == "sum" and all(free_axes(f) != free_axes(equation.body) for f in factors)
+    return "product" if equation.kind == "sum" and is_contraction(equation.body) else equation.kind
 
 
 def _definition(equation: Equation, op: Op) -> Definition:
