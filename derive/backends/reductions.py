@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from derive.backends.contractions import contraction, matrix_and_vector
@@ -32,11 +33,11 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
         return product
     if is_matrix_product(node) or matrix_and_vector(node) is not None:
         return contraction(node, order, printer.value, printer.as_real, printer.size)
-    if (taps_first := _over_taps(printer, node, order)) is not None and not keepdim:
+    if not keepdim and (taps_first := _over_taps(printer, node, order)) is not None:
         return taps_first
     inner = body_order(node, printer.layouts)
-    if (rows := _row_by_matrix(printer, node)) is not None and (not keepdim or inner == _laid(printer, rows[0])):
-        return _row_product(printer, *rows, node.axes[0], keepdim)
+    if (row := _row_by_matrix(printer, node)) is not None and (not keepdim or inner == row.dims):
+        return _row_product(printer, row, node.axes[0], keepdim)
     lacking = [a for a in node.axes if a not in inner]  # they are reduced as well
     inner = (*filter(is_pack, lacking), *inner, *(a for a in lacking if not is_pack(a)))
     body = printer.value(node.body, inner)
@@ -87,31 +88,35 @@ def _over_taps(printer: Printer, node: Reduce, order: Dims) -> Value | None:
     return None
 
 
-def _row_by_matrix(printer: Printer, node: Reduce) -> tuple[Read, Node] | None:
-    """The matrix and the vector of a sum that multiplies one of each at every place of other axes, else None."""
+@dataclass(frozen=True)
+class _Row:
+    """A vector and the matrix that it is multiplied with at each place of other axes, and how the matrix lies."""
+
+    vector: Node
+    matrix: Read
+    dims: Dims
+
+
+def _row_by_matrix(printer: Printer, node: Reduce) -> _Row | None:
+    """What a sum multiplies, where that is one vector and one matrix at each place of other axes, else None."""
     factors = product_factors(node.body) if node.kind == "sum" and len(node.axes) == 1 else []
     axes = set(node_axes(node.body))
     matrix = next((f for f in factors if isinstance(f, Read) and by_axes_once(f) and set(f.index) == axes), None)
     rest = [f for f in factors if f is not matrix]
     if matrix is None or not rest:
         return None
-    dims, vector = _laid(printer, matrix), multiplied(rest)
+    dims, vector = plain_dims(printer.layouts, matrix), multiplied(rest)
     if dims is None or None in dims or len(dims) < 3 or node.axes[0] not in dims[-2:] or any(map(is_pack, dims[-2:])):
         return None
-    return (matrix, vector) if set(node_axes(vector)) == {*dims[:-2], *node.axes} else None
+    return _Row(vector, matrix, dims) if set(node_axes(vector)) == {*dims[:-2], *node.axes} else None
 
 
-def _laid(printer: Printer, matrix: Read) -> Dims | None:
-    return plain_dims(printer.layouts, matrix)
-
-
-def _row_product(printer: Printer, matrix: Read, vector: Node, summed: str, keepdim: bool) -> Value:
+def _row_product(printer: Printer, found: _Row, summed: str, keepdim: bool) -> Value:
     """A row times a matrix, whichever axis is summed: a matrix times a column is five times slower on a CPU."""
-    dims = plain_dims(printer.layouts, matrix)
-    assert dims is not None, "that is how the matrix was chosen"
+    dims = found.dims
     batch, free = dims[:-2], next(d for d in dims[-2:] if d != summed)
-    right = printer.as_real(matrix, printer.value(matrix, dims))
-    row = printer.as_real(vector, squeeze(printer.value(vector, (*batch, summed))))
+    right = printer.as_real(found.matrix, printer.value(found.matrix, dims))
+    row = printer.as_real(found.vector, squeeze(printer.value(found.vector, (*batch, summed))))
     row = unsqueeze(permute(row, (*batch, summed)), (*batch, None, summed))
     if dims[-1] == summed:
         right = right.method(".mT")

@@ -87,9 +87,7 @@ def _within(node: Node, known: Known, masks: _Masks) -> Node:
     node = rebuilt(node, lambda n: _within(n, known, masks))
     if not isinstance(node, Call):
         return node
-    if node.fn != "where" or not reads(node.args[0]):
-        return node
-    if node.args[2] == _ZERO:
+    if node.fn != "where" or node.args[2] == _ZERO or not reads(node.args[0]):
         return node
     asked = _asked(node.args[0], known)
     if asked is not None and (plain := _met(asked, node, known)) is not None:

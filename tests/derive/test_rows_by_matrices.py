@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from derive import axes, constant, exp, op, sum, tanh, tensor
+from derive import axes, exp, index, op, sum, tanh, tensor
 from derive.equations import Op
-from tests.derive.live import assert_derived, module
+from tests.derive.live import assert_alike, assert_derived, module
 from tests.derive.test_torch_backend import code_of
 
 b, h, k, v = axes("b h k v")
@@ -44,8 +44,9 @@ def twice_as_large(f, s: tensor[b, k, v], t: tensor[b, k, v], q: tensor[b, k]):
 
 
 @op
-def counted(f, s: constant[b, k, v], q: tensor[b, k]):
-    f.y[b, v] = sum(s[b, k, v] * q[b, k], over=k)
+def counted(f, i: index(h)[b, k, v], q: tensor[b, k], w: tensor[h]):
+    """Whole numbers are the matrix."""
+    f.y[b, v] = sum(i[b, k, v] * q[b, k], over=k) + sum(w[h], over=h)
     return f.y
 
 
@@ -92,6 +93,8 @@ def test_of_two_matrices_the_products_are_summed() -> None:
     assert "y = (q[:, :, None] * s).mul_(t).sum(1)" in code_of(twice_as_large.op)
 
 
-def test_truth_values_are_multiplied_as_numbers() -> None:
-    s, q = torch.rand(3, 5, 4) > 0.5, torch.randn(3, 5, dtype=torch.float64)
-    torch.testing.assert_close(module(counted.op).counted(s.double(), q), (s * q[..., None]).sum(1))
+def test_whole_numbers_are_multiplied_as_real_ones() -> None:
+    i = torch.randint(0, 4, (3, 5, 4))
+    q, w = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 5), (4,)))
+    assert "@ i.to(q.dtype)" in code_of(counted.op)
+    assert_alike(module(counted.op).counted(i, q, w), (i * q[..., None]).sum(1) + w.sum(), [q, w])
