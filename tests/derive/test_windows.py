@@ -35,6 +35,12 @@ def filtered(f, x: tensor[..., l], a: tensor[k]):
 
 
 @op
+def one_filter(f, x: tensor[n, c, h, w], a: tensor[c, p, q]):
+    f.y[n, i, j] = sum(x[n, c, i + 2 * p, j + q + 1] * a[c, size(p) - 1 - p, q], over=(c, p, q))
+    return f.y
+
+
+@op
 def rows_alone(f, x: tensor[n, c, h, w], a: tensor[c, p]):
     f.y[n, c, i, w] = sum(x[n, c, i + 2 * p, w] * a[c, p], over=p)
     return f.y
@@ -226,6 +232,9 @@ CASES = [
     (along_one_axis, {"n": 2, "c": 1, "l": 10, "o": 1, "k": 1}),
     (along_one_axis, {"n": 0, "c": 3, "l": 9, "o": 4, "k": 2}),
     (channels_last, {"n": 2, "c": 3, "l": 6, "o": 3, "k": 3}),
+    (one_filter, {"n": 2, "c": 3, "h": 7, "w": 6, "p": 3, "q": 2}),
+    (one_filter, {"n": 2, "c": 1, "h": 1, "w": 2, "p": 1, "q": 1}),
+    (one_filter, {"n": 0, "c": 2, "h": 5, "w": 6, "p": 2, "q": 2}),
     (rows_alone, {"n": 2, "c": 3, "h": 5, "w": 3, "p": 2}),
     (in_groups, {"n": 2, "g": 2, "c": 3, "o": 2, "h": 5, "w": 6, "p": 2, "q": 2}),
     (in_groups, {"n": 1, "g": 1, "c": 1, "o": 1, "h": 4, "w": 3, "p": 1, "q": 3}),
@@ -309,6 +318,7 @@ WRITTEN = [
     (pooled_softly, "x.unfold(1, 2, 2).unfold(2, 2, 2)", "narrow"),
     (pooled_softly, "for at_p2 in range(2):", "range(u)"),
     (channels_last, "y = functional.conv1d(x.mT, a.transpose(0, 2), b).mT", "unfold"),
+    (one_filter, "(q - 1, q - 1, 2 * (p - 1), 2 * (p - 1))), a.flip(2)[:, None], dilation=(2, 1)", "2d_input"),
     (rows_alone, "functional.conv2d(x, a[:, None, :, None], dilation=(2, 1), groups=c)", "unfold"),
     (volumes, "functional.conv3d(x, a)", "unfold"),
     (behind_the_first, "dx[:, :, 1:] = torch.nn.grad.conv1d_input((n, c, l - 1), a, dy, stride=2)", "for "),
