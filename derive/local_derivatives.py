@@ -1,7 +1,8 @@
 """What a gradient makes of saved tensors alone is made by the forward, where that spares work and keeps no more.
 
 `dx = dy * (s + x * s * (1 - s))` with `s = sigmoid(x)` computes `s` again where the forward keeps `x`. The forward has
-it at hand: it keeps `dy_dx = s + x * s * (1 - s)` instead, as large as `x`, and the backward is one product.
+it at hand: it keeps `dy_dx = s + x * s * (1 - s)` instead, as large as `x`, and the backward is one product. In
+`ds = da * w * exp(s) - db * w * exp(-s)` it keeps both `w * exp(s)` and `w * exp(-s)`, instead of `s` and `w`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,24 @@ _MEMORY = Policy("memory")
 
 
 @dataclass(frozen=True)
-class _Local:
-    """A gradient that is a tensor of the forward's, to be, times what the cotangents make."""
+class _Part:
+    """A tensor of the forward's, to be, times what the cotangents make."""
 
-    definition: Definition
     factor: Expr  # with the cotangents
     derivative: Expr  # without
+
+
+@dataclass(frozen=True)
+class _Local:
+    """A gradient that is a sum of such parts, and of a rest that stays."""
+
+    definition: Definition
+    parts: tuple[_Part, ...]
+    rest: Expr
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(name for part in self.parts for name in tensor_names(part.derivative))
 
 
 @dataclass(frozen=True)
@@ -70,16 +83,26 @@ def by_local_derivatives(steps: Stepwise, closed: Closed, policy: Policy) -> Han
 
 
 def _local(definition: Definition, bound: set[str]) -> _Local | None:
-    """The definition as a product of what depends on cotangents and what does not, where it is one."""
-    terms = [_parted(t, bound) for t in Add.make_args(definition.value)]
-    factor = terms[0][0]
-    if any(f != factor for f, _ in terms) or definition.value.has(Sigma, Delta) or _is_branched(definition.value):
+    """The definition by way of tensors that no cotangent has a part in, where it is one."""
+    if definition.value.has(Sigma, Delta) or _is_branched(definition.value):
         return None
-    common = set.intersection(*(set(Mul.make_args(rest)) for _, rest in terms))
-    outside = Mul(*(f for f in common if free_axes(f) != set(definition.axes) and not f.is_number))
-    derivative = Add(*(rest / outside for _, rest in terms))
-    whole = free_axes(derivative) == set(definition.axes)
-    return _Local(definition, factor * outside, derivative) if whole and not derivative.is_Atom else None
+    terms = [_parted(t, bound) for t in Add.make_args(definition.value)]
+    parts, rest = [], []
+    for factor in dict.fromkeys(f for f, _ in terms):
+        part = _part(factor, [derivative for f, derivative in terms if f == factor], definition)
+        whole = free_axes(part.derivative) == set(definition.axes) and not part.derivative.is_Atom
+        parts += [part] if whole else []
+        rest += [] if whole else [part.factor * part.derivative]
+    return _Local(definition, tuple(parts), Add(*rest)) if parts else None
+
+
+def _part(factor: Expr, derivatives: list[Expr], definition: Definition) -> _Part:
+    """The terms behind one factor; what they share over fewer axes goes to it, numbers where it is small itself."""
+    whole, common = set(definition.axes), set.intersection(*(set(Mul.make_args(d)) for d in derivatives))
+    small = free_axes(factor) != whole
+    outside = {f for f in common if free_axes(f) != whole and (small or not f.is_number)}
+    inside = (Mul(*(f for f in Mul.make_args(d) if f not in outside)) for d in derivatives)
+    return _Part(Mul(factor, *outside), Add(*inside))
 
 
 def _is_branched(value: Expr) -> bool:
@@ -97,8 +120,7 @@ def _groups(found: list[_Local]) -> list[tuple[_Local, ...]]:
     """Those that read the same tensors, which are spared only if all of them go."""
     groups: list[tuple[_Local, ...]] = []
     for local in found:
-        names = tensor_names(local.derivative)
-        near = [g for g in groups if any(tensor_names(other.derivative) & names for other in g)]
+        near = [g for g in groups if any(other.reads & local.reads for other in g)]
         groups = [*(g for g in groups if g not in near), (*(other for g in near for other in g), local)]
     return groups
 
@@ -110,12 +132,14 @@ def _handed(
     op, changed, made = known.op, list(definitions), known.made
     of = {c.target.name: c.of for c in steps.cotangents} | {a.target.name: a.of for a in steps.adjoints}
     for local in some:
-        own = local.definition
-        taken = op.names | {d.name for d in definitions}
-        taken |= {c.target.name for c in steps.cotangents}
-        equation = Equation(Tensor(_name(local, of, taken)), own.axes, local.derivative, normal=True)
-        changed[changed.index(own)] = replace(own, value=local.factor * equation.left)
-        op, made = replace(op, equations=(*op.equations, equation)), (*made, equation)
+        own, value = local.definition, local.rest
+        for part in local.parts:
+            taken = op.names | {d.name for d in definitions} | {c.target.name for c in steps.cotangents}
+            name = _name(part, own.name, of, taken)
+            equation = Equation(Tensor(name), own.axes, part.derivative, normal=True)
+            value += part.factor * equation.left
+            op, made = replace(op, equations=(*op.equations, equation)), (*made, equation)
+        changed[changed.index(own)] = replace(own, value=value)
     steps = replace(steps, op=op)
     elsewhere = frozenset(e.name for e in op.equations) - {e.name for e in made}
     again = recompute(steps, changed, elsewhere, frozenset(), policy)
@@ -167,12 +191,12 @@ def _terms(value: Expr) -> list[Expr]:
     return [Mul(*common, part) for part in sums[0].args]
 
 
-def _name(local: _Local, of: Mapping[str, str], taken: set[str]) -> str:
+def _name(part: _Part, gradient: str, of: Mapping[str, str], taken: set[str]) -> str:
     """`dy_dx` for the factor of `dx = dy * ...`; any other is called by what it is."""
-    if isinstance(local.factor, At):
-        name = f"d{of[local.factor.name]}_d{of[local.definition.name]}"
+    if isinstance(part.factor, At):
+        name = f"d{of[part.factor.name]}_d{of[gradient]}"
         return name if name not in taken else f"{name}_local"
-    return name_of(lower.node(local.derivative), taken)
+    return name_of(lower.node(part.derivative), taken)
 
 
 def _is_cheaper(new: Handing, old: Handing) -> bool:
