@@ -19,39 +19,67 @@ from derive.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)
+class Side:
+    """Where a condition holds, or where it does not: `where(c, x, 0)` and `where(c, 0, x)` are 0 outside of one."""
+
+    condition: Expr
+    holds: bool = True
+
+    @property
+    def other(self) -> Side:
+        return Side(self.condition, not self.holds)
+
+    def value(self, choice: Where) -> Expr:
+        """What a choice by this condition is on this side."""
+        return choice.args[1] if self.holds else choice.args[2]
+
+    def at(self, places: dict[Axis, Expr]) -> Side:
+        return Side(self.condition.xreplace(places), self.holds)
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        return (self.condition.sort_key(), not self.holds)
+
+
+@dataclass(frozen=True)
 class Support:
-    """The tensor `of[axes]` is one number wherever `condition` does not hold: 0, or -oo, of which `exp` is 0."""
+    """The tensor `of[axes]` is one number outside a side of a condition: 0, or -oo, of which `exp` is 0."""
 
     of: str
     axes: tuple[Axis, ...]
-    condition: Expr
+    side: Side
     outside: Expr = S.Zero
 
     def __str__(self) -> str:
-        return f"{self.of} is {self.outside} unless {self.condition}"
+        return f"{self.of} is {self.outside} {'unless' if self.side.holds else 'where'} {self.side.condition}"
 
 
 def supports(op: Op) -> dict[str, tuple[Support, ...]]:
     """What the forward's masks make zero, followed through the pointwise equations."""
-    outside: dict[tuple[str, Expr], Expr] = {}  # the tensor's value where the condition fails, where that is a number
+    outside: dict[tuple[str, Side], Expr] = {}  # the tensor's value outside, where that is a number
     found: dict[str, tuple[Support, ...]] = {}
     for equation in op.equations:
         if equation.kind is not None or not equation.is_plain:
             continue
-        own = {w.condition for w in equation.body.atoms(Where)}
-        inherited = {c for (name, c) in outside for at in equation.reads if at.name == name}
-        for condition in sorted(own | inherited, key=lambda c: c.sort_key()):
-            value = _where_false(equation.body, condition, outside)
+        own = {side for w in equation.body.atoms(Where) for side in _sides(w)}
+        inherited = {side for (name, side) in outside for at in equation.reads if at.name == name}
+        for side in sorted(own | inherited, key=lambda side: side.order):
+            value = _outside_of(side, equation.body, outside)
             if value.is_number or value in (-S.Infinity, S.Infinity):
-                outside[equation.name, condition] = value
-                new = Support(equation.name, equation.axes, condition, value)
+                outside[equation.name, side] = value
+                new = Support(equation.name, equation.axes, side, value)
                 found[equation.name] = (*found.get(equation.name, ()), new)
     return found
 
 
-def _where_false(body: Expr, condition: Expr, outside: dict[tuple[str, Expr], Expr]) -> Expr:
-    put: dict[Expr, Expr] = {w: w.args[2] for w in body.atoms(Where) if w.condition == condition}
-    put |= {at: outside[at.name, condition] for at in body.atoms(At) if (at.name, condition) in outside}
+def _sides(choice: Where) -> tuple[Side, Side]:
+    return Side(choice.condition), Side(choice.condition, holds=False)
+
+
+def _outside_of(side: Side, body: Expr, outside: dict[tuple[str, Side], Expr]) -> Expr:
+    """A right side where this side of a condition is left."""
+    put: dict[Expr, Expr] = {w: side.other.value(w) for w in body.atoms(Where) if w.condition == side.condition}
+    put |= {at: outside[at.name, side] for at in body.atoms(At) if (at.name, side) in outside}
     return body.xreplace(put) if put else body
 
 
@@ -65,22 +93,26 @@ def use_supports(term: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Exp
     """One product without the masks that a factor of it makes redundant, and the facts that were used."""
     used: list[Support] = []
     factors = [_within(f, known, used) for f in Mul.make_args(term)]
-    for mask in [f for f in factors if _is_masked_number(f)]:
+    for mask, side in [(f, side) for f in factors if (side := _of_masked_number(f)) is not None]:
         for factor in (f for f in factors if f != mask):
-            facts = {at: s for at in factor.atoms(At) if (s := _outside(at, mask.condition, known)) is not None}
+            facts = {at: s for at in factor.atoms(At) if (s := _outside(at, side, known)) is not None}
             if facts and factor.xreplace({at: s.outside for at, s in facts.items()}) == 0:
-                factors[factors.index(mask)] = mask.args[1]
+                factors[factors.index(mask)] = side.value(mask)
                 used += facts.values()
                 break
     return Mul(*factors), tuple(used)
 
 
-def _is_masked_number(factor: Expr) -> bool:
-    """Whether it is a finite number under a mask, be it one of places: `where(s <= t, s - t, 0)`."""
-    if not isinstance(factor, Where) or factor.args[2] != 0 or factor.args[1].atoms(At, Where):
-        return False
-    places = free_axes(factor.args[1])
-    return not places or bool(factor.args[1].is_polynomial(*places))
+def _of_masked_number(factor: Expr) -> Side | None:
+    """The side on which a finite number under a mask is not 0, be it one of places: `where(s <= t, s - t, 0)`."""
+    for side in _sides(factor) if isinstance(factor, Where) else ():
+        number = side.value(factor)
+        if side.other.value(factor) != 0 or number.atoms(At, Where):
+            continue
+        places = free_axes(number)
+        if not places or number.is_polynomial(*places):
+            return side
+    return None
 
 
 def _within(factor: Expr, known: dict[str, tuple[Support, ...]], used: list[Support]) -> Expr:
@@ -95,20 +127,20 @@ def _within(factor: Expr, known: dict[str, tuple[Support, ...]], used: list[Supp
 
 def of_definition(d: Definition, known: dict[str, tuple[Support, ...]]) -> tuple[Support, ...]:
     """Where a definition is 0, because every term of it has a factor that is."""
-    shared: list[set[Expr]] = []
+    shared: list[set[Side]] = []
     for term in Add.make_args(d.value):
         factors = Mul.make_args(term)
-        masks = {f.condition for f in factors if isinstance(f, Where) and f.is_mask}
-        zeros = {s.condition.xreplace(dict(zip(s.axes, f.index, strict=True)))
-                 for f in factors if isinstance(f, At) for s in known.get(f.name, ()) if s.outside == 0}  # fmt: skip
+        masks = {side for f in factors if isinstance(f, Where) for side in _sides(f) if side.other.value(f) == 0}
+        zeros = {_side_at(f, s) for f in factors if isinstance(f, At) for s in known.get(f.name, ()) if s.outside == 0}
         shared.append(masks | zeros)
-    conditions = set.intersection(*shared)
-    return tuple(Support(d.name, d.axes, c) for c in sorted(conditions, key=lambda c: c.sort_key()))
+    common = set.intersection(*shared)
+    return tuple(Support(d.name, d.axes, side) for side in sorted(common, key=lambda side: side.order))
 
 
-def _outside(at: At, condition: Expr, known: dict[str, tuple[Support, ...]]) -> Support | None:
-    """What is known of an element where a condition does not hold."""
-    for support in known.get(at.name, ()):
-        if support.condition.xreplace(dict(zip(support.axes, at.index, strict=True))) == condition:
-            return support
-    return None
+def _side_at(at: At, support: Support) -> Side:
+    return support.side.at(dict(zip(support.axes, at.index, strict=True)))
+
+
+def _outside(at: At, side: Side, known: dict[str, tuple[Support, ...]]) -> Support | None:
+    """What is known of an element outside a side of a condition."""
+    return next((s for s in known.get(at.name, ()) if _side_at(at, s) == side), None)

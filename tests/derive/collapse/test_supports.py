@@ -1,0 +1,77 @@
+"""A mask drops where its term vanishes already, whichever branch of the choice was masked out."""
+
+import pytest
+import torch
+
+from derive import amax, axes, constant, eq, exp, index, length, log, mean, ne, oo, op, sum, tensor, where
+from derive.collapse.supports import supports
+from derive.pipeline import derive_op
+from tests.derive.live import assert_alike, assert_derived, module
+
+n, m, d, c = axes("n m d c")
+
+
+@op
+def kept_places(f, x: tensor[n, m], w: constant[n, m]):
+    f.z[n, m] = where(w[n, m] <= 0, x[n, m], -oo)
+    f.top[n] = amax(f.z[n, m], over=m)
+    f.u[n, m] = exp(f.z[n, m] - f.top[n])
+    f.p[n, m] = f.u[n, m] / sum(f.u[n, m], over=m)
+    return f.p
+
+
+@op
+def masked_places(f, x: tensor[n, m], w: constant[n, m]):
+    f.z[n, m] = where(w[n, m] > 0, -oo, x[n, m])
+    f.top[n] = amax(f.z[n, m], over=m)
+    f.u[n, m] = exp(f.z[n, m] - f.top[n])
+    f.p[n, m] = f.u[n, m] / sum(f.u[n, m], over=m)
+    return f.p
+
+
+@op
+def others_alike(f, x: tensor[n, d], y: tensor[n, d], item: index(c)[n], items: length(c)):
+    """Contrasted with all but other places of the same item."""
+    f.s[n, m] = sum(x[n, d] * y[m, d], over=d)
+    f.z[n, m] = where(eq(item[n], item[m]) & ne(n, m), -oo, f.s[n, m])
+    f.top[n] = amax(f.z[n, m], over=m)
+    f.loss[()] = mean(f.top[n] + log(sum(exp(f.z[n, m] - f.top[n]), over=m)) - f.z[n, n], over=n)
+    return f.loss
+
+
+@op
+def nothing_masked(f, x: tensor[n, m], w: constant[n, m]):
+    """Neither branch is a number: the choice stays."""
+    f.z[n, m] = where(w[n, m] > 0, x[n, m], 2 * x[n, m])
+    f.y[n, m] = exp(f.z[n, m])
+    return f.y
+
+
+@pytest.mark.parametrize("spec", [kept_places, masked_places, others_alike])
+def test_no_mask_in_the_backward(spec):
+    assert "where" not in str(derive_op(spec.op).backward)
+
+
+def test_a_choice_of_two_tensors_stays():
+    assert "where" in str(derive_op(nothing_masked.op).backward)
+
+
+def test_says_on_which_side():
+    assert "u is 0 unless w[n, m] <= 0" in map(str, supports(derive_op(kept_places.op).steps.op)["u"])
+    assert "u is 0 where w[n, m] > 0" in map(str, supports(derive_op(masked_places.op).steps.op)["u"])
+
+
+@pytest.mark.parametrize("spec", [kept_places, masked_places])
+def test_gradients_of_masked_rows(spec):
+    def plain(x, w):
+        return x.masked_fill(w > 0, -torch.inf).softmax(1)
+
+    assert_derived(spec.op, plain, {"x": (5, 7), "w": (5, 7)})
+
+
+def test_gradients_of_a_mask_with_a_diagonal():
+    x, y = (torch.randn(6, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    item = torch.tensor([0, 1, 0, 2, 1, 0])
+    masked = (item[:, None] == item) & ~torch.eye(6, dtype=torch.bool)
+    wanted = torch.nn.functional.cross_entropy((x @ y.T).masked_fill(masked, -torch.inf), torch.arange(6))
+    assert_alike(module(others_alike.op).others_alike(x, y, item, 3), wanted, [x, y])
