@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping
 from functools import reduce
 from typing import Any
 
-from sympy import Abs, Basic, Expr, Float, Max, Min, Mul, Piecewise, Pow, Rational, S, exp
+from sympy import Abs, Basic, Equality, Expr, Float, Max, Min, Mul, Not, Piecewise, Pow, Rational, S, Unequality, exp
 from sympy import atan2 as sympy_atan2
 from sympy import sign as sympy_sign
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import to_nnf
 
 from derive.asked import asked
 from derive.equations import Equation
@@ -24,7 +26,7 @@ _SHORT = 12  # digits of a decimal that somebody means
 
 def as_recorded(expr: Basic, known: Mapping[Basic, Tensor]) -> Any:
     """The expression with what is `known` of the tensors, by how they were read (`unsigned`)."""
-    return _exact(_canonical(settled(expr).xreplace(known)))
+    return _masks_last(_exact(_canonical(settled(expr).xreplace(known))))
 
 
 def settled(expr: Basic) -> Any:
@@ -85,6 +87,31 @@ def _choices(e: Piecewise) -> Expr:
     for value, condition in others:
         last = Where(condition, value, last)
     return last
+
+
+_NOTHING = (S.Zero, S.NegativeInfinity, S.Infinity)
+"""What a masked place adds to a sum, a maximum or a minimum."""
+
+
+def _masks_last(expr: Basic) -> Any:
+    """Choices with what is masked out as their other value: `where(j > i, -oo, s)` is `where(j <= i, s, -oo)`."""
+    return expr.replace(lambda e: isinstance(e, Where) and _is_masked_first(e), _turned)
+
+
+def _is_masked_first(e: Where) -> bool:
+    masked, value = e.args[1], e.args[2]
+    return masked in _NOTHING and value not in _NOTHING and all(map(_is_negatable, e.condition.atoms(Relational)))
+
+
+def _is_negatable(asked: Relational) -> bool:
+    """Whether it holds or its opposite does: of nan `x > 0` and `x <= 0` are both false."""
+    of_places = bool(free_axes(asked)) and all(at.is_integer for at in asked.atoms(At))
+    return of_places or isinstance(asked, Equality | Unequality)
+
+
+def _turned(e: Where) -> Expr:
+    condition, masked, value = e.args
+    return Where(to_nnf(Not(condition), simplify=False), value, masked)
 
 
 def _symbolic_power(e: Pow) -> Expr:

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from derive.notation import axes, exp, op, scalar, size, tensor, where
-from tests.derive.live import module
+from derive.notation import amax, axes, exp, index, length, ne, oo, op, scalar, size, sum, tensor, where
+from tests.derive.live import assert_alike, module
 from tests.derive.test_torch_backend import code_of, compare
 
-n, d = axes("n d")
+n, d, m, k = axes("n d m k")
 
 
 @op
@@ -51,3 +51,42 @@ def test_only_the_branch_that_is_chosen_is_computed() -> None:
 @pytest.mark.parametrize("length", [4, 1])
 def test_a_length_chooses(length) -> None:
     compare(unless_alone.op, {"n": 3, "d": length})
+
+
+@op
+def masked_first(f, x: tensor[n, d]):
+    f.total[n, d] = sum(where(m > d, 0, x[n, m]), over=m)
+    f.peak[n, d] = amax(where(m > d, -oo, x[n, m]), over=m)
+    return f.total, f.peak
+
+
+@op
+def others_left_out(f, x: tensor[n, d], of: index(k)[n], segments: length(k)):
+    f.y[k, d] = sum(where(ne(of[n], k), 0.0, x[n, d]), over=n)
+    return f.y
+
+
+@op
+def above_zero(f, x: tensor[n]):
+    f.y[n] = where(x[n] <= 0, 0, x[n])
+    return f.y
+
+
+def test_what_is_masked_out_may_stand_first() -> None:
+    source = code_of(masked_first.op)
+    assert "x.cumsum(1)" in source and "x.cummax(1)" in source, source
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    total, peak = module(masked_first.op).masked_first(x)
+    assert_alike(total + peak, x.cumsum(1) + x.cummax(1).values, [x])
+
+
+def test_a_sum_of_all_but_others_is_a_scatter() -> None:
+    assert "index_add_" in code_of(others_left_out.op)
+    x, of = torch.randn(5, 2, dtype=torch.float64, requires_grad=True), torch.tensor([2, 0, 2, 2, 0])
+    wanted = torch.zeros(4, 2, dtype=torch.float64).index_add(0, of, x)
+    assert_alike(module(others_left_out.op).others_left_out(x, of, 4), wanted, [x])
+
+
+def test_a_value_that_is_compared_stays_where_it_was() -> None:
+    assert module(above_zero.op).above_zero(torch.tensor([torch.nan, -1.0, 2.0])).tolist()[1:] == [0, 2]
+    assert module(above_zero.op).above_zero(torch.tensor([torch.nan])).isnan().all()
