@@ -122,7 +122,7 @@ def index_axes(index: Index | Node) -> tuple[str, ...]:
     if isinstance(index, str):
         return (index,)
     if isinstance(index, Merged):
-        return tuple(a for i in index.axes for a in index_axes(i))
+        return axes_along(index.axes)
     if isinstance(index, Place):
         return index_axes(index.index)
     if isinstance(index, PartOf):
@@ -130,8 +130,13 @@ def index_axes(index: Index | Node) -> tuple[str, ...]:
     if isinstance(index, Window):
         return tuple(a for a, _ in index.steps)
     if isinstance(index, Arithmetic):
-        return tuple(dict.fromkeys(a for i, _ in index.steps for a in index_axes(i)))
+        return tuple(dict.fromkeys(axes_along(i for i, _ in index.steps)))
     return node_axes(index)
+
+
+def axes_along(indices: Iterable[Index]) -> tuple[str, ...]:
+    """The axes that indices run over, in order, each as often as it stands there."""
+    return tuple(a for i in indices for a in index_axes(i))
 
 
 def node_axes(node: Node) -> tuple[str, ...]:
@@ -139,7 +144,7 @@ def node_axes(node: Node) -> tuple[str, ...]:
     if isinstance(node, AxisValue):
         return (node.axis,)
     if isinstance(node, Read):
-        return tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
+        return tuple(dict.fromkeys(axes_along(node.index)))
     if isinstance(node, Call):
         return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
     if isinstance(node, Reduce):

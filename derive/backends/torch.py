@@ -40,7 +40,7 @@ from derive.program import (
     Window,
     base,
 )
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import axes_along, index_axes, node_axes, walk
 
 
 @dataclass
@@ -263,7 +263,7 @@ class Printer:
         return self.spread(align(value, order), wanted)
 
     def merge(self, value: Value, s: Assign) -> Value:
-        order = tuple(a for i in s.axes for a in index_axes(i))
+        order = axes_along(s.axes)
         if value.scalar or set(order) - set(value.dims):
             value = self.spread(align(value, order), order)
         value = permute(value, order)

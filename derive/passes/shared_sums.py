@@ -29,7 +29,7 @@ from derive.program import (
     multiplied,
 )
 from derive.soundness import check
-from derive.walking import index_axes, node_axes, reads, walk
+from derive.walking import axes_along, index_axes, node_axes, reads, walk
 
 _KINDS = ("sum", "mean")
 _GAIN = 1.1
@@ -85,7 +85,7 @@ class _Plan:
         after = sum(node_work(new, nominal) for _, new in self.new)
         if not self.named:
             after += node_work(self.part.value, nominal)
-            after += NAMED * nominal.weighted({a for i in self.part.axes for a in index_axes(i)})
+            after += NAMED * nominal.weighted(set(axes_along(self.part.axes)))
         return before - after if before > _GAIN * after else -1.0
 
     def carried_out(self, program: Program) -> Program | None:
