@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from fractions import Fraction
 
 from derive.program import (
     Arithmetic,
@@ -14,7 +13,6 @@ from derive.program import (
     Join,
     Merged,
     Node,
-    Num,
     PartOf,
     Place,
     Program,
@@ -74,25 +72,6 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
 def reads(node: Node | Index) -> set[str]:
     """The names of the tensors a node reads."""
     return {n.name for n in walk(node) if isinstance(n, Read)}
-
-
-def signed_terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
-    """The terms of a nested sum, left to right, each with whether it is subtracted."""
-    if isinstance(node, Call) and node.fn in ("add", "sub"):
-        left, right = node.args
-        return signed_terms(left, minus) + signed_terms(right, minus != (node.fn == "sub"))
-    if isinstance(node, Call) and node.fn == "neg":
-        return signed_terms(node.args[0], not minus)
-    return [(node, minus)]
-
-
-def whole_power(factor: Node) -> tuple[Node, int]:
-    """A factor as a whole power above 0 of something; of itself the first, where it is no such power."""
-    if isinstance(factor, Call) and factor.fn == "pow":
-        root, exponent = factor.args
-        if isinstance(exponent, Num) and isinstance(exponent.value, Fraction) and exponent.value > 0:
-            return (root, int(exponent.value)) if exponent.value.denominator == 1 else (factor, 1)
-    return factor, 1
 
 
 def uses(name: str, statements: Iterable[Statement]) -> list[tuple[Statement, Read]]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from derive.arithmetic import multiplied
 from derive.backends.turned import backwards, from_the_end
 from derive.backends.values import is_pack
 from derive.cost import product_factors
-from derive.program import Index, Node, Num, Read, Reduce, Window, multiplied
+from derive.program import Index, Node, Num, Read, Reduce, Window
 from derive.walking import axes_along, node_axes
 
 _MOST = 3  # dimensions of an image that torch convolves over

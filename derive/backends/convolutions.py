@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from derive.arithmetic import multiplied
 from derive.backends.convolution_roles import Convolution, Spatial, one_signal, roles, straightened
 from derive.backends.reads import read
 from derive.backends.slices import flipped, reached, sliced
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.cost import product_factors
-from derive.program import Index, Node, Read, Reduce, Scatter, Window, multiplied
+from derive.program import Index, Node, Read, Reduce, Scatter, Window
 from derive.walking import node_axes
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.arithmetic import multiplied
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.convolutions import convolved
 from derive.backends.layout import is_product
@@ -14,7 +15,7 @@ from derive.backends.reductions import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.cost import is_matrix_product, is_tensor
 from derive.passes.signs import plain
-from derive.program import AxisValue, Call, Node, Num, Reduce, multiplied
+from derive.program import AxisValue, Call, Node, Num, Reduce
 from derive.walking import node_axes
 
 if TYPE_CHECKING:

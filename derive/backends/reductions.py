@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from derive.arithmetic import multiplied
 from derive.backends.contractions import contraction, matrix_and_vector
 from derive.backends.convolutions import convolved
 from derive.backends.dtypes import is_read
@@ -13,7 +14,7 @@ from derive.backends.pointwise import call_code, cast
 from derive.backends.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Node, Read, Reduce, Window, multiplied
+from derive.program import Call, Node, Read, Reduce, Window
 from derive.walking import by_axes_once, node_axes
 
 if TYPE_CHECKING:

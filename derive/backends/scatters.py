@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.arithmetic import multiplied
 from derive.backends.convolutions import scattered
 from derive.backends.extrema import extremum
 from derive.backends.gathers import along, gathers_in_a_row, whole_index
@@ -26,7 +27,6 @@ from derive.program import (
     Scatter,
     SizeOf,
     Window,
-    multiplied,
 )
 from derive.walking import axes_along, index_axes
 

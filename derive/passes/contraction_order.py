@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from derive.arithmetic import multiplied
 from derive.cost import Nominal, is_matrix_product, is_tensor, product_factors
 from derive.naming import free_name
 from derive.passes.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
@@ -29,7 +30,6 @@ from derive.program import (
     Statement,
     Window,
     base,
-    multiplied,
 )
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt, uses, walk

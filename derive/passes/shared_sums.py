@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from derive.arithmetic import multiplied
 from derive.cost import NAMED, Nominal, is_tensor, node_work
 from derive.naming import name_of
 from derive.passes.leftovers import without_unread
@@ -26,7 +27,6 @@ from derive.program import (
     SizeOf,
     Statement,
     base,
-    multiplied,
 )
 from derive.soundness import check
 from derive.walking import axes_along, index_axes, node_axes, reads, walk
