@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -45,10 +45,11 @@ def verify_ops(
         raise DeriveError(f"{'--plot' if plot else '--native'} is for one op", fix="name one op")
     from derive.verify import command, record  # these need PyTorch, which the other commands start without
 
-    options = {"seed": seed, "save": save.value, "backend": backend.value}
-    said = record.command_line(ops or (), file, everything, native, **options)
-    shown: dict[str, Any] = {"full": full, "plot": plot, "native": native, "json": json, "said": said}
-    if not command.verify(wanted, save.value, seed, backend=backend.value, **shown):
+    said = record.command_line(ops or (), file, everything, native, seed=seed, save=save.value, backend=backend.value)
+    right = command.verify(
+        wanted, save.value, seed, backend=backend.value, full=full, plot=plot, native=native, json=json, said=said
+    )
+    if not right:
         raise typer.Exit(1)
 
 
