@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from derive.notation import axes, exp, op, scalar, size, tensor, where
+from tests.derive.against_loops import code_of, compare
 from tests.derive.live import module
-from tests.derive.test_torch_backend import code_of, compare
 
 n, d = axes("n d")
 
