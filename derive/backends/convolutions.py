@@ -165,7 +165,7 @@ class _Call:
         for s in self.c.spatial:
             cut = self.cut(s, str(dims[s.slot]), signal.index)
             if cut:
-                stored = stored.method(sliced(position(dims, s.slot), len(dims), cut))
+                stored = stored.method(sliced(position(dims, s.slot), cut))
         value = read(stored, Read(signal.name, index), printer.sizes, printer.value)
         return self.shaped(value, self.signal_parts(dims, signal.index)[alone:])
 

@@ -64,7 +64,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
         values[0] = printer.own(start, values[0], order)
     function = "sub" if len(tensors) == 1 else "addcmul"
     number = f", alpha={factor}" if len(tensors) == 1 else f", value={factor}" if factor != "1" else ""
-    dims = broadcast(values, order)
+    dims = broadcast(values)
     if values[0].owned and values[0].dims == dims:
         others = ", ".join(v.code for v in values[1:])
         return replace(values[0].method(f".{function}_({others}{number})"), owned=True)

@@ -128,8 +128,8 @@ class Printer:
         args = self.arguments(node, order)
         if top and args:  # `e` and `pi` have none
             args[0] = self.own(node.args[0], args[0], order)
-        over = written_over(node, args, order, self.long) if self.fuse and not self.negates_little(node, args) else None
-        return over or self.owned(node, call_code(node, args, order, self.like))
+        over = written_over(node, args, self.long) if self.fuse and not self.negates_little(node, args) else None
+        return over or self.owned(node, call_code(node, args, self.like))
 
     def arguments(self, node: Call, order: Dims) -> list[Value]:
         """What an operation takes, whole numbers made real where torch would go on counting."""

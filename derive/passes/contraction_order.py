@@ -45,7 +45,7 @@ def pairwise(program: Program, nominal: Nominal) -> Program:
     can share.
     """
     alone, cost = _in_steps(program, nominal, frozenset())
-    common = _in_common(program, nominal)
+    common = _in_common(program)
     if common:
         together, less = _in_steps(program, nominal, common)
         if less * _GAIN < cost:
@@ -76,7 +76,7 @@ def _in_steps(program: Program, nominal: Nominal, halved: frozenset[Key]) -> tup
     return check(replace(program, statements=tuple(out))), orders.cost
 
 
-def _in_common(program: Program, nominal: Nominal) -> frozenset[Key]:
+def _in_common(program: Program) -> frozenset[Key]:
     """The steps that several sums could have in common, in whatever order they are taken."""
     count: dict[Key, int] = {}
     for s in program.statements:
