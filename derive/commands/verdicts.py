@@ -1,4 +1,4 @@
-"""The commands `derive verify` and `derive judge`: run, show, and say whether all is right."""
+"""`derive verify` and `derive judge` once they know what is asked: run, show, and say whether all is right."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def verify(
     save: str,
     seed: int,
     *,
-    backend: str = "torch",
+    backend: str,
     full: bool,
-    plot: Path | None = None,
-    native: str | None = None,
-    json: Path | None = None,
-    said: str = "derive verify",
+    plot: Path | None,
+    native: str | None,
+    json: Path | None,
+    said: str,
 ) -> bool:
     """Print what verify finds of each op, and write its numbers to the file `json`. True where every gradient is right.
 
