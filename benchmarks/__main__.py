@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +18,11 @@ from typer import Option
 
 from benchmarks import block, names
 from benchmarks.jax_forms import jax
+from benchmarks.kernels import native_package
 from benchmarks.measure import Measured, as_json, derivation_seconds, measure, measure_whole
 from benchmarks.report import chart, page, table
 from benchmarks.rows import SIZES, composite, row
-from benchmarks.ways import native_package, use_threads
+from benchmarks.ways import use_threads
 from derive.catalogue import catalogue, find, load_file
 from derive.equations import Op
 from derive.errors import DeriveError
@@ -43,49 +46,66 @@ def main(
 ) -> None:
     """Measure forward + backward, each way in turn, and write a table, benchmarks.json, .md and .svg."""
     try:
-        wanted = _wanted(ops, file)
-        sizes = [s for s in SIZES if s in (size or SIZES)]
-        if unknown := set(size or ()) - set(SIZES):
-            raise DeriveError(f"there is no size {min(unknown)}", fix=f"choose from {', '.join(SIZES)}")
+        wanted, sizes = _wanted(ops, file), _sizes(size)
     except DeriveError as error:
         typer.echo(f"benchmarks: {error}", err=True)
         raise typer.Exit(2) from None
     threads = threads or os.cpu_count() or 1
     use_threads(threads)
-    seconds, compiled = (QUICK_SECONDS, False) if quick else (seconds, compiled)
-    wholes = {name: make for name, make in WHOLES.items() if file is None and (not ops or name in ops)}
-    parts = [find(op) for op in block.OPS if block.NAME in wholes]
-    console = Console(stderr=True)
+    if quick:
+        seconds, compiled = QUICK_SECONDS, False
+    wholes = [name for name in WHOLES if file is None and (not ops or name in ops)]
     derivation = {op.name: derivation_seconds(op) for op in wanted}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    found: list[Measured] = []
-    with (
-        native_package({op.name: op for op in (*wanted, *parts)}.values(), file) as native,
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
+    parts = [find(op) for op in block.OPS if block.NAME in wholes]
+    with native_package({op.name: op for op in (*wanted, *parts)}.values(), file) as native:
         if native.missing:
             typer.echo(f"no column of native kernels: {native.missing}", err=True)
-        task = progress.add_task("", total=len(sizes) * (len(wanted) + len(wholes)))
-        for op in wanted:
-            for each in sizes:
-                progress.update(task, description=f"{op.name}, {each}")
-                torch.compiler.reset()
-                found.append(measure(row(op, each), seconds, compiled, native, threads))
-                progress.advance(task)
-        for name, make in wholes.items():
-            for each in sizes:
-                progress.update(task, description=f"{name}, {each}")
-                torch.compiler.reset()
-                found.append(measure_whole(make(each, compiled, native), each, seconds))
-                progress.advance(task)
+
+        def of_op(op: Op, size: str) -> Measured:
+            return measure(row(op, size), seconds, compiled, native, threads)
+
+        def of_whole(name: str, size: str) -> Measured:
+            return measure_whole(WHOLES[name](size, compiled, native), size, seconds)
+
+        rows = [(f"{op.name}, {each}", partial(of_op, op, each)) for op in wanted for each in sizes]
+        rows += [(f"{name}, {each}", partial(of_whole, name, each)) for name in wholes for each in sizes]
+        found = _measured(rows)
+    _write(found, derivation, threads, out)
+
+
+def _measured(rows: Sequence[tuple[str, Callable[[], Measured]]]) -> list[Measured]:
+    """Each row in turn, behind a bar that names it."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    found: list[Measured] = []
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=len(rows))
+        for title, measured in rows:
+            progress.update(task, description=title)
+            torch.compiler.reset()
+            found.append(measured())
+            progress.advance(task)
+    return found
+
+
+def _write(found: list[Measured], derivation: Mapping[str, float], threads: int, out: Path) -> None:
+    """Print the table, and write all of it into a folder."""
     about = _about(threads)
+    caption = ", ".join(f"{k} {v}" for k, v in about.items())
     wide = Console(width=max(Console().width, LEAST_WIDTH), soft_wrap=True)
-    wide.print(table(found, derivation, ", ".join(f"{k} {v}" for k, v in about.items())), highlight=False)
+    wide.print(table(found, derivation, caption), highlight=False)
     out.mkdir(parents=True, exist_ok=True)
     (out / "benchmarks.json").write_text(json.dumps(as_json(found, about, derivation), indent=1) + "\n")
-    (out / "benchmarks.md").write_text(page(found, ", ".join(f"{k} {v}" for k, v in about.items())))
+    (out / "benchmarks.md").write_text(page(found, caption))
     chart(found, out / "benchmarks.svg", f"forward + backward, float32, {threads} thread(s)")
     print(f"{out / 'benchmarks.json'}, {out / 'benchmarks.md'}, {out / 'benchmarks.svg'}: written")
+
+
+def _sizes(named: list[str] | None) -> list[str]:
+    """The sizes that were named, from small to large; all without names. Raises DeriveError for one that is none."""
+    if unknown := set(named or ()) - set(SIZES):
+        raise DeriveError(f"there is no size {min(unknown)}", fix=f"choose from {', '.join(SIZES)}")
+    return [s for s in SIZES if s in (named or SIZES)]
 
 
 def _wanted(ops: list[str] | None, file: Path | None) -> list[Op]:

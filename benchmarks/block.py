@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.jax_forms import JAX, jax
+from benchmarks.kernels import NativePackage, Pair
 from benchmarks.memory import distinct_bytes, saved_by_tape
-from benchmarks.ways import AUTOGRAD, Pair, Way, Whole, forms
+from benchmarks.ways import AUTOGRAD, Way, Whole, forms, one_graph
 from derive.catalogue import find
 from training.gpt import network, twin
 from training.gpt.network import MLP, Attention
@@ -31,7 +32,7 @@ Functions = dict[str, Callable[..., Any]]
 _copies = count()
 
 
-def whole(size: str, compiled: bool, native: Any = None) -> Whole:
+def whole(size: str, compiled: bool, native: NativePackage | None = None) -> Whole:
     """The ways that exist for a block of this size, and the bytes that each keeps for its backward."""
     n, t, d, heads = SHAPES[size]
     generator = torch.Generator().manual_seed(0)
@@ -46,8 +47,8 @@ def whole(size: str, compiled: bool, native: Any = None) -> Whole:
     ways = {name: _by_autograd(forward, args, dy) for name, forward in forwards.items()}
     ways |= {name: _by_pair(pair, args, dy) for name, pair in pairs.items()}
     if compiled:
-        ways["compiled autograd"] = _by_autograd(_compiled(primitives), args, dy)
-        forward, backward = map(_compiled, _pair(_fused(), heads))
+        ways["compiled autograd"] = _by_autograd(one_graph(primitives), args, dy)
+        forward, backward = map(one_graph, _pair(_fused(), heads))
         ways["generated compiled"] = _by_pair((forward, backward), args, dy)
     if jax is not None:
         ways["JAX jit"] = _by_jax(args, dy, heads)
@@ -113,10 +114,6 @@ def _pair(functions: Functions, heads: int) -> Pair:
         return (dx, *dattention, *dmlp)
 
     return _of_leaves(forward), backward
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, fullgraph=True, dynamic=False)
 
 
 def _by_autograd(forward: Callable[..., Any], args: tuple[Tensor, ...], dy: Tensor) -> Way:

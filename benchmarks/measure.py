@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from benchmarks.clock import Times, by_turns
+from benchmarks.kernels import NativePackage
 from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.native import NATIVE
 from benchmarks.rows import Row
-from benchmarks.ways import AUTOGRAD, NativePackage, Way, Whole, agree, forms, ways
+from benchmarks.ways import AUTOGRAD, Way, Whole, agree, forms, ways
 from derive.autograd_cost import example_sizes
 from derive.cost_report import least_bytes, multiply_adds
 from derive.emit import render

@@ -7,17 +7,10 @@ the forward and the backward are two calls, as in a training loop; JAX compiles 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from inspect import signature
-from itertools import count
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,6 +18,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.jax_forms import jax, jitted
+from benchmarks.kernels import NativePackage, Pair
 from benchmarks.native import NATIVE
 from benchmarks.rows import Row
 from derive.equations import Op
@@ -32,7 +26,6 @@ from derive.live import Live, build
 
 Result = tuple[tuple[Any, ...], tuple[Any, ...]]
 Way = Callable[[], Result]
-Pair = tuple[Callable[..., Any], Callable[..., Any]]
 
 AUTOGRAD = "autograd"
 COLUMNS = {
@@ -119,7 +112,7 @@ def ways(row: Row, compiled: bool = True, native: NativePackage | None = None) -
     own, dys = forms(row.op), cotangents(row)
     out: dict[str, Way] = {AUTOGRAD: by_autograd(own.primitives, row, dys)}
     if compiled:
-        out["compiled autograd"] = by_autograd(_compiled(own.primitives), row, dys)
+        out["compiled autograd"] = by_autograd(one_graph(own.primitives), row, dys)
     if row.op.name in NATIVE:
         out["native op"] = by_autograd(NATIVE[row.op.name], row, dys)
     jax_way = by_jax(row, dys)
@@ -128,7 +121,7 @@ def ways(row: Row, compiled: bool = True, native: NativePackage | None = None) -
     out["generated"] = by_pair(own.live.forward, own.live.backward, row, dys)
     out["generated out="] = by_pair_out((own.live.forward, own.live.backward), own.pair_out, row, dys)
     if compiled:
-        out["generated compiled"] = by_pair(_compiled(own.fused.forward), _compiled(own.fused.backward), row, dys)
+        out["generated compiled"] = by_pair(one_graph(own.fused.forward), one_graph(own.fused.backward), row, dys)
     return out | ({} if native is None else _native_ways(native, row, dys))
 
 
@@ -142,7 +135,8 @@ def _native_ways(native: NativePackage, row: Row, dys: tuple[Tensor, ...]) -> di
     return out
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def one_graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function as torch.compile has it: one graph, for the shapes of its first call."""
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
@@ -219,57 +213,6 @@ def by_jax(row: Row, dys: tuple[Tensor, ...]) -> Way | None:
 
 def _tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple) else (value,)
-
-
-# --- native kernels -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NativeFunctions:
-    """What a package has of one op; of a loss, the calls that do it all."""
-
-    pair: Pair
-    pair_out: Pair
-    with_gradients: Pair | None  # and the same over memory of an earlier call
-    sgd: Callable[..., Any] | None
-
-
-@dataclass(frozen=True)
-class NativePackage:
-    """A package of `derive generate --backend cpu`, and why it is missing where it is."""
-
-    module: Any = None
-    missing: str = ""
-
-    def functions(self, name: str) -> NativeFunctions | None:
-        """The functions of an op; None where the package has none."""
-        if not hasattr(self.module, f"{name}_forward"):
-            return None
-        parts = ("forward", "backward", "forward_out", "backward_out", "with_gradients", "with_gradients_out", "sgd")
-        f, b, fo, bo, one, one_out, sgd = (getattr(self.module, f"{name}_{part}", None) for part in parts)
-        return NativeFunctions((f, b), (fo, bo), None if one is None else (one, one_out), sgd)  # type: ignore[arg-type]
-
-
-_packages = count()  # a process imports a name once
-
-
-@contextmanager
-def native_package(ops: Iterable[Op], file: Path | None = None) -> Any:
-    """Generate the ops with native kernels into a folder of their own, and import it as long as it is needed."""
-    with TemporaryDirectory(prefix="benchmarks_") as folder:
-        package = f"handgrad_native_kernels_{next(_packages)}"
-        source = [] if file is None else ["--from", str(file)]
-        command = [sys.executable, "-m", "derive.cli", "generate", "--backend", "cpu", "--workspace", "--step"]
-        command += ["--out", f"{folder}/{package}"]
-        done = subprocess.run([*command, *source, *(op.name for op in ops)], capture_output=True, text=True)
-        if done.returncode:
-            yield NativePackage(missing=(done.stderr.strip().splitlines() or ["no message"])[-1])
-            return
-        sys.path.insert(0, folder)
-        try:
-            yield NativePackage(import_module(package))
-        finally:
-            sys.path.remove(folder)
 
 
 # --- agreement ------------------------------------------------------------------------------------------------

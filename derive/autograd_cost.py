@@ -30,7 +30,7 @@ from derive.program import (
     base,
 )
 from derive.terms.axes import PACK_NAME
-from derive.walking import index_axes, node_axes
+from derive.walking import axes_along, node_axes
 
 DEFAULT_SIZE = 64
 
@@ -88,7 +88,7 @@ class _Counter:
         if isinstance(value, Read) and not _gathers(value):
             self.tensors[name] = self.tensors[value.name]  # a view shows another tensor's memory
         else:
-            axes = tuple(a for i in statement.axes for a in index_axes(i))
+            axes = axes_along(statement.axes)
             condition = isinstance(value, Call) and value.fn in CONDITIONS
             self.tensors[name] = Saved(name, axes, "mask" if condition else "real")
         self.labels.setdefault(value, name)

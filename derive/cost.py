@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import prod
 
 from derive.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter, base
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import axes_along, node_axes, walk
 
 NOMINAL = 32
 """The length taken for an axis that an input carries, `...` included; the others follow (`nominal.py`)."""
@@ -152,7 +152,7 @@ def work(program: Program, nominal: Nominal) -> float:
     for s in program.statements:
         total += node_work(s.value, nominal)
         if isinstance(s, Scatter):
-            over = {a for i in s.slots for a in index_axes(i)}
+            over = set(axes_along(s.slots))
             total += nominal.weighted(over) + (nominal.elements(s.axes) if s.onto is None else 0.0)
     return total
 
@@ -164,4 +164,4 @@ def work_and_names(program: Program, nominal: Nominal) -> float:
 
 def naming(program: Program, nominal: Nominal) -> float:
     """What it costs that tensors have names; of two forms with the same work it prefers the one with fewer."""
-    return sum(NAMED * nominal.weighted({a for i in s.axes for a in index_axes(i)}) for s in program.statements)
+    return sum(NAMED * nominal.weighted(set(axes_along(s.axes))) for s in program.statements)

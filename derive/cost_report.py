@@ -27,7 +27,7 @@ from derive.program import Program, Read, Reduce, Scatter, Statement, base
 from derive.rates import Rates, measured
 from derive.report import largest
 from derive.terms.axes import PACK_NAME
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import axes_along, node_axes, walk
 
 _REAL, _INTEGER = 4, 8  # bytes of an element: float32 and int64
 _LARGEST = 2**22  # elements: the lengths that nobody gave are chosen so that no tensor is larger
@@ -95,7 +95,7 @@ def _moved(s: Statement, program: Program, lengths: Nominal, integers: frozenset
             found[n.name] = max(found.get(n.name, 0.0), min(whole, taken) * _size(n.name, integers))
     written = lengths.elements(_written(s)) * _REAL
     if isinstance(s, Scatter):
-        written += 2 * lengths.elements({a for i in s.slots for a in index_axes(i)}) * _REAL
+        written += 2 * lengths.elements(set(axes_along(s.slots))) * _REAL
     return sum(found.values()) + written
 
 
@@ -108,7 +108,7 @@ def _integers(op: Op) -> frozenset[str]:
 
 
 def _written(s: Statement) -> tuple[str, ...]:
-    return tuple(base(a) for i in s.axes for a in index_axes(i))
+    return tuple(base(a) for a in axes_along(s.axes))
 
 
 # --- measuring --------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sympy import Expr, Mul
 
 from derive import lower, placed
+from derive.arithmetic import multiplied
 from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
@@ -12,7 +13,7 @@ from derive.lower_factored import factored
 from derive.nominal import nominal
 from derive.passes.order import passed_forward
 from derive.passes.share import put
-from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement, multiplied
+from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement
 from derive.saving import dims
 from derive.soundness import check
 from derive.terms.axes import free_axes

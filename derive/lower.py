@@ -87,6 +87,25 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
 
     Raises DeriveError for what no program says.
     """
+    if isinstance(expr, At | Axis | Scalar | Size | Number) or expr in (S.Pi, E):
+        return _atom(expr)
+    if isinstance(expr, Add | Mul | Pow):
+        return _arithmetic(expr, hoist)
+    if isinstance(expr, Where | Delta | Relational | And | Or | Not):
+        return _choice(expr, hoist)
+    if isinstance(expr, Prefix | Slot | Merge | Part):
+        return _place(expr, hoist)
+    if isinstance(expr, Sigma | SpecReduce):
+        if hoist is None:
+            raise DeriveError(f"{expr} inside an expression was not given a name", fix=OUR_FAULT)
+        return hoist(expr)
+    if isinstance(expr, Function):
+        return _function(expr, hoist)
+    raise DeriveError(f"{expr}, a {type(expr).__name__}, has no form in a program", fix=OUR_FAULT)
+
+
+def _atom(expr: Basic) -> Node:
+    """A tensor at its indices, or a number of some kind."""
     if isinstance(expr, At):
         return Read(expr.name, tuple(index(i) for i in expr.index))
     if isinstance(expr, Axis):
@@ -95,42 +114,36 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
         return Scal(expr.name)
     if isinstance(expr, Size):
         return SizeOf(expr.axis.name)
-    if isinstance(expr, Number):
-        return _number(expr)
-    if expr in (S.Pi, E):
-        return Call("pi" if expr is S.Pi else "e", ())
-    if isinstance(expr, Add):
-        if (number := _common(expr)) is not None:
-            rest = Add(*(t / number for t in expr.args))
-            return quotient(number, [(weight(rest), node(rest, hoist))], [])
-        return _sum([(t, node(abs_term(t), hoist)) for t in ordered_terms(expr)])
+    return _number(expr) if isinstance(expr, Number) else Call("pi" if expr is S.Pi else "e", ())
+
+
+def _arithmetic(expr: Add | Mul | Pow, hoist: Hoist | None) -> Node:
     if isinstance(expr, Mul):
         return product(list(Mul.make_args(expr)), hoist)
     if isinstance(expr, Pow):
         return Call("div", (ONE, node(1 / expr, hoist))) if divides(expr) else _power(expr.base, expr.exp, hoist)
-    if isinstance(expr, Where):
-        condition, a, b = (node(x, hoist) for x in expr.args)
-        return Call("where", (condition, a, b))
-    if isinstance(expr, Delta):
-        return Call("where", (Call("eq", (node(expr.args[0], hoist), node(expr.args[1], hoist))), ONE, ZERO))
-    if isinstance(expr, Relational):
-        return Call(_RELATIONS[expr.rel_op], (node(expr.lhs, hoist), node(expr.rhs, hoist)))
+    if (number := _common(expr)) is not None:
+        rest = Add(*(t / number for t in expr.args))
+        return quotient(number, [(weight(rest), node(rest, hoist))], [])
+    return _sum([(t, node(abs_term(t), hoist)) for t in ordered_terms(expr)])
+
+
+def _choice(expr: Basic, hoist: Hoist | None) -> Node:
+    """A choice or what it asks."""
     if isinstance(expr, And | Or | Not):
         conditions = sorted(expr.args, key=lambda a: a.sort_key())
         return Call(type(expr).__name__.lower(), tuple(node(a, hoist) for a in conditions))
-    if isinstance(expr, Prefix | Slot | Merge | Part):
-        return _place(expr, hoist)
-    if isinstance(expr, Sigma | SpecReduce):
-        if hoist is None:
-            raise DeriveError(f"{expr} inside an expression was not given a name", fix=OUR_FAULT)
-        return hoist(expr)
-    if isinstance(expr, power):
-        return Call("pow", (node(expr.args[0], hoist), node(expr.args[1], hoist)))
+    args = tuple(node(a, hoist) for a in expr.args)
+    if isinstance(expr, Relational):
+        return Call(_RELATIONS[expr.rel_op], args)
+    return Call("where", args if isinstance(expr, Where) else (Call("eq", args), ONE, ZERO))
+
+
+def _function(expr: Function, hoist: Hoist | None) -> Node:
     if isinstance(expr, polygamma) and expr.args[0] == 0:
         return Call("digamma", (node(expr.args[1], hoist),))
-    if isinstance(expr, Function):
-        return Call(type(expr).__name__, tuple(node(a, hoist) for a in expr.args))
-    raise DeriveError(f"{expr}, a {type(expr).__name__}, has no form in a program", fix=OUR_FAULT)
+    name = "pow" if isinstance(expr, power) else type(expr).__name__
+    return Call(name, tuple(node(a, hoist) for a in expr.args))
 
 
 def _common(expr: Add) -> Expr | None:

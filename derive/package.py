@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from derive.emit import render_init_names, render_shared, rendered
+from derive.emit import render_init, render_shared, rendered
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.pipeline import derive_op
@@ -48,25 +48,18 @@ def write_package(
         texts |= made.files
         if done is not None:
             done(op, made.why_no_kernel)
-    try:
-        old = _read(out)
-    except OSError as error:
-        raise _refused("read", out, error) from None
+    old = _read(out)
     stale = [name for name in old if name not in texts and _is_stale(name, old[name], ops, texts, whole)]
     others = {n: t for n, t in old.items() if n not in (*texts, *stale, *_SHARED) and _is_ours(n, t)}
-    modules = {name: text for name, text in (others | texts).items() if name.endswith(".py")}
-    exports = {Path(name).stem: _exported(name, text, out) for name, text in modules.items()}
+    exports = {Path(n).stem: _exported(n, t, out) for n, t in (others | texts).items() if n.endswith(".py")}
     texts |= render_shared(backend)
-    texts["__init__.py"] = render_init_names(exports)  # last, so that it never names a module that is not there yet
+    texts["__init__.py"] = render_init(exports)  # last, so that it never names a module that is not there yet
     changed = {name: text for name, text in texts.items() if old.get(name) != text}
     for name in changed:
         if old.get(name, "").strip() and not _is_ours(name, old[name]):
             raise DeriveError(f"{out / name} was not written by Handgrad", fix="give another folder with --out")
     if not check and (changed or stale):
-        try:
-            _write(out, changed, stale, old)
-        except OSError as error:
-            raise _refused("write to", out, error) from None
+        _write(out, changed, stale, old)
     return tuple(sorted([*changed, *stale]))
 
 
@@ -77,12 +70,15 @@ def cheapest(backend: str) -> str:
 
 def _read(out: Path) -> dict[str, str]:
     """The folder's files of the kinds that we write; what is not UTF-8 is not ours, and reads as something else."""
-    if not out.exists():
-        return {}
-    if not out.is_dir():
-        raise DeriveError(f"{out} is not a folder", fix="give another folder with --out")
-    files = sorted(p for p in out.iterdir() if p.suffix in _HEADERS and p.is_file())
-    return {p.name: p.read_bytes().decode("utf-8", errors="replace") for p in files}
+    try:
+        if not out.exists():
+            return {}
+        if not out.is_dir():
+            raise DeriveError(f"{out} is not a folder", fix="give another folder with --out")
+        files = sorted(p for p in out.iterdir() if p.suffix in _HEADERS and p.is_file())
+        return {p.name: p.read_bytes().decode("utf-8", errors="replace") for p in files}
+    except OSError as error:
+        raise _refused("read", out, error) from None
 
 
 def _is_ours(name: str, text: str) -> bool:
@@ -129,9 +125,9 @@ def _write(out: Path, texts: dict[str, str], stale: list[str], old: dict[str, st
             placed.append(target)
         for name in stale:
             (out / name).unlink()
-    except OSError:
+    except OSError as error:
         _undo(list(waiting), placed, old, made)
-        raise
+        raise _refused("write to", out, error) from None
 
 
 def _undo(temporaries: list[Path], placed: list[Path], old: dict[str, str], made: list[Path]) -> None:

@@ -12,10 +12,9 @@ after every pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 CONDITIONS = COMPARISONS | {"and", "or", "not"}
@@ -95,11 +94,7 @@ class Window:
     offset: Node
 
     def __str__(self) -> str:
-        parts = [a if abs(s) == 1 else f"{abs(s)}*{a}" for a, s in self.steps]
-        ahead = [part for part, (_, s) in zip(parts, self.steps, strict=True) if s > 0]
-        ahead += [] if ahead and self.offset == Num(Fraction(0)) else [str(self.offset)]
-        behind = (f" - {part}" for part, (_, s) in zip(parts, self.steps, strict=True) if s < 0)
-        return " + ".join(ahead) + "".join(behind)
+        return _stepped(self.steps, self.offset)
 
 
 @dataclass(frozen=True)
@@ -110,8 +105,15 @@ class Arithmetic:
     offset: Node
 
     def __str__(self) -> str:
-        parts = [str(i) if s == 1 else f"{s}*{i}" for i, s in self.steps]
-        return " + ".join([*parts, *([] if self.offset == Num(Fraction(0)) else [str(self.offset)])])
+        return _stepped(self.steps, self.offset)
+
+
+def _stepped(steps: Iterable[tuple[Index, int]], offset: Node) -> str:
+    """Indices, each so many places at a time, and an offset: what is subtracted comes last."""
+    parts = [(str(i) if abs(s) == 1 else f"{abs(s)}*{i}", s > 0) for i, s in steps]
+    ahead = [part for part, is_added in parts if is_added]
+    ahead += [] if ahead and offset == Num(Fraction(0)) else [str(offset)]
+    return " - ".join([" + ".join(ahead), *(part for part, is_added in parts if not is_added)])
 
 
 @dataclass(frozen=True)
@@ -243,9 +245,7 @@ class Scatter:
     kind: str = "sum"
 
     def __str__(self) -> str:
-        start, sign = self.onto or "zeros", "+="
-        if self.kind != "sum":
-            start, sign = ("-oo", "max=") if self.kind == "amax" else ("oo", "min=")
+        start, sign = {"sum": (self.onto or "zeros", "+="), "amax": ("-oo", "max="), "amin": ("oo", "min=")}[self.kind]
         slots = ", ".join(map(str, self.slots))
         return f"{self.name}[{', '.join(self.axes)}] = {start}, at [{slots}] {sign} {self.value}"
 
@@ -297,8 +297,3 @@ class Program:
 def base(axis: str) -> str:
     """The axis whose size a bound copy shares."""
     return axis.split("'")[0]
-
-
-def multiplied(factors: list[Node]) -> Node:
-    """The product of some factors, left to right."""
-    return reduce(lambda product, f: Call("mul", (product, f)), factors)

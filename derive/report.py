@@ -23,7 +23,7 @@ from derive.forward import forward_program
 from derive.nominal import nominal
 from derive.pipeline import Derivation, stepwise_program
 from derive.program import Program, Read
-from derive.walking import index_axes, reads, walk
+from derive.walking import axes_along, reads, walk
 
 Axes = tuple[str, ...]
 
@@ -113,7 +113,7 @@ def _counted(
     gradients |= {n for s in program.statements if s.name in gradients and _is_view(s.value) for n in reads(s.value)}
     made = [s for s in program.statements if not _is_view(s.value)]
     statements = len(made)
-    own = (tuple(a for i in s.axes for a in index_axes(i)) for s in made if s.name not in gradients)
+    own = (axes_along(s.axes) for s in made if s.name not in gradients)
     return Form(title, statements, work(program, lengths) / unit, _widest(own, lengths), saved, lengths)
 
 
@@ -142,7 +142,7 @@ def _is_view(value: object) -> bool:
 def largest(program: Program, lengths: Nominal) -> float:
     """The elements of the largest tensor of a program, at nominal lengths."""
     sizes = [lengths.elements(axes) for _, axes in program.given]
-    sizes += [lengths.elements({a for i in s.axes for a in index_axes(i)}) for s in program.statements]
+    sizes += [lengths.elements(set(axes_along(s.axes))) for s in program.statements]
     return max(sizes, default=1.0)
 
 

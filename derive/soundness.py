@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from derive.errors import OUR_FAULT, DeriveError
 from derive.program import Index, Node, Program, Read, Scal, Scatter, Statement
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import axes_along, node_axes, walk
 
 
 def check(program: Program) -> Program:
@@ -24,9 +24,7 @@ def check(program: Program) -> Program:
                     raise _unsound(program, statement, f" gives {node.name} {len(node.index)} indices")
             if isinstance(node, Scal) and node.name not in program.scalars:
                 raise _unsound(program, statement, f" reads the unknown number {node.name}")
-        left = {a for i in statement.axes for a in index_axes(i)}
-        if isinstance(statement, Scatter):
-            left |= {a for i in statement.slots for a in index_axes(i)}
+        left = set(axes_along((*statement.axes, *statement.slots)))
         stray = [a for a in node_axes(statement.value) if a not in left]
         if stray:
             raise _unsound(program, statement, f": axis {stray[0]} is free on the right alone")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from fractions import Fraction
 
 from derive.program import (
     Arithmetic,
@@ -14,7 +13,6 @@ from derive.program import (
     Join,
     Merged,
     Node,
-    Num,
     PartOf,
     Place,
     Program,
@@ -76,25 +74,6 @@ def reads(node: Node | Index) -> set[str]:
     return {n.name for n in walk(node) if isinstance(n, Read)}
 
 
-def signed_terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
-    """The terms of a nested sum, left to right, each with whether it is subtracted."""
-    if isinstance(node, Call) and node.fn in ("add", "sub"):
-        left, right = node.args
-        return signed_terms(left, minus) + signed_terms(right, minus != (node.fn == "sub"))
-    if isinstance(node, Call) and node.fn == "neg":
-        return signed_terms(node.args[0], not minus)
-    return [(node, minus)]
-
-
-def whole_power(factor: Node) -> tuple[Node, int]:
-    """A factor as a whole power above 0 of something; of itself the first, where it is no such power."""
-    if isinstance(factor, Call) and factor.fn == "pow":
-        root, exponent = factor.args
-        if isinstance(exponent, Num) and isinstance(exponent.value, Fraction) and exponent.value > 0:
-            return (root, int(exponent.value)) if exponent.value.denominator == 1 else (factor, 1)
-    return factor, 1
-
-
 def uses(name: str, statements: Iterable[Statement]) -> list[tuple[Statement, Read]]:
     """Every read of a tensor in the values of statements, with the statement that it stands in."""
     return [(s, n) for s in statements for n in walk(s.value) if isinstance(n, Read) and n.name == name]
@@ -122,7 +101,7 @@ def index_axes(index: Index | Node) -> tuple[str, ...]:
     if isinstance(index, str):
         return (index,)
     if isinstance(index, Merged):
-        return tuple(a for i in index.axes for a in index_axes(i))
+        return axes_along(index.axes)
     if isinstance(index, Place):
         return index_axes(index.index)
     if isinstance(index, PartOf):
@@ -130,8 +109,13 @@ def index_axes(index: Index | Node) -> tuple[str, ...]:
     if isinstance(index, Window):
         return tuple(a for a, _ in index.steps)
     if isinstance(index, Arithmetic):
-        return tuple(dict.fromkeys(a for i, _ in index.steps for a in index_axes(i)))
+        return tuple(dict.fromkeys(axes_along(i for i, _ in index.steps)))
     return node_axes(index)
+
+
+def axes_along(indices: Iterable[Index]) -> tuple[str, ...]:
+    """The axes that indices run over, in order, each as often as it stands there."""
+    return tuple(a for i in indices for a in index_axes(i))
 
 
 def node_axes(node: Node) -> tuple[str, ...]:
@@ -139,7 +123,7 @@ def node_axes(node: Node) -> tuple[str, ...]:
     if isinstance(node, AxisValue):
         return (node.axis,)
     if isinstance(node, Read):
-        return tuple(dict.fromkeys(a for i in node.index for a in index_axes(i)))
+        return tuple(dict.fromkeys(axes_along(node.index)))
     if isinstance(node, Call):
         return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
     if isinstance(node, Reduce):

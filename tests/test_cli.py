@@ -10,6 +10,7 @@ import pytest
 
 from derive.catalogue import catalogue, find
 from derive.package import HEADER, write_package
+from tests.shell import derive, files
 
 SPEC = '''
 from derive import *
@@ -32,17 +33,6 @@ def squashed(f, x: tensor[n, d], w: tensor[d]):
     f.y = tanh(f.s)
     return f.y
 '''
-
-
-def derive(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "100"} | environment
-    command = [sys.executable, "-m", "derive.cli", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 # --- what it prints ---------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from derive.cli import main
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.explain import explain
-from derive.pipeline import Derivation, derive_op
 from derive.report import BETWEEN, Comparison, compare, table, write_table
 from tests.derive import evaluate
 
@@ -29,18 +28,13 @@ BEHIND = {
 """Where a published form is better than ours today, column by column. An entry that no longer holds fails as well."""
 
 
-@cache
-def derivation(name: str) -> Derivation:
-    return derive_op(find(name))
-
-
 def of(form: Op) -> str:
     return form.name.rpartition(BETWEEN)[0]
 
 
 @cache
 def compared(name: str) -> Comparison:
-    return compare(derivation(name), HAND)
+    return compare(find(name).derivation, HAND)
 
 
 # --- the published forms ----------------------------------------------------------------------------------------------
@@ -51,7 +45,7 @@ SIZES = {"n": 3, "c": 4, "d": 5, "e": 2, "i": 3, "j": 4, "g": 2, "k": 2, "s": 3,
 @pytest.mark.parametrize("form", HAND, ids=lambda f: f.name)
 def test_a_published_form_is_right(form: Op) -> None:
     """It gives what the chain rule gives, element by element, from the tensors that it says it keeps."""
-    d = derivation(of(form))
+    d = find(of(form)).derivation
     world = evaluate.inputs(d.named, SIZES, np.random.default_rng(0))
     world = evaluate.forward(d.named, world)
     world, _ = evaluate.with_cotangents(d.steps, world, np.random.default_rng(1))
@@ -109,7 +103,7 @@ def test_a_published_form_without_a_gradient_is_refused(tmp_path: Path) -> None:
         '    """Half of it"""\n    f.dx[...] = dz[...] * y[...]\n    return f.dx\n'
     )
     with pytest.raises(DeriveError, match=r"op mul__mine: does not return dy; return f\.dy as well"):
-        compare(derivation("mul"), load_file(file))
+        compare(find("mul").derivation, load_file(file))
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -117,7 +111,7 @@ def test_a_published_form_without_a_gradient_is_refused(tmp_path: Path) -> None:
 
 def test_the_page_is_up_to_date() -> None:
     page = table(
-        [compare(derivation(op.name), HAND) for op in catalogue()], "derive table --against docs/hand_derived.py"
+        [compare(find(op.name).derivation, HAND) for op in catalogue()], "derive table --against docs/hand_derived.py"
     )
     assert not write_table(page, PAGE, check=True), "run make table"
 
@@ -156,5 +150,5 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_explain_tells_what_holds_under_a_condition_only() -> None:
     console = Console(width=200, color_system=None)
     with console.capture() as capture:
-        console.print(explain(derivation("layernorm"), "saving"))
+        console.print(explain(find("layernorm").derivation, "saving"))
     assert "  xhat from y, where gamma[d] != 0:   xhat[..., d] = " in capture.get()

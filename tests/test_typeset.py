@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from sympy.core.alphabets import greeks
 from derive.algebra import normal
 from derive.catalogue import catalogue, find, load_file
 from derive.document import document, escaped
-from derive.pipeline import Derivation, derive_op
+from derive.pipeline import derive_op
 from derive.reading import factored
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
@@ -56,11 +55,6 @@ COMMANDS = {"omicron", "lamda"} ^ {*greeks} | {
         \ , & % $ # _ { }""",
     )
 }
-
-
-@cache
-def derivation(name: str) -> Derivation:
-    return derive_op(find(name))
 
 
 # --- a strict reading -------------------------------------------------------------------------------------------------
@@ -152,7 +146,7 @@ def test_the_reading_refuses_what_latex_refuses(source: str) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_every_document_and_every_part_of_it_parses(name: str) -> None:
-    d = derivation(name)
+    d = find(name).derivation
     nodes = parse(document(d))
     found = list(formulas(nodes))
     assert len(found) >= 3  # forward, chain rule, closed form
@@ -170,7 +164,7 @@ def test_every_document_and_every_part_of_it_parses(name: str) -> None:
 
 
 def test_a_document_shows_every_stage() -> None:
-    source = document(derivation("batchnorm"))
+    source = document(find("batchnorm").derivation)
     for section in ("Forward", "Chain rule", "Collapse", "Closed form", "Kept from the forward"):
         assert rf"\subsection*{{{section}}}" in source
     assert r"\textbf{relation}: $\sum_{n'} \hat{x}_{n',d} = 0$, by the equations of $\mu$" in source
@@ -258,7 +252,7 @@ def test_sympys_own_printer_sets_elements_as_well() -> None:
 
 
 def test_factoring_changes_the_reading_and_not_the_value() -> None:
-    for definition in derivation("batchnorm").closed.definitions:
+    for definition in find("batchnorm").derivation.closed.definitions:
         assert normal(factored(definition.value).doit()) == definition.value
 
 

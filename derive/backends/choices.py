@@ -8,7 +8,7 @@ from derive.naming import free_name, name_of
 from derive.passes.share import put
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Statement, base
 from derive.soundness import check
-from derive.walking import index_axes, node_axes, reads
+from derive.walking import axes_along, node_axes, reads
 
 
 def choices_first(program: Program) -> Program:
@@ -17,10 +17,10 @@ def choices_first(program: Program) -> Program:
     out: list[Statement] = []
     for s in program.statements:
         if isinstance(s, Assign) and isinstance(s.value, Call):
-            for choice in dict.fromkeys(_small(s.value, {base(a) for i in s.axes for a in index_axes(i)})):
+            for choice in dict.fromkeys(_small(s.value, {base(a) for a in axes_along(s.axes)})):
                 name = free_name(name_of(choice, taken), taken, "_")
                 taken.add(name)
-                axes = tuple(dict.fromkeys(a for i in s.axes for a in index_axes(i) if a in node_axes(choice)))
+                axes = tuple(dict.fromkeys(a for a in axes_along(s.axes) if a in node_axes(choice)))
                 out.append(Assign(name, axes, choice))
                 s = replace(s, value=put(s.value, choice, Read(name, axes)))
         out.append(s)

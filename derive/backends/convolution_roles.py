@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from derive.arithmetic import multiplied
 from derive.backends.turned import backwards, from_the_end
 from derive.backends.values import is_pack
 from derive.cost import product_factors
-from derive.program import Index, Node, Num, Read, Reduce, Window, multiplied
-from derive.walking import index_axes, node_axes
+from derive.program import Index, Node, Num, Read, Reduce, Window
+from derive.walking import axes_along, node_axes
 
 _MOST = 3  # dimensions of an image that torch convolves over
 _NONE = Num(Fraction(0))
@@ -66,7 +67,7 @@ def roles(index: tuple[Index, ...], over: tuple[str, ...], into: tuple[str, ...]
     if not spatial or None in spatial or len(spatial) > _MOST:
         return None
     found = [s for s in spatial if s is not None]
-    plain = [a for k, i in enumerate(index) if k not in windows for a in index_axes(i)]
+    plain = axes_along(i for k, i in enumerate(index) if k not in windows)
     used = [*plain, *(a for s in found for a in (s.place, s.tap) if a)]
     if len(set(used)) != len(used) or any(a not in kernel and a not in image for a in plain):
         return None

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from derive.arithmetic import multiplied
 from derive.backends.convolution_roles import Convolution, Spatial, one_signal, roles, straightened
 from derive.backends.reads import read
 from derive.backends.slices import flipped, reached, sliced
 from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.cost import product_factors
-from derive.program import Index, Node, Read, Reduce, Scatter, Window, multiplied
+from derive.program import Index, Node, Read, Reduce, Scatter, Window
 from derive.walking import node_axes
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class _Call:
         for s in self.c.spatial:
             cut = self.cut(s, str(dims[s.slot]), signal.index)
             if cut:
-                stored = stored.method(sliced(position(dims, s.slot), len(dims), cut))
+                stored = stored.method(sliced(position(dims, s.slot), cut))
         value = read(stored, Read(signal.name, index), printer.sizes, printer.value)
         return self.shaped(value, self.signal_parts(dims, signal.index)[alone:])
 

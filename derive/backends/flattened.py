@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
 from derive.program import Merged, Node, Read
-from derive.walking import index_axes
+from derive.walking import axes_along
 
 Size = Callable[[str], str]
 
@@ -19,7 +19,7 @@ def lying(node: Node, value: Callable[[Node, Dims], Value]) -> Value | None:
     """A tensor that is read in whole, its dimensions in the order of its memory, merged ones apart."""
     if not isinstance(node, Read) or not all(isinstance(i, str | Merged) for i in node.index):
         return None
-    axes = tuple(a for i in node.index for a in index_axes(i))
+    axes = axes_along(node.index)
     whole = value(node, axes) if len(set(axes)) == len(axes) else None
     return whole if whole is not None and whole.dims == axes and not whole.boolean else None
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.arithmetic import multiplied
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.convolutions import convolved
 from derive.backends.layout import is_product
@@ -14,7 +15,7 @@ from derive.backends.reductions import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.cost import is_matrix_product, is_tensor
 from derive.passes.signs import plain
-from derive.program import AxisValue, Call, Node, Num, Reduce, multiplied
+from derive.program import AxisValue, Call, Node, Num, Reduce
 from derive.walking import node_axes
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
         values[0] = printer.own(start, values[0], order)
     function = "sub" if len(tensors) == 1 else "addcmul"
     number = f", alpha={factor}" if len(tensors) == 1 else f", value={factor}" if factor != "1" else ""
-    dims = broadcast(values, order)
+    dims = broadcast(values)
     if values[0].owned and values[0].dims == dims:
         others = ", ".join(v.code for v in values[1:])
         return replace(values[0].method(f".{function}_({others}{number})"), owned=True)

@@ -8,7 +8,7 @@ from derive.backends.index_tensors import index_tensor, indexed
 from derive.backends.sizes import Sizes
 from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
 from derive.program import Index, Node, Read
-from derive.walking import index_axes
+from derive.walking import axes_along, index_axes
 
 
 def gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
@@ -29,7 +29,7 @@ def gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dim
             chosen = whole_index(node.index, slot, sizes, value)
             return Value(f"{stored.inside(ATOM)}.gather({at}, {chosen})", along(node.index, slot))
     run = gathers_in_a_row(node.index)
-    if run and not any(is_pack(a) for i in node.index for a in index_axes(i)):
+    if run and not any(map(is_pack, axes_along(node.index))):
         return _places_gather(stored, node, run, sizes, value)
     return indexed(stored, node, sizes, value)
 

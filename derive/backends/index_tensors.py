@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from derive.backends.sizes import Sizes, length, packs
 from derive.backends.values import ATOM, PACK, Dims, Value, align, is_pack
 from derive.program import Arithmetic, Index, Merged, Node, PartOf, Place, Read, SizeOf, Window
-from derive.walking import index_axes
+from derive.walking import axes_along, index_axes
 
 
 def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
-    order = pack_first(a for i in node.index for a in index_axes(i))
+    order = pack_first(axes_along(node.index))
     if any(isinstance(i, PartOf) and packs(i) for i in node.index[:1]):  # the leading dimensions as one
         rest = f", *{stored.code}.shape[{1 - len(node.index)}:]" if len(node.index) > 1 else ""
         stored = stored.method(f".reshape({sizes.number(SizeOf(PACK))}{rest})")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from derive.arithmetic import multiplied
 from derive.backends.contractions import matrix_and_vector
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.pools import is_pool
 from derive.backends.values import Dims, is_pack
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, multiplied
+from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
 from derive.walking import by_axes_once, node_axes, walk
 
 

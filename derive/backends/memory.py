@@ -9,7 +9,7 @@ from derive.backends.layout import is_product
 from derive.backends.values import is_pack
 from derive.cost import product_factors
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, base
-from derive.walking import index_axes, node_axes, reads, walk
+from derive.walking import axes_along, node_axes, reads, walk
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Memory:
     dtypes: Dtypes
 
     def __post_init__(self) -> None:
-        written = [{base(a) for i in s.axes for a in index_axes(i)} for s in self.program.statements]
+        written = [{base(a) for a in axes_along(s.axes)} for s in self.program.statements]
         self.extents = [*({base(a) for a in axes} for _, axes in self.program.given), *written]
 
     def is_large(self, node: Node) -> bool:
@@ -78,4 +78,4 @@ def _over_pack(node: Reduce) -> bool:
 
 def is_whole(s: Assign) -> bool:
     """Whether a statement's value has every axis of its tensor, so that none is an expanded view."""
-    return set(node_axes(s.value)) == {a for i in s.axes for a in index_axes(i)}
+    return set(node_axes(s.value)) == set(axes_along(s.axes))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
-from derive.program import COMPARISONS, AxisValue, Call, Node, Num, SizeOf
+from derive.program import CONDITIONS, AxisValue, Call, Node, Num, SizeOf
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -16,13 +16,8 @@ _BINARY = {
     "div": ("/", PRODUCT, PRODUCT + 1),
     "floordiv": ("//", PRODUCT, PRODUCT + 1),
     "mod": ("%", PRODUCT, PRODUCT + 1),
-    "lt": ("<", COMPARISON, COMPARISON + 1),
-    "le": ("<=", COMPARISON, COMPARISON + 1),
-    "gt": (">", COMPARISON, COMPARISON + 1),
-    "ge": (">=", COMPARISON, COMPARISON + 1),
-    "eq": ("==", COMPARISON, COMPARISON + 1),
-    "ne": ("!=", COMPARISON, COMPARISON + 1),
 }
+_COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _LOGIC = {"and": "&", "or": "|"}
 _TORCH = {"absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder"}
 
@@ -49,8 +44,8 @@ def number_code(node: Num) -> Value:
     return Value(f"-{code}" if negative else code, strength=min(strength, UNARY) if negative else strength, scalar=True)
 
 
-def broadcast(values: list[Value], order: Dims) -> Dims:
-    """The dimensions of the result of values that are all aligned to `order`."""
+def broadcast(values: list[Value]) -> Dims:
+    """The dimensions of the result of values that are all aligned to one order."""
     width = max((len(v.dims) for v in values), default=0)
     out: list[str | None] = []
     for k in range(1, width + 1):
@@ -59,12 +54,35 @@ def broadcast(values: list[Value], order: Dims) -> Dims:
     return tuple(reversed(out))
 
 
-def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
+def call_code(node: Call, args: list[Value], like: str) -> Value:
     """The code of one pointwise function of printed arguments; truth values become numbers of the dtype of `like`."""
-    dims = broadcast(args, order)
+    dims = broadcast(args)
+    if node.fn in CONDITIONS:
+        return _condition(node.fn, args, dims)
+    if node.fn == "where":
+        return _choice(node, args, dims, like) if args[0].scalar else _where(args, dims, like)
+    args = _numbers(node.fn, args, like)
+    if node.fn in (*_BINARY, "neg", "pow"):
+        return _operation(node, args, dims)
+    return _scalar_call(node.fn, args) if all(a.scalar for a in args) else _function(node, args, dims)
+
+
+def _condition(fn: str, args: list[Value], dims: Dims) -> Value:
     scalar = all(a.scalar for a in args)
-    if node.fn not in (*COMPARISONS, *_LOGIC, "not", "where"):
-        args = _numbers(node.fn, args, like)
+    if fn == "not" and not scalar:
+        return Value(f"~{args[0].inside(ATOM)}", dims, UNARY, boolean=True)
+    if fn == "not":
+        code = f"not {args[0].inside(COMPARISON)}"
+    elif fn in _LOGIC:
+        code = f" {_LOGIC[fn]} ".join(a.inside(ATOM) for a in args)
+    else:
+        code = f"{args[0].inside(COMPARISON)} {_COMPARED[fn]} {args[1].inside(COMPARISON + 1)}"
+    return Value(code, dims, COMPARISON, scalar, boolean=True)
+
+
+def _operation(node: Call, args: list[Value], dims: Dims) -> Value:
+    """What is written with a sign between its operands, or in front."""
+    scalar = all(a.scalar for a in args)
     if node.fn == "div" and args[0].code == "1" and not scalar:
         return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
     if node.fn == "div" and scalar and not isinstance(node.args[1], Num) and "sqrt" not in args[1].code:
@@ -72,29 +90,18 @@ def call_code(node: Call, args: list[Value], order: Dims, like: str) -> Value:
     if node.fn in _BINARY:
         sign, strength, right = _BINARY[node.fn]
         grouped = right + 1 if strength == PRODUCT and "@" in args[1].code else right
-        code = f"{args[0].inside(strength)} {sign} {args[1].inside(grouped)}"
-        return Value(code, dims, strength, scalar, boolean=strength == COMPARISON)
-    if node.fn in _LOGIC:
-        code = f" {_LOGIC[node.fn]} ".join(a.inside(ATOM) for a in args)
-        return Value(code, dims, COMPARISON, scalar, boolean=True)
-    if node.fn == "not" and scalar:
-        return Value(f"not {args[0].inside(COMPARISON)}", dims, COMPARISON, scalar, boolean=True)
-    if node.fn == "not":
-        return Value(f"~{args[0].inside(ATOM)}", dims, UNARY, boolean=True)
+        return Value(f"{args[0].inside(strength)} {sign} {args[1].inside(grouped)}", dims, strength, scalar)
     if node.fn == "neg" and args[0].strength == PRODUCT and (_leads(node.args[0]) or "@" in args[0].code):
         return Value(f"-({args[0].code})", dims, UNARY, scalar)
     if node.fn == "neg":
         return Value(f"-{args[0].inside(PRODUCT)}", dims, max(PRODUCT, min(args[0].strength, UNARY)), scalar)
-    if node.fn == "pow" and args[1].code == "2" and not scalar:
+    if args[1].code == "2" and not scalar:
         return Value(f"{args[0].inside(ATOM)}.square()", dims)
-    if node.fn == "pow":
-        return Value(f"{args[0].inside(POWER + 1)} ** {args[1].inside(POWER)}", dims, POWER, scalar)
-    if node.fn == "where":
-        return _choice(node, args, dims, like) if args[0].scalar else _where(args, dims, like)
-    if node.fn in ("pi", "e"):
-        return Value(f"math.{node.fn}", scalar=True)
-    if scalar:
-        return _scalar_call(node.fn, args)
+    return Value(f"{args[0].inside(POWER + 1)} ** {args[1].inside(POWER)}", dims, POWER, scalar)
+
+
+def _function(node: Call, args: list[Value], dims: Dims) -> Value:
+    """A function of tensors, by torch's name for it."""
     if node.fn in ("maximum", "minimum") and any(a.scalar for a in args):
         return Value(_clamped(node, args), dims)
     if node.fn == "softplus":
@@ -112,7 +119,7 @@ def _leads(node: Node) -> bool:
     """
     while isinstance(node, Call) and node.fn in ("mul", "div"):
         node = node.args[0]
-    return isinstance(node, Call) and node.fn in (*COMPARISONS, *_LOGIC, "not", "where", "floordiv", "mod")
+    return isinstance(node, Call) and node.fn in (*CONDITIONS, "where", "floordiv", "mod")
 
 
 def _clamped(node: Call, args: list[Value]) -> str:
@@ -145,7 +152,7 @@ _IN_PLACE = {
 }  # fmt: skip
 
 
-def written_over(node: Call, args: list[Value], order: Dims, long: bool = False) -> Value | None:
+def written_over(node: Call, args: list[Value], long: bool = False) -> Value | None:
     """A function in the memory of an operand that is ours and spent; None where no operand is, or it would read badly.
 
     `dp.sub_(s).mul_(p)` is what a person writes; `(t / 2).add_(0.5)` is not, unless the expression is a long one.
@@ -164,7 +171,7 @@ def written_over(node: Call, args: list[Value], order: Dims, long: bool = False)
     first, second = args
     if not first.owned and second.owned and node.fn in ("add", "mul"):
         first, second = second, first
-    if not first.owned or broadcast(args, order) != first.dims:
+    if not first.owned or broadcast(args) != first.dims:
         return None
     if not long and (first.strength < ATOM or second.scalar):
         return None
@@ -222,6 +229,9 @@ def _is_exact(code: str) -> bool:
 
 
 def _scalar_call(fn: str, args: list[Value]) -> Value:
+    """The same function of Python's numbers."""
+    if not args:
+        return Value(f"math.{fn}", scalar=True)
     inner = ", ".join(a.code for a in args)
     if fn == "rsqrt":
         return Value(f"1 / math.sqrt({inner})", strength=PRODUCT, scalar=True)

@@ -50,9 +50,9 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
         start = printer.number(i.offset)
         if not printer.sizes.tight(str(dims[k]), i):
             reach = reached(step, printer.size(place), d, printer.size(tap))
-            code = code.method(sliced(k, len(dims), f":{reach}" if start == "0" else f"{start}:{start} + {reach}"))
+            code = code.method(sliced(k, f":{reach}" if start == "0" else f"{start}:{start} + {reach}"))
         elif start != "0":
-            code = code.method(sliced(k, len(dims), f"{start}:"))
+            code = code.method(sliced(k, f"{start}:"))
         width.append(printer.size(tap))
         stride.append(str(step))
         dilation.append(str(d))

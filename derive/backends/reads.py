@@ -11,7 +11,7 @@ from derive.backends.sizes import Sizes
 from derive.backends.slices import windowed
 from derive.backends.values import Dims, Value, is_pack, squeeze
 from derive.program import Arithmetic, Index, Merged, Node, PartOf, Read
-from derive.walking import index_axes
+from derive.walking import axes_along
 
 
 def read(
@@ -31,7 +31,7 @@ def read(
         return _diagonal(stored, node)
     if any(isinstance(i, Read) for i in node.index):
         return gathered(stored, node, sizes, value)
-    axes = [a for i in node.index for a in index_axes(i)]
+    axes = axes_along(node.index)
     if len(set(axes)) < len(axes):  # one axis in a window and beside it: no view reads that
         return indexed(stored, node, sizes, value)
     return windowed(stored, node, sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from derive.arithmetic import multiplied
 from derive.backends.contractions import contraction, matrix_and_vector
 from derive.backends.convolutions import convolved
 from derive.backends.dtypes import is_read
@@ -13,7 +14,7 @@ from derive.backends.pointwise import call_code, cast
 from derive.backends.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Node, Read, Reduce, Window, multiplied
+from derive.program import Call, Node, Read, Reduce, Window
 from derive.walking import by_axes_once, node_axes
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     kept: Dims = tuple(None if d in node.axes else d for d in full)
     pack = any(is_pack(full[i]) for i in places)
     if pack:
-        return _over_pack(printer, node, body, places, keepdim)
+        return _over_pack(printer, node, body, places)
     where = [position(full, i) for i in places]
     text = str(where[0]) if len(where) == 1 else f"({', '.join(map(str, where))})"
     if len(places) == len(full):
@@ -83,7 +84,7 @@ def _over_taps(printer: Printer, node: Reduce, order: Dims) -> Value | None:
             continue
         laid = permute(squeeze(printer.value(weights, own)), own).method(".contiguous()")
         product = Call("mul", (weights, seen))
-        body = call_code(product, [align(laid, inner), printer.value(seen, inner)], inner, printer.like)
+        body = call_code(product, [align(laid, inner), printer.value(seen, inner)], printer.like)
         return body.method(f".sum({tuple(range(len(node.axes))) if node.axes[1:] else 0})", rest)
     return None
 
@@ -126,7 +127,7 @@ def _row_product(printer: Printer, found: _Row, summed: str, keepdim: bool) -> V
     return product if dims[-1] == free else product.method(".mT", (*batch, free, None))
 
 
-def _over_pack(printer: Printer, node: Reduce, body: Value, places: list[int], keepdim: bool) -> Value:
+def _over_pack(printer: Printer, node: Reduce, body: Value, places: list[int]) -> Value:
     """`...` is any number of axes: flatten what is summed into one dimension in front."""
     rest = tuple(d for i, d in enumerate(body.dims) if i not in places)
     if not rest:

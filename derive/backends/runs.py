@@ -13,8 +13,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
+from derive.arithmetic import multiplied
 from derive.backends.values import Dims, Value, align, position
-from derive.program import Assign, AxisValue, Call, Index, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf, multiplied
+from derive.program import Assign, AxisValue, Call, Index, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
 from derive.terms.axes import Axis
 from derive.walking import by_axes_once, node_axes, rebuilt, walk
 

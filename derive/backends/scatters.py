@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.arithmetic import multiplied
 from derive.backends.convolutions import scattered
 from derive.backends.extrema import extremum
 from derive.backends.gathers import along, gathers_in_a_row, whole_index
@@ -26,9 +27,8 @@ from derive.program import (
     Scatter,
     SizeOf,
     Window,
-    multiplied,
 )
-from derive.walking import index_axes
+from derive.walking import axes_along, index_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -55,7 +55,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
         return
     if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
         return
-    axes = [a for i in s.slots for a in index_axes(i)]
+    axes = axes_along(s.slots)
     windows = moved and all(isinstance(i, Window) for i in moved) and len(set(axes)) == len(axes)
     if windows and through_windows(printer, s, name, target):
         return
@@ -67,7 +67,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
 
 def _by_indices(printer: Printer, s: Scatter) -> str:
     """A scatter-add by an index for every dimension."""
-    spread = pack_first(a for i in s.slots for a in index_axes(i))
+    spread = pack_first(axes_along(s.slots))
     items = [
         (
             f"torch.tensor({printer.number(i.offset)}, device={printer.like}.device)"
@@ -86,7 +86,7 @@ def _merged_alike(printer: Printer, s: Scatter) -> range:
     every = [x for x in printer.program.statements if isinstance(x, Scatter) and x.name == s.name]
     runs = {gathers_in_a_row(x.slots) for x in every}
     fits = every[0].onto is None and len(runs) == 1 and all(x.kind == "sum" for x in every)
-    packs = any(is_pack(a) for x in every for i in (*x.axes, *x.slots) for a in index_axes(i))
+    packs = any(is_pack(a) for x in every for a in axes_along((*x.axes, *x.slots)))
     return runs.pop() if fits and not packs else range(0)
 
 
@@ -262,6 +262,6 @@ def _whole(printer: Printer, node: Node, order: tuple[Index, ...]) -> str | None
     """The tensor itself, where reading it through merged indices changes no order of elements."""
     if not isinstance(node, Read) or None in printer.layouts[node.name]:
         return None
-    in_order = tuple(a for i in node.index for a in index_axes(i)) == order
+    in_order = axes_along(node.index) == order
     unmoved = all(isinstance(i, str | Merged) for i in node.index)
     return printer.stored(node.name).code if in_order and unmoved else None

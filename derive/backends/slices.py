@@ -31,7 +31,7 @@ def windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
     for k, (i, dim) in enumerate(kept):
         if isinstance(i, Window) and len(i.steps) == 2:
             count = len(kept) + len(tail)
-            code, slow, fast = _slide(code, k - count if any(map(is_pack, dims)) else k, count, str(dim), i, sizes)
+            code, slow, fast = _slide(code, k - count if any(map(is_pack, dims)) else k, str(dim), i, sizes)
             dims.append(slow)
             tail.append(fast)
         else:
@@ -79,7 +79,7 @@ def span(window: Window, dim: str, sizes: Sizes) -> str:
     return f"{'' if start == '0' else start}:{stop}" + ("" if step == 1 else f":{step}")
 
 
-def sliced(at: int, rank: int, part: str) -> str:
+def sliced(at: int, part: str) -> str:
     """Subscript code that slices one dimension (negative positions count from the end)."""
     if at >= 0:
         return f"[{', '.join([':'] * at + [part])}]"
@@ -97,7 +97,7 @@ def reached(step: int, places: str, dilation: int, taps: str) -> str:
     return f"{step} * ({places} - 1) + {dilation} * ({taps} - 1) + 1"
 
 
-def _slide(code: Value, at: int, rank: int, dim: str, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
+def _slide(code: Value, at: int, dim: str, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
     """One dimension as (place of the window, place in the window), a view."""
     (slow, step), (fast, dilation) = sizes.ordered(window)
     start = sizes.number(window.offset)
@@ -105,7 +105,7 @@ def _slide(code: Value, at: int, rank: int, dim: str, window: Window, sizes: Siz
     if not sizes.tight(dim, window):
         code = code.method(f".narrow({at}, {start}, {reached(step, sizes.of(slow), dilation, sizes.of(fast))})")
     elif start != "0":
-        code = code.method(sliced(at, rank, f"{start}:"))
+        code = code.method(sliced(at, f"{start}:"))
     code = code.method(f".unfold({at}, {reach}, {step})")
     return (code.method(f"[..., ::{dilation}]") if dilation != 1 else code), slow, fast
 

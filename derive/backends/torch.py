@@ -40,7 +40,7 @@ from derive.program import (
     Window,
     base,
 )
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import axes_along, index_axes, node_axes, walk
 
 
 @dataclass
@@ -128,8 +128,8 @@ class Printer:
         args = self.arguments(node, order)
         if top and args:  # `e` and `pi` have none
             args[0] = self.own(node.args[0], args[0], order)
-        over = written_over(node, args, order, self.long) if self.fuse and not self.negates_little(node, args) else None
-        return over or self.owned(node, call_code(node, args, order, self.like))
+        over = written_over(node, args, self.long) if self.fuse and not self.negates_little(node, args) else None
+        return over or self.owned(node, call_code(node, args, self.like))
 
     def arguments(self, node: Call, order: Dims) -> list[Value]:
         """What an operation takes, whole numbers made real where torch would go on counting."""
@@ -263,7 +263,7 @@ class Printer:
         return self.spread(align(value, order), wanted)
 
     def merge(self, value: Value, s: Assign) -> Value:
-        order = tuple(a for i in s.axes for a in index_axes(i))
+        order = axes_along(s.axes)
         if value.scalar or set(order) - set(value.dims):
             value = self.spread(align(value, order), order)
         value = permute(value, order)

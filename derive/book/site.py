@@ -64,10 +64,10 @@ def book(
     return texts | {f"assets/{name}": asset(name) for name in ASSETS}
 
 
-def lone_page(op: Op, file: Path | None = None, save: str = "cost", measured: Measured | None = None) -> str:
+def lone_page(op: Op, file: Path | None = None, save: str = "cost") -> str:
     """The page of one op as one file, with its styles and scripts inside."""
     family = families([op], file)[0]
-    return op_html(_page(op, family, save, measured, file), Place("", TITLE, alone=True))
+    return op_html(_page(op, family, save, None, file), Place("", TITLE, alone=True))
 
 
 def _page(op: Op, family: Family, save: str, measured: Measured | None, file: Path | None) -> OpPage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -43,12 +43,14 @@ def verify_ops(
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops and not everything else known
     if (plot or native) and len(wanted) > 1:
         raise DeriveError(f"{'--plot' if plot else '--native'} is for one op", fix="name one op")
-    from derive.verify import command, record  # these need PyTorch, which the other commands start without
+    from derive.commands import verdicts  # these need PyTorch, which the other commands start without
+    from derive.verify import record
 
-    options = {"seed": seed, "save": save.value, "backend": backend.value}
-    said = record.command_line(ops or (), file, everything, native, **options)
-    shown: dict[str, Any] = {"full": full, "plot": plot, "native": native, "json": json, "said": said}
-    if not command.verify(wanted, save.value, seed, backend=backend.value, **shown):
+    said = record.command_line(ops or (), file, everything, native, seed=seed, save=save.value, backend=backend.value)
+    right = verdicts.verify(
+        wanted, save.value, seed, backend=backend.value, full=full, plot=plot, native=native, json=json, said=said
+    )
+    if not right:
         raise typer.Exit(1)
 
 
@@ -76,7 +78,7 @@ def judge_candidate(
     if (candidate is None) == (formula is None):
         raise DeriveError("nothing to judge, or two things", fix="give FILE.py:NAME or --formula TEXT")
     found = find(op, known)
-    from derive.verify import command  # needs PyTorch, which the other commands start without
+    from derive.commands import verdicts  # needs PyTorch, which the other commands start without
 
-    if not command.judge(found, candidate, formula, seed):
+    if not verdicts.judge(found, candidate, formula, seed):
         raise typer.Exit(1)

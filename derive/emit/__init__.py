@@ -17,9 +17,7 @@ from derive.pipeline import Derivation
 
 def render(derivation: Derivation, backend: str = "torch", workspace: bool = False) -> str:
     """The source of one generated module, formatted; with `workspace`, a backward that fills given tensors as well."""
-    return _formatted(
-        _environment().get_template("module.py.j2").render(m=module_of(derivation, backend, False, workspace))
-    )
+    return _formatted(_filled("module.py.j2", m=module_of(derivation, backend, False, workspace)))
 
 
 @dataclass(frozen=True)
@@ -42,51 +40,37 @@ def rendered(derivation: Derivation, backend: str, step: bool = False, workspace
 
 def files_of(module: Module) -> dict[str, str]:
     """The files of one module by name."""
-    template = _environment().get_template
-    files = {f"{module.name}.py": _formatted(template("module.py.j2").render(m=module))}
+    files = {f"{module.name}.py": _formatted(_filled("module.py.j2", m=module))}
     if module.native is not None and module.native.kernels:
-        files[f"{module.name}.c"] = template("kernels.c.j2").render(m=module)
+        files[f"{module.name}.c"] = _filled("kernels.c.j2", m=module)
     return files
-
-
-def render_files(derivation: Derivation, backend: str, step: bool = False, workspace: bool = False) -> dict[str, str]:
-    """The files of one op alone, as `rendered` has them."""
-    return rendered(derivation, backend, step, workspace).files
 
 
 def render_shared(backend: str) -> dict[str, str]:
     """The files that every package of a backend has beside its modules and its `__init__`."""
     texts = {"_support.py": render_support()}
     if backend == "cpu":
-        texts["_native.py"] = _formatted(_environment().get_template("native.py.j2").render())
-        texts["_native.h"] = _environment().get_template("native.h").render()
-        texts["_products.h"] = _environment().get_template("products.h").render()
-        texts["_tensors.c"] = _environment().get_template("tensors.c").render()
+        texts["_native.py"] = _formatted(_filled("native.py.j2"))
+        texts["_native.h"] = _filled("native.h")
+        texts["_products.h"] = _filled("products.h")
+        texts["_tensors.c"] = _filled("tensors.c")
     return texts
 
 
-def render_init(derivations: list[Derivation]) -> str:
-    """The package's `__init__`, which re-exports every module's functions."""
-    names = [d.op.name for d in derivations]
-    return render_init_names({n: public_names(n, d.op.stepwise) for n, d in zip(names, derivations, strict=True)})
-
-
-def render_init_names(modules: dict[str, list[str]]) -> str:
-    """The package's `__init__` for modules known by what they export."""
+def render_init(modules: dict[str, list[str]]) -> str:
+    """The package's `__init__`, which re-exports what each of its modules exports."""
     rows = [{"file": name, "names": modules[name]} for name in sorted(modules)]
     everything = sorted({n for names in modules.values() for n in names})
-    return _formatted(_environment().get_template("init.py.j2").render(modules=rows, all=everything))
+    return _formatted(_filled("init.py.j2", modules=rows, all=everything))
 
 
 def render_support() -> str:
     """The support module of a generated package."""
-    return _formatted(_environment().get_template("support.py.j2").render())
+    return _formatted(_filled("support.py.j2"))
 
 
-def public_names(op: str, stepwise: bool = False) -> list[str]:
-    """What a generated module offers."""
-    names = [op, f"{op}_backward", f"{op}_forward"]
-    return names + ([f"{op}_stepwise_backward", f"{op}_stepwise_forward"] if stepwise else [])
+def _filled(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
 
 
 @lru_cache(maxsize=1)

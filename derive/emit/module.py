@@ -33,6 +33,7 @@ def takes_workspace(op: Op) -> bool:
 
 
 def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
+    """What a template needs of a derivation. Raises DeriveError where the module needs a name that the op has given."""
     op = d.op
     if workspace and not takes_workspace(op):
         raise DeriveError(
@@ -41,21 +42,17 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
     names = Names(d, [OUT] if workspace else [])
     title = title_of(op.name)
     pair = Pair(d, names, d.forward, d.backward, d.kept, title, f"{op.name}_forward", f"{op.name}_backward")
-    targets = {a.of: a.target.name for a in d.steps.adjoints}
-    gradients = tuple(Field(targets[o.name], "Tensor", shape(tuple(a.name for a in o.axes))) for o in op.differentiable)
-    stepwise = _stepwise(d, names, title)
+    gradients = _gradients(d)
     kernels = pair.native(title, step) if backend == "cpu" else None
-    forward, backward, *more = _functions(pair, kernels, tuple(g.name for g in gradients), stepwise, workspace)
-    extra = tuple(more)
+    stepwise = _stepwise(d, names, title)
+    forward, backward, *extra = _functions(pair, kernels, tuple(g.name for g in gradients), stepwise, workspace)
     widening = {d for f in (forward, backward, *extra) if f.saved is None for d in f.decorators}
     told = {d for d in widening if d.startswith("kernel_")}
-    lines = (line for f in (pair.forward, pair.backward, *extra) for line in f.lines)
-    used = " ".join([*lines, signature(op)])
+    imports = _imports(op, (pair.forward, pair.backward, *extra), widening - told)
+    _check_name(op.name, imports, () if kernels is None else (*kernels.imports, *KERNELS))
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
     tensors = ", ".join("Tensor" for _ in op.outputs)
-    imports = _imports(used, bool(ranges(op)), widening - told)
-    _check_name(op.name, imports, () if kernels is None else (*kernels.imports, *KERNELS))
     return Module(
         name=op.name,
         title=title,
@@ -67,7 +64,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         gradients=gradients,
         forward=forward,
         backward=backward,
-        extra=extra,
+        extra=tuple(extra),
         parameters=parameters,
         differentiable=tuple(o.name for o in op.differentiable),
         ranges=ranges(op),
@@ -80,6 +77,12 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         rate=rate(d),
         step_signature=signature(op, f"{rate(d)}: float"),
     )
+
+
+def _gradients(d: Derivation) -> tuple[Field, ...]:
+    """What the backward returns, a field for each input that has a gradient."""
+    targets = {a.of: a.target.name for a in d.steps.adjoints}
+    return tuple(Field(targets[o.name], "Tensor", shape(tuple(a.name for a in o.axes))) for o in d.op.differentiable)
 
 
 def _functions(
@@ -126,18 +129,18 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
-def _imports(used: str, ranges: bool, widening: set[str]) -> tuple[str, ...]:
+def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tuple[str, ...]:
+    """The module's import lines, of the support module no more than these functions use."""
+    used = " ".join([*(line for f in functions for line in f.lines), signature(op)])
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
-    shared = [name for name in ("check_index", "check_length") if f"{name}(" in used]
-    explained = ["explains_index"] if ranges else []
-    used_ratio = ["ratio"] if "ratio(" in used else []
-    used_places = ["places"] if "*places(" in used else []
-    used_places += ["run_sums"] if "run_sums(" in used else []
-    support = [*shared, "check_shapes", *explained, "keep", "kept", *used_places, *used_ratio, "typed", "widened"]
-    return (*lines, f"from ._support import {', '.join(sorted([*support, *widening]))}")
+    support = {"check_shapes", "keep", "kept", "typed", "widened", *decorators}
+    support |= {name for name in ("check_index", "check_length", "ratio", "run_sums") if f"{name}(" in used}
+    support |= {"places"} if "*places(" in used else set()
+    support |= {"explains_index"} if ranges(op) else set()
+    return (*lines, f"from ._support import {', '.join(sorted(support))}")
 
 
 def _stepwise(d: Derivation, names: Names, title: str) -> tuple[Function, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from derive.arithmetic import multiplied
 from derive.cost import Nominal, is_matrix_product, is_tensor, product_factors
 from derive.naming import free_name
 from derive.passes.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
@@ -29,7 +30,6 @@ from derive.program import (
     Statement,
     Window,
     base,
-    multiplied,
 )
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt, uses, walk
@@ -45,7 +45,7 @@ def pairwise(program: Program, nominal: Nominal) -> Program:
     can share.
     """
     alone, cost = _in_steps(program, nominal, frozenset())
-    common = _in_common(program, nominal)
+    common = _in_common(program)
     if common:
         together, less = _in_steps(program, nominal, common)
         if less * _GAIN < cost:
@@ -76,7 +76,7 @@ def _in_steps(program: Program, nominal: Nominal, halved: frozenset[Key]) -> tup
     return check(replace(program, statements=tuple(out))), orders.cost
 
 
-def _in_common(program: Program, nominal: Nominal) -> frozenset[Key]:
+def _in_common(program: Program) -> frozenset[Key]:
     """The steps that several sums could have in common, in whatever order they are taken."""
     count: dict[Key, int] = {}
     for s in program.statements:

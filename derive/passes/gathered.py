@@ -8,7 +8,7 @@ from derive.cost import is_tensor
 from derive.passes.share import put
 from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, SizeOf
 from derive.soundness import check
-from derive.walking import index_axes, reads, walk
+from derive.walking import axes_along, reads, walk
 
 
 def after_gathers(program: Program) -> Program:
@@ -21,7 +21,7 @@ def after_gathers(program: Program) -> Program:
         place = None if s.name in program.returns else _only_place(s, later)
         if place is not None:
             first = next(j for j, r in enumerate(later) if s.name in reads(r.value))  # the index is known by then
-            axes = tuple(dict.fromkeys(a for i in place for a in index_axes(i)))
+            axes = tuple(dict.fromkeys(axes_along(place)))
             made = replace(s, axes=axes, value=_at(s.value, dict(zip(s.axes, place, strict=True))))
             rest = [replace(r, value=put(r.value, Read(s.name, place), Read(s.name, axes))) for r in later[first:]]
             statements = [*statements[:k], *later[:first], made, *rest]
@@ -44,7 +44,7 @@ def _only_place(s: Assign, later: list[Assign | Scatter]) -> tuple[Index, ...] |
     if len(found) != 1 or elsewhere:
         return None
     (place,) = found
-    axes = {a for i in place for a in index_axes(i)}
+    axes = set(axes_along(place))
     gathers = any(isinstance(i, Read) for i in place)
     return place if gathers and len(axes) < len(s.axes) and not any("'" in a for a in axes) else None
 

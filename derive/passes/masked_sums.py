@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+from derive.arithmetic import multiplied
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Node, Num, Program, Reduce, multiplied
+from derive.program import Call, Node, Num, Program, Reduce
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt
 

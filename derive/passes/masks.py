@@ -4,9 +4,8 @@ A choice element by element takes ten times as long as a product on a CPU. They 
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
 `dy * (1 + sign(a - b)) / 2`, chosen by `a >= b` alone where it may not be finite; there inputs count as finite too: the
 chain rule multiplies by them after the choice. So they do where no `where` of the op asks for values, and what is
-compared is what `relu` and its like are of: were it not finite, their values would not be. One element at least is as
-large as a maximum of them, so that what they share is finite, too. A choice of what is compared, `where(r <= t, r, t)`,
-is the smaller of both.
+compared is what `relu` and its like are of: were it not finite, their values would not be. A choice of what is
+compared, `where(r <= t, r, t)`, is the smaller of both.
 """
 
 from __future__ import annotations
@@ -16,46 +15,38 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sympy import Add, Dummy, Expr, Mul, Number, Pow, erf, expand, tanh
+from sympy import Dummy, Expr, expand
 
-from derive.cost import Nominal, is_matrix_product, is_weighted
+from derive.cost import Nominal
 from derive.equations import Op
-from derive.functions import maximum, minimum, relu, sigmoid, sign
-from derive.lower import node as lowered
 from derive.nominal import nominal
+from derive.passes.finite import Extremum, Finite, counts_ties, extrema, polynomials
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import half_of
-from derive.program import Assign, AxisValue, Call, Index, Node, Num, Program, Read, Reduce, Scal, Scatter, SizeOf
-from derive.raising import is_finite_number, raised
+from derive.program import Assign, Call, Node, Num, Program, Read, Statement
+from derive.raising import raised
 from derive.soundness import check
-from derive.terms.axes import Axis, Size
-from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, Scalar
+from derive.terms.choices import Where
+from derive.terms.elements import At
 from derive.walking import node_axes, reads, rebuilt
 
 _ONE, _TWO, _ZERO = (Num(Fraction(k)) for k in (1, 2, 0))
-_KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
-_BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
-
-
-Extremum = tuple[Node, tuple[str, ...], tuple[Index, ...]]
-"""What a maximum or minimum is of, over which axes, and its own axes."""
 
 
 @dataclass(frozen=True)
-class _Finite:
-    """Names of finite tensors: sums and products of cotangents, and of inputs as well; and of what is never below 0."""
+class _Known:
+    """What is finite where the cotangents are, and where the inputs are as well; and the tensors never below 0."""
 
-    gradients: frozenset[str]
-    values: frozenset[str]
+    gradients: Finite
+    values: Finite
     positive: frozenset[str]
     chooses: bool  # whether the op itself does, by values, so that what is not chosen may be anything
     extrema: Mapping[str, Extremum]
     lengths: Nominal
 
-    def beside(self, condition: Node) -> frozenset[str]:
+    def beside(self, condition: Node) -> Finite:
         """What is finite under a condition."""
-        return self.gradients if self.chooses else self.gradients | (self.values & reads(condition))
+        return self.gradients if self.chooses else self.gradients.with_more(self.values.tensors & reads(condition))
 
     def is_large(self, node: Node) -> bool:
         """Whether a node is as large as any operand or output: one choice less is worth a few passes."""
@@ -64,29 +55,13 @@ class _Finite:
 
     def have_a_gap(self, condition: Call) -> bool:
         """Whether the difference of what is compared is a number: one side is finite, and the other is if that is."""
-        finite = [is_finite(n, self.values) for n in condition.args]
+        finite = [self.values.includes(n) for n in condition.args]
         return all(finite) or (any(finite) and not self.chooses)
 
-    def counts_ties(self, node: Node) -> bool:
-        """Whether a node counts what is as large as a maximum of it: one at least, where that is a number."""
-        if not isinstance(node, Reduce) or node.kind != "sum" or not isinstance(node.body, Call):
-            return False
-        if node.body.fn != "where" or node.body.args[1:] != (_ONE, _ZERO):
-            return False
-        tie = node.body.args[0]
-        sides = (tie.args, tie.args[::-1]) if isinstance(tie, Call) and tie.fn == "eq" else ()
-        tops = ((top, (value, node.axes, top.index)) for value, top in sides if isinstance(top, Read))
-        return any(self.extrema.get(top.name) == counted for top, counted in tops)
-
-    def with_statement(self, s: Assign | Scatter) -> _Finite:
+    def after(self, s: Statement) -> _Known:
         """The same after a statement."""
-        if isinstance(s, Scatter):
-            return replace(self, gradients=self.gradients - {s.name}, values=self.values - {s.name})
-        kinds = (self.gradients, self.values)
-        if self.counts_ties(s.value):
-            kinds = (self.gradients | {over(s.name)}, self.values | {over(s.name)})
-        now = [known | {s.name} if is_finite(s.value, known) else known - {s.name} for known in kinds]
-        return replace(self, gradients=now[0], values=now[1])
+        ties = isinstance(s, Assign) and counts_ties(s.value, self.extrema)
+        return replace(self, gradients=self.gradients.after(s, ties), values=self.values.after(s, ties))
 
 
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
@@ -94,52 +69,58 @@ def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program
     positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
     chooses = any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
     values = polynomials(op) | frozenset(cotangents)
-    known = _Finite(frozenset(cotangents), values, positive, chooses, _extrema(op), nominal(op))
+    known = _Known(Finite(frozenset(cotangents)), Finite(values), positive, chooses, extrema(op), nominal(op))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
-        known = known.with_statement(s)
+        known = known.after(s)
     return check(replace(program, statements=tuple(statements)))
 
 
-def _within(node: Node, known: _Finite, chosen: bool = False) -> Node:
+def _within(node: Node, known: _Known, chosen: bool = False) -> Node:
     """The node with products for choices; what is `chosen` by another choice stays one."""
     if not isinstance(node, Call):
         return rebuilt(node, lambda n: _within(n, known))
-    if node.fn == "where" and node.args[2] == _ZERO and _is_zero_beside(node.args[0], node.args[1], known):
-        return _within(node.args[1], known, chosen)
-    if node.fn == "where" and not chosen:
-        condition, value, other = node.args
-        sign = _sign(condition, known)
-        finite = known.beside(condition) if sign is None else known.values
-        if other == _ZERO and reads(condition) and reads(value) and is_finite(value, finite):
-            vanishes = sign is not None and _vanishes(value, sign.args[0])
-            mask = sign or Call("where", (condition, _ONE, _ZERO))
-            return _within(value, known) if vanishes else Call("mul", (_within(value, known), mask))
-        if (extremum := _extremum(node)) is not None:
-            return extremum
-        step = _step(node, known)
-        if step is not None and is_finite(value, known.values):
-            return half_of(_within(value, known), step)
-        if step is not None and known.is_large(condition) and isinstance(condition, Call):
-            reached: Node = Call(_OR_EQUAL[condition.fn], condition.args)
-            value = _within(value, known)
-            if isinstance(value, Call) and value.fn == "where" and value.args[2] == _ZERO:  # the other end of a clamp
-                reached, value = Call("and", (reached, value.args[0])), value.args[1]
-            return Call("where", (reached, half_of(value, step), _ZERO))
-        if (blend := _blend(node, known)) is not None:
-            return _within(blend, known)
-    if node.fn == "where":
-        node = on_each_side(node)
-    return replace(node, args=tuple(_within(a, known, node.fn == "where") for a in node.args))
+    if node.fn != "where":
+        return replace(node, args=tuple(_within(a, known) for a in node.args))
+    condition, value, other = node.args
+    if other == _ZERO and _is_zero_beside(condition, value, known):
+        return _within(value, known, chosen)
+    if not chosen and (product := _without_choice(node, known)) is not None:
+        return product
+    return replace(node, args=tuple(_within(a, known, True) for a in on_each_side(node).args))
 
 
-def _is_zero_beside(condition: Node, value: Node, known: _Finite) -> bool:
+def _without_choice(node: Call, known: _Known) -> Node | None:
+    """A choice as a product, a maximum of what it compares, or one choice for two; None where it has to stay."""
+    if (product := _masked(node, known)) is not None:
+        return product
+    if (extremum := _extremum(node)) is not None:
+        return extremum
+    if (passed := _passed_on(node, known)) is not None:
+        return passed
+    blend = _blend(node, known)
+    return None if blend is None else _within(blend, known)
+
+
+def _masked(node: Call, known: _Known) -> Node | None:
+    """`where(c, v, 0)` as `v` times what is 1 where `c` holds, else 0; None where `v` may not be finite."""
+    condition, value, other = node.args
+    sign = _sign(condition, known)
+    finite = known.beside(condition) if sign is None else known.values
+    if other != _ZERO or not reads(condition) or not reads(value) or not finite.includes(value):
+        return None
+    if sign is not None and _vanishes(value, sign.args[0]):
+        return _within(value, known)
+    return Call("mul", (_within(value, known), sign or Call("where", (condition, _ONE, _ZERO))))
+
+
+def _is_zero_beside(condition: Node, value: Node, known: _Known) -> bool:
     """Whether a product is 0 wherever the condition does not hold: one factor is, and the others are finite."""
     _, above, below = _factored(value)
     zero = [n for n in above if vanishes_beside(condition, n)]
     rest = [n for n in above if n not in zero]
-    return bool(zero) and not any(map(reads, below)) and all(is_finite(n, known.beside(condition)) for n in rest)
+    return bool(zero) and not any(map(reads, below)) and all(map(known.beside(condition).includes, rest))
 
 
 _OR_EQUAL = {"gt": "ge", "lt": "le"}
@@ -157,37 +138,59 @@ def _extremum(node: Call) -> Call | None:
     return Call(_LARGER[condition.fn], (b, a)) if (b, a) == condition.args else None
 
 
-def _step(node: Call, known: _Finite) -> Node | None:
+def _passed_on(node: Call, known: _Known) -> Node | None:
+    """`where(a > b, v, where(a == b, v/2, 0))` as `v * (1 + sign(a - b)) / 2`, where `a >= b` unless `v` is finite."""
+    step = _step(node, known)
+    if step is None:
+        return None
+    condition, value = node.args[:2]
+    if known.values.includes(value):
+        return half_of(_within(value, known), step)
+    if not isinstance(condition, Call) or not known.is_large(condition):
+        return None
+    reached: Node = Call(_OR_EQUAL[condition.fn], condition.args)
+    value = _within(value, known)
+    if isinstance(value, Call) and value.fn == "where" and value.args[2] == _ZERO:  # the other end of a clamp
+        reached, value = Call("and", (reached, value.args[0])), value.args[1]
+    return Call("where", (reached, half_of(value, step), _ZERO))
+
+
+def _step(node: Call, known: _Known) -> Node | None:
     """What is 2 above, 1 at, 0 below, for `where(a > b, v, where(a == b, v / 2, 0))`; None for another choice."""
-    condition, value, other = node.args
-    if not (isinstance(condition, Call) and condition.fn in ("gt", "lt") and isinstance(other, Call)):
+    if (found := _three_ways(node, known)) is None:
         return None
-    if other.fn != "where" or other.args[0] != Call("eq", condition.args) or other.args[2] != _ZERO:
-        return None
-    whole, half = _factored(value), _factored(other.args[1])
-    if not known.have_a_gap(condition) or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
+    condition, value, at_tie, below = found
+    whole, half = _factored(value), _factored(at_tie)
+    if below != _ZERO or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
         return None
     return Call("add", (_order(condition), _ONE))
 
 
-def _blend(node: Call, known: _Finite) -> Node | None:
+def _blend(node: Call, known: _Known) -> Node | None:
     """`where(a > b, p, where(a == b, (p + q)/2, q))` as `(p + q + sign(a - b)*(p - q))/2`; None for another choice."""
-    condition, p, other = node.args
-    if not (isinstance(condition, Call) and condition.fn in ("gt", "lt") and isinstance(other, Call)):
+    if (found := _three_ways(node, known)) is None:
         return None
-    if other.fn != "where" or other.args[0] != Call("eq", condition.args) or not known.have_a_gap(condition):
-        return None
-    _, half, q = other.args
+    condition, p, half, q = found
     names: dict[Node, Expr] = {}
     off = Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))
     if expand(raised(off, {}, lambda n: names.setdefault(n, Dummy()))) != 0:
         return None
-    if not all(is_finite(n, known.values) for n in (p, q)):
+    if not all(map(known.values.includes, (p, q))):
         return None
     if p == _ZERO:  # half of q at a tie, all of it below
         return half_of(q, Call("sub", (_ONE, _order(condition))))
     apart = Call("mul", (_order(condition), Call("sub", (p, q))))
     return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
+
+
+def _three_ways(node: Call, known: _Known) -> tuple[Call, Node, Node, Node] | None:
+    """What `where(a > b, p, where(a == b, h, q))` compares, and p, h, q; None for another choice, or without a gap."""
+    condition, above, other = node.args
+    if not (isinstance(condition, Call) and condition.fn in ("gt", "lt") and isinstance(other, Call)):
+        return None
+    if other.fn != "where" or other.args[0] != Call("eq", condition.args) or not known.have_a_gap(condition):
+        return None
+    return condition, above, other.args[1], other.args[2]
 
 
 def _order(condition: Call) -> Call:
@@ -199,7 +202,7 @@ def _gap(above: Node, below: Node) -> Node:
     return above if below == _ZERO else Call("neg", (below,)) if above == _ZERO else Call("sub", (above, below))
 
 
-def _sign(condition: Node, known: _Finite) -> Call | None:
+def _sign(condition: Node, known: _Known) -> Call | None:
     """What is 1 where one thing is above another, and else 0, as the sign of what is never below 0."""
     if not isinstance(condition, Call) or condition.fn not in ("gt", "lt"):
         return None
@@ -230,81 +233,3 @@ def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:
             return m / n, a + d, b + c
         return (m * n, a + c, b + d) if node.fn == "mul" else (Fraction(1), Counter([node]), Counter())
     return Fraction(1), Counter([node]), Counter()
-
-
-def over(name: str) -> str:
-    """What stands among names of finite tensors for the reciprocal of one."""
-    return f"1/{name}"
-
-
-def is_finite(node: Node, names: Collection[str]) -> bool:
-    """Whether a node is finite where these tensors are: they are added and multiplied, divided by numbers alone."""
-    if isinstance(node, Read):
-        return node.name in names
-    if isinstance(node, Reduce):
-        if node.kind == "sum" and (is_matrix_product(node) or is_weighted(node)):  # were the rest not, no sum would be
-            return bool(reads(node.body) & set(names)) and is_finite(node.body, {*names, *reads(node.body)})
-        return node.kind in ("sum", "mean") and is_finite(node.body, names)
-    if isinstance(node, Call):
-        parts = node.args[1:] if node.fn == "where" else node.args
-        if node.fn == "div":
-            by = node.args[1]
-            known = isinstance(by, Read) and over(by.name) in names
-            return is_finite(node.args[0], names) and (known or _never_zero(by))
-        if node.fn == "pow":
-            exponent = node.args[1]
-            whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
-            return whole and is_finite(node.args[0], names)
-        if (ends := _ends(node)) is not None:
-            return all(is_finite(n, names) for n in ends)
-        return node.fn in _KEEPS | _BOUNDED and all(is_finite(a, names) for a in parts)
-    return isinstance(node, Scal | SizeOf | AxisValue) or is_finite_number(node)
-
-
-def _never_zero(node: Node) -> bool:
-    """Whether nothing is 0 that is divided by: no element, no place, no length less another; a scalar is not."""
-    if isinstance(node, Call):
-        return node.fn in ("mul", "div", "neg", "pow") and all(map(_never_zero, node.args))
-    return isinstance(node, Num | Scal | SizeOf)
-
-
-def _ends(node: Call) -> tuple[Node, Node] | None:
-    """What a clamp keeps its value between: `minimum(maximum(x, low), high)`, either way round."""
-    inner = {"minimum": "maximum", "maximum": "minimum"}.get(node.fn)
-    if inner is None or not isinstance(node.args[0], Call) or node.args[0].fn != inner:
-        return None
-    return node.args[0].args[1], node.args[1]
-
-
-# --- the forward's side -----------------------------------------------------------------------------------------------
-
-
-def _extrema(op: Op) -> dict[str, Extremum]:
-    """The maxima and minima by name, but those over what an index puts at each place."""
-    found = (e for e in op.equations if e.kind in ("amax", "amin") and e.is_plain and e.ties is None and e.scale == 1)
-    return {e.name: (lowered(e.body), tuple(a.name for a in e.over), tuple(a.name for a in e.axes)) for e in found}
-
-
-def polynomials(op: Op) -> frozenset[str]:
-    """The tensors of the forward that are finite where the inputs are: polynomials and bounded functions of them."""
-    known = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}
-    for e in op.equations:
-        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and _is_polynomial(e.body, known):
-            known.add(e.name)
-    return frozenset(known)
-
-
-_CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
-
-
-def _is_polynomial(value: Expr, known: Collection[str]) -> bool:
-    if isinstance(value, At):
-        return value.name in known
-    if isinstance(value, Where):
-        return all(_is_polynomial(a, known) for a in value.args[1:])
-    if isinstance(value, Concat):
-        return all(_is_polynomial(a, known) for a in value.pieces)
-    if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
-        return bool(value.exp.is_Integer) and not value.atoms(At)
-    fits = isinstance(value, _CLOSED) and all(_is_polynomial(a, known) for a in value.args)
-    return fits or isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Program, Read, Scal, SizeOf
 from derive.soundness import check
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import axes_along, node_axes, walk
 
 
 def over_parts(program: Program) -> Program:
@@ -42,7 +42,7 @@ def _partly_read(s: Assign, axis: str) -> tuple[str, ...]:
     own = lengths.pop() if len(lengths) == 1 else ()
     names = tuple(size.axis for size in own if isinstance(size, SizeOf))
     partly = any(run and {i.position for i in run} != set(range(len(own))) for run in runs)
-    taken = {*node_axes(s.value), *(a for i in s.axes for a in index_axes(i)), "..."}
+    taken = {*node_axes(s.value), *axes_along(s.axes), "..."}
     return names if partly and len(set(names)) == len(own) and not taken & set(names) else ()
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from derive.arithmetic import multiplied, signed_terms
 from derive.cost import product_factors
-from derive.program import Call, Node, Num, Program, multiplied
+from derive.program import Call, Node, Num, Program
 from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt, signed_terms
+from derive.walking import node_axes, reads, rebuilt
 
 _ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from derive.cost import is_tensor, product_factors
 from derive.passes.share import put
 from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Read, Reduce, Scal, SizeOf
-from derive.walking import children, index_axes, node_axes, walk
+from derive.walking import axes_along, children, index_axes, node_axes, walk
 
 Known = Mapping[str, Assign]
 """Statements by the names of what they define."""
@@ -34,7 +34,7 @@ def is_product(s: Assign) -> bool:
 
 def _repeats(s: Assign) -> bool:
     """Whether a statement has an axis that its value lacks: the sum over it is a multiple, not a sum of elements."""
-    return {a for i in s.axes for a in index_axes(i)} != set(node_axes(s.value))
+    return set(axes_along(s.axes)) != set(node_axes(s.value))
 
 
 def plain(n: Node | Index) -> bool:
@@ -100,7 +100,7 @@ def _multiplied_out(factor: Node, products: Known) -> list[Node]:
 def _seen_through(node: Node, views: Known) -> Node:
     while (named := next((n for n in walk(node) if isinstance(n, Read) and n.name in views), None)) is not None:
         view = views[named.name]
-        axes = [a for i in view.axes for a in index_axes(i)]
+        axes = axes_along(view.axes)
         node = put(node, named, renamed(view.value, dict(zip(axes, named.index, strict=True))))
     return node
 
@@ -183,7 +183,7 @@ def _matched(pattern: Node | Index, n: Node | Index, names: dict[str, Index]) ->
             return None
         if pattern in names:
             return names if names[pattern] == n else None
-        free = not {a for i in names.values() for a in index_axes(i)} & set(index_axes(n))
+        free = not set(axes_along(names.values())) & set(index_axes(n))
         return {**names, pattern: n} if free else None
     if isinstance(pattern, Read | Call | Merged) and plain(pattern):
         if type(n) is not type(pattern) or _head(n) != _head(pattern):

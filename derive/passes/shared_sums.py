@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from derive.arithmetic import multiplied
 from derive.cost import NAMED, Nominal, is_tensor, node_work
 from derive.naming import name_of
 from derive.passes.leftovers import without_unread
@@ -26,10 +27,9 @@ from derive.program import (
     SizeOf,
     Statement,
     base,
-    multiplied,
 )
 from derive.soundness import check
-from derive.walking import index_axes, node_axes, reads, walk
+from derive.walking import axes_along, index_axes, node_axes, reads, walk
 
 _KINDS = ("sum", "mean")
 _GAIN = 1.1
@@ -85,7 +85,7 @@ class _Plan:
         after = sum(node_work(new, nominal) for _, new in self.new)
         if not self.named:
             after += node_work(self.part.value, nominal)
-            after += NAMED * nominal.weighted({a for i in self.part.axes for a in index_axes(i)})
+            after += NAMED * nominal.weighted(set(axes_along(self.part.axes)))
         return before - after if before > _GAIN * after else -1.0
 
     def carried_out(self, program: Program) -> Program | None:

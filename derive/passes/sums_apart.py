@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from functools import reduce
 
+from derive.arithmetic import multiplied, signed_terms
 from derive.cost import Nominal, is_matrix_product, node_work
-from derive.program import Call, Node, Program, Reduce, SizeOf, multiplied
+from derive.program import Call, Node, Program, Reduce, SizeOf
 from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt, signed_terms
+from derive.walking import node_axes, reads, rebuilt
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:

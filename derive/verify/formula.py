@@ -172,7 +172,7 @@ def _over_own_axes(
         raise DeriveError("has other axes than the input", op=op, equation=name, fix=f"write {name}{list(own)}")
     free = {a: own[k] if own is not None else _dimension(a, value, dims) for k, a in enumerate(left)}
     taken = set(free.values())
-    closed = _closed(value, dims, taken).xreplace({a: b for a, b in free.items() if isinstance(a, Axis)})
+    closed = _closed(value, dims).xreplace({a: b for a, b in free.items() if isinstance(a, Axis)})
     stray = free_axes(closed) - taken
     if stray:
         axis = sorted(a.base for a in stray)[0]
@@ -191,7 +191,7 @@ def _dimension(axis: Basic, value: Basic, dims: Dims) -> Axis:
     return axis
 
 
-def _closed(value: Expr, dims: Dims, taken: set[Axis]) -> Expr:
+def _closed(value: Expr, dims: Dims) -> Expr:
     """The same with every reduction as a sum in normal form, its axes under fresh numbers."""
     count = _COPIES
     while True:

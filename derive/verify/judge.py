@@ -102,7 +102,7 @@ def judge(op: Op, subject: Subject, seed: int = 0) -> Verdict:
     telling = not ordinary_holds or where is None or where.error in _VAGUE
     telling &= not any(d.kind in ("again", "modified") for d in first.found)
     evidence = _evidence(first, subject) if telling else []
-    explanations = _explained(op, wrong, gradients, evidence, where is None)
+    explanations = _explained(op, wrong, evidence, where is None)
     holds = ordinary_holds or (not explanations and where is not None and not _everywhere(where))
     word = "right only where" if where is not None and holds else "wrong"
     error = _error(wrong, where, explanations)
@@ -228,8 +228,9 @@ def _evidence(first: _Trial, subject: Subject) -> list[Evidence]:
 
 
 def _explained(
-    op: Op, wrong: Sequence[_Trial], gradients: Sequence[str], evidence: Sequence[Evidence], deep: bool
+    op: Op, wrong: Sequence[_Trial], evidence: Sequence[Evidence], deep: bool
 ) -> tuple[Explanation, ...]:
+    """Which changed form of the derived gradient each wrong one is, where one is found."""
     values = {d.tensor for t in wrong for d in t.found if d.kind == "value" and d.case.call.dtype == torch.float64}
     if _only_rounding(wrong):
         return ()

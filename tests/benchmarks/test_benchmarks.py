@@ -14,9 +14,10 @@ pytest.importorskip("matplotlib")
 from benchmarks import block, names
 from benchmarks.__main__ import main
 from benchmarks.clock import Times, by_turns
+from benchmarks.kernels import native_package
 from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.rows import SIZES, composite, lengths_of, operations, row
-from benchmarks.ways import AUTOGRAD, agree, forms, native_package, ways
+from benchmarks.ways import AUTOGRAD, agree, forms, ways
 from derive import *
 from derive.catalogue import catalogue, find
 

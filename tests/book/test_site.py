@@ -1,9 +1,6 @@
 """A book as a folder: what is in it, that it follows the spec, and that nothing of another's is lost."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from derive.book.site import book, lone_page, write_book
 from derive.catalogue import find, load_file
 from derive.emit import render
 from derive.errors import DeriveError
+from tests.shell import derive, files
 
 SPEC = '''"""A family of mine."""
 
@@ -30,20 +28,10 @@ def scaled(f, x: tensor[n, d], w: tensor[d]):
 '''
 
 
-def derive(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment
-    command = [sys.executable, "-m", "derive.cli", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
-
-
 def spec(folder: Path, text: str = SPEC) -> Path:
     path = folder / "mine.py"
     path.write_text(text)
     return path
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def plain(page: str) -> str:

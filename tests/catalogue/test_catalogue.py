@@ -19,6 +19,7 @@ from derive.emit import render, render_support
 from derive.equations import Op
 from derive.pipeline import derive_op
 from tests.catalogue.references import REFERENCES, cotangents, sample, takes_one_tensor_twice, variants
+from tests.derive.live import as_tuple
 
 OPS = {op.name: op for op in catalogue()}
 PACKAGE = "catalogue_under_test"
@@ -105,8 +106,8 @@ def test_one_tensor_for_several_inputs(generated: Generated, op: Op) -> None:
     shared = args[tensors.index(first)].abs().requires_grad_()
     shares = [o.kind == "tensor" and o.axes == first.axes for o in tensors]
     args = tuple(shared if s else a for a, s in zip(args, shares, strict=True))
-    outputs = _tuple(getattr(generated(op.name), op.name)(*args, **numbers))
-    wanted = _tuple(REFERENCES[op.name].forward(*args, **numbers))
+    outputs = as_tuple(getattr(generated(op.name), op.name)(*args, **numbers))
+    wanted = as_tuple(REFERENCES[op.name].forward(*args, **numbers))
     dys = cotangents(wanted, 1)["contiguous"]
     (got,) = torch.autograd.grad(outputs, [shared], dys)
     (want,) = torch.autograd.grad(wanted, [shared], dys)
@@ -152,17 +153,13 @@ def test_half_precision(generated: Generated, op: Op, dtype: torch.dtype) -> Non
 # --- running both --------------------------------------------------------------------------------------------------
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple) else (value,)
-
-
 def _forward(module: ModuleType, op: Op, args: tuple[Tensor, ...], numbers: dict[str, float]) -> tuple[Any, Any]:
     *outputs, saved = getattr(module, f"{op.name}_forward")(*args, **numbers)
     return tuple(outputs), saved
 
 
 def _backward(module: ModuleType, op: Op, dys: tuple[Tensor, ...], saved: Any) -> tuple[Tensor, ...]:
-    return _tuple(getattr(module, f"{op.name}_backward")(*dys, *saved))
+    return as_tuple(getattr(module, f"{op.name}_backward")(*dys, *saved))
 
 
 def _leaves(op: Op, args: tuple[Tensor, ...]) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -177,7 +174,7 @@ def _reference(
     op: Op, args: tuple[Tensor, ...], numbers: dict[str, float]
 ) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
     fresh, leaves = _leaves(op, args)
-    return leaves, _tuple(REFERENCES[op.name].forward(*fresh, **numbers))
+    return leaves, as_tuple(REFERENCES[op.name].forward(*fresh, **numbers))
 
 
 def _grad(outputs: tuple[Tensor, ...], leaves: dict[str, Tensor], dys: tuple[Tensor, ...]) -> list[Tensor]:
@@ -189,7 +186,7 @@ def _wrapped(
     module: ModuleType, op: Op, args: tuple[Tensor, ...], numbers: dict[str, float], dys: tuple[Tensor, ...]
 ) -> list[Tensor]:
     fresh, leaves = _leaves(op, args)
-    return _grad(_tuple(getattr(module, op.name)(*fresh, **numbers)), leaves, dys)
+    return _grad(as_tuple(getattr(module, op.name)(*fresh, **numbers)), leaves, dys)
 
 
 def _all(

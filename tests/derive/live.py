@@ -40,6 +40,11 @@ def module(op: Op) -> ModuleType:
     return importlib.import_module(f"rendered_specs.{name}")
 
 
+def as_tuple(value: object) -> tuple:
+    """The results of a function that returns one or several."""
+    return tuple(value) if isinstance(value, tuple) else (value,)
+
+
 def inputs_of(op: Op, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """Normal numbers in float64 for every tensor of an op, of these shapes, with gradients where it has them."""
     generator = torch.Generator().manual_seed(0)

@@ -3,7 +3,7 @@
 import pytest
 
 from derive.notation import axes, exp, index, log, op, sum, tensor, where
-from tests.derive.test_torch_backend import code_of, compare
+from tests.derive.against_loops import code_of, compare, named
 
 b, d, e, i, j, n, r, t, u, v, two = axes("b d e i j n r t u v two=2")
 
@@ -228,10 +228,6 @@ PACKED = [
     (strictly_above, {"i": 4, "j": 3}),
     (without_own_share, {"d": 4}),
 ]
-
-
-def named(rows: list) -> list[str]:
-    return [f"{row[0].op.name}-{k}" for k, row in enumerate(rows)]
 
 
 @pytest.mark.parametrize("strides", ["plain", "transposed"])

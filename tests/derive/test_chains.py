@@ -1,7 +1,7 @@
 """Pointwise expressions go through the memory of their first factor; single operations are written with operators."""
 
 from derive.notation import axes, exp, op, sigmoid, sum, tensor
-from tests.derive.test_torch_backend import code_of, compare
+from tests.derive.against_loops import code_of, compare
 
 d, e, n = axes("d e n")
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from derive.notation import amax, axes, exp, index, length, ne, oo, op, scalar, size, sum, tensor, where
+from tests.derive.against_loops import code_of, compare
 from tests.derive.live import assert_alike, module
-from tests.derive.test_torch_backend import code_of, compare
 
 n, d, m, k = axes("n d m k")
 

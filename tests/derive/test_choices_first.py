@@ -2,7 +2,7 @@
 
 from derive.notation import axes, op, tensor, where
 from derive.notation import sum as total
-from tests.derive.test_torch_backend import code_of, compare
+from tests.derive.against_loops import code_of, compare
 
 n, d = axes("n d")
 

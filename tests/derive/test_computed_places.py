@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from derive.notation import axes, constant, eq, index, length, op, sum, tensor, where
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
-from tests.derive.test_torch_backend import code_of
 
 b, c, d, k, n, w = axes("b c d k n w")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from derive import amax, amin, axes, exp, log, mean, op, scalar, sqrt, sum, tensor
-from tests.derive.test_torch_backend import code_of, compare
+from tests.derive.against_loops import code_of, compare, named
 
 n, m, d, i, j = axes("n m d i j")
 
@@ -47,7 +47,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("strides", ["plain", "transposed"])
-@pytest.mark.parametrize(("made", "sizes"), CASES, ids=[f"{c[0].op.name}-{k}" for k, c in enumerate(CASES)])
+@pytest.mark.parametrize(("made", "sizes"), CASES, ids=named(CASES))
 def test_against_loops(made: object, sizes: dict[str, int], strides: str) -> None:
     compare(made.op, sizes, strides=strides)  # type: ignore[attr-defined]
 

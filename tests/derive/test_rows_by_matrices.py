@@ -5,8 +5,8 @@ import torch
 
 from derive import axes, exp, index, op, sum, tanh, tensor
 from derive.equations import Op
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, assert_derived, module
-from tests.derive.test_torch_backend import code_of
 
 b, h, k, v = axes("b h k v")
 

@@ -7,8 +7,8 @@ import torch
 
 from derive.emit import render
 from derive.notation import amax, amin, axes, eq, oo, op, sum, tanh, tensor, where
+from tests.derive.against_loops import code_of
 from tests.derive.live import module
-from tests.derive.test_torch_backend import code_of
 
 n, t, u, d = axes("n t u d")
 

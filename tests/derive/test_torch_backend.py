@@ -1,93 +1,20 @@
 """Generated PyTorch against loops: every kind of read and of scatter, forward and backward."""
 
-import math
 import re
-from collections.abc import Sequence
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from derive.catalogue import find
 from derive.emit import render
-from derive.equations import Op
 from derive.live import build
 from derive.notation import axes, concat, constant, exp, index, mean, op, relu, scalar, size, sum, tanh, tensor
-from derive.terms.axes import Axis
-from derive.terms.indices import Merge
 from tests.derive import specs
-from tests.derive.evaluate import World, backward, forward, inputs, with_cotangents
+from tests.derive.against_loops import code_of, compare
 from tests.derive.live import module
 from tests.derive.specs import Spec, each_spec
 
 n, m, d, k, t, e, c, i, j, o, u, v = axes("n m d k t e c i j o u v")
-
-
-def shape(axes_: Sequence[object], sizes: dict[str, int], pack: tuple[int, ...]) -> tuple[int, ...]:
-    """The torch shape of a tensor over these axes; the loops see `...` as one axis, torch as `pack`."""
-    out: list[int] = []
-    for a in axes_:
-        if isinstance(a, Merge):
-            out.append(math.prod(shape(a.args, sizes, pack)))
-        else:
-            assert isinstance(a, Axis)
-            out += pack if a.is_pack else [sizes[a.base]]
-    return tuple(out)
-
-
-def operands(op_: Op, world: World, pack: tuple[int, ...]) -> dict[str, torch.Tensor]:
-    tensors = {o.name: o for o in op_.operands if o.is_tensor}
-    return {
-        name: torch.from_numpy(np.array(world.tensors[name])).reshape(shape(o.axes, dict(world.sizes), pack))
-        for name, o in tensors.items()
-    }
-
-
-def as_tuple(value: object) -> tuple:
-    return tuple(value) if isinstance(value, tuple) else (value,)
-
-
-def compare(op_: Op, sizes: dict[str, int], pack: tuple[int, ...] = (), seed: int = 0, strides: str = "plain") -> None:
-    """The generated functions on random operands against the loops."""
-    sizes = {**sizes, "...": math.prod(pack)}
-    steps, live = op_.derivation.steps, module(op_)
-    rng = np.random.default_rng(seed)
-    start = inputs(op_, sizes, rng)
-    world, cotangents = with_cotangents(steps, forward(steps.op, start), rng)
-    world = backward(steps, world)
-    given = {name: restrided(value, strides) for name, value in operands(op_, world, pack).items()}
-    before = {name: value.clone() for name, value in given.items()}
-    *outputs, saved = getattr(live, f"{op_.name}_forward")(**given, **start.scalars)
-    for name, output in zip(op_.outputs, outputs, strict=True):
-        expected = world.tensors[name]
-        equation = op_.equation(name)
-        assert equation is not None
-        assert tuple(output.shape) == shape(equation.index, dict(world.sizes), pack), name
-        np.testing.assert_allclose(
-            output.numpy().reshape(expected.shape), expected, rtol=1e-10, atol=1e-12, err_msg=name
-        )
-    upstream = [
-        restrided(torch.from_numpy(cotangents[o]).reshape(y.shape), strides)
-        for o, y in zip(op_.outputs, outputs, strict=True)
-    ]
-    gradients = as_tuple(getattr(live, f"{op_.name}_backward")(*upstream, *saved))
-    for operand, gradient in zip(op_.differentiable, gradients, strict=True):
-        target = next(a.target.name for a in steps.adjoints if a.of == operand.name)
-        expected = world.tensors[target]
-        assert gradient.shape == given[operand.name].shape, target
-        np.testing.assert_allclose(
-            gradient.numpy().reshape(expected.shape), expected, rtol=1e-9, atol=1e-11, err_msg=target
-        )
-    for name, value in given.items():
-        assert torch.equal(value, before[name]), f"{name} was changed"
-
-
-def restrided(value: torch.Tensor, strides: str) -> torch.Tensor:
-    """The same numbers with other strides."""
-    if strides == "plain" or value.dim() == 0:
-        return value
-    return value.movedim(0, -1).contiguous().movedim(-1, 0)
 
 
 @each_spec()
@@ -301,13 +228,6 @@ WRITTEN = [
 def test_written_as_a_person_would(made: object, pattern: str) -> None:
     source = code_of(made.op)  # type: ignore[attr-defined]
     assert re.search(pattern, source), source
-
-
-def code_of(op_: Op) -> str:
-    """The forward and the backward, comments left out."""
-    text = Path(module(op_).__file__ or "").read_text(encoding="utf-8")
-    text = text[text.index("@in_float32") : text.index(".autograd.Function")]
-    return re.sub(r"  # .*", "", text)
 
 
 @op

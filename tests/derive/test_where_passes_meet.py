@@ -6,8 +6,8 @@ import torch
 from derive.backends.outs import views_of
 from derive.backends.values import Line
 from derive.notation import axes, concat, eq, exp, index, length, log, op, scalar, sigmoid, sum, tensor, where
+from tests.derive.against_loops import compare
 from tests.derive.live import assert_alike, module
-from tests.derive.test_torch_backend import compare
 
 d, h, i, j, k, l, m, n, s, t, v = axes("d h i j k l m n s t v")
 

@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from derive.emit import render
 from derive.notation import amax, axes, concat, length, mean, oo, op, size, sqrt, sum, tanh, tensor
+from tests.derive.against_loops import code_of, compare, named
 from tests.derive.live import assert_alike, module
-from tests.derive.test_torch_backend import code_of, compare
 
 n, c, o, g, l, t, k, h, w, p, q, d, m = axes("n c o g l t k h w p q d m")
 r, i, j, u, v = axes("r i j u v")
@@ -268,10 +268,6 @@ CASES = [
     (places_turned, {"n": 2, "l": 7, "k": 3}),
     (toeplitz, {"n": 2, "l": 4, "j": 4, "k": 6}),
 ]
-
-
-def named(rows: list) -> list[str]:
-    return [f"{row[0].op.name}-{k}" for k, row in enumerate(rows)]
 
 
 @pytest.mark.parametrize("strides", ["plain", "transposed"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 from derive.catalogue import find, load_file
 from derive.package import write_package
@@ -42,6 +43,20 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
 
     yield make
     sys.path.remove(str(root))
+
+
+@pytest.fixture(scope="module")
+def native(request: pytest.FixtureRequest, package: Package) -> ModuleType:
+    """The package of the specs that the tests' module has as text; a module that wants another one makes it."""
+    return package(specs=request.module.SPECS)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets how many threads PyTorch has, until the test ends."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from derive.backends.cpu.costly import costly_first
 from derive.backends.cpu.normal import Loop, Normal
 from derive.program import AxisValue, Call, Index, Node, Num, Program, Read, Window
 from tests.derive.live import assert_alike
-from tests.native.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -37,11 +36,6 @@ def repeated(f, x: tensor[n], g: tensor[n, o, k]):
 """
 N, O, K = 5, 6, 3
 G = Read("g", ("n", "o"))
-
-
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
 
 
 def _around(source: str, function: str) -> list[set[str]]:

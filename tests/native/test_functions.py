@@ -70,11 +70,6 @@ NATIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 SPECIAL = [1e5, -3e8, 2e9, -4e10, float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38]
 
 
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
-
-
 def _run(native: ModuleType, name: str, x: torch.Tensor, *numbers: float) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

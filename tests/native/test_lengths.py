@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from tests.native.conftest import Package
-
 pytestmark = [pytest.mark.usefixtures("kernels"), pytest.mark.filterwarnings("error")]
 
 SPECS = """from derive import *
@@ -56,11 +54,6 @@ def steps_of_pairs(f, x: tensor[c]):
 """
 
 X = torch.linspace(-1.3, 1.7, 105, dtype=torch.float64).sin().reshape(3, 5, 7)
-
-
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
 
 
 def _rooted(x: torch.Tensor) -> torch.Tensor:

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from tests.native.conftest import Package
-
 pytestmark = [pytest.mark.usefixtures("kernels"), pytest.mark.filterwarnings("error")]
 
 SPECS = """from derive import *
@@ -71,11 +69,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "by_rows": (lambda x: _folded(x, 1), ((7, 40),)),
     "by_columns": (lambda x: _folded(x, 0), ((7, 40),)),
 }
-
-
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
 
 
 @pytest.mark.parametrize("tall", [False, True])

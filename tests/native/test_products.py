@@ -16,7 +16,7 @@ from derive.backends.cpu.products import with_products
 from derive.program import Call, Program, Read
 from tests.native.conftest import Package
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("kernels", "threads")
 
 SIZES = [(1, 1, 1), (1, 40, 3), (7, 33, 5), (6, 16, 64), (13, 27, 200), (200, 27, 32), (3, 2, 1100), (130, 70, 90)]
 SIZES += [(90, 200, 520), (140, 300, 530), (150, 20, 1030), (64, 35, 700), (3, 270, 2100)]  # rows, columns, inner
@@ -43,13 +43,6 @@ def waves(f, x: tensor[n], y: tensor[m], T: length(t)):
 def nothing(package: Package) -> ModuleType:
     """A product whose inner axis is a length that is given, so that it may be 0."""
     return package(specs=WAVES)
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=["as it is", "blas wins", "no blas"])

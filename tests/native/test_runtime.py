@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -18,13 +18,6 @@ from tests.native.conftest import Package
 @pytest.fixture(scope="module")
 def native(package: Package) -> ModuleType:
     return package("layernorm", "batchnorm", "softmax_cross_entropy", "linear", "mean_all")
-
-
-@pytest.fixture
-def threads() -> Iterator[Callable[[int], None]]:
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
 
 
 def test_the_same_for_any_number_of_threads(native: ModuleType, threads: Callable[[int], None]) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 import torch
 
-from tests.native.conftest import Package
-
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = pytest.mark.usefixtures("kernels", "threads")
 
 SPECS = """from derive import *
 
@@ -40,18 +37,6 @@ def column_standard(f, x: tensor[n, t, d], g: tensor[d]):
     f.y[n, t, d] = tanh(g[d] * (x[n, t, d] - f.mu[d]) * rsqrt(f.var[d] + 1e-5))
     return f.y
 """
-
-
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def column_range(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:

@@ -92,11 +92,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", CASES)
 def test_views_are_read_and_written_in_place(native: ModuleType, name: str) -> None:

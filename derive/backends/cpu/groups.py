@@ -18,7 +18,7 @@ from derive.backends.cpu.normal import Loop, Normal, Unsupported
 from derive.backends.cpu.products import Product, Step
 from derive.cost import NOMINAL
 from derive.program import Index, Merged, Read, Window
-from derive.walking import index_axes
+from derive.walking import axes_along, index_axes
 
 _KEPT = 0.75  # of an element operation: writing an element for a later loop
 
@@ -193,10 +193,10 @@ def _lane(outer: tuple[str, ...], loops: list[Loop]) -> str | None:
 
 def memories(loop: Loop) -> list[tuple[str, ...]]:
     """The axes of what a loop reads and writes, in the order of memory."""
-    found = [tuple(a for i in loop.slots for a in index_axes(i))] if not loop.is_fold else []
+    found = [axes_along(loop.slots)] if not loop.is_fold else []
     for r in loop.reads():
         if not any(isinstance(i, Read) for i in r.index):
-            found.append(tuple(a for i in r.index for a in index_axes(i)))
+            found.append(axes_along(r.index))
     return found or [loop.domain]
 
 

@@ -18,7 +18,7 @@ from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
 from derive.passes.masked_sums import with_masked_products
 from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
-from derive.walking import children, index_axes, walk
+from derive.walking import axes_along, children, walk
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _pointers(inputs: tuple[str, ...], outputs: tuple[str, ...], form: Normal, t
 def _lengths(form: Normal, lines: list[str]) -> tuple[str, ...]:
     """The axes whose length the code mentions."""
     words = set(re.findall(r"\bn_\w+", "\n".join(lines)))
-    axes = {base(a) for dims in form.dims.values() for i in dims for a in index_axes(i)}
+    axes = {base(a) for dims in form.dims.values() for a in axes_along(dims)}
     axes |= {base(a) for s in form.loops for a in s.domain}
     axes |= {base(n.axis) for s in form.loops for n in walk(s.value) if isinstance(n, SizeOf)}
     for s in form.loops:

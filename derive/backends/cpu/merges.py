@@ -25,7 +25,7 @@ from derive.program import (
     Window,
     base,
 )
-from derive.walking import index_axes, node_axes, rebuilt, walk
+from derive.walking import axes_along, index_axes, node_axes, rebuilt, walk
 
 Parts = dict[str, tuple[str, ...]]
 
@@ -128,7 +128,7 @@ def _of_statement(s: Statement, parts: Parts) -> Parts:
     """The axes of one statement that split, and into what; a part that the statement has already gets a copy."""
     nodes = [*walk(s.value), *(n for i in (*s.axes, *s.slots) for n in walk(i))]
     tops: list[Index] = [*s.axes, *s.slots]
-    axes = {a for i in tops for a in index_axes(i)} | set(_all_axes(s.value))
+    axes = {*axes_along(tops), *_all_axes(s.value)}
     fixed = {a for n in nodes if isinstance(n, Window) for a in index_axes(n)}
     fixed |= {a for n in nodes if isinstance(n, Join) for a in (n.axis, *n.own)}
     fixed |= set(s.axes if isinstance(s, Scatter) else ())

@@ -12,7 +12,7 @@ from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
 from derive.backends.cpu.work import calls, units
 from derive.backends.cpu.writer import Writer
 from derive.program import Read
-from derive.walking import index_axes, walk
+from derive.walking import axes_along, walk
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}
@@ -73,7 +73,7 @@ class Nest:
 
     def axes(self, name: str) -> tuple[str, ...]:
         """The axes of a tensor in memory, slowest first."""
-        return tuple(a for i in self.normal.dims[name] for a in index_axes(i))
+        return axes_along(self.normal.dims[name])
 
     def is_here(self, read: Read) -> bool:
         return read.name in self.here and read.index == self.plan.written[read.name].slots

@@ -33,7 +33,7 @@ from derive.program import (
     SizeOf,
     Window,
 )
-from derive.walking import index_axes, node_axes, walk
+from derive.walking import axes_along, node_axes, walk
 
 ZERO = Num(Fraction(0))
 FOLDS = ("sum", "amax", "amin")
@@ -168,7 +168,7 @@ def _fold(name: str, axes: tuple[Index, ...], node: Reduce, out: Normal, note: s
 
 
 def _free(slots: tuple[Index, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(a for i in slots for a in index_axes(i)))
+    return tuple(dict.fromkeys(axes_along(slots)))
 
 
 def _pointwise(node: Node, out: Normal, stem: str, order: tuple[str, ...]) -> Node:

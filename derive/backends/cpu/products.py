@@ -11,8 +11,8 @@ from itertools import combinations
 
 from derive.backends.cpu.normal import Loop, Normal
 from derive.cost import product_factors
-from derive.program import Call, Index, Merged, Node, Read
-from derive.walking import index_axes, node_axes, reads, walk
+from derive.program import Call, Merged, Node, Read
+from derive.walking import axes_along, index_axes, node_axes, reads, walk
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
     if roles is None:
         return [loop]
     batch, rows, columns = roles.batch, roles.rows, roles.columns
-    result = Matrix(loop.name, _memory(loop.slots))
+    result = Matrix(loop.name, axes_along(loop.slots))
     if not _fits(result, rows, columns):
         order = (*batch, *rows, *columns)
         return [loop] if order == result.dims else _transposed(loop, order, normal)
@@ -159,10 +159,6 @@ def _size(factors: list[Node], pair: tuple[int, ...]) -> tuple[int, int]:
     """What is smallest is multiplied first: the axes of two factors' product, and of equals those that share more."""
     a, b = (set(node_axes(factors[k])) for k in pair)
     return (len(a | b), -len(a & b))
-
-
-def _memory(slots: tuple[Index, ...]) -> tuple[str, ...]:
-    return tuple(a for i in slots for a in index_axes(i))
 
 
 def _plain(node: Node, normal: Normal) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ from derive.backends.cpu.nests import extent
 from derive.backends.cpu.normal import Loop, Normal
 from derive.backends.cpu.stages import Plan, chosen_reads, planned
 from derive.program import Merged, Read, Window
-from derive.walking import index_axes
+from derive.walking import axes_along, index_axes
 
 
 def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:
@@ -49,7 +49,7 @@ def _is_worth_it(group: Group, inner: set[str]) -> bool:
     reads = [r for s in group.loops for r in s.reads()]
     indices = [i for r in reads for i in r.index] + [i for s in group.loops for i in s.slots]
     several = [i for i in indices if isinstance(i, Merged) or (isinstance(i, Window) and len(i.steps) > 1)]
-    parts = inner <= {a for i in several for a in index_axes(i)}
+    parts = inner <= set(axes_along(several))
     if any(s.is_fold and not group.is_total(s) for s in group.loops):
         return len(inner) == 1 or parts
     return parts and len({m[-1:] for s in group.loops for m in memories(s)}) > 1

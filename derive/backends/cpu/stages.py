@@ -14,7 +14,7 @@ from derive.backends.cpu.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
 from derive.passes.share import put
 from derive.program import Call, Index, Merged, Node, Read, Window
-from derive.walking import by_axes, index_axes, node_axes, walk
+from derive.walking import axes_along, by_axes, index_axes, node_axes, walk
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps
@@ -254,9 +254,7 @@ def in_memory_order(axes: tuple[str, ...], loops: list[Loop]) -> tuple[str, ...]
     """The axes as the operand with most of them has them in memory."""
     best: tuple[str, ...] = ()
     for loop in loops:
-        own = [tuple(a for i in loop.slots for a in index_axes(i))]
-        own += [tuple(a for i in r.index for a in index_axes(i)) for r in _reads(loop.value)]
-        for m in own:
+        for m in (axes_along(loop.slots), *(axes_along(r.index) for r in _reads(loop.value))):
             here = tuple(dict.fromkeys(a for a in m if a in axes))
             best = here if len(here) > len(best) else best
     return (*best, *(a for a in axes if a not in best))

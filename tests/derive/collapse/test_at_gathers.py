@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from derive.collapse.at_gathers import at_gathers
 from derive.notation import amax, axes, concat, exp, index, log, mean, op, sigmoid, sum, tensor, where
+from tests.derive.against_loops import code_of
 from tests.derive.live import module
-from tests.derive.test_torch_backend import code_of
 
 n, m, c, d, i, j, k = axes("n m c d i j k")
 

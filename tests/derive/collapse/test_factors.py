@@ -5,8 +5,8 @@ import torch
 
 from derive import amax, axes, exp, log, mean, op, sigmoid, size, sqrt, sum, tensor
 from derive.equations import Op
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived
-from tests.derive.test_torch_backend import code_of
 
 n, t, s, d, e = axes("n t s d e")
 

@@ -8,8 +8,8 @@ import torch
 from derive.notation import axes, constant, index, op, sum, tanh, tensor
 from derive.passes.axis_orders import in_order
 from derive.program import Assign, Call, Num, Program, Read, Reduce, Window
+from tests.derive.against_loops import code_of
 from tests.derive.live import module
-from tests.derive.test_torch_backend import code_of
 
 n, i, j, k, o, v, d = axes("n i j k o v d")
 

@@ -24,8 +24,8 @@ from derive.notation import (
 )
 from derive.passes.one_choice import one_choice
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
-from tests.derive.test_torch_backend import code_of
 
 n, d, c, k = axes("n d c k")
 X, A, B, U = (Read(name, ("n",)) for name in "xabu")

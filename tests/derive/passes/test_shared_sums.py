@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from derive import axes, length, mean, op, rsqrt, tensor
+from derive.arithmetic import multiplied
 from derive.cost import Nominal
 from derive.equations import Op
 from derive.passes.distributing import distributed
 from derive.passes.shared_sums import shared_sums
 from derive.pipeline import derive_op
-from derive.program import Assign, Call, Merged, Node, PartOf, Program, Read, Reduce, SizeOf, multiplied
+from derive.program import Assign, Call, Merged, Node, PartOf, Program, Read, Reduce, SizeOf
 from tests.derive.live import module
 
 n, c, d, g, k, s = axes("n c d g k s")

@@ -1,9 +1,9 @@
-"""The commands `derive verify` and `derive judge`: run, show, and say whether all is right."""
+"""`derive verify` and `derive judge` once they know what is asked: run, show, and say whether all is right."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -36,12 +36,12 @@ def verify(
     save: str,
     seed: int,
     *,
-    backend: str = "torch",
+    backend: str,
     full: bool,
-    plot: Path | None = None,
-    native: str | None = None,
-    json: Path | None = None,
-    said: str = "derive verify",
+    plot: Path | None,
+    native: str | None,
+    json: Path | None,
+    said: str,
 ) -> bool:
     """Print what verify finds of each op, and write its numbers to the file `json`. True where every gradient is right.
 
@@ -54,39 +54,59 @@ def verify(
         check_target(json)
     if plot is not None:
         check(plot)
-    out = Console()
-    if not out.is_terminal:
-        out = Console(width=_WIDE)
     run = verify_kernels if backend == "cpu" else verified
-    done: list[Verification] = []
-    without: list[str] = []
-    untried: list[str] = []
-    with bar(list(ops)) as finished:
-        for op in ops:
-            try:
-                done.append(run(op, save, seed, other))
-                _print(done[-1], full, len(ops) == 1, out)
-            except NoKernel as reason:
-                without.append(op.name)
-                print(view.no_kernel(op.name, str(reason)))
-            except DeriveError as error:
-                if len(ops) == 1:
-                    raise
-                untried.append(op.name)
-                print(view.not_verified(error.within(op.name)))
-            finished(op)
-    if untried and not done:
-        raise DeriveError(f"no op is verified: {', '.join(untried)}", fix="correct them, as the lines above say")
-    if without and not done:
-        raise DeriveError(f"no kernel ran: PyTorch runs {', '.join(without)}", fix="verify without --backend cpu")
-    print(view.summary(done, without, untried))
+    found = _one_by_one(ops, lambda op: run(op, save, seed, other), full)
+    if not found.done:
+        raise found.nothing()
+    print(view.summary(found.done, found.without, found.untried))
     if json is not None:
-        write_measured(record(done, said), json)
+        write_measured(record(found.done, said), json)
         print(f"{json}: written")
     if plot is not None:
         _plot(ops[0], save, seed, plot, backend)
         print(f"{plot}: written")
-    return not untried and all(v.right for v in done)
+    return not found.untried and all(v.right for v in found.done)
+
+
+@dataclass
+class _Found:
+    """What was found of each op; the names of those that have no kernel, and of those that cannot be tried."""
+
+    done: list[Verification] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+    untried: list[str] = field(default_factory=list)
+
+    def nothing(self) -> DeriveError:
+        """What to say where nothing was found."""
+        if self.untried:
+            what = f"no op is verified: {', '.join(self.untried)}"
+            return DeriveError(what, fix="correct them, as the lines above say")
+        return DeriveError(f"no kernel ran: PyTorch runs {', '.join(self.without)}", fix="verify without --backend cpu")
+
+
+def _one_by_one(ops: Sequence[Op], run: Callable[[Op], Verification], full: bool) -> _Found:
+    """Verify ops and print what is found of each. Raises DeriveError where the only one cannot be tried."""
+    out = Console()
+    if not out.is_terminal:
+        out = Console(width=_WIDE)
+    found = _Found()
+    with bar(list(ops)) as finished:
+        for op in ops:
+            try:
+                verification = run(op)
+            except NoKernel as reason:
+                found.without.append(op.name)
+                print(view.no_kernel(op.name, str(reason)))
+            except DeriveError as error:
+                if len(ops) == 1:
+                    raise
+                found.untried.append(op.name)
+                print(view.not_verified(error.within(op.name)))
+            else:
+                found.done.append(verification)
+                _print(verification, full, len(ops) == 1, out)
+            finished(op)
+    return found
 
 
 def _print(found: Verification, full: bool, alone: bool, out: Console) -> None:

@@ -1,0 +1,144 @@
+"""What is finite where some tensors are: sums and products of them, and what is bounded whatever it is of.
+
+The forward says so of its own tensors, a program of the gradients it makes of cotangents. A number that is not 0
+divides what is finite; of tensors, only a count of what is as large as a maximum, which counts one element at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sympy import Add, Expr, Mul, Number, Pow, erf, tanh
+
+from derive.cost import is_matrix_product, is_weighted
+from derive.equations import Op
+from derive.functions import maximum, minimum, relu, sigmoid, sign
+from derive.lower import node as lowered
+from derive.program import Assign, AxisValue, Call, Index, Node, Num, Read, Reduce, Scal, SizeOf, Statement
+from derive.raising import is_finite_number
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Concat, Where
+from derive.terms.elements import At, Scalar
+from derive.walking import reads
+
+_KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
+_BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
+
+
+@dataclass(frozen=True)
+class Finite:
+    """The names of finite tensors, and of those whose reciprocal is."""
+
+    tensors: frozenset[str]
+    reciprocals: frozenset[str] = frozenset()
+
+    def with_more(self, names: Collection[str]) -> Finite:
+        """The same where these tensors are finite as well."""
+        return replace(self, tensors=self.tensors.union(names))
+
+    def after(self, s: Statement, is_count: bool) -> Finite:
+        """The same after a statement, which makes a count that is never 0 or something else."""
+        reciprocals = self.reciprocals - {s.name} | ({s.name} if is_count else set())
+        is_finite = isinstance(s, Assign) and self.includes(s.value)
+        return Finite(self.tensors - {s.name} | ({s.name} if is_finite else set()), reciprocals)
+
+    def includes(self, node: Node) -> bool:
+        """Whether a node is finite where these tensors are."""
+        if isinstance(node, Read):
+            return node.name in self.tensors
+        if isinstance(node, Reduce):
+            return self._includes_reduction(node)
+        if isinstance(node, Call):
+            return self._includes_call(node)
+        return isinstance(node, Scal | SizeOf | AxisValue) or is_finite_number(node)
+
+    def _includes_reduction(self, node: Reduce) -> bool:
+        if node.kind == "sum" and (is_matrix_product(node) or is_weighted(node)):
+            # were the other factor not finite, no sum over it would be
+            return bool(reads(node.body) & self.tensors) and self.with_more(reads(node.body)).includes(node.body)
+        return node.kind in ("sum", "mean") and self.includes(node.body)
+
+    def _includes_call(self, node: Call) -> bool:
+        if node.fn == "div":
+            value, by = node.args
+            known = isinstance(by, Read) and by.name in self.reciprocals
+            return self.includes(value) and (known or _never_zero(by))
+        if node.fn == "pow":
+            exponent = node.args[1]
+            whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
+            return whole and self.includes(node.args[0])
+        if (ends := _ends(node)) is not None:
+            return all(map(self.includes, ends))
+        parts = node.args[1:] if node.fn == "where" else node.args
+        return node.fn in _KEEPS | _BOUNDED and all(map(self.includes, parts))
+
+
+def _never_zero(node: Node) -> bool:
+    """Whether nothing is 0 that is divided by: no element, no place, no length less another; a scalar is not."""
+    if isinstance(node, Call):
+        return node.fn in ("mul", "div", "neg", "pow") and all(map(_never_zero, node.args))
+    return isinstance(node, Num | Scal | SizeOf)
+
+
+def _ends(node: Call) -> tuple[Node, Node] | None:
+    """What a clamp keeps its value between: `minimum(maximum(x, low), high)`, either way round."""
+    inner = {"minimum": "maximum", "maximum": "minimum"}.get(node.fn)
+    if inner is None or not isinstance(node.args[0], Call) or node.args[0].fn != inner:
+        return None
+    return node.args[0].args[1], node.args[1]
+
+
+# --- counts of ties ---------------------------------------------------------------------------------------------------
+
+Extremum = tuple[Node, tuple[str, ...], tuple[Index, ...]]
+"""What a maximum or minimum is of, over which axes, and its own axes."""
+
+_ONE, _ZERO = Num(Fraction(1)), Num(Fraction(0))
+
+
+def extrema(op: Op) -> dict[str, Extremum]:
+    """The maxima and minima by name, but those over what an index puts at each place."""
+    found = (e for e in op.equations if e.kind in ("amax", "amin") and e.is_plain and e.ties is None and e.scale == 1)
+    return {e.name: (lowered(e.body), tuple(a.name for a in e.over), tuple(a.name for a in e.axes)) for e in found}
+
+
+def counts_ties(node: Node, extrema: Mapping[str, Extremum]) -> bool:
+    """Whether a node counts what is as large as a maximum of it: one at least, where that is a number."""
+    if not isinstance(node, Reduce) or node.kind != "sum" or not isinstance(node.body, Call):
+        return False
+    if node.body.fn != "where" or node.body.args[1:] != (_ONE, _ZERO):
+        return False
+    tie = node.body.args[0]
+    sides = (tie.args, tie.args[::-1]) if isinstance(tie, Call) and tie.fn == "eq" else ()
+    tops = ((top, (value, node.axes, top.index)) for value, top in sides if isinstance(top, Read))
+    return any(extrema.get(top.name) == counted for top, counted in tops)
+
+
+# --- the forward's side -----------------------------------------------------------------------------------------------
+
+
+def polynomials(op: Op) -> frozenset[str]:
+    """The tensors of the forward that are finite where the inputs are: polynomials and bounded functions of them."""
+    known = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}
+    for e in op.equations:
+        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and _is_polynomial(e.body, known):
+            known.add(e.name)
+    return frozenset(known)
+
+
+_CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
+
+
+def _is_polynomial(value: Expr, known: Collection[str]) -> bool:
+    if isinstance(value, At):
+        return value.name in known
+    if isinstance(value, Where):
+        return all(_is_polynomial(a, known) for a in value.args[1:])
+    if isinstance(value, Concat):
+        return all(_is_polynomial(a, known) for a in value.pieces)
+    if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
+        return bool(value.exp.is_Integer) and not value.atoms(At)
+    fits = isinstance(value, _CLOSED) and all(_is_polynomial(a, known) for a in value.args)
+    return fits or isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))
