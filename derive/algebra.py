@@ -107,7 +107,7 @@ def sigma(body: Expr, over: Iterable[Axis]) -> Expr:
 
 
 def _sum_of_term(term: Expr, axes: list[Axis]) -> Expr:
-    term, axes = _contract(term, axes)
+    term, axes = _contract(*_merged(term, axes))
     term = _at_places(term)
     if isinstance(term, Add):  # an axis as a number became a sum: `n * delta(n, size(n) - 1)`
         return Add(*(_sum_of_term(t, axes) for t in term.args))
@@ -151,6 +151,17 @@ def _at_places(term: Expr) -> Expr:
     deltas = [f for f in Mul.make_args(term) if isinstance(f, Delta)]
     put = {i: a for d in deltas for a, i in (d.args, d.args[::-1]) if isinstance(a, Axis) and isinstance(i, At)}
     return Mul(*deltas, *(f.xreplace(put) for f in Mul.make_args(term) if f not in deltas)) if put else term
+
+
+def _merged(term: Expr, axes: list[Axis]) -> tuple[Expr, list[Axis]]:
+    """A sum over `c` of `p[c]*sum(g[k]*delta(i[k], c), over=k)` as one sum over both, whose delta then contracts."""
+    for factor in Mul.make_args(term):
+        if isinstance(factor, Sigma) and any(
+            a in axes for d in Mul.make_args(factor.body) if isinstance(d, Delta) for a in d.args
+        ):
+            body, inner = opened(factor, (*axes, *free_axes(term)))
+            return _merged(Mul(*(f for f in Mul.make_args(term) if f is not factor), body), [*axes, *inner])
+    return term, axes
 
 
 def _contract(term: Expr, axes: list[Axis]) -> tuple[Expr, list[Axis]]:

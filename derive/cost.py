@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import prod
 
 from derive.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter, base
-from derive.walking import axes_along, node_axes, walk
+from derive.walking import axes_along, children, node_axes, walk
 
 NOMINAL = 32
 """The length taken for an axis that an input carries, `...` included; the others follow (`nominal.py`)."""
@@ -89,7 +89,10 @@ def node_work(node: Node, nominal: Nominal) -> float:
     """The element operations of computing a node, operation by operation."""
     if isinstance(node, Call):
         inside = sum((node_work(a, nominal) for a in node.args), 0.0)
-        return inside + (_weight(node) * nominal.weighted(node_axes(node)) if is_tensor(node) else 0.0)
+        axes = node_axes(node)
+        if node.fn == "neg":  # the sign of a product goes to its smallest factor
+            axes = min(map(node_axes, product_factors(node.args[0])), key=nominal.elements)
+        return inside + (_weight(node) * nominal.weighted(axes) if is_tensor(node) else 0.0)
     if isinstance(node, Reduce):
         axes = node_axes(node.body)
         if is_matrix_product(node):
@@ -101,9 +104,11 @@ def node_work(node: Node, nominal: Nominal) -> float:
         return node_work(node.body, nominal) + nominal.weighted(axes)
     if isinstance(node, Join):
         return sum((node_work(p, nominal) for p in node.parts), 0.0) + nominal.weighted(node_axes(node))
-    if isinstance(node, Read) and any(isinstance(i, Read | Arithmetic) for i in node.index):
-        return nominal.weighted(node_axes(node))
-    return 0.0
+    return nominal.weighted(node_axes(node)) if _is_gather(node) else 0.0
+
+
+def _is_gather(node: object) -> bool:
+    return isinstance(node, Read) and any(isinstance(i, Read | Arithmetic) for i in node.index)
 
 
 def elementary_work(node: Node, nominal: Nominal) -> float:
@@ -147,14 +152,32 @@ def product_factors(node: Node) -> list[Node]:
 
 
 def work(program: Program, nominal: Nominal) -> float:
-    """The element operations of a whole program."""
+    """The element operations of a whole program.
+
+    What is made of a gather counts once, as it will be made (`passes/share.py`). Any other work that stands twice does
+    not: it speaks for a name, and the names that are tried are those of adjoints, which a reader knows.
+    """
     total = 0.0
+    gathered: set[Node] = set()
     for s in program.statements:
-        total += node_work(s.value, nominal)
+        total += node_work(s.value, nominal) - _work_among(gathered, s.value, nominal)
+        gathered |= {n for n in walk(s.value) if isinstance(n, Call | Read) and any(map(_is_gather, walk(n)))}
         if isinstance(s, Scatter):
             over = set(axes_along(s.slots))
             total += nominal.weighted(over) + (nominal.elements(s.axes) if s.onto is None else 0.0)
     return total
+
+
+_COMPUTED = (Call, Read, Reduce, Join)
+
+
+def _work_among(known: set[Node], node: Node, nominal: Nominal) -> float:
+    """The part of a node's work that is that of known nodes."""
+    if not known:
+        return 0.0
+    if node in known:
+        return node_work(node, nominal)
+    return sum((_work_among(known, n, nominal) for n in children(node) if isinstance(n, _COMPUTED)), 0.0)
 
 
 def work_and_names(program: Program, nominal: Nominal) -> float:

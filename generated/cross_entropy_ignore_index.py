@@ -14,16 +14,14 @@ Forward
 
 Backward
     dlogp[n] = -dloss[] * where(y[n] != ignore_index, 1, 0) / count[]
-    ds[n] = -dlogp[n] / s[n]
-    dz[n, c] = dlogp[n] * delta(y_read[n], c) + ds[n] * exp_z_minus_m[n, c]
+    dz[n, c] = dlogp[n] * (delta(y_read[n], c) - exp_z_minus_m[n, c] / s[n])
 
 It rests on
     sum(exp_z_minus_m[n, c'], over=c') = s[n]   by s
 
 In LaTeX
     \mathrm{d}\mathrm{logp}_{n} = - \frac{\mathrm{d}\mathrm{loss}}{\mathrm{count}}\, \left[y_{n} \neq \mathrm{ignore\_index}\right]
-    \mathrm{d}s_{n} = - \frac{\mathrm{d}\mathrm{logp}_{n}}{s_{n}}
-    \mathrm{d}z_{n,c} = \mathrm{d}\mathrm{logp}_{n}\, \delta_{\mathrm{y\_read}_{n},\,c} + \mathrm{d}s_{n}\, \mathrm{exp\_z\_minus\_m}_{n,c}
+    \mathrm{d}z_{n,c} = \mathrm{d}\mathrm{logp}_{n}\, \left(\delta_{\mathrm{y\_read}_{n},\,c} - \frac{\mathrm{exp\_z\_minus\_m}_{n,c}}{s_{n}}\right)
 
 Saved for the backward: exp_z_minus_m [n, c], s [n], count a number, y [n], ignore_index a number; n*c + 2*n + 1
 elements. Autograd of the same equations keeps 2*n*c + 4*n + 1.
@@ -78,9 +76,8 @@ def cross_entropy_ignore_index_backward(
     """The gradient of every real input, from dloss and what the forward saved."""
     y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
     dlogp = torch.where(y_is_not_ignore_index, -dloss / count, 0)
-    ds = -dlogp / s  # ds[n] = -dlogp[n] / s[n]
     y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
-    dz = ds[:, None] * exp_z_minus_m  # dz[n, c] = ds[n] * exp_z_minus_m[n, c]
+    dz = -(dlogp / s)[:, None] * exp_z_minus_m  # dz[n, c] = -dlogp[n] / s[n] * exp_z_minus_m[n, c]
     dz.scatter_add_(1, y_read.unsqueeze(1), dlogp.unsqueeze(1))  # dz[n, c] = dz, at [n, y_read[n]] += dlogp[n]
     return dz
 

@@ -50,7 +50,7 @@ def forced(steps: Stepwise) -> frozenset[str]:
     adjoint_of = {a.target.name: a.of for a in steps.adjoints}
     out: set[str] = set()
     for adjoint in steps.adjoints:
-        contractions = [s for s in adjoint.value.atoms(Sigma) if is_contraction(s.body)]
+        contractions = [s for s in adjoint.value.atoms(Sigma) if is_contraction(_without_deltas(s.body))]
         read = {name for s in (*contractions, *_scattered(adjoint.value)) for name in tensor_names(s)}
         read |= {at.name for at in adjoint.value.atoms(At) if not all(isinstance(i, Axis) for i in at.index)}
         out |= {adjoint_of[n] for n in read if n in adjoint_of}
@@ -62,6 +62,10 @@ def forced(steps: Stepwise) -> frozenset[str]:
             passed = tensor_names(adjoint.value) - (set() if _is_alias(adjoint.value) else products)
             out |= {adjoint_of[n] for n in passed if n in adjoint_of}
     return frozenset(out - light)
+
+
+def _without_deltas(body: Expr) -> Expr:
+    return Mul(*(f for f in Mul.make_args(body) if not isinstance(f, Delta)))
 
 
 def _scattered(value: Expr) -> list[Sigma]:

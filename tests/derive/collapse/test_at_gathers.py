@@ -119,6 +119,16 @@ def _picked(q: Tensor, y: Tensor) -> Tensor:
     return q.gather(1, y[:, None])[:, 0]
 
 
+@op
+def several_picked(f, z: tensor[n, c], y: index(c)[n, k]):
+    """A softmax at several places of each row, which may be the same."""
+    f.m[n] = amax(z[n, c], over=c)
+    f.u[n, c] = exp(z[n, c] - f.m[n])
+    f.p[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    f.o[n, k] = f.p[n, y[n, k]]
+    return f.o
+
+
 def mixed_apart(a: Tensor, z: Tensor, y: Tensor) -> Tensor:
     return _picked((a[:, :, None] ** 2 * z.exp()).sum(1), y).log()
 
@@ -136,6 +146,7 @@ CASES = [
     (of_other_rows, lambda x, w, row, y: (x.exp() * w)[row, y] * 2, (R(3, 4), R(4), I([2, 0, 2, 1]), I([3, 0, 3, 1]))),
     (of_other_rows, lambda x, w, row, y: (x.exp() * w)[row, y] * 2, (R(3, 3), R(3), I([2, 0, 2]), I([2, 0, 0]))),
     (picked_softmax, lambda z, y: _picked(z.softmax(1), y) ** 0.7, (R(3, 4), I([0, 3, 0]))),
+    (several_picked, lambda z, y: z.softmax(1).gather(1, y), (R(3, 4), I([[0, 3, 0], [1, 1, 1], [2, 0, 3]]))),
     (guarded, lambda z, y: torch.where(y >= 0, _picked(z.exp() * 3, y.clamp(0)), 1), (R(3, 4), I([0, -7, 3]))),
 ]
 
@@ -156,6 +167,12 @@ def test_against_autograd(made, right, given: tuple[Tensor, ...]) -> None:
 def test_nothing_is_computed_that_nobody_reads() -> None:
     code = code_of(between_cuts.op)
     assert "cut_at[y]" in code and "cdf" not in code.partition("_forward(")[2], code
+
+
+def test_what_is_added_at_places_is_summed_there() -> None:
+    """The sum of `dp * p` over a row is that over what was picked; no row of zeros is made for `dp`."""
+    backward = code_of(several_picked.op).partition("_backward(")[2]
+    assert "zeros" not in backward and "scatter_add_" in backward, backward
 
 
 def test_lengths_are_checked_as_they_are_written() -> None:
