@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,22 +14,8 @@ from types import ModuleType
 import derive.ops
 from derive.equations import Op
 from derive.errors import DeriveError
+from derive.running import MISTAKES, run, text_of
 from derive.spec import OpCall
-
-# What running a spec can raise: its author's mistakes. Anything else is our fault and keeps its traceback.
-_MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,  # a DeriveError is one
-)
 
 
 def catalogue() -> list[Op]:
@@ -57,21 +42,11 @@ def load_file(path: Path | str) -> list[Op]:
     Raises DeriveError, with file and line, for whatever goes wrong in it, and where it defines no op.
     """
     path = Path(path)
+    source = text_of(path, fix="give a file of specs")
     try:
-        source = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise DeriveError(f"{path} is not UTF-8 text", fix="save the spec as UTF-8") from None
-    except OSError as error:
-        raise DeriveError(f"cannot read {path}: {error.strerror}", fix="give a file of specs") from None
-    module = ModuleType(f"_specs_in_{path.stem}")
-    module.__file__ = str(path)
-    sys.path.insert(0, str(path.parent))  # a spec may import its neighbours, as a script may
-    try:
-        exec(compile(source, str(path), "exec"), module.__dict__)
-    except _MISTAKES as error:
+        module = run(path, source, f"_specs_in_{path.stem}")
+    except (*MISTAKES, SyntaxError) as error:
         raise _located(error, path, source) from None
-    finally:
-        sys.path.remove(str(path.parent))
     ops = _distinct(_ops_of(module, path.name))
     if not ops:
         raise DeriveError(f"{path} defines no op", fix="decorate a function of equations with @op")

@@ -146,11 +146,6 @@ def definition_latex(definition: Definition, adjoints: Adjoints | None = None) -
     return equation_of(left, factored(definition.value), adjoints)
 
 
-def step_latex(step: Step, adjoints: Adjoints | None = None) -> str:
-    """`subject = before = after`, on aligned lines."""
-    return aligned(step_rows(step, Printer(frozenset({step.subject.name}) if adjoints is None else adjoints)))
-
-
 def step_rows(step: Step, printer: Printer) -> list[str]:
     """`subject = before = after`, a row for each line."""
     return equation_rows(printer.doprint(step.subject), step.before, printer) + equation_rows("", step.after, printer)

@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.py").write_bytes(b"\xff\xfe")
     with pytest.raises(DeriveError) as refused:
         load_file(tmp_path / "bytes.py")
-    assert str(refused.value) == f"{tmp_path / 'bytes.py'} is not UTF-8 text; save the spec as UTF-8"
+    assert str(refused.value) == f"{tmp_path / 'bytes.py'} is not UTF-8 text; save it as UTF-8"
 
 
 def test_two_ops_of_one_name(tmp_path: Path) -> None:

@@ -33,11 +33,12 @@ from derive.typeset import (
     Printer,
     adjoint_latex,
     adjoint_names,
+    aligned,
     definition_latex,
     equation_latex,
     name_latex,
     relation_latex,
-    step_latex,
+    step_rows,
 )
 
 OPS = [op.name for op in catalogue()]
@@ -157,7 +158,7 @@ def test_every_document_and_every_part_of_it_parses(name: str) -> None:
     parts = [equation_latex(e) for e in d.named.equations]
     parts += [f(a) for a in d.steps.adjoints for f in (adjoint_latex, lambda a: adjoint_latex(a, adjoints))]
     parts += [definition_latex(x, adjoints) for x in d.closed.definitions]
-    parts += [step_latex(s, adjoints) for s in d.closed.steps]
+    parts += [aligned(step_rows(s, Printer(adjoints))) for s in d.closed.steps]
     parts += [relation_latex(r) for r in d.closed.relations]
     for part in parts:
         check_scripts(parse(part))

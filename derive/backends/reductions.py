@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 
 def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Value:
-    """A reduction; its body's axes stand in the order of its largest operand."""
-    factors = product_factors(node.body) if node.kind == "sum" else []
-    numbers = [f for f in factors if not is_tensor(f)]
-    if numbers and len(factors) > len(numbers) + 1:
-        rest = Reduce("sum", node.axes, multiplied([f for f in factors if f not in numbers]))
-        if is_product(rest):
-            return printer.value(Call("mul", (multiplied(numbers), rest)), order)
+    """A reduction, as one call of PyTorch that is all of it where there is one, else of its body."""
+    if (scaled := _numbers_apart(node)) is not None:
+        return printer.value(scaled, order)
     product = convolved(printer, node) or pooled(printer, node)
     if product is not None:
         return product
@@ -39,7 +35,25 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     inner = body_order(node, printer.layouts)
     if (row := _row_by_matrix(printer, node)) is not None and (not keepdim or inner == row.dims):
         return _row_product(printer, row, node.axes[0], keepdim)
-    lacking = [a for a in node.axes if a not in inner]  # they are reduced as well
+    body = _body(printer, node, inner)
+    if any(is_pack(d) for d in body.dims if d in node.axes):
+        return _over_pack(printer, node, body)
+    return _over_dims(node, body, keepdim)
+
+
+def _numbers_apart(node: Reduce) -> Node | None:
+    """A sum with its numbers in front, where what is left is a matrix product; else None."""
+    factors = product_factors(node.body) if node.kind == "sum" else []
+    numbers = [f for f in factors if not is_tensor(f)]
+    if not numbers or len(factors) <= len(numbers) + 1:
+        return None
+    rest = Reduce("sum", node.axes, multiplied([f for f in factors if f not in numbers]))
+    return Call("mul", (multiplied(numbers), rest)) if is_product(rest) else None
+
+
+def _body(printer: Printer, node: Reduce, inner: Dims) -> Value:
+    """What is reduced, as real numbers with all axes that are: its own in the order of its largest operand."""
+    lacking = [a for a in node.axes if a not in inner]
     inner = (*filter(is_pack, lacking), *inner, *(a for a in lacking if not is_pack(a)))
     body = printer.value(node.body, inner)
     if body.weak or (body.boolean and node.kind != "sum"):
@@ -49,19 +63,20 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     dims = [d for d in inner if d in node_axes(node.body) or d in node.axes]
     if len(body.dims) < len(dims) or body.scalar or set(node.axes) - set(body.dims):
         body = printer.spread(body, tuple(dims))
-    full = body.dims
-    places = [i for i, d in enumerate(full) if d in node.axes]
-    kept: Dims = tuple(None if d in node.axes else d for d in full)
-    pack = any(is_pack(full[i]) for i in places)
-    if pack:
-        return _over_pack(printer, node, body, places)
-    where = [position(full, i) for i in places]
+    return body
+
+
+def _over_dims(node: Reduce, body: Value, keepdim: bool) -> Value:
+    """The call by the positions of the dimensions; without them where all are reduced."""
+    places = [i for i, d in enumerate(body.dims) if d in node.axes]
+    where = [position(body.dims, i) for i in places]
     text = str(where[0]) if len(where) == 1 else f"({', '.join(map(str, where))})"
-    if len(places) == len(full):
+    if len(places) == len(body.dims):
         text = ""
     if keepdim and text:
+        kept: Dims = tuple(None if d in node.axes else d for d in body.dims)
         return body.method(f".{node.kind}({text}, keepdim=True)", kept)
-    return body.method(f".{node.kind}({text})", tuple(d for d in full if d not in node.axes))
+    return body.method(f".{node.kind}({text})", tuple(d for d in body.dims if d not in node.axes))
 
 
 def _over_taps(printer: Printer, node: Reduce, order: Dims) -> Value | None:
@@ -127,12 +142,12 @@ def _row_product(printer: Printer, found: _Row, summed: str, keepdim: bool) -> V
     return product if dims[-1] == free else product.method(".mT", (*batch, free, None))
 
 
-def _over_pack(printer: Printer, node: Reduce, body: Value, places: list[int]) -> Value:
+def _over_pack(printer: Printer, node: Reduce, body: Value) -> Value:
     """`...` is any number of axes: flatten what is summed into one dimension in front."""
-    rest = tuple(d for i, d in enumerate(body.dims) if i not in places)
+    rest = tuple(d for d in body.dims if d not in node.axes)
     if not rest:
         return body.method(f".{node.kind}()", ())
-    front = permute(body, (*(body.dims[i] for i in places), *rest))
+    front = permute(body, (*(d for d in body.dims if d in node.axes), *rest))
     lengths = ", ".join(printer.size(d) for d in rest if d is not None)
     if node.kind == "sum":
         return front.method(f".sum_to_size({lengths})", rest)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 
 from derive.equations import Op
 from derive.errors import DeriveError
+from derive.running import run, text_of
 from derive.verify.compare import MISTAKES, Subject
 from derive.verify.subjects import of_backward, of_function_class
 
@@ -62,23 +62,10 @@ def function(where: str) -> Callable[..., Any]:
 
 
 def _module(path: Path) -> ModuleType:
-    """The module of a file, run with its folder importable, as a script's is."""
+    text = text_of(path, fix="write it as FILE.py:function")
     try:
-        source = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise DeriveError(f"{path} is not UTF-8 text", fix="give a file of Python") from None
-    except OSError as error:
-        raise DeriveError(f"cannot read {path}: {error.strerror}", fix="write it as FILE.py:function") from None
-    module = ModuleType(f"_candidates_in_{path.stem}")
-    module.__file__ = str(path)
-    sys.path.insert(0, str(path.parent.resolve()))
-    sys.modules[module.__name__] = module  # dataclasses and the like look their module up
-    try:
-        exec(compile(source, str(path), "exec"), module.__dict__)
+        return run(path, text, f"_candidates_in_{path.stem}")
     except SyntaxError as error:
         raise DeriveError(f"{path}, line {error.lineno}: {error.msg}", fix="correct the file") from None
     except MISTAKES as error:
         raise DeriveError(f"{path} cannot be run: {type(error).__name__}: {error}", fix="correct the file") from None
-    finally:
-        sys.path.remove(str(path.parent.resolve()))
-    return module

@@ -8,21 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from derive import running
 from derive.verify.cases import Call, Case, difference, scale, worst
 
-MISTAKES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SystemExit,
-    TypeError,
-    ValueError,
-)
+MISTAKES = (*running.MISTAKES, SystemExit)
 """What calling someone's function can raise. Anything else is ours, or the machine's."""
 
 _ROUNDINGS = 4

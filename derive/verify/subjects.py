@@ -50,11 +50,11 @@ def of_workspace(functions: Mapping[str, Callable[..., Any]]) -> Subject:
         given = [t.untyped_storage().data_ptr() for t in (*call.inputs.values(), *call.cotangents)]
         results = functions["forward"](*call.arguments())
         made = functions["backward"](*call.cotangents, *results[-1])
-        for t in _leaves(results):
+        for t in tensors_in(results):
             if t.untyped_storage().data_ptr() not in given and 0 not in t.stride():
                 t.fill_(_OLD)
         *outputs, saved = functions["forward_out"](*call.arguments(), out=results)
-        own = [torch.full_like(g, _OLD) for g in _leaves(made)]
+        own = [torch.full_like(g, _OLD) for g in tensors_in(made)]
         out = type(made)(*own) if isinstance(made, tuple) else own[0]
         found = functions["backward_out"](*call.cotangents, *saved, out=out)
         values = {n: o.clone() for n, o in zip(call.op.outputs, outputs, strict=True)}
@@ -63,9 +63,10 @@ def of_workspace(functions: Mapping[str, Callable[..., Any]]) -> Subject:
     return subject
 
 
-def _leaves(value: Any) -> list[Tensor]:
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors of a tuple of tuples, in order; of anything else it holds nothing."""
     if isinstance(value, tuple):
-        return [t for v in value for t in _leaves(v)]
+        return [t for v in value for t in tensors_in(v)]
     return [value] if isinstance(value, Tensor) else []
 
 

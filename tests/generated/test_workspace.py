@@ -11,6 +11,7 @@ from derive.backends.values import Line
 from derive.catalogue import catalogue
 from derive.equations import Op
 from derive.live import build
+from derive.verify.subjects import tensors_in
 from tests.catalogue.references import REFERENCES, sample
 
 QUICK = {"layernorm", "batchnorm", "softmax_cross_entropy", "names_step", "swiglu", "add", "transpose", "embedding"}
@@ -49,7 +50,7 @@ def ahead(op: Op, variant: str, dtype: torch.dtype) -> tuple[tuple, tuple, tuple
     tensors, numbers = sample(op, 0, dtype, variant)
     first = live.forward(*tensors, **numbers)
     given = {t.untyped_storage().data_ptr() for t in tensors}
-    held = [t for t in leaves(first) if t.untyped_storage().data_ptr() not in given]
+    held = [t for t in tensors_in(first) if t.untyped_storage().data_ptr() not in given]
     held = [t for t in held if 0 not in t.stride() or t.numel() < 2]  # what repeats one element has no memory to fill
     for t in held:
         t.fill_(7)
@@ -59,30 +60,24 @@ def ahead(op: Op, variant: str, dtype: torch.dtype) -> tuple[tuple, tuple, tuple
     return tuple(held), want, again
 
 
-def leaves(value: object) -> list[torch.Tensor]:
-    if isinstance(value, tuple):
-        return [t for v in value for t in leaves(v)]
-    return [value] if isinstance(value, torch.Tensor) else []
-
-
 @pytest.mark.parametrize("op", OPS)
 def test_a_forward_writes_over_an_earlier_one(op: Op) -> None:
     variants = [v for v in ("odd", "empty", "rank0") if v not in REFERENCES[op.name].without]
     carries_pack = any(a.is_pack for o in op.operands for a in o.axes)
     for variant in variants if carries_pack else variants[:1]:
         held, want, got = ahead(op, variant, torch.float64)
-        assert type(got[-1]) is type(want[-1]) and len(leaves(got)) == len(leaves(want))
-        for g, w in zip(leaves(got), leaves(want), strict=True):
+        assert type(got[-1]) is type(want[-1]) and len(tensors_in(got)) == len(tensors_in(want))
+        for g, w in zip(tensors_in(got), tensors_in(want), strict=True):
             torch.testing.assert_close(g, w, rtol=1e-13, atol=1e-13, equal_nan=True)
         if op.name not in MAY_LOOK:
-            assert {t.data_ptr() for t in held} <= {t.data_ptr() for t in leaves(got)}
+            assert {t.data_ptr() for t in held} <= {t.data_ptr() for t in tensors_in(got)}
 
 
 def test_a_forward_in_half_precision_writes_over_an_earlier_one() -> None:
     op = next(o for o in catalogue() if o.name == "layernorm")
     held, want, got = ahead(op, "odd", torch.bfloat16)
     assert got[0].data_ptr() == held[0].data_ptr() and got[0].dtype == torch.bfloat16
-    assert all(torch.equal(g, w) for g, w in zip(leaves(got), leaves(want), strict=True))
+    assert all(torch.equal(g, w) for g, w in zip(tensors_in(got), tensors_in(want), strict=True))
 
 
 @pytest.mark.parametrize("op", OPS)

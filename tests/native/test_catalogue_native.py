@@ -17,6 +17,7 @@ import torch
 from derive.emit import render_shared, rendered
 from derive.package import cheapest
 from derive.pipeline import derive_op
+from derive.verify.subjects import tensors_in
 from tests.catalogue.references import REFERENCES, sample
 from tests.catalogue.test_catalogue import (  # noqa: F401
     OPS,
@@ -26,7 +27,6 @@ from tests.catalogue.test_catalogue import (  # noqa: F401
     test_half_precision,
     test_one_tensor_for_several_inputs,
 )
-from tests.generated.test_workspace import leaves
 from tests.native.running import only_kernels
 
 PACKAGE = "catalogue_in_c"
@@ -76,15 +76,15 @@ def test_memory_that_is_used_again(name: str, dtype: torch.dtype, generated: Cal
     first = forward(*tensors, **numbers)
     dys = [torch.randn_like(y) for y in first[:-1]]
     made = backward(*dys, *first[-1])
-    over = [t for t in leaves((*first[:-1], made)) if not any(_shares(t, x) for x in (*tensors, *dys))]
+    over = [t for t in tensors_in((*first[:-1], made)) if not any(_shares(t, x) for x in (*tensors, *dys))]
     tensors, numbers = sample(OPS[name], 1, dtype, "odd")
     want = forward(*tensors, **numbers)
     wanted = backward(*dys, *want[-1])
     got = getattr(module, f"{name}_forward_out")(*tensors, **numbers, out=first)
     gradients = getattr(module, f"{name}_backward_out")(*dys, *got[-1], out=made)
-    for g, w in zip(leaves((got, gradients)), leaves((want, wanted)), strict=True):
+    for g, w in zip(tensors_in((got, gradients)), tensors_in((want, wanted)), strict=True):
         assert torch.equal(g, w) or torch.allclose(g, w, rtol=1e-12, atol=1e-12, equal_nan=True)
-    assert {t.data_ptr() for t in over} <= {t.data_ptr() for t in leaves((got, gradients))}
+    assert {t.data_ptr() for t in over} <= {t.data_ptr() for t in tensors_in((got, gradients))}
 
 
 def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -106,14 +106,14 @@ def test_a_loss_with_its_gradients(name: str, dtype: torch.dtype, generated: Cal
         want, saved = getattr(module, f"{name}_forward")(*tensors, **numbers)
         wanted = getattr(module, f"{name}_backward")(torch.full_like(want, -0.75), *saved)
         tolerance = {torch.float32: 1e-6, torch.float64: 2e-15, torch.bfloat16: 2**-7}[dtype]  # of the largest element
-        _close(leaves((loss, gradients)), leaves((want, wanted)), tolerance)
-        kept = [t.clone() for t in leaves((loss, gradients))]
-        for t in leaves((loss, gradients)):
+        _close(tensors_in((loss, gradients)), tensors_in((want, wanted)), tolerance)
+        kept = [t.clone() for t in tensors_in((loss, gradients))]
+        for t in tensors_in((loss, gradients)):
             t.fill_(7)
         over = {list(signature(both).parameters)[-1]: -0.75, "out": (loss, gradients)}
         again = getattr(module, f"{name}_with_gradients_out")(*tensors, **numbers, **over)
-        assert [t.data_ptr() for t in leaves(again)] == [t.data_ptr() for t in leaves((loss, gradients))]
-        _close(leaves(again), kept, tolerance)
+        assert [t.data_ptr() for t in tensors_in(again)] == [t.data_ptr() for t in tensors_in((loss, gradients))]
+        _close(tensors_in(again), kept, tolerance)
 
 
 def _close(got: list[torch.Tensor], want: list[torch.Tensor], tolerance: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 Draw = Callable[[int, int], int]  # a whole number from the first to the second
@@ -467,33 +467,41 @@ class Writer:
         axis = self.pick([a for a in axes if a != PACK])
         kept = [(a,) for a in axes if a != axis]
         whole, here = [(a,) for a in axes], f"{t.read}[{self.key(t.dims)}]"
-        n = self.length(axis)
         which = self.draw(0, 4)
         if which == 0:
             self.define(whole, f"{here} - mean({here}, over={axis})", t.low - t.high, t.high - t.low)
-            return
-        if which == 1:
-            mu = self.define(kept, f"mean({here}, over={axis})", t.low, t.high)
-            at = f"{mu.read}[{self.key(kept)}]"
-            wide = t.high - t.low
-            r = self.define(
-                kept, f"rsqrt(mean(({here} - {at}) ** 2, over={axis}) + 0.5)", (wide**2 + 0.5) ** -0.5, 0.5**-0.5
-            )
-            self.define(whole, f"({here} - {at}) * {r.read}[{self.key(kept)}]", -wide * 1.5, wide * 1.5)
-            return
+        elif which == 1:
+            self.normalised(Term(here, t.low, t.high), axis, whole, kept)
+        else:
+            self.exponentials(Term(here, t.low, t.high), axis, whole, kept, which)
+
+    def normalised(self, t: Term, axis: str, whole: list[tuple[str, ...]], kept: list[tuple[str, ...]]) -> None:
+        """A tensor less its mean, over its standard deviation."""
+        mu = self.define(kept, f"mean({t.text}, over={axis})", t.low, t.high)
+        at = f"{mu.read}[{self.key(kept)}]"
+        wide = t.high - t.low
+        r = self.define(
+            kept, f"rsqrt(mean(({t.text} - {at}) ** 2, over={axis}) + 0.5)", (wide**2 + 0.5) ** -0.5, 0.5**-0.5
+        )
+        self.define(whole, f"({t.text} - {at}) * {r.read}[{self.key(kept)}]", -wide * 1.5, wide * 1.5)
+
+    def exponentials(
+        self, t: Term, axis: str, whole: list[tuple[str, ...]], kept: list[tuple[str, ...]], which: int
+    ) -> None:
+        """A softmax (2), a softmax less its maximum (3), or the logarithm of its sum (4)."""
         if t.high > 3 or t.low < -10:
-            here, t = f"tanh({here})", replace(t, low=-1, high=1)
+            t = Term(f"tanh({t.text})", -1, 1)
         top = ""
         if which >= 3:
-            m = self.define(kept, f"amax({here}, over={axis})", t.low, t.high)
+            m = self.define(kept, f"amax({t.text}, over={axis})", t.low, t.high)
             top = f" - {m.read}[{self.key(kept)}]"
         low, high = (math.exp(t.low - t.high), 1.0) if top else (math.exp(t.low), math.exp(t.high))
-        u = self.define(whole, f"exp({here}{top})", low, high)
-        at = f"{u.read}[{self.key(whole)}]"
+        u = self.define(whole, f"exp({t.text}{top})", low, high)
+        at, n = f"{u.read}[{self.key(whole)}]", self.length(axis)
         if which == 4:
             self.define(kept, f"{top.removeprefix(' - ')} + log(sum({at}, over={axis}))", t.low, t.high + math.log(n))
-            return
-        self.define(whole, f"{at} / sum({at}, over={axis})", low / (high * n), 1)
+        else:
+            self.define(whole, f"{at} / sum({at}, over={axis})", low / (high * n), 1)
 
     def joined(self) -> None:
         """A concatenation; the axis is as long as its pieces together."""
@@ -512,19 +520,9 @@ class Writer:
             if not options:
                 break
             t, a = self.pick(options)
-            scope = [*left, a]
-            index = [d[0] if d == (PACK,) or d == (a,) else self.index_of(d, left) for d in t.dims]
-            read = Term(f"{t.read}[{', '.join(index)}]", t.low, t.high)
-            factor = self.pick([None, "tanh", "exp", "2 * "])
-            if factor == "2 * ":
-                read = Term(f"2 * {read.text}", 2 * min(read.low, 0), 2 * max(read.high, 0))
-            elif factor == "tanh" or (factor == "exp" and read.high > 3):
-                read = Term(f"tanh({read.text})", -1, 1)
-            elif factor == "exp":
-                read = Term(f"exp({read.text})", 0, math.exp(read.high))
-            assert a in scope
-            parts.append(read.text)
-            bounds = [min(bounds[0], read.low), max(bounds[1], read.high)]
+            piece = self.piece(t, a, left)
+            parts.append(piece.text)
+            bounds = [min(bounds[0], piece.low), max(bounds[1], piece.high)]
             total += self.length(a)
         if len(parts) < 2:
             self.equation(1)
@@ -537,6 +535,17 @@ class Writer:
         self.carried.add(along)
         self.define(dims, f"concat({', '.join(parts)}, along={along})", *bounds)
 
+    def piece(self, t: Known, own: str, left: list[str]) -> Term:
+        """A tensor along an axis of its own, or a function of it."""
+        index = [d[0] if d == (PACK,) or d == (own,) else self.index_of(d, left) for d in t.dims]
+        read = Term(f"{t.read}[{', '.join(index)}]", t.low, t.high)
+        factor = self.pick([None, "tanh", "exp", "2 * "])
+        if factor == "2 * ":
+            return Term(f"2 * {read.text}", 2 * min(read.low, 0), 2 * max(read.high, 0))
+        if factor == "tanh" or (factor == "exp" and read.high > 3):
+            return Term(f"tanh({read.text})", -1, 1)
+        return Term(f"exp({read.text})", 0, math.exp(read.high)) if factor == "exp" else read
+
     def call(self) -> None:
         """Another op, given tensors of this one."""
         callee = self.pick(self.callees)
@@ -544,43 +553,20 @@ class Writer:
         if not own:
             self.equation(1)
             return
-        bound: dict[str, list[str]] = {}
-        for a in callee.carried:
-            if a == PACK:
-                bound[a] = ([PACK] if PACK in self.carried and self.chance(50) else []) + self.some(own, 0, 1)
-        taken = {a for run in bound.values() for a in run}
-        for a in sorted(callee.carried - {PACK}):
-            options = [b for b in own if b not in taken and self.length(b) == callee.length(a)] or [
-                b for b in own if b not in taken
-            ]
-            if not options or a in callee.lengths:
-                return self.equation(1)
-            bound[a] = [self.pick(options)]
-            taken |= set(bound[a])
+        bound = self.bound(callee, own)
+        if bound is None:
+            return self.equation(1)
         arguments = []
         for i in callee.inputs:
             if i.kind == "scalar":
                 continue
             formal = next(k for k in (*callee.known, *callee.indices) if k.name == i.name)
-            if i.kind == "index":
-                return self.equation(1)
             axes = [b for a in formal.axes for b in bound[a]]
-            if len(set(axes)) < len(axes):
+            if i.kind == "index" or len(set(axes)) < len(axes):
                 return self.equation(1)
-            ready = [
-                t for t in self.known if t.dims == tuple((b,) for b in axes) and t.low >= i.low and t.high <= i.high
-            ]
-            if ready and self.chance(70):
-                arguments.append(self.pick(ready).read)
-                continue
-            t = self.expression(axes, 1)
-            if t.low < i.low or t.high > i.high:
-                middle, half = (i.low + i.high) / 2, (i.high - i.low) / 2
-                t = Term(f"({middle:g} + {half:g} * sin({t.text}))", i.low, i.high)
-            arguments.append(self.define([(b,) for b in axes], t.text, t.low, t.high).read)
-        outputs = callee.outputs
+            arguments.append(self.argument(i, axes))
         made = []
-        for out in outputs:
+        for out in callee.outputs:
             name = f"{self.prefix}{'abcghpqrsuyz'[(len(self.equations)) % 12]}{len(self.equations) // 12 or ''}"
             dims = tuple(d for dim in out.dims for d in self.passed(dim, bound))
             made.append(Known(name, dims, out.low, out.high, f"f.{name}"))
@@ -588,6 +574,34 @@ class Writer:
         self.known += made
         self.lines.append(f"{', '.join(m.read for m in made)} = {callee.name}({', '.join(arguments)})")
         return None
+
+    def bound(self, callee: Writer, own: list[str]) -> dict[str, list[str]] | None:
+        """Axes of this op for those of another, of its lengths where there are such; None where some has none."""
+        bound: dict[str, list[str]] = {}
+        for a in callee.carried:
+            if a == PACK:
+                bound[a] = ([PACK] if PACK in self.carried and self.chance(50) else []) + self.some(own, 0, 1)
+        taken = {a for run in bound.values() for a in run}
+        for a in sorted(callee.carried - {PACK}):
+            left = [b for b in own if b not in taken]
+            options = [b for b in left if self.length(b) == callee.length(a)] or left
+            if not options or a in callee.lengths:
+                return None
+            bound[a] = [self.pick(options)]
+            taken |= set(bound[a])
+        return bound
+
+    def argument(self, wanted: Input, axes: list[str]) -> str:
+        """A tensor over these axes whose values the input may have: one that is there, or one made for it."""
+        dims = tuple((b,) for b in axes)
+        ready = [t for t in self.known if t.dims == dims and t.low >= wanted.low and t.high <= wanted.high]
+        if ready and self.chance(70):
+            return self.pick(ready).read
+        t = self.expression(axes, 1)
+        if t.low < wanted.low or t.high > wanted.high:
+            middle, half = (wanted.low + wanted.high) / 2, (wanted.high - wanted.low) / 2
+            t = Term(f"({middle:g} + {half:g} * sin({t.text}))", wanted.low, wanted.high)
+        return self.define(list(dims), t.text, t.low, t.high).read
 
     def passed(self, dim: tuple[str, ...], bound: dict[str, list[str]]) -> list[tuple[str, ...]]:
         """A dimension of a callee's output here; `...` may stand for several."""

@@ -20,6 +20,7 @@ from derive.errors import DeriveError
 from derive.package import write_package
 from derive.spec import OpCall
 from derive.verify.kernels import watched
+from derive.verify.subjects import tensors_in
 from tests.properties.grammar import Example
 from tests.properties.judging import Refused, Verdict, cotangent, differences, values
 
@@ -74,13 +75,13 @@ def _wrong(example: Example, module: ModuleType, name: str) -> list[str]:
     gradients = Kernels.backward(*dys, *first[-1])
     again = getattr(module, f"{name}_forward_out")(*args, out=_copy(first))
     over = getattr(module, f"{name}_backward_out")(*dys, *again[-1], out=_copy(gradients))
-    if not all(map(_is_close, _leaves((again, over)), _leaves((first, gradients)))):
+    if not all(map(_is_close, tensors_in((again, over)), tensors_in((first, gradients)))):
         wrong.append("over the memory of an earlier call it differs")
     both: Callable[..., Any] | None = getattr(module, f"{name}_with_gradients", None)
     if both is not None:
         *_, last = signature(both).parameters
         found = both(*args, **{last: float(dys[0])})
-        if not all(map(_is_close, _leaves(found), _leaves((first[0], gradients)))):
+        if not all(map(_is_close, tensors_in(found), tensors_in((first[0], gradients)))):
             wrong.append("the loss with its gradients differs")
     return wrong
 
@@ -89,12 +90,6 @@ def _copy(value: Any) -> Any:
     if isinstance(value, tuple):
         return type(value)(*map(_copy, value)) if hasattr(value, "_fields") else tuple(map(_copy, value))
     return value.clone() if isinstance(value, Tensor) else value
-
-
-def _leaves(value: Any) -> list[Tensor]:
-    if isinstance(value, tuple):
-        return [t for v in value for t in _leaves(v)]
-    return [value] if isinstance(value, Tensor) else []
 
 
 def _is_close(one: Tensor, other: Tensor) -> bool:

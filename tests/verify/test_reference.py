@@ -19,8 +19,6 @@ from tests.catalogue.references import REFERENCES
 from tests.derive import evaluate
 from tests.derive.specs import SPECS, Spec
 
-SMALL = 400  # elements of all inputs together, up to which brute force is quick
-
 
 def as_arrays(world: World) -> evaluate.World:
     tensors = {name: t.double().numpy() if t.is_floating_point() else t.numpy() for name, t in world.tensors.items()}
