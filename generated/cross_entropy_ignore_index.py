@@ -77,7 +77,7 @@ def cross_entropy_ignore_index_backward(
     y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
     dlogp = torch.where(y_is_not_ignore_index, -dloss / count, 0)
     y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
-    dz = -(dlogp / s)[:, None] * exp_z_minus_m  # dz[n, c] = -dlogp[n] / s[n] * exp_z_minus_m[n, c]
+    dz = (-dlogp / s)[:, None] * exp_z_minus_m  # dz[n, c] = -dlogp[n] / s[n] * exp_z_minus_m[n, c]
     dz.scatter_add_(1, y_read.unsqueeze(1), dlogp.unsqueeze(1))  # dz[n, c] = dz, at [n, y_read[n]] += dlogp[n]
     return dz
 

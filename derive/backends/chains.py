@@ -65,6 +65,36 @@ def led(node: Call, is_large: Callable[[Node], bool], spent: frozenset[str]) -> 
     return out
 
 
+def with_minus(product: Call, is_large: Callable[[Node], bool]) -> Call | None:
+    """Minus a product, the sign at a factor that is no large tensor: the first, a number, any; None where all are."""
+    return (
+        _negated_first(product, is_large)
+        or _negated(product, lambda n, divides: isinstance(n, Num))
+        or _negated(product, lambda n, divides: not divides and not is_large(n))
+    )
+
+
+def _negated_first(product: Call, is_large: Callable[[Node], bool]) -> Call | None:
+    a, b = product.args
+    if isinstance(a, Call) and a.fn in ("mul", "div"):
+        within = _negated_first(a, is_large)
+        return None if within is None else Call(product.fn, (within, b))
+    return None if is_large(a) else Call(product.fn, (_minus(a), b))
+
+
+def _negated(product: Call, takes: Callable[[Node, bool], bool]) -> Call | None:
+    """Minus a product, with the sign at the last of its factors that takes it."""
+    a, b = product.args
+    if takes(b, product.fn == "div"):
+        return Call(product.fn, (a, _minus(b)))
+    within = _negated(a, takes) if isinstance(a, Call) and a.fn in ("mul", "div") else None
+    return None if within is None else Call(product.fn, (within, b))
+
+
+def _minus(factor: Node) -> Node:
+    return Num(-factor.value) if isinstance(factor, Num) else Call("neg", (factor,))
+
+
 def _may_lead(n: Node, spent: frozenset[str]) -> bool:
     return n.name in spent if isinstance(n, Read) else isinstance(n, Call) and n.fn not in (*CONDITIONS, "where")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from derive.backends.chains import is_long, led
+from derive.backends.chains import is_long, led, with_minus
 from derive.backends.dtypes import Dtypes, is_read
 from derive.backends.fusions import fused, triangle
 from derive.backends.joins import joined
@@ -171,14 +171,11 @@ class Printer:
         return self.value(node, order)
 
     def with_sign_inside(self, node: Call) -> Call:
-        """`-(a / 2)` as `a / -2`: one pass over a large tensor less."""
+        """`-(a / 2)` as `a / -2`, `-(a * b)` as `a * -b` where `b` is small: one pass over a large tensor less."""
         inner, is_large = node.args[0] if node.fn == "neg" else None, self.memory.is_large
         if not self.fuse or not isinstance(inner, Call) or inner.fn not in ("mul", "div") or not is_large(inner):
             return node
-        a, b = inner.args
-        if isinstance(b, Num) and is_large(a):
-            return Call(inner.fn, (a, Num(-b.value)))
-        return Call("mul", (Num(-a.value), b)) if isinstance(a, Num) and inner.fn == "mul" else node
+        return with_minus(inner, is_large) or node
 
     def negates_little(self, node: Call, args: list[Value]) -> bool:
         """Whether a minus sign is best left in front of a product, where it negates a small first factor alone."""

@@ -33,6 +33,18 @@ def beside_a_product(f, x: tensor[n, e], m: tensor[e, d], g: tensor[d], u: tenso
     return f.y
 
 
+@op
+def minus_a_product(f, x: tensor[n, d], w: tensor[d], v: tensor[d]):
+    f.y[n, d] = -exp(x[n, d] + 1) * w[d] / v[d]
+    f.z[n, d] = -exp(x[n, d] - 1) * x[n, d] * w[d]
+    return f.y, f.z
+
+
+def test_a_sign_goes_to_a_small_factor() -> None:
+    source = code_of(minus_a_product.op)
+    assert ".mul_(-w / v)" in source and ".mul_(-w)" in source and "neg_()" not in source, source
+
+
 def test_the_first_factor_that_is_fresh_takes_the_others() -> None:
     assert "y = (1 - s).mul_(x).add_(1).mul_(s).mul_(x).mul_(w / 3)" in code_of(long_product.op)
 
@@ -43,7 +55,7 @@ def test_small_factors_and_single_operations_keep_their_operators() -> None:
 
 
 def test_values_that_are_read_again_survive() -> None:
-    for spec in (long_product, short_product, read_after_it_was_led, beside_a_product):
+    for spec in (long_product, short_product, read_after_it_was_led, beside_a_product, minus_a_product):
         compare(spec.op, {"n": 3, "d": 4, "e": 2})
         compare(spec.op, {"n": 3, "d": 4, "e": 2}, strides="turned")
 
