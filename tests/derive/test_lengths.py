@@ -119,6 +119,21 @@ def pooled(f, x: tensor[n, i, j]):
     return f.y
 
 
+@op
+def staggered(f, x: tensor[n, t]):
+    """Places and midpoints in turn: the midpoints have one place less, and what lies between them two."""
+    f.mid[n, u] = (x[n, u] + x[n, u + 1]) / 2
+    f.y[n, v] = x[n, v + 1] * (f.mid[n, v + 1] - f.mid[n, v])
+    return f.y
+
+
+@op
+def averaged_twice(f, x: tensor[t], width: length(k)):
+    f.a[u] = mean(x[u + k], over=k)
+    f.y[i] = x[i] * mean(f.a[i + k], over=k)
+    return f.y
+
+
 R = torch.randn
 IX = torch.tensor([[0, -1, 3], [3, -7, 0]])
 LABELS, WEIGHTS = torch.tensor([1, 99, 0, -5]), torch.tensor([1.0, -1.0, 2.0, 0.0], dtype=torch.float64)
@@ -154,6 +169,9 @@ CASES = [
     (padded_rows, lambda C, ix: torch.where((ix >= 0)[:, :, None], C[ix.clamp(0)], 0), (R(4, 2), IX)),
     (pixel_shuffle, lambda x: torch.nn.functional.pixel_shuffle(x, 2), (R(2, 8, 3, 5),)),
     (pooled, lambda x: torch.nn.functional.max_pool2d(x[:, None], 2)[:, 0], (R(2, 4, 6),)),
+    (staggered, lambda x: x[:, 1:-1] * (x[:, 2:] - x[:, :-2]) / 2, (R(2, 5),)),
+    (staggered, lambda x: x[:, 1:-1] * (x[:, 2:] - x[:, :-2]) / 2, (R(2, 2),)),
+    (averaged_twice, lambda x, k: x[: 11 - 2 * k] * x.unfold(0, k, 1).mean(1).unfold(0, k, 1).mean(1), (R(9), 2)),
     (masked_pick, _masked_pick, (R(4, 3), LABELS, WEIGHTS)),
 ]
 
