@@ -2,6 +2,7 @@
 
 `sum(a[o, k] * u[n, k] + b[o, k] * v[n, k], over=k)` is `u @ a.T + v @ b.T`, and nothing runs over all three axes. What
 is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n, k]**2`: they may be all but equal.
+A quotient is such a product where a factor of it can be divided.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from functools import reduce
 
 from derive.cost import Nominal, is_matrix_product, node_work
+from derive.passes.divided_factors import with_divided_factors
 from derive.program import Call, Node, Program, Reduce, SizeOf, multiplied
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt, signed_terms
@@ -19,8 +21,11 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
 
     def within(node: Node) -> Node:
         node = rebuilt(node, within)
-        apart = _apart(node) if isinstance(node, Reduce) and node.kind == "sum" else None
-        return apart if apart is not None and node_work(apart, nominal) < node_work(node, nominal) else node
+        if not isinstance(node, Reduce) or node.kind != "sum":
+            return node
+        divided = with_divided_factors(node)
+        forms = [node, divided, *(f for f in map(_apart, (node, divided)) if f is not None)]
+        return min(forms, key=lambda form: node_work(form, nominal))
 
     return check(program.with_values(within))
 
