@@ -75,7 +75,10 @@ def _products(made: Op) -> list[bool]:
     return [is_matrix_product(n) for n in nodes]
 
 
-@pytest.mark.parametrize(("made", "count"), [(waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2)])
+COUNTS = [(waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2)]
+
+
+@pytest.mark.parametrize(("made", "count"), COUNTS)
 def test_every_term_is_a_product_of_its_own(made: Op, count: int) -> None:
     assert _products(made) == [True] * count
 
