@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from derive.backends.contractions import matrix_and_vector
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.pools import is_pool
+from derive.backends.sizes import in_order
 from derive.backends.values import Dims, is_pack
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window, multiplied
@@ -74,7 +75,7 @@ def window_dims(out: Layouts, read: Read) -> Dims | None:
     if not all(isinstance(i, str) or (isinstance(i, Window) and len(i.steps) in (1, 2)) for i in read.index):
         return None
     windows = [i for i in read.index if isinstance(i, str | Window)]
-    ordered = [[i] if isinstance(i, str) else sorted((a for a, _ in i.steps), key=out.slow) for i in windows]
+    ordered = [[i] if isinstance(i, str) else [a for a, _ in in_order(i, out.slow)] for i in windows]
     dims: Dims = tuple(axes[k] for k in range(2) for axes in ordered if len(axes) > k)
     return dims if len(set(dims)) == len(dims) else None
 

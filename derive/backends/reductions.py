@@ -73,9 +73,8 @@ def _over_taps(printer: Printer, node: Reduce, order: Dims) -> Value | None:
     for weights, seen in (factors, factors[::-1]) if len(factors) == 2 else ():
         if not (isinstance(weights, Read) and isinstance(seen, Read) and by_axes_once(weights)):
             continue
-        slow = printer.sizes.slow
         windows = [i for i in seen.index if isinstance(i, Window) and len(i.steps) == 2]
-        taps = {max((a for a, _ in i.steps), key=slow) for i in windows}
+        taps = {printer.sizes.ordered(i)[1][0] for i in windows}
         rest = tuple(a for a in order if a is not None and a not in node.axes)
         inner = (*node.axes, *rest)
         own = tuple(a for a in inner if a in node_axes(weights))
