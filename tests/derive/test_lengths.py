@@ -213,13 +213,13 @@ def test_every_place_of_a_fixed_axis_is_stacked_and_nothing_filled_first(spec) -
     assert "torch.stack([" in code.replace("\n        [", "[") and "new_zeros" not in code
 
 
-@pytest.mark.parametrize("spec", [pixel_shuffle, pooled], ids=lambda s: s.op.name)
 def test_one_place_inside_a_merge_is_a_slice() -> None:
     code = render(with_midpoints.op.derivation)
     assert "dy[:, 2::2]" in code or "dy[:, 2 : 2 + 2 * (u - 1) + 1 : 2]" in code, code
     assert "arange" not in code, code
 
 
+@pytest.mark.parametrize("spec", [pixel_shuffle, pooled], ids=lambda s: s.op.name)
 def test_what_is_taken_apart_is_merged_by_views(spec) -> None:
     assert "arange" not in render(spec.op.derivation)
 
