@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from derive.backends.contractions import matrix_and_vector
+from derive.backends.contractions import is_by_vector
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.pools import is_pool
 from derive.backends.sizes import in_order
@@ -59,7 +59,7 @@ def is_product(node: Reduce) -> bool:
     tensors = [f for f in factors if is_tensor(f)]
     if 1 < len(tensors) < len(factors):
         node = Reduce(node.kind, node.axes, multiplied(tensors))
-    return is_matrix_product(node) or matrix_and_vector(node) is not None or is_convolution(node) or is_pool(node)
+    return is_matrix_product(node) or is_by_vector(node) or is_convolution(node) or is_pool(node)
 
 
 def plain_dims(out: Layouts, read: Read) -> Dims | None:

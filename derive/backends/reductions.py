@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from derive.backends.contractions import contraction, matrix_and_vector
+from derive.backends.contractions import contraction, is_by_vector
 from derive.backends.convolutions import convolved
 from derive.backends.dtypes import is_read
 from derive.backends.layout import body_order, is_product, plain_dims
@@ -31,7 +31,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     product = convolved(printer, node) or pooled(printer, node)
     if product is not None:
         return product
-    if is_matrix_product(node) or matrix_and_vector(node) is not None:
+    if is_matrix_product(node) or is_by_vector(node):
         return contraction(node, order, printer.value, printer.as_real, printer.size)
     if not keepdim and (taps_first := _over_taps(printer, node, order)) is not None:
         return taps_first
