@@ -52,7 +52,8 @@ def index(i: Expr) -> Index:
     """An index of the notation as the program's."""
     if isinstance(i, Axis):
         return i.name
-    i = i.replace(lambda e: isinstance(e, Merge), _strided)
+    if not isinstance(i, Merge | Part):  # those are views
+        i = i.replace(lambda e: isinstance(e, Merge), _strided)
     if isinstance(i, Merge | Part) and not free_axes(i) and not i.atoms(At):
         return Window((), node(i))  # one place, which no axis moves
     if isinstance(i, Merge):
