@@ -137,6 +137,13 @@ def with_midpoints(f, x: tensor[n, t]):
 
 
 @op
+def repeated_and_filtered(f, x: tensor[n, h], w: tensor[k]):
+    f.up[n, (h, p)] = x[n, h]
+    f.y[n, u] = sum(f.up[n, u + k] * w[k], over=k)
+    return f.y
+
+
+@op
 def averaged_twice(f, x: tensor[t], width: length(k)):
     f.a[u] = mean(x[u + k], over=k)
     f.y[i] = x[i] * mean(f.a[i + k], over=k)
@@ -187,6 +194,8 @@ CASES = [
     (staggered, lambda x: x[:, 1:-1] * (x[:, 2:] - x[:, :-2]) / 2, (R(2, 2),)),
     (with_midpoints, _with_midpoints, (R(2, 5),)),
     (with_midpoints, _with_midpoints, (R(3, 2),)),
+    (repeated_and_filtered, lambda x, w: x.repeat_interleave(2, 1).unfold(1, len(w), 1) @ w, (R(2, 4), R(3))),
+    (repeated_and_filtered, lambda x, w: x.repeat_interleave(2, 1).unfold(1, len(w), 1) @ w, (R(1, 1), R(2))),
     (averaged_twice, lambda x, k: x[: 11 - 2 * k] * x.unfold(0, k, 1).mean(1).unfold(0, k, 1).mean(1), (R(9), 2)),
     (masked_pick, _masked_pick, (R(4, 3), LABELS, WEIGHTS)),
 ]
@@ -211,6 +220,11 @@ def test_equals_autograd(spec, reference, args) -> None:
 def test_every_place_of_a_fixed_axis_is_stacked_and_nothing_filled_first(spec) -> None:
     code = render(spec.op.derivation)
     assert "torch.stack([" in code.replace("\n        [", "[") and "new_zeros" not in code
+
+
+def test_what_is_read_by_one_part_of_an_axis_is_repeated() -> None:
+    code = render(repeated_and_filtered.op.derivation)
+    assert "up = x.repeat_interleave(2, 1)" in code and "arange" not in code, code
 
 
 def test_one_place_inside_a_merge_is_a_slice() -> None:
