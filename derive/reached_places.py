@@ -110,7 +110,8 @@ def _on(axis: Axis, condition: Eq, over: tuple[Axis, ...]) -> tuple[Expr, int] |
     except DeriveError:
         return None
     summed = all(a in over and times > 0 and not a.is_pack for a, times in form.steps)
-    if len(form.steps) < 2 or not summed or not isinstance(form.offset, Integer):
+    moved = form.offset != 0 or [times for _, times in form.steps] != [1]
+    if not form.steps or not moved or not summed or not isinstance(form.offset, Integer):
         return None
     before = max(0, -int(form.offset))
     return place + before, before

@@ -33,6 +33,19 @@ def further_on(f, x: tensor[n, u, k], out: length(t)):
     return f.y
 
 
+@op
+def padded(f, x: tensor[n, t], long: length(i)):
+    """Zeros before, and as many behind as there is room for."""
+    f.z[n, i] = sum(where(eq(t + 2, i), x[n, t] ** 2, 0), over=t)
+    f.y[n, u] = f.z[n, u] * f.z[n, u + 1]
+    return f.y
+
+
+def padded_by_torch(x: Tensor, long: int) -> Tensor:
+    z = functional.pad(x**2, (2, long))[:, :long]
+    return z[:, :-1] * z[:, 1:]
+
+
 def transposed_by_torch(x: Tensor, w: Tensor, bias: Tensor, out: int) -> Tensor:
     full = functional.conv_transpose1d(x, w, stride=2)[:, :, 1:]
     return functional.pad(full, (0, out))[:, :, :out] + bias[:, None]
@@ -59,6 +72,7 @@ CASES: list[tuple[object, Callable[..., Tensor], tuple[object, ...]]] = [
     (series_product, product_by_table, (R(0, 2), R(0, 3), R(2))),
     *((further_on, overlapped, (R(2, 4, 5), out)) for out in (16, 20, 7, 2)),
     (further_on, overlapped, (R(2, 4, 2), 13)),
+    *((padded, padded_by_torch, (R(2, 4), long)) for long in (8, 6, 3, 1)),
 ]
 
 
@@ -79,7 +93,7 @@ def test_a_transposed_convolution() -> None:
     assert "torch.nn.grad.conv1d_input(" in code and "dx = functional.conv1d(" in code, code
 
 
-@pytest.mark.parametrize("made", [transposed, series_product, further_on])
+@pytest.mark.parametrize("made", [transposed, series_product, further_on, padded])
 def test_no_table_of_all_places(made) -> None:
     code = code_of(made.op)
     assert "arange" not in code and "for at_u" not in code, code
