@@ -60,6 +60,12 @@ class Kind:
         for axis in made:
             if isinstance(axis, int):
                 raise DeriveError(f"{axis} is not an axis", fix=f'name an axis of that length: p = axes("p={axis}")')
+            if isinstance(axis, tuple) and all(isinstance(a, Axis) for a in axis):
+                merge = f"({', '.join(a.base for a in axis)})"
+                raise DeriveError(
+                    f"{merge} merges axes where {self.kind}[…] declares them",
+                    fix=f"declare one axis, and take it apart in an equation: f.z[…, {merge[1:-1]}] = x[…, {merge}]",
+                )
             if not isinstance(axis, Axis):
                 raise DeriveError(f"{axis!r} is not an axis", fix='declare it with axes("…")')
         return Kind(self.kind, self.ranges_over, made)

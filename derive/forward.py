@@ -20,7 +20,7 @@ from derive.terms.axes import free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import Delta, Scalar
 from derive.walking import walk
-from derive.windows import is_gather
+from derive.windows import is_gather, is_window
 
 
 def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> Program:
@@ -60,6 +60,8 @@ def _statement(e: Equation, value: Node, slots: tuple[Expr, ...] | None) -> Stat
 def _places(e: Equation) -> tuple[Expr, ...] | None:
     """Where the terms of `sum(delta(u, ix[e]) * m[e], over=e)` stand: at `ix[e]` of axis `u`. None for another sum.
 
+    What is put at axis arithmetic, `sum(delta(u, i + j) * m[i, j], over=(i, j))`, stands in windows.
+
     So for a maximum over what an index puts at each place.
     """
     if e.kind in placed.KINDS:
@@ -70,7 +72,7 @@ def _places(e: Equation) -> tuple[Expr, ...] | None:
     for delta in deltas:
         for one, other in (delta.args, delta.args[::-1]):
             summed = free_axes(other) & set(e.over)  # where none is, it asks at every place
-            if one in e.axes and one not in slots and is_gather(other) and summed:
+            if one in e.axes and one not in slots and (is_gather(other) or is_window(other)) and summed:
                 slots[one] = other
                 break
     rest = [f for f in Mul.make_args(e.body) if not isinstance(f, Delta)]

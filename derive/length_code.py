@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sympy import Add, Expr, Min, Mul, floor, fraction, together
+from sympy import Add, Expr, Max, Min, Mul, floor, fraction, together
 
 from derive.equations import Requirement
 from derive.terms.axes import Size
@@ -16,8 +16,9 @@ def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str
         return sizes[formula.axis.base]
     if formula.is_Integer:
         return str(formula)
-    if isinstance(formula, Min):
-        return f"min({', '.join(size_code(a, sizes) for a in formula.args)})"
+    if isinstance(formula, Min | Max):
+        least = "min" if isinstance(formula, Min) else "max"
+        return f"{least}({', '.join(sorted(size_code(a, sizes) for a in formula.args))})"
     if isinstance(formula, floor):
         top, bottom = fraction(together(formula.args[0]))
         return f"{size_code(top, sizes, True)} // {size_code(bottom, sizes, True)}"

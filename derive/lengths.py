@@ -140,7 +140,7 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
     what = f"{at}"
     where = f"axis {dim.base}" if isinstance(dim, Axis) else str(dim)
     low, high = _reach(form)
-    if closed(low, rules).is_negative or (low.is_number and low < 0):
+    if closed(low, rules).is_negative or _never(closed(low, rules)):
         raise DeriveError(
             f"{at} reads before the first place of {where}",
             fix="there is no padding: shift the axis so that places start at 0, or concat what stands before them",

@@ -52,6 +52,8 @@ def index(i: Expr) -> Index:
     """An index of the notation as the program's."""
     if isinstance(i, Axis):
         return i.name
+    if not isinstance(i, Merge | Part):  # those are views
+        i = i.replace(lambda e: isinstance(e, Merge), _strided)
     if isinstance(i, Merge | Part) and not free_axes(i) and not i.atoms(At):
         return Window((), node(i))  # one place, which no axis moves
     if isinstance(i, Merge):
@@ -67,6 +69,19 @@ def index(i: Expr) -> Index:
     if inner:
         return Arithmetic(tuple((index(inner.get(a, a)), step) for a, step in form.steps), node(form.offset))
     return Window(tuple((a.name, step) for a, step in form.steps), node(form.offset))
+
+
+def _strided(merge: Merge) -> Expr:
+    """A merge with one place of some of its axes as axis arithmetic, where the lengths are numbers: `(u, 1)` of two."""
+    lengths = [a.length if isinstance(a, Slot) else Size(a) for a in merge.args[1:] if isinstance(a, Slot | Axis)]
+    fixed = [a for a in merge.args if isinstance(a, Slot) and not free_axes(a) and not a.atoms(At)]
+    plain = all(isinstance(a, Axis) or a in fixed for a in merge.args)
+    if not fixed or not plain or not all(n.is_Integer for n in lengths):
+        return merge
+    out: Expr = S.Zero
+    for a, length in zip(merge.args, (S.One, *lengths), strict=True):
+        out = out * length + (a.index if isinstance(a, Slot) else a)
+    return out
 
 
 _INNER = "#"  # no axis of a spec has such a name

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from derive.adjoint import Stepwise, stepwise
 from derive.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
+from derive.before_windows import made_before_windows
 from derive.checks import check_inputs
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
@@ -85,7 +86,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    written = selected(op)
+    written = made_before_windows(selected(op))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)

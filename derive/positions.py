@@ -83,12 +83,15 @@ def every_place(d: Definition, spread: list[Expr]) -> tuple[Axis, list[Expr]] | 
 
 
 def grouped(terms: list[Expr]) -> list[Expr]:
-    """Terms at the same positions as one: `delta*a + delta*b = delta*(a + b)`."""
+    """Terms at the same positions as one: `delta*a + delta*b = delta*(a + b)`.
+
+    What a sum puts at places along another axis too has positions of its own.
+    """
     groups: dict[Expr, list[Expr]] = {}
     alone: list[Expr] = []
     for term in terms:
         deltas = Mul(*(f for f in Mul.make_args(term) if isinstance(f, Delta)))
-        if deltas == 1:
+        if deltas == 1 or has_delta(term / deltas):
             alone.append(term)
         else:
             groups.setdefault(deltas, []).append(term / deltas)

@@ -13,6 +13,7 @@ from sympy import And, Basic, Eq, Expr, Mul, Not, S, oo
 
 from derive.computed_places import Places
 from derive.equations import Equation, Op
+from derive.reached_places import reached
 from derive.terms.axes import PACK, Axis, Size, free_axes
 from derive.terms.choices import Placed, Where
 from derive.terms.elements import At, Delta
@@ -25,7 +26,7 @@ def selected(op: Op) -> Op:
     """The same op with every such selection as a gather, or as a delta that scatters."""
     ranges: _Ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
     places = Places.of(op)
-    equations = [e for equation in op.equations for e in places.before(equation)]
+    equations = [e for equation in reached(op) for e in places.before(equation)]
     return replace(op, equations=tuple(_selected(e, {**ranges, **places.ranges}) for e in equations))
 
 

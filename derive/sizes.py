@@ -56,10 +56,14 @@ def _allowed(rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equ
             if isinstance(e.body, Concat) and e.body.along not in rules and _known(Add(*lengths), rules):
                 rules = rules | {e.body.along: SizeRule(e.body.along, formula=Add(*lengths))}
         found: dict[Axis, list[Expr]] = {}
+        waiting: set[Axis] = set()  # for the length of what they are read from
         for at in reads:
             for axis, formula in _sizes_of_read(at, dims[at.name], rules):
                 if axis not in rules and _known(formula, rules):
                     found.setdefault(axis, []).append(formula)
+                elif axis not in rules:
+                    waiting.add(axis)
+        found = {a: lengths for a, lengths in found.items() if a not in waiting} or found
         found = found or _by_readers(reads, dims, rules)
         if not found:
             break

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from derive import computed_places
+from derive import computed_places, reached_places
 from derive.annotations import operand
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
@@ -91,7 +91,8 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
         source=_source(function),
         tensors=declared,
     )
-    return replace(made, requirements=(*needs, *computed_places.requirements(made)))
+    needs = (*needs, *computed_places.requirements(made), *reached_places.requirements(made))
+    return replace(made, sizes=(*sizes, *reached_places.sizes(made)), requirements=needs)
 
 
 def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Expr, Poly, expand, floor
+from sympy import Expr, Mod, Poly, expand, floor
 from sympy.polys.polyerrors import PolynomialError
 
 from derive.errors import DeriveError
@@ -21,13 +21,18 @@ class Affine:
     offset: Expr
 
 
+_WHOLE = "write whole multiples of axes, such as 2*t + k, or read an index(...)"
+_REPEATED = 'repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice'
+_TURNED = "join the places in their new order: f.z[…, k] = concat(…, along=k), or read an index(...)"
+
+
 def affine(index: Expr) -> Affine:
     """Read axis arithmetic as whole steps over axes and an offset. Raises DeriveError where it is neither."""
     index = index.replace(Prefix, lambda axis: axis)
     axes = sorted_axes(free_axes(index))
     wrong = DeriveError(
         f"index {index} is not axis arithmetic",
-        fix="write whole multiples of axes, such as 2*t + k, or read an index(...)",
+        fix=_REPEATED if index.has(floor) else _TURNED if index.has(Mod) else _WHOLE,
     )
     if not axes:
         return Affine((), index)

@@ -343,6 +343,26 @@ MISTAKES = {
         "f.y[n, d] = cumsum(x[n, d], over=d)\n    return f.y",
         "op mine, equation y: cumsum is no part of the notation; write sum(where(j <= i, x[n, j], 0), over=j)",
     ),
+    "merge_declared": (
+        "f, x: tensor[n, (t, e)]",
+        "f.y[n] = sum(x[n, t], over=t)\n    return f.y",
+        "op mine: (t, e) merges axes where tensor[…] declares them; declare one axis, and take it apart in an equation: f.z[…, t, e] = x[…, (t, e)]",
+    ),
+    "guarded_before": (
+        "f, x: tensor[n, t], w: tensor[k]",
+        "f.y[n, t] = sum(where(t - k >= 0, x[n, t - k], 0) * w[k], over=k)\n    return f.y",
+        "op mine, equation y: x[n, -k + t] reads before the first place of axis t; there is no padding: shift the axis so that places start at 0, or concat what stands before them",
+    ),
+    "halved_place": (
+        "f, x: tensor[n, t], long: length(k)",
+        "f.y[n, k] = x[n, k // 2]\n    return f.y",
+        'op mine, equation y: index floor(k/2) is not axis arithmetic; repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice',
+    ),
+    "rolled": (
+        "f, x: tensor[n, t]",
+        "f.y[n, t] = x[n, (t + 1) % size(t)]\n    return f.y",
+        "op mine, equation y: index Mod(t + 1, size(t)) is not axis arithmetic; join the places in their new order: f.z[…, k] = concat(…, along=k), or read an index(...)",
+    ),
     "deriv_missing": (
         None,
         "from sympy import besselj\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = besselj(0, x[n, d])\n    return f.y",

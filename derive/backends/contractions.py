@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from derive.backends.flattened import Size, flattened, lying
-from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
+from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
 from derive.program import Call, Node, Read, Reduce
 from derive.walking import by_axes_once, node_axes
@@ -50,6 +50,26 @@ def matrix_and_vector(node: Reduce) -> tuple[Node, Node] | None:
     return None
 
 
+def tensor_and_vector(node: Reduce) -> tuple[Read, Read] | None:
+    """A tensor of three dimensions or more, and what its last ones, or its first, are weighed with and summed."""
+    factors = product_factors(node.body)
+    if node.kind != "sum" or len(factors) != 2 or any(map(is_pack, node_axes(node.body))):
+        return None
+    for tensor, vector in (factors, factors[::-1]):
+        if not all(isinstance(n, Read) and by_axes_once(n) for n in (tensor, vector)):
+            continue
+        axes, own = node_axes(tensor), node_axes(vector)
+        first, last = (own == axes[:1]), (len(own) > 1 and own == axes[-len(own) :])
+        if 2 < len(axes) > len(own) and set(own) == set(node.axes) and (first or last):
+            return tensor, vector  # type: ignore[return-value]
+    return None
+
+
+def is_by_vector(node: Reduce) -> bool:
+    """Whether a sum is one product of a matrix, or of a tensor as one, and a vector."""
+    return matrix_and_vector(node) is not None or tensor_and_vector(node) is not None
+
+
 def contraction(
     node: Reduce,
     order: Dims,
@@ -70,6 +90,10 @@ def contraction(
         first, second = (matrix, vector) if matrix.dims[-1] == node.axes[0] else (vector, matrix)
         code = f"{first.inside(PRODUCT)} @ {second.inside(PRODUCT + 1)}"
         return Value(code, tuple(d for d in matrix.dims if d != node.axes[0]), PRODUCT)
+    weighed = tensor_and_vector(node)
+    if weighed is not None:
+        tensor, weights = (value(n, node_axes(n)) for n in weighed)
+        return _by_vector(tensor, weights, weighed, size)
     if len(factors) == 2:
         a, b = factors
         r = roles(a, b, node.axes, order)
@@ -90,6 +114,18 @@ def contraction(
         if product is not None:
             return product
     return _einsum(factors, node.axes, order, value, size)
+
+
+def _by_vector(tensor: Value, weights: Value, nodes: tuple[Read, Read], size: Size) -> Value:
+    """A matrix by a vector, each a view of a tensor with some of its dimensions as one."""
+    axes, own = (node_axes(n) for n in nodes)
+    tensor, weights = permute(tensor, axes), permute(weights, own)
+    if own == axes[:1]:
+        code = f"{weights.inside(PRODUCT)} @ {tensor.method('.flatten(1)').code}"
+        return Value(f"({code}).unflatten(0, ({', '.join(map(size, axes[1:]))}))", axes[1:], ATOM)
+    kept = axes[: -len(own)]
+    code = f"{tensor.method(f'.flatten({len(kept)})').code} @ {weights.method('.flatten()').code}"
+    return Value(code, kept, PRODUCT)
 
 
 def _beside(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.backends.pointwise import is_whole
-from derive.program import CONDITIONS, Call, Index, Join, Node, Program, Read, Reduce, Scan, Scatter
+from derive.program import CONDITIONS, AxisValue, Call, Index, Join, Node, Program, Read, Reduce, Scan, Scatter
 from derive.walking import children, walk
 
 
@@ -28,7 +28,7 @@ class Dtypes:
         if isinstance(node, Call):
             values = node.args[1:] if node.fn == "where" else node.args
             return node.fn not in CONDITIONS and any(self.is_real(a) for a in values)
-        if isinstance(node, Reduce) and node.kind == "mean":
+        if isinstance(node, AxisValue) or (isinstance(node, Reduce) and node.kind == "mean"):
             return True
         return isinstance(node, Reduce | Scan | Join) and any(self.is_real(n) for n in children(node))
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from derive.backends.index_tensors import index_tensor, indexed
 from derive.backends.sizes import Sizes
+from derive.backends.slices import subscript
 from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
-from derive.program import Index, Node, Read
+from derive.cost import is_tensor
+from derive.program import Index, Node, Read, Window
 from derive.walking import axes_along, index_axes
 
 
 def gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
     gathers = [k for k, i in enumerate(node.index) if isinstance(i, Read)]
     plain = [i for i in node.index if isinstance(i, str)]
+    fixed = [k for k, i in enumerate(node.index) if isinstance(i, Window) and not i.steps and not is_tensor(i.offset)]
+    if plain and fixed and not any(map(is_pack, plain)):  # at one place of a dimension is a view
+        pieces = [sizes.number(i.offset) if k in fixed else ":" for k, i in enumerate(node.index)]  # type: ignore[union-attr]
+        rest = replace(node, index=tuple(i for k, i in enumerate(node.index) if k not in fixed))
+        return gathered(stored.method(subscript(pieces)), rest, sizes, value)
     if len(gathers) == 1 and len(plain) == len(node.index) - 1 and len(set(plain)) == len(plain):
         slot = gathers[0]
         inner = node.index[slot]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from derive.arithmetic import multiplied
-from derive.backends.contractions import matrix_and_vector
+from derive.backends.contractions import is_by_vector
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.pools import is_pool
+from derive.backends.sizes import in_order
 from derive.backends.values import Dims, is_pack
 from derive.cost import is_matrix_product, is_tensor, product_factors
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
@@ -59,7 +60,7 @@ def is_product(node: Reduce) -> bool:
     tensors = [f for f in factors if is_tensor(f)]
     if 1 < len(tensors) < len(factors):
         node = Reduce(node.kind, node.axes, multiplied(tensors))
-    return is_matrix_product(node) or matrix_and_vector(node) is not None or is_convolution(node) or is_pool(node)
+    return is_matrix_product(node) or is_by_vector(node) or is_convolution(node) or is_pool(node)
 
 
 def plain_dims(out: Layouts, read: Read) -> Dims | None:
@@ -75,7 +76,7 @@ def window_dims(out: Layouts, read: Read) -> Dims | None:
     if not all(isinstance(i, str) or (isinstance(i, Window) and len(i.steps) in (1, 2)) for i in read.index):
         return None
     windows = [i for i in read.index if isinstance(i, str | Window)]
-    ordered = [[i] if isinstance(i, str) else sorted((a for a, _ in i.steps), key=out.slow) for i in windows]
+    ordered = [[i] if isinstance(i, str) else [a for a, _ in in_order(i, out.slow)] for i in windows]
     dims: Dims = tuple(axes[k] for k in range(2) for axes in ordered if len(axes) > k)
     return dims if len(set(dims)) == len(dims) else None
 

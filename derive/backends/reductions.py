@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from derive.arithmetic import multiplied
-from derive.backends.contractions import contraction, matrix_and_vector
+from derive.backends.contractions import contraction, is_by_vector
 from derive.backends.convolutions import convolved
 from derive.backends.dtypes import is_read
 from derive.backends.layout import body_order, is_product, plain_dims
@@ -28,7 +28,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     product = convolved(printer, node) or pooled(printer, node)
     if product is not None:
         return product
-    if is_matrix_product(node) or matrix_and_vector(node) is not None:
+    if is_matrix_product(node) or is_by_vector(node):
         return contraction(node, order, printer.value, printer.as_real, printer.size)
     if not keepdim and (taps_first := _over_taps(printer, node, order)) is not None:
         return taps_first
@@ -89,9 +89,8 @@ def _over_taps(printer: Printer, node: Reduce, order: Dims) -> Value | None:
     for weights, seen in (factors, factors[::-1]) if len(factors) == 2 else ():
         if not (isinstance(weights, Read) and isinstance(seen, Read) and by_axes_once(weights)):
             continue
-        slow = printer.sizes.slow
         windows = [i for i in seen.index if isinstance(i, Window) and len(i.steps) == 2]
-        taps = {max((a for a, _ in i.steps), key=slow) for i in windows}
+        taps = {printer.sizes.ordered(i)[1][0] for i in windows}
         rest = tuple(a for a in order if a is not None and a not in node.axes)
         inner = (*node.axes, *rest)
         own = tuple(a for a in inner if a in node_axes(weights))

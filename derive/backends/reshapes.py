@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from derive.arithmetic import multiplied
 from derive.backends.sizes import Sizes, length, packs
 from derive.backends.values import PACK, Dims, Value, permute, position
 from derive.program import Index, Merged, PartOf, Place, Read
+from derive.walking import index_axes
 
 
 def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple[Value, Read] | None:
@@ -19,6 +21,10 @@ def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple
     for merged in [i for i in slots if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
         code = _unflattened(code, slots, slots.index(merged), sizes)
     code, slots = _together(code, slots, order)
+    for k, i in enumerate(slots):
+        repeated = _repeated(code, slots, k, i, sizes) if isinstance(i, PartOf) else None
+        if repeated is not None and isinstance(i, PartOf):
+            code, slots[k] = repeated, i.whole
     for whole in [i.whole for i in slots if isinstance(i, PartOf) and i.position == 0]:
         parts = [k for k, i in enumerate(slots) if isinstance(i, PartOf) and i.whole == whole]
         first = slots[parts[0]]
@@ -41,6 +47,15 @@ def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple
     while any(isinstance(i, Merged) for i in slots):
         code = _unflattened(code, slots, next(k for k, i in enumerate(slots) if isinstance(i, Merged)), sizes)
     return Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots))
+
+
+def _repeated(code: Value, slots: list[Index], k: int, part: PartOf, sizes: Sizes) -> Value | None:
+    """What is read by the first part of an index alone, each element as often as the others have places."""
+    alone = all(j == k or part.whole not in (*index_axes(i), i) for j, i in enumerate(slots))
+    if part.position or not alone or not isinstance(part.whole, str) or any(map(packs, slots)):
+        return None
+    times = sizes.number(multiplied(list(part.lengths[1:])))
+    return Value(code.method(f".repeat_interleave({times}, {k})").code, code.dims)
 
 
 def _together(code: Value, slots: list[Index], order: Dims) -> tuple[Value, list[Index]]:

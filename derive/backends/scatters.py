@@ -53,6 +53,8 @@ def scatter(printer: Printer, s: Scatter) -> None:
     if isinstance(one, Read) and (code := _gather_back(printer, _Along(s, s.slots.index(one), one))) is not None:
         _put(printer, s, name, target, code)
         return
+    if _at_one_place(printer, s, name, target):
+        return
     if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
         return
     axes = axes_along(s.slots)
@@ -63,6 +65,25 @@ def scatter(printer: Printer, s: Scatter) -> None:
         _diagonal(printer, s, name, target)
         return
     _put(printer, s, name, target, _by_indices(printer, s))
+
+
+def _at_one_place(printer: Printer, s: Scatter, name: str, target: str) -> bool:
+    """Added along one dimension of what stands at one place of others, which is a view; False where it is not so."""
+    fixed = [k for k, i in enumerate(s.slots) if isinstance(i, Window) and not i.steps and not is_tensor(i.offset)]
+    along = [k for k, i in enumerate(s.slots) if isinstance(i, Read)]
+    plain = all(s.slots[k] == a and not is_pack(a) for k, a in enumerate(s.axes) if k not in (*fixed, *along))
+    if not fixed or len(along) != 1 or not plain:
+        return False
+    rest = [k for k in range(len(s.axes)) if k not in fixed]
+    part = replace(s, axes=tuple(s.axes[k] for k in rest), slots=tuple(s.slots[k] for k in rest))
+    index = s.slots[along[0]]
+    code = _gather_back(printer, _Along(part, rest.index(along[0]), index)) if isinstance(index, Read) else None
+    if code is None:
+        return False
+    pieces = [printer.number(i.offset) if isinstance(i, Window) else ":" for i in s.slots]
+    _start(printer, s, name, target)
+    printer.lines.append(Line(f"{name}{subscript(pieces)}{code}", str(s)))
+    return True
 
 
 def _by_indices(printer: Printer, s: Scatter) -> str:

@@ -23,10 +23,15 @@ class Sizes:
 
     def ordered(self, window: Window) -> list[tuple[str, int]]:
         """The axis that says where a window is with its step, then the axis inside the window with its dilation."""
-        return sorted(window.steps, key=lambda s: self.slow(s[0]))
+        return in_order(window, self.slow)
 
     def arange(self, axis: str, dtype: str = "") -> str:
         return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"
+
+
+def in_order(window: Window, slow: Callable[[str], int]) -> list[tuple[str, int]]:
+    """The axes of a window, its place first; where nothing tells, that is what takes longer steps, as a stride is."""
+    return sorted(window.steps, key=lambda s: (slow(s[0]), -abs(s[1])))
 
 
 def length(i: Index, sizes: Sizes) -> str:

@@ -47,12 +47,16 @@ class Names:
     def slow(self, axis: str) -> int:
         """What tells the place of a window from its tap: a length that follows from others is that of the places.
 
-        One that is fixed follows from none, and is that of the taps where nothing else tells.
+        One that is fixed follows from none, and is that of the taps where nothing else tells. An axis that is as long
+        as another is what that is.
         """
         rule, name = self.rules[base(axis)], base(axis)
         if name in self.fixed:
             return 3 if name in self.taps else 2
-        return 0 if rule.formula is not None else 4 if rule.given is not None else 3 if name in self.taps else 1
+        if rule.formula is not None:
+            whole = closed(rule.formula, {r.axis: r for r in self.rules.values()})
+            return self.slow(whole.axis.base) if isinstance(whole, Size) else 0
+        return 4 if rule.given is not None else 3 if name in self.taps else 1
 
     def same_length(self, one: str, other: str) -> bool:
         """Whether two axes are known to be equally long."""

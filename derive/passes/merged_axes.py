@@ -1,27 +1,73 @@
 """What reads some parts of an axis is computed over the parts, and merged: the rest is a view, nothing is gathered.
 
 `u[n, c] = r[n, part(c, 0)] * x[n, c]` would read `r` at `c // size(k)`; `u[n, (h, k)] = r[n, h] * x[n, (h, k)]` is a
-broadcast between two views.
+broadcast between two views. What is added up, as in the adjoint of a convolution in groups, is added over the parts.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Program, Read, Scal, SizeOf
+from derive.naming import free_name
+from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Program, Read, Reduce, Scal, Scatter, SizeOf
 from derive.soundness import check
-from derive.walking import axes_along, node_axes, walk
+from derive.walking import axes_along, node_axes, rebuilt, walk
 
 
 def over_parts(program: Program) -> Program:
     """The same program, with such statements over the parts of their axes."""
     once = program.assigned
     statements = (_over_parts(once[s.name]) if s.name in once else s for s in program.statements)
-    return check(replace(program, statements=tuple(statements)))
+    program = replace(program, statements=tuple(statements))
+    for name in dict.fromkeys(s.name for s in program.statements if isinstance(s, Scatter)):
+        program = _added_over_parts(program, name)
+    return check(program)
+
+
+def _added_over_parts(program: Program, name: str) -> Program:
+    """The program with a tensor that scatters alone make made over the parts of its axes, and merged thereafter."""
+    own = [s for s in program.statements if s.name == name]
+    scatters = [s for s in own if isinstance(s, Scatter) and s.kind == "sum"]
+    if len(scatters) < len(own):
+        return program
+    found = [(axis, _added_parts(scatters, axis)) for axis in scatters[0].axes if isinstance(axis, str)]
+    axis, parts = next((f for f in found if f[1]), ("", ()))
+    if not parts:
+        return program
+    merged = Merged(parts)
+    whole = tuple(merged if a == axis else a for a in scatters[0].axes)
+    apart = tuple(p for a in scatters[0].axes for p in (parts if a == axis else (a,)))
+    taken = {n for s in program.statements for n in (s.name, *(r.name for r in _reads(s)))}
+    made = free_name(f"{name}_apart", taken | {n for n, _ in program.given} | set(program.scalars), "_")
+
+    def over(s: Scatter) -> Scatter:
+        slots = tuple(p for i in s.slots for p in (parts if i == axis else (i,)))
+        return replace(s, name=made, axes=apart, slots=slots, value=_put(s.value, axis, merged), onto=s.onto and made)
+
+    statements = [over(s) if isinstance(s, Scatter) and s.name == name else s for s in program.statements]
+    last = max(k for k, s in enumerate(program.statements) if s.name == name)
+    read = Assign(name, whole, Read(made, apart))
+    return replace(program, statements=(*statements[: last + 1], read, *statements[last + 1 :]))
+
+
+def _added_parts(scatters: list[Scatter], axis: str) -> tuple[str, ...]:
+    """Names for the parts of an axis along which all scatters add what they read at its own places; else none."""
+    position = scatters[0].axes.index(axis)
+    if any(s.slots[position] != axis for s in scatters):
+        return ()
+    if not all(isinstance(n, _KNOWN | Reduce) for s in scatters for n in walk(s.value)):
+        return ()
+    parts = {p for s in scatters if (p := _partly_read(s, axis))}
+    taken = {a for s in scatters for n in walk(s.value) if isinstance(n, Reduce) for a in n.axes}
+    return parts.pop() if len(parts) == 1 and not taken & set().union(*parts) else ()
+
+
+_KNOWN = Read | Call | Num | Scal | SizeOf | PartOf | Merged | str
+"""What the reads of a value may stand in."""
 
 
 def _over_parts(s: Assign) -> Assign:
-    if not all(isinstance(n, Read | Call | Num | Scal | SizeOf | PartOf | str) for n in walk(s.value)):
+    if not all(isinstance(n, _KNOWN) for n in walk(s.value)):
         return s
     for axis in s.axes:
         parts = _partly_read(s, axis) if isinstance(axis, str) else ()
@@ -35,9 +81,9 @@ def _over_parts(s: Assign) -> Assign:
     return s
 
 
-def _partly_read(s: Assign, axis: str) -> tuple[str, ...]:
+def _partly_read(s: Assign | Scatter, axis: str) -> tuple[str, ...]:
     """Names for the parts of an axis that some read takes apart without reading all of them; else none."""
-    runs = [[i for i in n.index if isinstance(i, PartOf) and i.whole == axis] for n in _reads(s)]
+    runs = [[i for i in places if isinstance(i, PartOf) and i.whole == axis] for n in _reads(s) for places in _runs(n)]
     lengths = {i.lengths for run in runs for i in run}
     own = lengths.pop() if len(lengths) == 1 else ()
     names = tuple(size.axis for size in own if isinstance(size, SizeOf))
@@ -46,7 +92,12 @@ def _partly_read(s: Assign, axis: str) -> tuple[str, ...]:
     return names if partly and len(set(names)) == len(own) and not taken & set(names) else ()
 
 
-def _reads(s: Assign) -> list[Read]:
+def _runs(read: Read) -> list[tuple[Index, ...]]:
+    """The indices of a read, and those of each merge among them."""
+    return [read.index, *(i.axes for i in read.index if isinstance(i, Merged))]
+
+
+def _reads(s: Assign | Scatter) -> list[Read]:
     return [n for n in walk(s.value) if isinstance(n, Read)]
 
 
@@ -54,7 +105,7 @@ def _put(node: Node, axis: str, merged: Merged) -> Node:
     """The node with the parts of an axis under their own names, and the axis as these merged."""
     if isinstance(node, Read):
         return replace(node, index=tuple(_index(i, axis, merged) for i in node.index))
-    return replace(node, args=tuple(_put(a, axis, merged) for a in node.args)) if isinstance(node, Call) else node
+    return rebuilt(node, lambda n: _put(n, axis, merged))
 
 
 def _index(i: Index, axis: str, merged: Merged) -> Index:
@@ -62,4 +113,6 @@ def _index(i: Index, axis: str, merged: Merged) -> Index:
         return replace(i, index=tuple(_index(j, axis, merged) for j in i.index))
     if isinstance(i, PartOf) and i.whole == axis:
         return merged.axes[i.position]
+    if isinstance(i, Merged):
+        return replace(i, axes=tuple(_index(j, axis, merged) for j in i.axes))
     return merged if i == axis else i

@@ -2,6 +2,7 @@
 
 `sum(a[o, k] * u[n, k] + b[o, k] * v[n, k], over=k)` is `u @ a.T + v @ b.T`, and nothing runs over all three axes. What
 is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n, k]**2`: they may be all but equal.
+A quotient is such a product where a factor of it can be divided, and so is a sum of convolutions.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from functools import reduce
 
 from derive.arithmetic import multiplied, signed_terms
-from derive.cost import Nominal, is_matrix_product, node_work
-from derive.program import Call, Node, Program, Reduce, SizeOf
+from derive.cost import MATMUL, Nominal, is_matrix_product, node_work, product_factors
+from derive.passes.divided_factors import with_divided_factors
+from derive.program import Call, Node, Program, Read, Reduce, SizeOf, Window
 from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt
+from derive.walking import node_axes, reads, rebuilt, walk
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:
@@ -20,8 +22,11 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
 
     def within(node: Node) -> Node:
         node = rebuilt(node, within)
-        apart = _apart(node) if isinstance(node, Reduce) and node.kind == "sum" else None
-        return apart if apart is not None and node_work(apart, nominal) < node_work(node, nominal) else node
+        if not isinstance(node, Reduce) or node.kind != "sum":
+            return node
+        divided = with_divided_factors(node)
+        forms = [node, divided, *(f for f in map(_apart, (node, divided)) if f is not None)]
+        return min(forms, key=lambda form: _work(form, nominal))
 
     return check(program.with_values(within))
 
@@ -35,9 +40,9 @@ def _apart(node: Reduce) -> Node | None:
         return None
     whole = set(node_axes(node.body))
     own = [(Reduce("sum", tuple(a for a in node.axes if a in node_axes(term)), term), minus) for term, minus in terms]
-    if not any(is_matrix_product(s) for s, _ in own):
+    if not any(_is_product(s) for s, _ in own):
         return None
-    if any(not is_matrix_product(s) and set(node_axes(s.body)) == whole for s, _ in own):
+    if any(not _is_product(s) and set(node_axes(s.body)) == whole for s, _ in own):
         return None
     values = [(_counted(s, node), minus) for s, minus in own]
     values.sort(key=lambda term: term[1])
@@ -51,3 +56,25 @@ def _counted(own: Reduce, node: Reduce) -> Node:
     value: Node = own if own.axes else own.body
     others: list[Node] = [SizeOf(a) for a in node.axes if a not in own.axes]
     return multiplied([*others, value])
+
+
+def _is_product(node: Reduce) -> bool:
+    """Whether a sum of products is one of matrices, or of a signal that is read through windows and a kernel."""
+    return is_matrix_product(node) or _is_through_windows(node)
+
+
+def _is_through_windows(node: Reduce) -> bool:
+    factors = product_factors(node.body)
+    slide = [f for f in factors if isinstance(f, Read) and any(isinstance(i, Window) and i.steps[1:] for i in f.index)]
+    others = {a for f in factors if f not in slide for a in node_axes(f)}
+    return len(slide) == 1 and len(factors) > 1 and others != set(node_axes(node.body))
+
+
+def _work(node: Node, nominal: Nominal) -> float:
+    """The work of a node, where a convolution loads what it multiplies once, as a product of matrices does."""
+    total = node_work(node, nominal)
+    for n in walk(node):
+        if isinstance(n, Reduce) and n.kind == "sum" and _is_through_windows(n):
+            inside = sum((node_work(f, nominal) for f in product_factors(n.body)), 0.0)
+            total -= node_work(n, nominal) - inside - nominal.elements(node_axes(n.body)) / MATMUL
+    return total

@@ -119,6 +119,37 @@ def pooled(f, x: tensor[n, i, j]):
     return f.y
 
 
+@op
+def staggered(f, x: tensor[n, t]):
+    """Places and midpoints in turn: the midpoints have one place less, and what lies between them two."""
+    f.mid[n, u] = (x[n, u] + x[n, u + 1]) / 2
+    f.y[n, v] = x[n, v + 1] * (f.mid[n, v + 1] - f.mid[n, v])
+    return f.y
+
+
+@op
+def with_midpoints(f, x: tensor[n, t]):
+    """The gradient is read at one of the two places that each pair has in the middle of what was joined."""
+    f.mid[n, u] = (x[n, u] + x[n, u + 1]) / 2
+    f.pair[n, (u, p)] = concat(x[n, u], f.mid[n, u], along=p)
+    f.y[n, v] = concat(0, f.pair[n, j], x[n, -1], along=v)
+    return f.y
+
+
+@op
+def repeated_and_filtered(f, x: tensor[n, h], w: tensor[k]):
+    f.up[n, (h, p)] = x[n, h]
+    f.y[n, u] = sum(f.up[n, u + k] * w[k], over=k)
+    return f.y
+
+
+@op
+def averaged_twice(f, x: tensor[t], width: length(k)):
+    f.a[u] = mean(x[u + k], over=k)
+    f.y[i] = x[i] * mean(f.a[i + k], over=k)
+    return f.y
+
+
 R = torch.randn
 IX = torch.tensor([[0, -1, 3], [3, -7, 0]])
 LABELS, WEIGHTS = torch.tensor([1, 99, 0, -5]), torch.tensor([1.0, -1.0, 2.0, 0.0], dtype=torch.float64)
@@ -126,6 +157,11 @@ LABELS, WEIGHTS = torch.tensor([1, 99, 0, -5]), torch.tensor([1.0, -1.0, 2.0, 0.
 
 def _masked_pick(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     return torch.where(w > 0, torch.tanh(x.gather(1, y.clamp(0, 2)[:, None])[:, 0]), x[:, 0])
+
+
+def _with_midpoints(x: Tensor) -> Tensor:
+    filled = torch.nn.functional.interpolate(x[:, None], 2 * x.shape[1] - 1, mode="linear", align_corners=True)[:, 0]
+    return torch.cat([0 * x[:, :1], filled], 1)
 
 
 def _times(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -154,6 +190,13 @@ CASES = [
     (padded_rows, lambda C, ix: torch.where((ix >= 0)[:, :, None], C[ix.clamp(0)], 0), (R(4, 2), IX)),
     (pixel_shuffle, lambda x: torch.nn.functional.pixel_shuffle(x, 2), (R(2, 8, 3, 5),)),
     (pooled, lambda x: torch.nn.functional.max_pool2d(x[:, None], 2)[:, 0], (R(2, 4, 6),)),
+    (staggered, lambda x: x[:, 1:-1] * (x[:, 2:] - x[:, :-2]) / 2, (R(2, 5),)),
+    (staggered, lambda x: x[:, 1:-1] * (x[:, 2:] - x[:, :-2]) / 2, (R(2, 2),)),
+    (with_midpoints, _with_midpoints, (R(2, 5),)),
+    (with_midpoints, _with_midpoints, (R(3, 2),)),
+    (repeated_and_filtered, lambda x, w: x.repeat_interleave(2, 1).unfold(1, len(w), 1) @ w, (R(2, 4), R(3))),
+    (repeated_and_filtered, lambda x, w: x.repeat_interleave(2, 1).unfold(1, len(w), 1) @ w, (R(1, 1), R(2))),
+    (averaged_twice, lambda x, k: x[: 11 - 2 * k] * x.unfold(0, k, 1).mean(1).unfold(0, k, 1).mean(1), (R(9), 2)),
     (masked_pick, _masked_pick, (R(4, 3), LABELS, WEIGHTS)),
 ]
 
@@ -177,6 +220,17 @@ def test_equals_autograd(spec, reference, args) -> None:
 def test_every_place_of_a_fixed_axis_is_stacked_and_nothing_filled_first(spec) -> None:
     code = render(spec.op.derivation)
     assert "torch.stack([" in code.replace("\n        [", "[") and "new_zeros" not in code
+
+
+def test_what_is_read_by_one_part_of_an_axis_is_repeated() -> None:
+    code = render(repeated_and_filtered.op.derivation)
+    assert "up = x.repeat_interleave(2, 1)" in code and "arange" not in code, code
+
+
+def test_one_place_inside_a_merge_is_a_slice() -> None:
+    code = render(with_midpoints.op.derivation)
+    assert "dy[:, 2::2]" in code or "dy[:, 2 : 2 + 2 * (u - 1) + 1 : 2]" in code, code
+    assert "arange" not in code, code
 
 
 @pytest.mark.parametrize("spec", [pixel_shuffle, pooled], ids=lambda s: s.op.name)

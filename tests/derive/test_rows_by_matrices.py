@@ -50,6 +50,20 @@ def counted(f, i: index(h)[b, k, v], q: tensor[b, k], w: tensor[h]):
     return f.y
 
 
+@op
+def mixed(f, w: tensor[h], s: tensor[h, k, v]):
+    """A tensor of three dimensions is a matrix, whichever of them is summed with the vector: the first here, and its
+    last two in the gradient of the vector."""
+    f.y[k, v] = sum(w[h] * s[h, k, v], over=h)
+    return f.y
+
+
+@op
+def counted_mixed(f, w: tensor[h], i: index(b)[h, k, v], q: tensor[b]):
+    f.y[k, v] = sum(w[h] * i[h, k, v], over=h) + sum(q[b], over=b)
+    return f.y
+
+
 def rotated_reference(r: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return (r * x[..., None, :]).sum(-1)
 
@@ -68,6 +82,8 @@ CASES = [
     (taken_away, taken_away_reference, {"s": (3, 5, 4), "q": (3, 5), "x": (3, 4)}),
     (of_what_is_computed, lambda s, q, g: (s * q.exp()[:, None] * g[:, None, None]).sum(2),
      {"s": (3, 5, 4), "q": (3, 4), "g": (3,)}),
+    *((mixed, lambda w, s: torch.tensordot(w, s, 1), {"w": a[:1], "s": a})
+      for a in ((5, 3, 4), (2, 2, 2), (1, 1, 1), (0, 3, 4), (3, 0, 4))),
     (twice_as_large, lambda s, t, q: (s * t * q[..., None]).sum(1), {"s": (3, 5, 4), "t": (3, 5, 4), "q": (3, 5)}),
 ]  # fmt: skip
 
@@ -98,3 +114,24 @@ def test_whole_numbers_are_multiplied_as_real_ones() -> None:
     q, w = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 5), (4,)))
     assert "@ i.to(q.dtype)" in code_of(counted.op)
     assert_alike(module(counted.op).counted(i, q, w), (i * q[..., None]).sum(1) + w.sum(), [q, w])
+
+
+def test_a_tensor_by_a_vector() -> None:
+    code = code_of(mixed.op)
+    assert "y = (w @ s.flatten(1)).unflatten(0, (k, v))" in code and "dw = s.flatten(1) @ dy.flatten()" in code, code
+
+
+def test_whole_numbers_by_a_vector() -> None:
+    w, q = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in (3, 5))
+    i = torch.randint(0, 5, (3, 2, 4))
+    assert_alike(module(counted_mixed.op).counted_mixed(w, i, q), torch.tensordot(w, i.double(), 1) + q.sum(), [w, q])
+
+
+def test_strided_tensors_by_a_vector() -> None:
+    s = torch.randn(4, 3, 5, dtype=torch.float64).permute(2, 1, 0).requires_grad_()
+    w = torch.randn(10, dtype=torch.float64)[::2].requires_grad_()
+    y = module(mixed.op).mixed(w, s)
+    for cotangent in (torch.randn(4, 3, dtype=torch.float64).T, torch.ones(1, 1, dtype=torch.float64).expand(3, 4)):
+        found = torch.autograd.grad(y, [w, s], cotangent, retain_graph=True)
+        exact = torch.autograd.grad(torch.tensordot(w, s, 1), [w, s], cotangent)
+        torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-12)

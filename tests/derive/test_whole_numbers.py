@@ -1,10 +1,30 @@
 """An index whose values are calculated with: whole numbers beside real ones, in every call that torch has for them."""
 
 import pytest
+import torch
 
 from derive.equations import Op
-from derive.notation import amax, axes, constant, exp, index, length, mean, op, scalar, sin, sum, tensor, where
+from derive.notation import (
+    amax,
+    axes,
+    constant,
+    cos,
+    exp,
+    index,
+    length,
+    mean,
+    op,
+    pi,
+    scalar,
+    sin,
+    size,
+    sum,
+    tensor,
+    where,
+)
 from derive.verify.verify import verify
+from tests.derive.against_loops import code_of
+from tests.derive.live import module
 
 n, m, d, t, u, k, a = axes("n m d t u k a")
 
@@ -110,3 +130,20 @@ def test_whole_numbers_beside_real_ones(made: object) -> None:
     found = verify(made())  # type: ignore[operator]
     assert found.rows
     assert found.right, found
+
+
+def test_the_places_of_an_axis_are_of_the_dtype_of_the_inputs_at_once() -> None:
+    @op
+    def cosines(f, x: tensor[n, t], bands: length(k)):
+        f.y[n, k] = sum(x[n, t] * cos(pi * k * (t + 0.5) / size(t)), over=t)
+        return f.y
+
+    assert ".to(" not in code_of(cosines.op), code_of(cosines.op)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        x = torch.randn(2, 5, dtype=dtype, requires_grad=True)
+        table = torch.cos(torch.pi * torch.arange(3.0) * (torch.arange(5.0)[:, None] + 0.5) / 5).to(dtype)
+        y = module(cosines.op).cosines(x, 3)
+        assert y.dtype == dtype
+        torch.testing.assert_close(y, x @ table, rtol=1e-2, atol=1e-2)
+        (found,) = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close(found, table.sum(1).expand(2, 5), rtol=1e-2, atol=1e-2)

@@ -182,6 +182,13 @@ def toeplitz(f, x: tensor[n, l], a: tensor[k]):
 
 
 @op
+def second_order(f, x: tensor[n, l], a: tensor[k, k]):
+    """Both axes of the kernel are short, though the one has its length from the other."""
+    f.y[n, t] = sum(a[k, m] * x[n, t + k] * x[n, t + m], over=(k, m))
+    return f.y
+
+
+@op
 def even_and_odd(f, x: tensor[n, l]):
     f.y[n, t] = x[n, 2 * t] * x[n, 2 * t + 1]
     return f.y
@@ -267,6 +274,7 @@ CASES = [
     (each_tap_turned, {"n": 2, "l": 7, "k": 3}),
     (places_turned, {"n": 2, "l": 7, "k": 3}),
     (toeplitz, {"n": 2, "l": 4, "j": 4, "k": 6}),
+    (second_order, {"n": 2, "l": 6, "k": 3, "k2": 3}),
 ]
 
 
@@ -331,6 +339,7 @@ WRITTEN = [
     (differences, "y = x[:, 1:] - x[:, :t]", "narrow"),
     (two_places, "x[:, 0] * x[:, 2]", "+="),
     (even_and_odd, "t = l // 2", "min("),
+    (second_order, "for at_m in range(m):", "range(t)"),
     (taps_turned, "y = functional.conv1d(x, a.flip(2), stride=2, dilation=3)", "arange"),
     (taps_turned, "conv1d_input((n, c, l), a.flip(2), dy, stride=2, dilation=3)", "index_put_"),
     (taps_turned, "conv1d_weight(x, (o, c, k), dy, stride=2, dilation=3).flip(2)", "unfold"),

@@ -2,11 +2,11 @@
 
 import torch
 
-from derive import axes, length, mean, op, rsqrt, scalar, sigmoid, tensor
+from derive import axes, length, mean, op, rsqrt, scalar, sigmoid, sum, tensor
 from derive.emit import render
-from tests.derive.live import module
+from tests.derive.live import assert_derived, module
 
-n, c, g, k, t = axes("n c g k t")
+n, c, g, k, t, j, o, u = axes("n c g k t j o u")
 
 
 @op
@@ -35,3 +35,21 @@ def test_gradients():
     torch.testing.assert_close(out, y.detach(), rtol=1e-12, atol=1e-12)
     for found, exact in zip(made.gated_groups_backward(dy, *saved), torch.autograd.grad(y, leaves, dy), strict=True):
         torch.testing.assert_close(found, exact, rtol=1e-11, atol=1e-11)
+
+
+@op
+def filtered_in_groups(f, x: tensor[n, c, t], w: tensor[g, o, k, j], bias: tensor[g, o]):
+    """The groups lie side by side among the channels; they too are read along with the bias of each."""
+    f.y[n, (g, o), u] = bias[g, o] + sum(x[n, (g, k), u + j] * w[g, o, k, j], over=(k, j))
+    return f.y
+
+
+def in_groups(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.conv1d(x, w.flatten(0, 1), bias.flatten(), groups=w.shape[0])
+
+
+def test_what_is_added_over_parts_is_merged_thereafter() -> None:
+    shapes = {"x": (2, 6, 5), "w": (2, 4, 3, 2), "bias": (2, 4)}
+    assert_derived(filtered_in_groups.op, in_groups, shapes)
+    code = render(filtered_in_groups.op.derivation)
+    assert "groups=g" in code and "arange" not in code, code

@@ -2,7 +2,7 @@
 
 import pytest
 
-from derive import axes, cos, op, sin, size, sum, tensor
+from derive import axes, cos, op, sin, size, sqrt, sum, tensor
 from derive.cost import is_matrix_product
 from derive.equations import Op
 from derive.pipeline import derive_op
@@ -43,15 +43,30 @@ def gated(f, u: tensor[n, d], a: tensor[m, d]):
     return f.y
 
 
+@op
+def divided(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d]):
+    f.y[n, m] = sum(u[n, d] / (1 + v[n, d] ** 2) * a[m, d], over=d)
+    return f.y
+
+
+@op
+def divided_both(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: tensor[m, d]):
+    f.s[n, d] = sqrt(1 + v[n, d] ** 2)
+    f.y[n, m] = sum(a[m, d] / f.s[n, d] + u[n, d] * b[m, d] / f.s[n, d], over=d)
+    return f.y
+
+
 REFERENCES = {
     "waves": lambda u, a, b, c: u.cos() @ a.T + u.sin() @ b.T + u.shape[1] * c[:, None],
     "real_part": lambda u, v, a, b: u @ a.T - v @ b.T,
     "scaled": lambda u, a: -(u @ a.T) - 1,
     "distances": lambda u, a: (u[:, None] - a).square().sum(2),
+    "divided": lambda u, v, a: u / (1 + v**2) @ a.T,
+    "divided_both": lambda u, v, a, b: (1 / (1 + v**2).sqrt()) @ a.T + u / (1 + v**2).sqrt() @ b.T,
     "gated": lambda u, a: u @ a.T + (u[:, None] + a).sin().sum(2),
 }
 SHAPES = {"u": (5, 3), "v": (5, 3), "a": (4, 3), "b": (4, 3), "c": (5,)}
-OPS = [waves.op, real_part.op, scaled.op, distances.op, gated.op]
+OPS = [waves.op, real_part.op, scaled.op, distances.op, divided.op, divided_both.op, gated.op]
 
 
 def _products(made: Op) -> list[bool]:
@@ -60,7 +75,10 @@ def _products(made: Op) -> list[bool]:
     return [is_matrix_product(n) for n in nodes]
 
 
-@pytest.mark.parametrize(("made", "count"), [(waves.op, 2), (real_part.op, 2), (scaled.op, 1)])
+COUNTS = [(waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2)]
+
+
+@pytest.mark.parametrize(("made", "count"), COUNTS)
 def test_every_term_is_a_product_of_its_own(made: Op, count: int) -> None:
     assert _products(made) == [True] * count
 

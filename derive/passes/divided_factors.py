@@ -1,0 +1,56 @@
+"""What divides the terms of a sum divides one factor of each, where what is left is a product of matrices.
+
+`sum(a[n, k] * w[k, d] / b[n, k], over=k)` is `(a / b) @ w`, and nothing runs over all three axes.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from derive.arithmetic import multiplied, signed_terms
+from derive.lower import ONE
+from derive.program import Call, Node, Reduce
+from derive.walking import node_axes
+
+
+def with_divided_factors(node: Reduce) -> Reduce:
+    """The same sum, with every quotient among its terms as a product of factors, of which some are quotients."""
+    values = [(_as_product(*_fraction(term)), minus) for term, minus in _terms(node.body)]
+    first, minus = values[0]
+    start: Node = Call("neg", (first,)) if minus else first
+    body = reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), values[1:], start)
+    return Reduce(node.kind, node.axes, body)
+
+
+def _terms(body: Node) -> list[tuple[Node, bool]]:
+    """The signed terms of a sum, each divided by what all of them are."""
+    if isinstance(body, Call) and body.fn == "div":
+        above, below = body.args
+        return [(Call("div", (term, below)), minus) for term, minus in _terms(above)]
+    terms = signed_terms(body)
+    return terms if len(terms) == 1 else [(t, minus != m) for term, m in terms for t, minus in _terms(term)]
+
+
+def _fraction(term: Node) -> tuple[list[Node], list[Node]]:
+    """The factors of a term, left to right, and those that it is divided by."""
+    if isinstance(term, Call) and term.fn in ("mul", "div"):
+        (up, down), (other, under) = map(_fraction, term.args)
+        return ([*up, *other], [*down, *under]) if term.fn == "mul" else ([*up, *under], [*down, *other])
+    return [term], []
+
+
+def _as_product(up: list[Node], down: list[Node]) -> Node:
+    """The product, each divisor below the smallest factor that has all its axes."""
+    factors = [f for f in up if f != ONE]
+    for divisor in down:
+        axes = set(node_axes(divisor))
+        k = min(
+            (k for k, f in enumerate(factors) if axes <= set(node_axes(f))),
+            key=lambda k: len(node_axes(factors[k])),
+            default=None,
+        )
+        if k is None:
+            factors.append(Call("div", (ONE, divisor)))
+        else:
+            factors[k] = Call("div", (factors[k], divisor))
+    return multiplied(factors) if factors else ONE
