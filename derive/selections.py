@@ -43,8 +43,8 @@ def _selected(equation: Equation, ranges: _Ranges) -> Equation:
         rest = Mul(*(f for f in factors if f != factor), value)
         if axis in equation.over:
             return _selected(_gathered(equation, rest.xreplace({axis: index}), axis), ranges)
-        if axis in equation.axes and free_axes(index) & set(equation.over) and axis not in free_axes(rest):
-            return replace(equation, body=Delta(axis, index) * rest)
+        if axis in equation.axes and free_axes(index) & set(equation.over):
+            return replace(equation, body=Delta(axis, index) * rest.xreplace({axis: index}))
     return equation
 
 

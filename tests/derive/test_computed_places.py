@@ -36,6 +36,13 @@ def around(f, x: tensor[n], i: index(b)[n], j: index(w)[n], high: length(b), wid
     return f.y
 
 
+@op
+def sent_back(f, share: tensor[n, w], x: tensor[w, c, d], took: index(n)[w, c]):
+    """What is added at a place may read the place itself: a weight that the token gave, say."""
+    f.y[n, d] = sum(where(eq(took[w, c], n), share[n, w] * x[w, c, d], 0), over=(w, c))
+    return f.y
+
+
 def selects(place: Tensor, size: int) -> Tensor:
     return (place[:, None] == torch.arange(size)).double()
 
@@ -63,6 +70,15 @@ def test_no_table_of_all_pairs(made: object) -> None:
     code = code_of(made.op)  # type: ignore[attr-defined]
     assert "arange" not in code, code
     assert "gather" in code or "index_add_" in code, code
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_what_is_added_may_read_its_place(count: int) -> None:
+    took = torch.randint(6, (3, count), generator=torch.Generator().manual_seed(0))
+    share = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(3, count, 2, dtype=torch.float64, requires_grad=True)
+    wanted = torch.einsum("wcn, nw, wcd -> nd", selects(took, 6), share, x)
+    assert_alike(module(sent_back.op).sent_back(share, x, took), wanted, (share, x))
 
 
 def test_a_name_of_its_own() -> None:
