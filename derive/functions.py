@@ -235,6 +235,8 @@ class _Extremum(_Named):
     def eval(cls, a: Expr, b: Expr) -> Expr | None:
         if a == b:
             return a
+        if b.has(At) and not a.has(At):
+            return cls(b, a)  # `maximum(0, x)` is `maximum(x, 0)`: one spelling for every rule that reads it
         first = cls.relation(a, b)
         return (a if first else b) if first in (S.true, S.false) else None
 
