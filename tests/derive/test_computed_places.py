@@ -77,7 +77,8 @@ def test_what_is_added_may_read_its_place(count: int) -> None:
     took = torch.randint(6, (3, count), generator=torch.Generator().manual_seed(0))
     share = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
     x = torch.randn(3, count, 2, dtype=torch.float64, requires_grad=True)
-    wanted = torch.einsum("kn, nk, kd -> nd", selects(took.flatten(), 6), share.repeat_interleave(count, 1), x.flatten(0, 1))
+    shares = share.repeat_interleave(count, 1)
+    wanted = torch.einsum("kn, nk, kd -> nd", selects(took.flatten(), 6), shares, x.flatten(0, 1))
     assert_alike(module(sent_back.op).sent_back(share, x, took), wanted, (share, x))
 
 

@@ -45,7 +45,6 @@ def test_a_product_of_two_is_a_step_of_a_longer_one() -> None:
     given = (("dy", tuple("no")), ("w", tuple("ho")), ("x", tuple("nh")))
     total, one = _sum("x:nh w:ho dy:no", ("h", "o")), _sum("dy:no w:ho", ("o",))
     statements = (Assign("total", tuple("n"), total), Assign("dx", tuple("nh"), one))
-    lengths = Nominal({"n": 32, "h": 32, "o": 32}, ())
     program = pairwise(Program("projected", given, (), statements, ("total", "dx")), Nominal())
     products = [n for s in program.statements for n in walk(s.value) if isinstance(n, Reduce) and n.axes == ("o",)]
     assert [reads(p) for p in products] == [{"dy", "w"}]
