@@ -2,8 +2,8 @@
 
 The maximum under a softmax gets `-sum_u(dp*p)`, which is 0 as `dp = (do @ v')/z + dz` and `dz = -sum(do*p*v)/z**2` say
 together; but a matrix product is never put in another's place, so that alone it would stay. Neither is a tensor of the
-forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it. Sums of sums are taken in the other order for it, where
-the forward has the inner one. It is found before anything is named, since a name for `dp` would hide it.
+forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it. Sums of sums are taken in the other order for it,
+where the forward has the inner one. It is found before anything is named, since a name for `dp` would hide it.
 """
 
 from __future__ import annotations
