@@ -137,7 +137,7 @@ def _planned(
     named = part is not None
     if part is None:
         kind = "mean" if all(c.other.node.kind == "mean" for c in users) else "sum"
-        value = Reduce(kind, over, multiplied([pattern.written[k] for k in core]))
+        value = Reduce(kind, over, pattern.product(core))
         part = Assign(name_of(value, taken), axes_of(value), value)
     users = [c for c in users if not named or c.other is not pattern]
     new = tuple((c.other.node, _from_part(pattern, part, over, c)) for c in users)

@@ -66,7 +66,7 @@ def _sums(program: Program, products: Known) -> Iterator[Opened]:
 
 
 def _opened(node: Reduce, products: Known) -> Opened:
-    """The sum with products written out, and what divides by less than it runs over as a product with the reciprocal."""
+    """The sum with products written out; what divides by less than it runs over multiplies by the reciprocal."""
     axes = set(node_axes(node.body))
     factors = [part for f in product_factors(node.body) for part in _as_factors(f, axes)]
     return replace(opened(replace(node, body=multiplied(factors)), {}, products), node=node)

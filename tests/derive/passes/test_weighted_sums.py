@@ -117,7 +117,7 @@ def over_its_spread(f, x: tensor[n, d], g: tensor[d]):
 
 
 def test_what_rows_are_divided_by_weighs_them():
-    """`dg` sums `dy * x / spread`: the product that `dx` takes with `g`, and the reciprocal of a number for each row."""
+    """`dg` sums `dy * x / spread`: the product that `dx` takes with `g`, and the reciprocal of one number a row."""
     backward = derive_op(over_its_spread.op).backward
     values = [str(s.value) for s in backward.statements]
     assert [v for v in values if "1 / spread[n]" in v] == ["sum(1 / spread[n] * dy_x[n, d], over=n)"], values
