@@ -1,5 +1,7 @@
 """Two signs are one: `-(-x)` is `x`, `a - (-b)` is `a + b`, `a + (-2)` is `a - 2`; nothing adds 0 or multiplies by 1.
 
+A sum of negatives is minus the sum.
+
 Laws about choices put one node in the place of another, and leave such signs behind.
 """
 
@@ -8,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.program import Call, Node, Num, Program
+from derive.cost import is_matrix_product
+from derive.program import Call, Node, Num, Program, Reduce
 from derive.soundness import check
 from derive.walking import rebuilt
 
@@ -23,6 +26,8 @@ def one_sign(program: Program) -> Program:
 def plain(node: Node) -> Node:
     """The node with every sum, product and minus below it written with one sign."""
     node = rebuilt(node, plain)
+    if isinstance(node, Reduce):
+        return _reduced(node)
     if not isinstance(node, Call):
         return node
     if node.fn == "neg":
@@ -31,6 +36,24 @@ def plain(node: Node) -> Node:
         first, second = node.args
         return _sum(first, second, node.fn == "sub")
     return _product(node) if node.fn in ("mul", "div") else node
+
+
+def _reduced(node: Reduce) -> Node:
+    """A sum, minus the sum of what it adds the negatives of: it is the smaller."""
+    body = _unsigned(node.body) if node.kind in ("sum", "mean") and not is_matrix_product(node) else None
+    return node if body is None else Call("neg", (replace(node, body=body),))
+
+
+def _unsigned(node: Node) -> Node | None:
+    """What a product or quotient is minus of; None where no factor has a sign."""
+    if not isinstance(node, Call) or node.fn not in ("neg", "mul", "div"):
+        return None
+    if node.fn == "neg":
+        return node.args[0]
+    for k, factor in enumerate(node.args):
+        if (opposite := _unsigned(factor)) is not None:
+            return replace(node, args=(*node.args[:k], opposite, *node.args[k + 1 :]))
+    return None
 
 
 def _negated(node: Node) -> Node:
