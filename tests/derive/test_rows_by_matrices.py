@@ -98,3 +98,25 @@ def test_whole_numbers_are_multiplied_as_real_ones() -> None:
     q, w = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 5), (4,)))
     assert "@ i.to(q.dtype)" in code_of(counted.op)
     assert_alike(module(counted.op).counted(i, q, w), (i * q[..., None]).sum(1) + w.sum(), [q, w])
+
+
+@op
+def rows_weighed(f, x: tensor[b, h, v], w: tensor[b, h]):
+    f.y[v] = sum(tanh(w[b, h]) * x[b, h, v], over=(b, h))
+    return f.y
+
+
+@op
+def rows_of_any_axes_weighed(f, x: tensor[..., v], w: tensor[...]):
+    f.y[v] = sum(w[...] * x[..., v], over=...)
+    return f.y
+
+
+def test_what_weighs_every_row_is_one_vector() -> None:
+    """Whatever axes the rows have: no product as large as the tensor is made."""
+    assert "tanh_w.flatten() @ x.flatten(0, 1)" in code_of(rows_weighed.op)
+    assert "w.reshape(-1) @ x.reshape(-1, v)" in code_of(rows_of_any_axes_weighed.op)
+    assert_derived(rows_weighed.op, lambda x, w: (w.tanh()[..., None] * x).sum((0, 1)), {"x": (2, 3, 4), "w": (2, 3)})
+    for rows in ((), (3,), (2, 3), (2, 0)):
+        shapes = {"x": (*rows, 4), "w": rows}
+        assert_derived(rows_of_any_axes_weighed.op, lambda x, w: (w[..., None] * x).reshape(-1, 4).sum(0), shapes)
