@@ -1,6 +1,6 @@
 """Two signs are one: `-(-x)` is `x`, `a - (-b)` is `a + b`, `a + (-2)` is `a - 2`; nothing adds 0 or multiplies by 1.
 
-A sum of negatives is minus the sum.
+A sum of negatives is minus the sum, and what is minus something and only added is taken away instead.
 
 Laws about choices put one node in the place of another, and leave such signs behind.
 """
@@ -11,16 +11,30 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.cost import is_matrix_product
-from derive.program import Call, Node, Num, Program, Reduce
+from derive.passes.distributing import written_where_read
+from derive.program import Assign, Call, Node, Num, Program, Reduce
 from derive.soundness import check
-from derive.walking import rebuilt
+from derive.walking import rebuilt, uses, walk
 
 _ZERO, _ONE, _MINUS = (Num(Fraction(k)) for k in (0, 1, -1))
 
 
 def one_sign(program: Program) -> Program:
     """The same program with one sign where there are two."""
-    return check(program.with_values(plain))
+    program = program.with_values(plain)
+    for s in program.statements:
+        if isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn == "neg" and _is_summand(s, program):
+            program = (written_where_read(s, program) or program).with_values(plain)
+    return check(program)
+
+
+def _is_summand(made: Assign, program: Program) -> bool:
+    """Whether all that reads a tensor adds it to something else, or takes it away."""
+    found = uses(made.name, program.statements)
+    return all(
+        any(isinstance(n, Call) and n.fn in ("add", "sub") and read in n.args for n in walk(reader.value))
+        for reader, read in found
+    )
 
 
 def plain(node: Node) -> Node:
@@ -71,6 +85,8 @@ def _sum(a: Node, b: Node, minus: bool) -> Node:
     opposite = _opposite(b)
     if opposite is not None:
         return Call("add" if minus else "sub", (a, opposite))
+    if not minus and isinstance(a, Call) and a.fn == "neg":
+        return Call("sub", (b, a.args[0]))
     return Call("sub" if minus else "add", (a, b))
 
 
