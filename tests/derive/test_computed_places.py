@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive.notation import axes, constant, eq, index, length, op, sum, tensor, where
+from derive.notation import amax, axes, constant, eq, index, length, oo, op, sum, tensor, where
 from tests.derive.live import assert_alike, module
 from tests.derive.test_torch_backend import code_of
 
@@ -80,6 +80,25 @@ def test_what_is_added_may_read_its_place(count: int) -> None:
     shares = share.repeat_interleave(count, 1)
     wanted = torch.einsum("kn, nk, kd -> nd", selects(took.flatten(), 6), shares, x.flatten(0, 1))
     assert_alike(module(sent_back.op).sent_back(share, x, took), wanted, (share, x))
+
+
+@op
+def beside_its_place(f, x: tensor[k, w], a: tensor[w], at: index(n)[k], gain: constant[n]):
+    """Windows that start at the place that is asked for: they are read by the axis."""
+    f.one[k] = sum(where(eq(at[k], n), x[k, n + 1] * gain[n], 0), over=n)
+    f.added[n] = sum(where(eq(at[k], n), a[n + 1] * f.one[k], 0), over=k)
+    f.most[n] = amax(where(eq(at[k], n), a[n + 1] * f.one[k], -oo), over=k)
+    return f.added, f.most
+
+
+def test_windows_at_a_place_that_is_asked_for() -> None:
+    at, gain = torch.tensor([2, 0, 2, 1]), torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    x, a = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((4, 4), (4,)))
+    for leaf in (x, a):
+        one = x[torch.arange(4), at + 1] * gain[at]
+        terms = selects(at, 3) * one[:, None] * a[1:]
+        most = terms.masked_fill(selects(at, 3) == 0, -torch.inf).amax(0)
+        same(module(beside_its_place.op).beside_its_place(x, a, at, gain), (terms.sum(0), most), leaf)
 
 
 def test_a_name_of_its_own() -> None:
