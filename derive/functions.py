@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log, pi, sqrt
+from sympy import Dummy, Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log, pi, sqrt
 from sympy import erfc as sympy_erfc
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
@@ -235,6 +235,8 @@ class _Extremum(_Named):
     def eval(cls, a: Expr, b: Expr) -> Expr | None:
         if a == b:
             return a
+        if b.has(At) and not a.has(At, Dummy):
+            return cls(b, a)  # `maximum(0, x)` is `maximum(x, 0)`: one spelling for every rule that reads it
         first = cls.relation(a, b)
         return (a if first else b) if first in (S.true, S.false) else None
 

@@ -32,14 +32,22 @@ def _small_first(p: Product) -> Product:
 
 
 def _grouped(parts: tuple[Product, ...]) -> tuple[Product, ...]:
-    """The summands, those over fewer axes than all together as one where that has fewer axes still."""
+    """The summands, those over fewer axes than all together as one for each set of axes that several have."""
     whole = _axes(Sum(parts))
-    small = tuple(p for p in parts if _axes(Sum((p,))) < whole)
-    if len(small) < 2 or _axes(Sum(small)) == whole or not _axes(Sum(small)):
-        return parts
-    sign = -1 if all(p.number.is_negative for p in small) else 1
-    inner = Product(S(sign), (), (Sum(tuple(replace(p, number=sign * p.number) for p in small)),))
-    return (*(p for p in parts if p not in small), inner)
+    left = {p: own for p in parts if (own := frozenset(_axes(Sum((p,))))) < whole}
+    out = list(parts)
+    for own in sorted(dict.fromkeys(left.values()), key=len, reverse=True):
+        inside = tuple(p for p, axes in left.items() if axes <= own)
+        if len(inside) > 1 and own:
+            left = {p: axes for p, axes in left.items() if p not in inside}
+            out = [*(p for p in out if p not in inside), _in_one(inside)]
+    return tuple(out)
+
+
+def _in_one(parts: tuple[Product, ...]) -> Product:
+    """A sum of summands as one summand."""
+    sign = -1 if all(p.number.is_negative for p in parts) else 1
+    return Product(S(sign), (), (Sum(tuple(replace(p, number=sign * p.number) for p in parts)),))
 
 
 def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int = 0) -> Node:

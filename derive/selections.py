@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import And, Basic, Eq, Expr, Mul, Not, S, oo
+from sympy import Add, And, Basic, Eq, Expr, Mul, Not, S, oo
 
 from derive.computed_places import Places
 from derive.equations import Equation, Op
@@ -42,11 +42,18 @@ def _selected(equation: Equation, ranges: _Ranges) -> Equation:
             continue
         axis, index = place
         rest = Mul(*(f for f in factors if f != factor), value)
+        if _in_a_window(axis, rest):
+            continue
         if axis in equation.over:
             return _selected(_gathered(equation, rest.xreplace({axis: index}), axis), ranges)
-        if axis in equation.axes and free_axes(index) & set(equation.over) and axis not in free_axes(rest):
-            return replace(equation, body=Delta(axis, index) * rest)
+        if axis in equation.axes and free_axes(index) & set(equation.over):
+            return replace(equation, body=Delta(axis, index) * rest.xreplace({axis: index}))
     return equation
+
+
+def _in_a_window(axis: Axis, value: Expr) -> bool:
+    """Whether an element is read at a place counted from an axis, `x[n + 1]`."""
+    return any(axis in free_axes(i) and isinstance(i, Add | Mul) for at in value.atoms(At) for i in at.index)
 
 
 _LEAST = {"amax": -oo, "amin": oo}
@@ -59,6 +66,8 @@ def _extremum(equation: Equation, ranges: _Ranges) -> Equation:
     value, asked = _conditions(equation.body, least)
     for condition in asked:
         for axis, index in _named(condition, ranges):
+            if _in_a_window(axis, value):
+                continue
             others = [c for c in asked if c != condition]
             rest = (Where(And(*others), value, least) if others else value).xreplace({axis: index})
             if axis in equation.over:

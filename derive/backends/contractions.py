@@ -10,7 +10,7 @@ from derive.backends.flattened import Size, flattened, lying
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
 from derive.program import Call, Node, Read, Reduce
-from derive.walking import by_axes_once, node_axes
+from derive.walking import by_axes_once, node_axes, reads
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,15 @@ def roles(a: Node, b: Node, summed: tuple[str, ...], order: Dims) -> Roles:
 
 
 def matrix_and_vector(node: Reduce) -> tuple[Node, Node] | None:
-    """A matrix that is summed over its last axis, or over either of two, and the vector over that axis."""
+    """A matrix that is summed over its last axis, or over either of two, and the vector over that axis.
+
+    Several axes before the last are one: what weighs each row of a tensor is a vector, too.
+    """
     factors = product_factors(node.body)
-    if node.kind != "sum" or len(factors) != 2 or len(node.axes) != 1 or is_pack(node.axes[0]):
+    if node.kind != "sum" or len(factors) != 2:
         return None
+    if len(node.axes) > 1 or is_pack(node.axes[0]):
+        return _weighed_rows(factors, node.axes)
     for matrix, vector in (factors, factors[::-1]):
         axes = node_axes(matrix)
         if node_axes(vector) != node.axes or len(axes) < 2 or not isinstance(matrix, Read):
@@ -70,6 +75,17 @@ def is_by_vector(node: Reduce) -> bool:
     return matrix_and_vector(node) is not None or tensor_and_vector(node) is not None
 
 
+def _weighed_rows(factors: list[Node], summed: tuple[str, ...]) -> tuple[Node, Node] | None:
+    """A tensor and what weighs its rows, that is all places of its last axis, by one number each."""
+    for tensor, weight in (factors, factors[::-1]):
+        axes = node_axes(tensor)
+        if isinstance(tensor, Read) and by_axes_once(tensor) and len(axes) == len(summed) + 1:
+            rows = reads(weight) and node_axes(weight) == axes[:-1] and set(summed) == set(axes[:-1])
+            if rows and not is_pack(axes[-1]):
+                return tensor, weight
+    return None
+
+
 def contraction(
     node: Reduce,
     order: Dims,
@@ -86,7 +102,11 @@ def contraction(
 
     both = matrix_and_vector(node)
     if both is not None:
-        matrix, vector = value(both[0], node_axes(both[0])), value(both[1], node.axes)
+        matrix = value(both[0], node_axes(both[0]))
+        if len(node.axes) > 1 or is_pack(node.axes[0]):
+            ways = (as_real(both[1], printed(both[1], dims)) for dims in (node_axes(both[1]), matrix.dims))
+            return _by_rows(matrix, min(ways, key=lambda v: len(v.code)), size)  # kept dimensions are as good
+        vector = value(both[1], node.axes)
         first, second = (matrix, vector) if matrix.dims[-1] == node.axes[0] else (vector, matrix)
         code = f"{first.inside(PRODUCT)} @ {second.inside(PRODUCT + 1)}"
         return Value(code, tuple(d for d in matrix.dims if d != node.axes[0]), PRODUCT)
@@ -126,6 +146,17 @@ def _by_vector(tensor: Value, weights: Value, nodes: tuple[Read, Read], size: Si
     kept = axes[: -len(own)]
     code = f"{tensor.method(f'.flatten({len(kept)})').code} @ {weights.method('.flatten()').code}"
     return Value(code, kept, PRODUCT)
+
+
+def _by_rows(tensor: Value, weight: Value, size: Size) -> Value:
+    """The sum of the rows of a tensor, each times its weight, as a vector times a matrix."""
+    last = tensor.dims[-1]
+    assert last is not None
+    if any(map(is_pack, tensor.dims)):
+        flat, rows = weight.method(".reshape(-1)"), tensor.method(f".reshape(-1, {size(last)})")
+    else:
+        flat, rows = weight.method(".flatten()"), tensor.method(f".flatten(0, {len(tensor.dims) - 2})")
+    return Value(f"{flat.inside(PRODUCT)} @ {rows.inside(PRODUCT + 1)}", (last,), PRODUCT)
 
 
 def _beside(

@@ -126,6 +126,22 @@ def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:
     return value.method(above if value.dims[-2] == ends[0] else below)
 
 
+def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """A choice between a matrix and a number by whether row and column are the same: the diagonal is filled."""
+    condition = node.args[0] if node.fn == "where" and printer.fuse else None
+    if not isinstance(condition, Call) or condition.fn not in ("ne", "eq"):
+        return None
+    matrix, number = node.args[1:] if condition.fn == "ne" else node.args[:0:-1]
+    ends = {a.axis for a in condition.args if isinstance(a, AxisValue)}
+    if is_tensor(number) or len(ends) != 2 or set(order) != ends or len(order) != 2 or set(node_axes(matrix)) != ends:
+        return None
+    value = printer.value(matrix, order)
+    if value.dims != order or value.boolean or value.weak or not printer.dtypes.is_real(matrix):
+        return None
+    mine = value if value.owned or _is_matmul(matrix) else value.method(".clone()")
+    return printer.owned(node, mine.method(f".fill_diagonal_({printer.number(number)})"))
+
+
 def _split(node: Node) -> tuple[list[tuple[Node, bool]], list[Node]]:
     """The Python numbers (True: divided by) and the tensors of a chain of products and quotients."""
     if isinstance(node, Call) and node.fn == "mul":

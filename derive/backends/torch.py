@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from derive.backends.chains import is_long, led, with_minus
 from derive.backends.dtypes import Dtypes, is_read
-from derive.backends.fusions import fused, triangle
+from derive.backends.fusions import fused, off_diagonal, triangle
 from derive.backends.joins import joined
 from derive.backends.layout import Layouts
 from derive.backends.memory import Memory, is_whole
@@ -117,7 +117,8 @@ class Printer:
 
     def at_once(self, node: Call, order: Dims) -> Value | None:
         """Several operations as one call of torch, where it has one."""
-        return (fused(self, node, order) if self.fuse else None) or triangle(self, node, order)
+        in_one = (triangle, off_diagonal) if not self.fuse else (fused, triangle, off_diagonal)
+        return next((v for one in in_one if (v := one(self, node, order)) is not None), None)
 
     def call(self, node: Call, order: Dims) -> Value:
         """One operation, written over one of its arguments where that spares a large tensor."""

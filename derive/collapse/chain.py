@@ -13,6 +13,7 @@ from sympy import Add, Expr, Mul, S
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.inversions import Inversion
+from derive.collapse.masked import Masked, use_masked
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, without_masks
 from derive.collapse.wholes import Wholes, use_wholes
@@ -87,6 +88,7 @@ class Laws:
     wholes: Wholes
     always: frozenset[str]
     gradients: frozenset[str]
+    masked: Masked = field(default_factory=dict)
     subtracted: dict[Inversion, Expr] = field(default_factory=dict)  # what an elimination must not leave behind
     memo: Memo = field(default_factory=dict, compare=False)
 
@@ -156,6 +158,9 @@ def collapsed(
     value = record("relation", value, changed, "; ".join(str(r) for r in used))
     changed, shares = use_wholes(value, laws.wholes)
     value = record("whole", value, changed, "; ".join(shares))
+    if laws.masked:
+        changed, equations = use_masked(value, laws.masked)
+        value = record("support", value, changed, "; ".join(equations))
     if laws.supports:
         changed, facts = without_masks(value, laws.supports)
         value = record("support", value, changed, "; ".join(str(fact) for fact in facts))

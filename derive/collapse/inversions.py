@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Expr, Mul, Pow, S, expand_mul
+from sympy import Add, Expr, Mul, Pow, S, exp, expand_mul
 
 from derive.equations import Equation, Op, is_positive
 from derive.terms.axes import Axis, Size, free_axes
@@ -105,9 +105,11 @@ def invert(equation: Equation, read: At) -> Inversion | None:
 
 
 def cannot_vanish(expr: Expr) -> bool:
-    """Whether what is known of signs excludes zero."""
+    """Whether what is known of signs excludes zero, also where it underflows: `exp(-u)` times `exp(u)` may be nan."""
     if expr.is_number:
         return expr != 0
+    if isinstance(expr, exp):
+        return False
     if isinstance(expr, Mul):
         return all(cannot_vanish(a) for a in expr.args)
     if isinstance(expr, Pow):

@@ -15,6 +15,7 @@ from derive.collapse.denominators import cancelled
 from derive.collapse.domain import conditions, divided_by, divisors, outside_domain, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.local_search import Candidate, search_part
+from derive.collapse.masked import masked
 from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import by_adjoints, by_factors, matrix_products, products_of, reassociated
 from derive.collapse.relations import Relation, by_names, relations
@@ -55,7 +56,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     identities = relations(steps.op, known)
     gradients = frozenset(o.name for o in steps.op.differentiable)
     everywhere = undivided(by_names(identities), divisors(steps))
-    facts = Laws(valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients)
+    facts = Laws(valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op))
     steps, gone = vanishing(steps, facts)
     stretches, cuts = segments(steps, forced(steps))
     always = forced(steps) | frozenset(cuts)

@@ -33,7 +33,9 @@ def segments(steps: Stepwise, always: frozenset[str]) -> tuple[list[tuple[Adjoin
     parts: dict[str, list[Adjoint]] = {}
     for adjoint in steps.adjoints:
         parts.setdefault(root(adjoint.of), []).append(adjoint)
-    return [tuple(p) for p in parts.values()], made
+    readers = {cut: [a.of for a in steps.adjoints if cut in map(target_of.get, a.reads)] for cut in made}
+    apart = tuple(c for c in made if any(root(r) != root(c) for r in readers[c]))  # a gradient may join both sides
+    return [tuple(p) for p in parts.values()], apart
 
 
 def _long_cuts(steps: Stepwise, always: frozenset[str]) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 The maximum under a softmax gets `-sum_u(dp*p)`, which is 0 as `dp = (do @ v')/z + dz` and `dz = -sum(do*p*v)/z**2` say
 together; but a matrix product is never put in another's place, so that alone it would stay. Neither is a tensor of the
-forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it. It is found before anything is named, since a name
-for `dp` would hide it.
+forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it. Sums of sums are taken in the other order for it,
+where the forward has the inner one. It is found before anything is named, since a name for `dp` would hide it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from sympy import Add, Expr, Function, Mul, Pow, S
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
 from derive.collapse.chain import Laws, Step, collapsed
+from derive.collapse.reassociate import reassociated
+from derive.collapse.wholes import use_wholes
 from derive.equations import Op
 from derive.saving import value_of
 from derive.terms.axes import Axis
 from derive.terms.choices import Concat, Where
-from derive.terms.elements import Delta, tensor_names
+from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma
 
 _LAW = "reassociate"
@@ -68,7 +70,7 @@ def _vanishes(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws) -> t
         final, steps = collapsed(adjoint, value, eliminated, laws)
         if final != 0:
             final, steps = collapsed(adjoint, value, {}, laws)
-        if final == 0 or any(_in_one(v) == 0 for v, _ in [(final, put), *_put_in(final, forward)]):
+        if final == 0 or any(_is_nothing(v, laws) for v, _ in [(final, put), *_put_in(final, forward)]):
             start = Step("chain", adjoint.left, adjoint.value, value, f"put in {', '.join(put)}")
             end = Step(_LAW, adjoint.left, final, S.Zero, "a sum of a sum in either order")
             return (start, *steps, *([end] if final != 0 else []))
@@ -84,8 +86,21 @@ def _put_in(value: Expr, known: _Known) -> Iterator[tuple[Expr, list[str]]]:
         if last is None:
             return
         value = substitute(value, {last: known[last]})
-        put.append(last)
-        yield value, [*put]
+        if not isinstance(known[last][1], At):  # another name for the same is no step
+            put.append(last)
+            yield value, [*put]
+
+
+def _is_nothing(value: Expr, laws: Laws) -> bool:
+    """Whether a value is 0 with its sums in another order, and these and their shares by way of the forward."""
+    value = _in_one(value)
+    while value != 0:
+        sums = sorted((s for s in value.atoms(Sigma) if len(s.over) > 1), key=lambda s: s.sort_key())
+        found = next(((s, way) for s in sums for way, _ in reassociated(s, {}, laws.relations)), None)
+        if found is None:
+            return use_wholes(value, laws.wholes)[0] == 0
+        value = normal(value.xreplace(dict([found])))
+    return True
 
 
 def _in_one(value: Expr) -> Expr:

@@ -68,7 +68,7 @@ def _in_steps(program: Program, nominal: Nominal, halved: frozenset[Key]) -> tup
     trial = _Orders(nominal, program.names, halved, given=given)
     for s in program.statements:
         trial.within(s.value)
-    shared = frozenset(key for key, count in trial.uses.items() if count > 1)
+    shared = frozenset(key for key, count in trial.uses.items() if count + (key in trial.whole) > 1)
     orders = _Orders(nominal, program.names, halved, shared, given)
     out = orders.statements(program)
     for name in orders.named:
@@ -83,7 +83,8 @@ def _in_common(program: Program) -> frozenset[Key]:
         for node in (n for n in walk(s.value) if isinstance(n, Reduce) and n.kind == "sum"):
             factors = product_factors(as_product(node).body)
             groups = Groups.of((f for f in factors if is_tensor(f)), node_axes(node))
-            for size in range(2, len(groups) if len(groups) <= _MOST else 0):
+            most = max(len(groups) - 1, 2)  # a product of two may be a step of a longer one
+            for size in range(2, most + 1 if 1 < len(groups) <= _MOST else 0):
                 for subset in combinations(range(len(groups)), size):
                     key = groups.key(subset)
                     count[key] = count.get(key, 0) + 1
@@ -118,6 +119,7 @@ class _Orders:
     named: list[str] = field(default_factory=list)
     known: dict[Key, Read] = field(default_factory=dict)
     uses: dict[Key, int] = field(default_factory=dict)
+    whole: set[Key] = field(default_factory=set)  # products of two factors
     cost: float = 0.0
 
     def statements(self, program: Program) -> list[Statement]:
@@ -138,8 +140,10 @@ class _Orders:
         tensors = [f for f in factors if is_tensor(f)]
         numbers = [f for f in factors if not is_tensor(f)]
         groups = Groups.of(tensors, node_axes(node))
-        if node.kind != "sum" or not 2 < len(groups) <= _MOST or not all(map(_plain, tensors)):
+        if node.kind != "sum" or not 1 < len(groups) <= _MOST or not all(map(_plain, tensors)):
             return node
+        if len(groups) == 2:
+            return node if self.every else self.in_one_step(node, groups, numbers)
         if self.every and not is_matrix_product(as_product(node)):
             return node
         best = cheapest(groups, self.nominal, self.known, self.halved)
@@ -156,6 +160,17 @@ class _Orders:
         rest = tuple(a for a in node.axes if any(a in node_axes(f) for f in (*left, *right)))
         body = multiplied([*numbers, *left, *right])
         return Reduce("sum", rest, body) if rest else body
+
+    def in_one_step(self, node: Reduce, groups: Groups, numbers: list[Node]) -> Node:
+        """A product of two factors: where longer ones have it for a step, it is that tensor."""
+        if not is_matrix_product(as_product(node)):
+            return node
+        key = groups.key((0, 1))
+        self.whole.add(key)
+        self.cost += 0.0 if key in self.known else in_turn(groups, self.nominal)
+        if self.shared is None or key not in self.shared:
+            return node
+        return multiplied([*numbers, *self.step((0, 1), groups)])
 
     def step(self, tree: Tree, groups: Groups) -> list[Node]:
         """The factors of a part of the order: a group as it is, or the tensor that two parts are summed to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from derive.arithmetic import multiplied
 from derive.cost import is_tensor, product_factors
 from derive.passes.share import put
 from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Read, Reduce, Scal, SizeOf
@@ -50,6 +51,18 @@ class Opened:
     written: tuple[Node, ...]
     factors: tuple[Node, ...]
     parts: tuple[tuple[str, tuple[str, ...]], ...] = ()  # the axes that views take apart, with names for their parts
+    lengths: tuple[int, ...] = ()  # how many each factor of the body is written out to
+
+    def product(self, core: Collection[int]) -> Node:
+        """Some of the factors multiplied, named products of them alone by their names."""
+        out: list[Node] = []
+        at = 0
+        for factor, length in zip(product_factors(self.node.body), self.lengths, strict=True):
+            places = range(at, at + length)
+            whole = set(places) <= set(core)
+            out += [factor] if whole else [self.written[k] for k in places if k in core]
+            at += length
+        return multiplied(out)
 
     def apart(self, axes: Collection[str]) -> set[str]:
         """The axes, those that views take apart as their parts."""
@@ -77,16 +90,17 @@ class Opened:
 
 def opened(node: Reduce, views: Known, products: Known) -> Opened:
     """The sum with products written out and views seen through, the axes that these take apart as their parts."""
-    written = tuple(f for factor in product_factors(node.body) for f in _multiplied_out(factor, products))
+    inner = [_multiplied_out(factor, products) for factor in product_factors(node.body)]
+    lengths, written = tuple(map(len, inner)), tuple(f for factors in inner for f in factors)
     factors = tuple(_seen_through(f, views) for f in written)
     if not all(map(plain, factors)):
-        return Opened(node, written, written)
+        return Opened(node, written, written, (), lengths)
     split: dict[str, tuple[str, ...]] = {}
     for part in (n for f in factors for n in walk(f)):
         if isinstance(part, PartOf) and isinstance(part.whole, str):
             split[part.whole] = tuple(f"{part.whole}.{k}" for k in range(len(part.lengths)))
     apart = {a: Merged(own) for a, own in split.items()}
-    return Opened(node, written, tuple(renamed(f, apart) for f in factors), tuple(split.items()))
+    return Opened(node, written, tuple(renamed(f, apart) for f in factors), tuple(split.items()), lengths)
 
 
 def _multiplied_out(factor: Node, products: Known) -> list[Node]:

@@ -1,5 +1,7 @@
 """Two signs are one: `-(-x)` is `x`, `a - (-b)` is `a + b`, `a + (-2)` is `a - 2`; nothing adds 0 or multiplies by 1.
 
+A sum of negatives is minus the sum, and what is minus something and only added is taken away instead.
+
 Laws about choices put one node in the place of another, and leave such signs behind.
 """
 
@@ -8,21 +10,38 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.program import Call, Node, Num, Program
+from derive.cost import is_matrix_product
+from derive.passes.distributing import written_where_read
+from derive.program import Assign, Call, Node, Num, Program, Reduce
 from derive.soundness import check
-from derive.walking import rebuilt
+from derive.walking import rebuilt, uses, walk
 
 _ZERO, _ONE, _MINUS = (Num(Fraction(k)) for k in (0, 1, -1))
 
 
 def one_sign(program: Program) -> Program:
     """The same program with one sign where there are two."""
-    return check(program.with_values(plain))
+    program = program.with_values(plain)
+    for s in program.statements:
+        if isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn == "neg" and _is_summand(s, program):
+            program = (written_where_read(s, program) or program).with_values(plain)
+    return check(program)
+
+
+def _is_summand(made: Assign, program: Program) -> bool:
+    """Whether all that reads a tensor adds it to something else, or takes it away."""
+    found = uses(made.name, program.statements)
+    return all(
+        any(isinstance(n, Call) and n.fn in ("add", "sub") and read in n.args for n in walk(reader.value))
+        for reader, read in found
+    )
 
 
 def plain(node: Node) -> Node:
     """The node with every sum, product and minus below it written with one sign."""
     node = rebuilt(node, plain)
+    if isinstance(node, Reduce):
+        return _reduced(node)
     if not isinstance(node, Call):
         return node
     if node.fn == "neg":
@@ -31,6 +50,24 @@ def plain(node: Node) -> Node:
         first, second = node.args
         return _sum(first, second, node.fn == "sub")
     return _product(node) if node.fn in ("mul", "div") else node
+
+
+def _reduced(node: Reduce) -> Node:
+    """A sum, minus the sum of what it adds the negatives of: it is the smaller."""
+    body = _unsigned(node.body) if node.kind in ("sum", "mean") and not is_matrix_product(node) else None
+    return node if body is None else Call("neg", (replace(node, body=body),))
+
+
+def _unsigned(node: Node) -> Node | None:
+    """What a product or quotient is minus of; None where no factor has a sign."""
+    if not isinstance(node, Call) or node.fn not in ("neg", "mul", "div"):
+        return None
+    if node.fn == "neg":
+        return node.args[0]
+    for k, factor in enumerate(node.args):
+        if (opposite := _unsigned(factor)) is not None:
+            return replace(node, args=(*node.args[:k], opposite, *node.args[k + 1 :]))
+    return None
 
 
 def _negated(node: Node) -> Node:
@@ -48,6 +85,8 @@ def _sum(a: Node, b: Node, minus: bool) -> Node:
     opposite = _opposite(b)
     if opposite is not None:
         return Call("add" if minus else "sub", (a, opposite))
+    if not minus and isinstance(a, Call) and a.fn == "neg":
+        return Call("sub", (b, a.args[0]))
     return Call("sub" if minus else "add", (a, b))
 
 

@@ -1,13 +1,14 @@
 """A sum of products with a weight is a matrix times a vector: `sum(w[d] * u[n, d] * v[n, d], over=d)` is `(u * v) @ w`.
 
 Nothing as large as `u` is multiplied with `w`. It pays where `u * v` is one tensor, or read by something else as well:
-the gradient of the weight, `sum(u[n, d] * v[n, d], over=n)`.
+the gradient of the weight, `sum(u[n, d] * v[n, d], over=n)`. To divide by `w[n]` is to weigh with its reciprocal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 
 from derive.arithmetic import multiplied
 from derive.cost import Nominal, is_tensor, product_factors, work_and_names
@@ -16,11 +17,12 @@ from derive.passes.distributing import written_where_read
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, Opened, common, is_product, opened, plain, renamed
 from derive.passes.share import axes_of, put
-from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, Statement, base
+from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, SizeOf, Statement, base
 from derive.soundness import check
 from derive.walking import node_axes, uses, walk
 
 _KINDS = ("sum", "mean")
+_ONE = Num(Fraction(1))
 
 
 def weighted_sums(program: Program, nominal: Nominal) -> Program:
@@ -36,7 +38,7 @@ def weighted_sums(program: Program, nominal: Nominal) -> Program:
 def _as_matrix_and_vector(node: Reduce, program: Program) -> Program | None:
     """The program with a sum as a matrix times a vector; None where it is none, or nothing else has the matrix."""
     products = _products(program)
-    found = opened(node, {}, products)
+    found = _opened(node, products)
     weighed = _weighed(found)
     if not weighed or not any(node in walk(s.value) for s in program.statements):
         return None
@@ -61,7 +63,22 @@ def _products(program: Program) -> Known:
 
 def _sums(program: Program, products: Known) -> Iterator[Opened]:
     nodes = dict.fromkeys(n for s in program.statements for n in walk(s.value) if isinstance(n, Reduce))
-    yield from (opened(n, {}, products) for n in nodes)
+    yield from (_opened(n, products) for n in nodes)
+
+
+def _opened(node: Reduce, products: Known) -> Opened:
+    """The sum with products written out; what divides by less than it runs over multiplies by the reciprocal."""
+    axes = set(node_axes(node.body))
+    factors = [part for f in product_factors(node.body) for part in _as_factors(f, axes)]
+    return replace(opened(replace(node, body=multiplied(factors)), {}, products), node=node)
+
+
+def _as_factors(factor: Node, axes: set[str]) -> list[Node]:
+    if not isinstance(factor, Call) or factor.fn != "div" or not set() < set(node_axes(factor.args[1])) < axes:
+        return [factor]
+    whole, by = factor.args
+    others = [part for f in product_factors(whole) if f != _ONE for part in _as_factors(f, axes)]
+    return [*others, Call("div", (_ONE, by))]
 
 
 def _weighed(found: Opened) -> tuple[int, ...]:

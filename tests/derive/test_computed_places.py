@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive.notation import axes, constant, eq, index, length, op, sum, tensor, where
+from derive.notation import amax, axes, constant, eq, index, length, oo, op, sum, tensor, where
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
@@ -36,6 +36,13 @@ def around(f, x: tensor[n], i: index(b)[n], j: index(w)[n], high: length(b), wid
     return f.y
 
 
+@op
+def sent_back(f, share: tensor[n, w], x: tensor[w, c, d], took: index(n)[w, c]):
+    """What is added at a place may read the place itself: a weight that the token gave, say."""
+    f.y[n, d] = sum(where(eq(took[w, c], n), share[n, w] * x[w, c, d], 0), over=(w, c))
+    return f.y
+
+
 def selects(place: Tensor, size: int) -> Tensor:
     return (place[:, None] == torch.arange(size)).double()
 
@@ -63,6 +70,35 @@ def test_no_table_of_all_pairs(made: object) -> None:
     code = code_of(made.op)  # type: ignore[attr-defined]
     assert "arange" not in code, code
     assert "gather" in code or "index_add_" in code, code
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_what_is_added_may_read_its_place(count: int) -> None:
+    took = torch.randint(6, (3, count), generator=torch.Generator().manual_seed(0))
+    share = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(3, count, 2, dtype=torch.float64, requires_grad=True)
+    shares = share.repeat_interleave(count, 1)
+    wanted = torch.einsum("kn, nk, kd -> nd", selects(took.flatten(), 6), shares, x.flatten(0, 1))
+    assert_alike(module(sent_back.op).sent_back(share, x, took), wanted, (share, x))
+
+
+@op
+def beside_its_place(f, x: tensor[k, w], a: tensor[w], at: index(n)[k], gain: constant[n]):
+    """Windows that start at the place that is asked for: they are read by the axis."""
+    f.one[k] = sum(where(eq(at[k], n), x[k, n + 1] * gain[n], 0), over=n)
+    f.added[n] = sum(where(eq(at[k], n), a[n + 1] * f.one[k], 0), over=k)
+    f.most[n] = amax(where(eq(at[k], n), a[n + 1] * f.one[k], -oo), over=k)
+    return f.added, f.most
+
+
+def test_windows_at_a_place_that_is_asked_for() -> None:
+    at, gain = torch.tensor([2, 0, 2, 1]), torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    x, a = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((4, 4), (4,)))
+    for leaf in (x, a):
+        one = x[torch.arange(4), at + 1] * gain[at]
+        terms = selects(at, 3) * one[:, None] * a[1:]
+        most = terms.masked_fill(selects(at, 3) == 0, -torch.inf).amax(0)
+        same(module(beside_its_place.op).beside_its_place(x, a, at, gain), (terms.sum(0), most), leaf)
 
 
 def test_a_name_of_its_own() -> None:

@@ -63,6 +63,7 @@ TABLE = [
     # small summands first
     ("what rows have one of", X - A - W, "x[n, d] - (a[n] + w[])"),
     ("rows and columns", X - A - G, "x[n, d] - a[n] - g[d]"),
+    ("one for each row, two for each column", normal(X * (A - G - B)), "x[n, d] * (a[n] - (b[d] + g[d]))"),
     # divisions
     ("quotient", X / A, "x[n, d] / a[n]"),
     ("quotient by a size", X / Size(n), "x[n, d] / size(n)"),

@@ -135,3 +135,25 @@ def test_strided_tensors_by_a_vector() -> None:
         found = torch.autograd.grad(y, [w, s], cotangent, retain_graph=True)
         exact = torch.autograd.grad(torch.tensordot(w, s, 1), [w, s], cotangent)
         torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-12)
+
+
+@op
+def rows_weighed(f, x: tensor[b, h, v], w: tensor[b, h]):
+    f.y[v] = sum(tanh(w[b, h]) * x[b, h, v], over=(b, h))
+    return f.y
+
+
+@op
+def rows_of_any_axes_weighed(f, x: tensor[..., v], w: tensor[...]):
+    f.y[v] = sum(w[...] * x[..., v], over=...)
+    return f.y
+
+
+def test_what_weighs_every_row_is_one_vector() -> None:
+    """Whatever axes the rows have: no product as large as the tensor is made."""
+    assert "tanh_w.flatten() @ x.flatten(0, 1)" in code_of(rows_weighed.op)
+    assert "w.reshape(-1) @ x.reshape(-1, v)" in code_of(rows_of_any_axes_weighed.op)
+    assert_derived(rows_weighed.op, lambda x, w: (w.tanh()[..., None] * x).sum((0, 1)), {"x": (2, 3, 4), "w": (2, 3)})
+    for rows in ((), (3,), (2, 3), (2, 0)):
+        shapes = {"x": (*rows, 4), "w": rows}
+        assert_derived(rows_of_any_axes_weighed.op, lambda x, w: (w[..., None] * x).reshape(-1, 4).sum(0), shapes)

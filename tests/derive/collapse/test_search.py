@@ -15,7 +15,7 @@ from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
 from derive.definitions import Definition, circular
-from derive.notation import axes, exp, op, sum, tanh, tensor
+from derive.notation import amax, axes, exp, op, rsqrt, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.terms.axes import Size, free_axes
 from derive.terms.elements import At, Tensor
@@ -24,7 +24,7 @@ from tests.derive.comparison import assert_closed_equals_stepwise, points
 from tests.derive.evaluate import backward, defined, forward, inputs
 from tests.derive.specs import SPECS, Spec, each_spec
 
-d, m, n = axes("d m n")
+d, i, j, m, n = axes("d i j m n")
 
 
 @each_spec()
@@ -268,3 +268,24 @@ def test_eliminations_that_lead_back_to_one_another_are_no_form() -> None:
     assert len(known) == 2
     assert in_a_circle(Choice(frozenset({"u", "b"})), known)
     assert not in_a_circle(Choice(frozenset({"u"})), known)
+
+
+@op
+def agreed(f, u: tensor[n, i, j, d]):
+    """Capsules that agree (Sabour et al., 2017): `u` is read on both sides of every tensor between."""
+    f.s[n, j, d] = sum(u[n, i, j, d], over=i)
+    f.b[n, i, j] = sum(u[n, i, j, d] * f.s[n, j, d], over=d)
+    f.m[n, i] = amax(f.b[n, i, j], over=j)
+    f.e[n, i, j] = exp(f.b[n, i, j] - f.m[n, i])
+    f.c[n, i, j] = f.e[n, i, j] / sum(f.e[n, i, j], over=j)
+    f.t[n, j, d] = sum(f.c[n, i, j] * u[n, i, j, d], over=i)
+    f.q[n, j] = sum(f.t[n, j, d] ** 2, over=d)
+    f.y[n, j, d] = f.t[n, j, d] * f.q[n, j] * rsqrt(1 + f.q[n, j])
+    return f.y
+
+
+def test_what_separates_nothing_needs_no_name() -> None:
+    """The gradient of a softmax's exponentials, `de = .../e_sum`, only to be multiplied by `e_sum` again."""
+    closed = agreed.op.derivation.closed
+    assert not {"de", "de_sum"} & {definition.name for definition in closed.definitions}
+    assert not {"e", "e_sum"} & set(closed.kept.names)

@@ -40,6 +40,17 @@ def test_what_two_sums_can_share_is_taken_once_even_if_neither_would_for_itself(
     assert reads(dx.value) == {shared.name, "z"} and reads(dz.value) == {shared.name, "x"}
 
 
+def test_a_product_of_two_is_a_step_of_a_longer_one() -> None:
+    """`dx = dy @ w` is there anyhow, so that `sum(dy * w * x)` starts from it and not from `x @ w`."""
+    given = (("dy", tuple("no")), ("w", tuple("ho")), ("x", tuple("nh")))
+    total, one = _sum("x:nh w:ho dy:no", ("h", "o")), _sum("dy:no w:ho", ("o",))
+    statements = (Assign("total", tuple("n"), total), Assign("dx", tuple("nh"), one))
+    program = pairwise(Program("projected", given, (), statements, ("total", "dx")), Nominal())
+    products = [n for s in program.statements for n in walk(s.value) if isinstance(n, Reduce) and n.axes == ("o",)]
+    assert [reads(p) for p in products] == [{"dy", "w"}]
+    assert all("x" not in reads(p) for p in products)
+
+
 def test_a_bilinear_backward_takes_two_large_products() -> None:
     backward = derive_op(find("bilinear")).backward
     large = [

@@ -304,3 +304,20 @@ def test_what_is_divided_by_zero_is_chosen(made):
     _, saved = getattr(module(made.op), f"{made.op.name}_forward")(x)
     dx = getattr(module(made.op), f"{made.op.name}_backward")(torch.ones_like(x), *saved)
     assert dx.flatten().tolist() == [0, float("inf")]
+
+
+def test_a_clamp_may_be_spelled_with_its_ends_first() -> None:
+    @op
+    def gated(f, w: tensor[n, d], x: tensor[n, d]):
+        f.y[n, d] = w[n, d] * minimum(maximum(3 * x[n, d] - 1, 0), 1)
+        return f.y
+
+    ends_last = gated
+
+    @op
+    def gated(f, w: tensor[n, d], x: tensor[n, d]):
+        f.y[n, d] = w[n, d] * minimum(1, maximum(0, 3 * x[n, d] - 1))
+        return f.y
+
+    first, last = (render(o.op.derivation) for o in (gated, ends_last))
+    assert first == last and "torch.where" not in first

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, length, mean, op, rsqrt, tensor
+from derive import axes, exp, length, mean, op, rsqrt, sum, tensor
 from derive.arithmetic import multiplied
 from derive.cost import Nominal
 from derive.equations import Op
@@ -188,3 +188,14 @@ def test_gradients(spec: Op, plain: Callable[..., Tensor], sums: int, last: tupl
     ours, theirs = gradients(lambda *t: run(*t, *last), torch.float32), gradients(plain, torch.float32)
     for mine, other, right in zip(ours, theirs, exact, strict=True):
         assert (mine - right).abs().max() <= 2 * (other - right).abs().max() + 1e-6 * right.abs().max()
+
+
+def test_a_named_product_in_what_is_shared_keeps_its_name():
+    @op
+    def scaled_keys(f, q: tensor[n, g, d], v: tensor[n, k, d], w: tensor[d]):
+        f.s[n, g, k] = exp(sum(q[n, g, d] * w[d] * v[n, k, d], over=d))
+        return f.s
+
+    values = [str(s.value) for s in derive_op(scaled_keys.op).backward.statements]
+    assert "sum(ds_sum[n, g, k] * v[n, k, d], over=k)" in values
+    assert [v.count("ds[n, g, k]") for v in values] == [1, 0, 0, 0, 0]

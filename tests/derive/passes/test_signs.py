@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from derive import axes, constant, eq, maximum, mean, minimum, op, scalar, softplus, tensor, where
+from derive import axes, constant, eq, exp, maximum, mean, minimum, op, scalar, softplus, sqrt, tensor, where
 from derive.emit import render
 from derive.passes.signs import plain
 from derive.pipeline import derive_op
@@ -87,3 +87,31 @@ def test_nothing_is_added_to_what_one_side_of_a_maximum_passes_on() -> None:
 def test_a_number_that_is_subtracted_has_a_minus_in_front() -> None:
     source = render(smoothed.op.derivation)
     assert "value=-smooth)" in source and "-1 *" not in source, source
+
+
+@op
+def modulated(f, x: tensor[n, c], g: tensor[n, c]):
+    """Normalised columns under gains of each place (Park et al., 2019)."""
+    f.u[n, c] = x[n, c] - mean(x[n, c], over=n)
+    f.r[c] = sqrt(mean(f.u[n, c] ** 2, over=n) + 1)
+    f.y[n, c] = (1 + g[n, c]) * f.u[n, c] / f.r[c]
+    return f.y
+
+
+def test_a_sum_of_negatives_is_minus_the_sum() -> None:
+    values = [str(s.value) for s in modulated.op.derivation.backward.statements]
+    assert [v[:6] for v in values if "mean(" in v] == ["-mean(", "mean(d"], values
+    assert not any("(-" in v for v in values), values
+
+
+@op
+def log_gated(f, g: tensor[n], m: tensor[n], state: tensor[n]):
+    """A gate in the logarithm: minus a softplus, added to what it carries on (Beck et al., 2024)."""
+    f.kept[n] = -softplus(-g[n])
+    f.y[n] = exp(f.kept[n] + m[n]) * state[n]
+    return f.y
+
+
+def test_what_is_minus_something_is_taken_away() -> None:
+    values = [str(s.value) for s in log_gated.op.derivation.forward.statements]
+    assert any("m[n] - softplus(-g[n])" in v for v in values) and not any("-softplus" in v for v in values), values

@@ -107,3 +107,18 @@ def test_a_matrix_that_is_made_behind_the_first_sum_of_it() -> None:
         return -0.5 * (1 - c) * (u[:, None] - 1) * (1 - a.tanh()) + 0.5 * c.relu() * a**2 * u[:, None] ** 2
 
     assert_derived(summed_beside.op, plain, {"u": (5,), "c": (3,), "x": (5, 3)})
+
+
+@op
+def over_its_spread(f, x: tensor[n, d], g: tensor[d]):
+    f.spread[n] = mean(abs(x[n, d]), over=d) + 1
+    f.y[n, d] = g[d] * x[n, d] / f.spread[n]
+    return f.y
+
+
+def test_what_rows_are_divided_by_weighs_them():
+    """`dg` sums `dy * x / spread`: the product that `dx` takes with `g`, and the reciprocal of one number a row."""
+    backward = derive_op(over_its_spread.op).backward
+    values = [str(s.value) for s in backward.statements]
+    assert [v for v in values if "1 / spread[n]" in v] == ["sum(1 / spread[n] * dy_x[n, d], over=n)"], values
+    assert_derived(over_its_spread.op, lambda x, g: g * x / (x.abs().mean(1, keepdim=True) + 1), SHAPES)

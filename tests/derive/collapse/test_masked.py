@@ -1,0 +1,40 @@
+"""What is bounded before it is exponentiated is asked once: the backward reads what the forward has under the mask."""
+
+import torch
+
+from derive.collapse.masked import masked, use_masked
+from derive.notation import axes, exp, op, sum, tensor, where
+from derive.terms.axes import Axis
+from derive.terms.choices import Where
+from derive.terms.elements import At, Tensor
+from tests.derive.live import assert_alike, module
+
+t, s, u, v = axes("t s u v")
+
+
+@op
+def decays(f, a: tensor[t], x: tensor[t]):
+    f.e[t, s] = exp(where(s <= t, a[t] - a[s], 0))
+    f.l[t, s] = where(s <= t, f.e[t, s], 0)
+    f.y[t] = sum(f.l[t, s] * x[s], over=s)
+    return f.y
+
+
+def at(name: str, *index: Axis) -> At:
+    return At(Tensor(name), *index)
+
+
+def test_under_the_same_condition_alone() -> None:
+    known = masked(decays.op)
+    one, other = (Where(c, 1, 0) for c in (u <= v, v <= u))
+    found, why = use_masked(3 * at("x", u) * one * at("e", v, u), known)
+    assert (str(found), why) == ("3*x[u]*l[v, u]", ("l[t, s] = where(s <= t, e[t, s], 0)",))
+    for value in (other * at("e", v, u), one * at("e", u, v), one * at("x", u), at("e", v, u)):
+        assert use_masked(value, known) == (value, ())
+
+
+def test_a_bounded_exponential_is_kept_once() -> None:
+    assert not {"e"} & set(decays.op.derivation.kept)
+    assert "where" not in str(decays.op.derivation.backward)
+    a, x = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert_alike(module(decays.op).decays(a, x), torch.exp(a[:, None] - a).tril() @ x, (a, x))

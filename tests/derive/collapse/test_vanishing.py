@@ -1,0 +1,40 @@
+"""A maximum that is subtracted for safety gets no gradient, however the softmax about it is spelled."""
+
+import pytest
+
+from derive.equations import Op
+from derive.notation import amax, axes, exp, maximum, op, sum, tensor
+
+n, i, j, k, d, e = axes("n i j k d e")
+
+
+@op
+def weighted_over_weights(f, x: tensor[n, j, d], v: tensor[n, j, d], bias: tensor[i, j]):
+    """Numerator and denominator are two matrix products (attention-free: Zhai et al., 2021)."""
+    f.m[n, d] = amax(x[n, j, d], over=j)
+    f.u[n, j, d] = exp(x[n, j, d] - f.m[n, d])
+    f.top[i] = amax(bias[i, j], over=j)
+    f.w[i, j] = exp(bias[i, j] - f.top[i])
+    f.a[n, i, d] = sum(f.w[i, j] * f.u[n, j, d] * v[n, j, d], over=j)
+    f.b[n, i, d] = sum(f.w[i, j] * f.u[n, j, d], over=j)
+    f.y[n, i, d] = f.a[n, i, d] / f.b[n, i, d]
+    return f.y
+
+
+@op
+def two_sources(f, s: tensor[i, j], r: tensor[i, k], v: tensor[j, e], w: tensor[k, e]):
+    """One softmax over two sets of keys, which nobody joins (prefixes: Li & Liang, 2021)."""
+    f.m[i] = maximum(amax(s[i, j], over=j), amax(r[i, k], over=k))
+    f.u[i, j] = exp(s[i, j] - f.m[i])
+    f.t[i, k] = exp(r[i, k] - f.m[i])
+    f.z[i] = sum(f.u[i, j], over=j) + sum(f.t[i, k], over=k)
+    f.o[i, e] = (sum(f.u[i, j] * v[j, e], over=j) + sum(f.t[i, k] * w[k, e], over=k)) / f.z[i]
+    return f.o
+
+
+@pytest.mark.parametrize("made", [weighted_over_weights.op, two_sources.op], ids=lambda made: made.name)
+def test_no_maximum_is_asked_for_ties(made: Op) -> None:
+    derivation = made.derivation
+    extrema = {e.name for e in derivation.named.equations if e.kind == "amax"}
+    assert extrema and not extrema & set(derivation.kept)
+    assert "==" not in str(derivation.backward)

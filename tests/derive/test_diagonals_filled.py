@@ -1,0 +1,60 @@
+"""A choice by whether row and column are the same fills a diagonal: no places are counted, no condition is made."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import axes, eq, exp, ne, oo, op, scalar, sum, tensor, where
+from derive.equations import Op
+from tests.derive.against_loops import code_of
+from tests.derive.live import assert_derived
+
+b, i, j, d = axes("b i j d")
+
+
+@op
+def others(f, k: tensor[i, i], q: tensor[i, d]):
+    """Each row hears of the others alone (a message of a mean field)."""
+    f.y[i, d] = sum(where(ne(i, j), k[i, j] * q[j, d], 0), over=j)
+    return f.y
+
+
+@op
+def all_but_its_own(f, x: tensor[i, d], z: tensor[j, d], fill: scalar = 0.5):
+    f.s[i, j] = sum(x[i, d] * z[j, d], over=d)
+    f.e[i, j] = exp(where(eq(i, j), -oo, f.s[i, j]))
+    f.y[i, j] = where(ne(i, j), f.e[i, j] + f.s[i, j], fill)
+    return f.y
+
+
+@op
+def in_batches(f, x: tensor[b, i, j]):
+    f.y[b, i, j] = where(ne(i, j), x[b, i, j], 0)
+    return f.y
+
+
+def _all_but_its_own(x: Tensor, z: Tensor) -> Tensor:
+    s = x @ z.T
+    same = torch.arange(s.shape[0])[:, None] == torch.arange(s.shape[1])
+    return (s.masked_fill(same, -torch.inf).exp() + s).masked_fill(same, 0.5)
+
+
+CASES = [
+    (others.op, lambda k, q: (k - k.diagonal().diag()) @ q, {"k": (4, 4), "q": (4, 3)}),
+    (all_but_its_own.op, _all_but_its_own, {"x": (4, 3), "z": (4, 3)}),
+    (all_but_its_own.op, _all_but_its_own, {"x": (5, 3), "z": (2, 3)}),
+    (all_but_its_own.op, _all_but_its_own, {"x": (2, 3), "z": (5, 3)}),
+]
+
+
+@pytest.mark.parametrize(("made", "plain", "shapes"), CASES)
+def test_gradients(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Also of matrices that are not square: what is no matrix of two axes stays a choice."""
+    assert_derived(made, plain, shapes)
+    code = code_of(made)
+    assert "fill_diagonal_" in code and "torch.where" not in code and "arange" not in code, code
+    assert "fill_diagonal_" not in code_of(in_batches.op)
+
+
+def test_what_is_given_is_not_written_over() -> None:
+    assert "k.clone().fill_diagonal_(0)" in code_of(others.op) and "k.fill" not in code_of(others.op)
