@@ -14,7 +14,7 @@ from derive.definitions import Definition
 from derive.equations import Op
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At
+from derive.terms.elements import At, Delta
 from derive.terms.reductions import Sigma
 
 
@@ -84,9 +84,22 @@ def _outside_of(side: Side, body: Expr, outside: dict[tuple[str, Side], Expr]) -
 
 
 def without_masks(value: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Expr, tuple[Support, ...]]:
-    """A sum of products without the masks that they do not need, and the facts that say so."""
-    parts = [use_supports(term, known) for term in Add.make_args(value)]
+    """A sum of products without the masks that they do not need, and the facts that say so.
+
+    A mask that one term needs stays with all that have it, a factor of their sum.
+    """
+    terms = Add.make_args(value)
+    parts = [use_supports(term, known) for term in terms]
+    needed = {side for part, _ in parts if not part.has(Delta) for side in _masks_of(part)}
+    parts = [
+        (term, ()) if (_masks_of(term) - _masks_of(part)) & needed else (part, facts)
+        for term, (part, facts) in zip(terms, parts, strict=True)
+    ]
     return Add(*(p for p, _ in parts)), tuple(dict.fromkeys(fact for _, facts in parts for fact in facts))
+
+
+def _masks_of(term: Expr) -> set[Side]:
+    return {side for f in Mul.make_args(term) if (side := _of_masked_number(f)) is not None}
 
 
 def use_supports(term: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Expr, tuple[Support, ...]]:
