@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Function, Mul, Pow
 
 from derive import lower
 from derive.adjoint import Stepwise
@@ -73,7 +73,7 @@ def by_local_derivatives(steps: Stepwise, closed: Closed, policy: Policy) -> Han
     groups = _groups([l for d in definitions if (l := _local(d, bound)) is not None])
     if len(groups) * len(steps.op.equations) ** 2 > _MOST_TRIED:
         return best
-    for group in groups:
+    for group in (g for g in groups if _spares_functions(g, steps.op)):
         for some in dict.fromkeys((group, *((one,) for one in group))):
             changed, trial = _handed(replace(steps, op=best.op), definitions, some, best, policy)
             if _is_cheaper(trial, best):
@@ -94,6 +94,18 @@ def _local(definition: Definition, bound: set[str]) -> _Local | None:
         parts += [part] if whole else []
         rest += [] if whole else [part.factor * part.derivative]
     return _Local(definition, tuple(parts), Add(*rest)) if parts else None
+
+
+def _spares_functions(group: tuple[_Local, ...], op: Op) -> bool:
+    """Whether there may be an elementary function to spare, in a derivative or in what makes a tensor it reads."""
+    of = set[str]()  # what is made of functions
+    for e in op.equations:
+        of |= {e.name} if _has_function(e.body) or tensor_names(e.body) & of else set()
+    return any(_has_function(p.derivative) or tensor_names(p.derivative) & of for one in group for p in one.parts)
+
+
+def _has_function(value: Expr) -> bool:
+    return bool(value.atoms(Function)) or any(not p.exp.is_Integer for p in value.atoms(Pow))
 
 
 def _part(factor: Expr, derivatives: list[Expr], definition: Definition) -> _Part:

@@ -80,11 +80,13 @@ def _vanishes(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws) -> t
 def _put_in(value: Expr, known: _Known) -> Iterator[tuple[Expr, list[str]]]:
     """The value with names in place, one more each time, and these names."""
     put: list[str] = []
+    done: set[str] = set()  # what a condition reads stays there
     while len(put) < _DEEPEST and len(Add.make_args(value)) <= _WIDEST:
         names = tensor_names(value.xreplace(dict.fromkeys(value.atoms(Function), S.One)))
-        last = next((name for name in reversed(known) if name in names), None)
+        last = next((name for name in reversed(known) if name in names - done), None)
         if last is None:
             return
+        done.add(last)
         value = substitute(value, {last: known[last]})
         if not isinstance(known[last][1], At):  # another name for the same is no step
             put.append(last)

@@ -1,9 +1,11 @@
 """A maximum that is subtracted for safety gets no gradient, however the softmax about it is spelled."""
 
 import pytest
+import torch
 
 from derive.equations import Op
-from derive.notation import amax, axes, exp, maximum, op, sum, tensor
+from derive.notation import amax, amin, axes, exp, index, maximum, oo, op, sum, tensor, where
+from tests.derive.live import assert_alike, module
 
 n, i, j, k, d, e = axes("n i j k d e")
 
@@ -38,3 +40,22 @@ def test_no_maximum_is_asked_for_ties(made: Op) -> None:
     extrema = {e.name for e in derivation.named.equations if e.kind == "amax"}
     assert extrema and not extrema & set(derivation.kept)
     assert "==" not in str(derivation.backward)
+
+
+@op
+def farther_than_its_own(f, x: tensor[i, d], own: index(j)[i]):
+    """The nearest of those that are farther than its own: a condition reads what is only another name."""
+    f.far[i, j] = sum((x[i, d] - x[j, d]) ** 2, over=d)
+    f.least[i] = f.far[i, own[i]]
+    f.next[i] = amin(where(f.far[i, j] > f.least[i], f.far[i, j], oo), over=j)
+    f.y[i] = f.least[i] - f.next[i]
+    return f.y
+
+
+def test_what_a_condition_reads_is_put_in_once() -> None:
+    x = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    far = (x[:, None] - x).square().sum(2)
+    own = far.detach().clone().fill_diagonal_(torch.inf).argmin(1)  # so that some are farther
+    least = far.gather(1, own[:, None])
+    wanted = least.squeeze(1) - far.masked_fill(far <= least, torch.inf).amin(1)
+    assert_alike(module(farther_than_its_own.op).farther_than_its_own(x, own), wanted, [x])
