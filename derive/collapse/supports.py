@@ -107,13 +107,23 @@ def use_supports(term: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Exp
     used: list[Support] = []
     factors = [_within(f, known, used) for f in Mul.make_args(term)]
     for mask, side in [(f, side) for f in factors if (side := _of_masked_number(f)) is not None]:
-        for factor in (f for f in factors if f != mask):
-            facts = {at: s for at in factor.atoms(At) if (s := _outside(at, side, known)) is not None}
-            if facts and factor.xreplace({at: s.outside for at, s in facts.items()}) == 0:
-                factors[factors.index(mask)] = side.value(mask)
-                used += facts.values()
-                break
+        facts = _facts(factors, side, known)
+        outside = {f: f.xreplace({at: s.outside for at, s in facts.items()}) for f in factors if f != mask}
+        zero = next((f for f, value in outside.items() if value == 0), None)
+        if zero is not None and not any(value.has(*_NOT_FINITE) for value in outside.values()):
+            factors[factors.index(mask)] = side.value(mask)
+            used += _facts([zero], side, known).values()
     return Mul(*factors), tuple(used)
+
+
+_NOT_FINITE = (S.NaN, S.ComplexInfinity, S.Infinity, S.NegativeInfinity)
+"""What 0 times it is not 0 of, as the reciprocal of another tensor that is masked out."""
+
+
+def _facts(factors: list[Expr], side: Side, known: dict[str, tuple[Support, ...]]) -> dict[At, Support]:
+    """What is known of the elements in some factors outside a side of a condition."""
+    ats = (at for f in factors for at in sorted(f.atoms(At), key=lambda at: at.sort_key()))
+    return {at: s for at in ats if (s := _outside(at, side, known)) is not None}
 
 
 def _of_masked_number(factor: Expr) -> Side | None:

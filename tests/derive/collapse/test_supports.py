@@ -75,3 +75,21 @@ def test_gradients_of_a_mask_with_a_diagonal():
     masked = (item[:, None] == item) & ~torch.eye(6, dtype=torch.bool)
     wanted = torch.nn.functional.cross_entropy((x @ y.T).masked_fill(masked, -torch.inf), torch.arange(6))
     assert_alike(module(others_alike.op).others_alike(x, y, item, 3), wanted, [x, y])
+
+
+@op
+def masked_quotient(f, x: tensor[n, m], w: tensor[n, m], c: constant[n, m]):
+    """Both are 0 where nothing is kept: their quotient is nan there, and 0 times it."""
+    f.p[n, m] = where(c[n, m] > 0, x[n, m], 0)
+    f.q[n, m] = where(c[n, m] > 0, w[n, m], 0)
+    f.r[n, m] = f.p[n, m] / f.q[n, m]
+    f.y[n] = sum(where(c[n, m] > 0, f.r[n, m] ** 2 * f.q[n, m], 0), over=m)
+    return f.y
+
+
+def test_a_mask_stays_where_what_it_leaves_out_is_divided_by():
+    def plain(x, w, c):
+        p, q = torch.where(c > 0, x, 0), torch.where(c > 0, w, 0)
+        return torch.where(c > 0, (p / q) ** 2 * q, 0).sum(1)
+
+    assert_derived(masked_quotient.op, plain, {"x": (5, 7), "w": (5, 7), "c": (5, 7)})
