@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive.notation import amax, axes, exp, index, length, ne, oo, op, scalar, size, sum, tensor, where
+from derive.notation import amax, axes, exp, index, length, ne, oo, op, scalar, size, sqrt, sum, tensor, where
 from tests.derive.against_loops import code_of, compare
 from tests.derive.live import assert_alike, module
 
@@ -70,6 +70,18 @@ def others_left_out(f, x: tensor[n, d], of: index(k)[n], segments: length(k)):
 def above_zero(f, x: tensor[n]):
     f.y[n] = where(x[n] <= 0, 0, x[n])
     return f.y
+
+
+@op
+def beyond_a_root(f, x: tensor[n]):
+    f.y[n] = where(sqrt(n - 3) > 1, 0, x[n])
+    return f.y
+
+
+def test_a_condition_of_places_that_is_nan_does_not_hold() -> None:
+    x = torch.randn(7, dtype=torch.float64, requires_grad=True)
+    roots = (torch.arange(7, dtype=torch.float64) - 3).sqrt()
+    assert_alike(module(beyond_a_root.op).beyond_a_root(x), x.masked_fill(roots > 1, 0), [x])
 
 
 def test_what_is_masked_out_may_stand_first() -> None:
