@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from derive import amax, axes, constant, eq, exp, index, length, log, mean, ne, oo, op, sum, tensor, where
-from derive.collapse.supports import supports
+from derive.collapse.supports import Side, Support, of_definition, supports
+from derive.definitions import Definition
 from derive.pipeline import derive_op
+from derive.terms.elements import At, Tensor
 from tests.derive.live import assert_alike, assert_derived, module
 
 n, m, d, c = axes("n m d c")
@@ -93,3 +95,10 @@ def test_a_mask_stays_where_what_it_leaves_out_is_divided_by():
         return torch.where(c > 0, (p / q) ** 2 * q, 0).sum(1)
 
     assert_derived(masked_quotient.op, plain, {"x": (5, 7), "w": (5, 7), "c": (5, 7)})
+
+
+def test_a_definition_is_zero_only_where_no_factor_of_it_divides_by_zero():
+    (dr, q, w), side = map(Tensor, ("dr", "q", "w")), Side(At(Tensor("c"), n) > 0)
+    known = {name: (Support(name, (n,), side),) for name in ("dr", "q")}
+    assert [s.side for s in of_definition(Definition("dp", (n,), At(dr, n) / At(w, n)), known)] == [side]
+    assert of_definition(Definition("dp", (n,), At(dr, n) / At(q, n)), known) == ()
