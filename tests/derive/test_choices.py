@@ -107,7 +107,8 @@ def test_a_value_that_is_compared_stays_where_it_was() -> None:
 @op
 def under_both(f, x: tensor[n], s: constant[n], a: tensor[n], c: constant[n]):
     """What is chosen where a condition holds, and then where it does not, is never chosen."""
-    f.g[n] = where(c[n] <= 0, x[n] * s[n], 0)
+    f.d[n] = x[n] * s[n]
+    f.g[n] = where(c[n] <= 0, f.d[n], 0)
     f.y[n] = where(c[n] <= 0, 0, f.g[n] - x[n]) * a[n]
     return f.y
 
