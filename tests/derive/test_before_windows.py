@@ -123,7 +123,7 @@ i, j = axes("i j")
 
 @op
 def picked_signals(f, x: tensor[i, h], w: tensor[k], z: tensor[h], of: index(i)[j]):
-    """What windows read is read at an index, at a place and along a diagonal elsewhere."""
+    """What windows read is read at an index and at places elsewhere."""
     f.y[j, u] = sum(w[k] * x[of[j], u + k] * z[u + k], over=k) + sum(w[k] * x[-1, u + k] * x[0, u + k], over=k)
     return f.y
 
