@@ -15,7 +15,7 @@ from derive.equations import Equation, Op
 from derive.functions import relu, sigmoid
 from derive.naming import name_of
 from derive.sizes import dimensions
-from derive.terms.axes import Axis, free_axes
+from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At, Scalar, Tensor
 from derive.windows import affine, is_gather, is_window
@@ -89,7 +89,8 @@ class _Maker:
         if known is None:
             target = Tensor(name_of(lower.node(body), self.taken))
             largest = max(sorted(body.atoms(At), key=lambda a: a.sort_key()), key=lambda at: len(at.index))
-            index = (*largest.index, *sorted(free_axes(body) - free_axes(largest), key=str))
+            own = dict.fromkeys(a for i in largest.index for a in sorted_axes(free_axes(i)))  # it may be read at places
+            index = (*own, *sorted_axes(free_axes(body) - set(own)))
             known = Equation(target, index, body, given=False)
             self.taken.add(target.name)
             self.dims[target.name] = index

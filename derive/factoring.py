@@ -122,7 +122,8 @@ def _as_choices(parts: tuple[Product, ...]) -> tuple[Product, ...]:
         for mask in (f for f in p.powers if isinstance(f, Where) and f.is_mask):
             opposite = Where(mask.condition, S.Zero, S.One)
             others = [q for q in parts if opposite in q.powers]
-            if len(others) == 1 and sum(mask in q.powers for q in parts) == 1:
+            both = opposite in p.powers  # which is 0, and nothing to choose from
+            if len(others) == 1 and not both and sum(mask in q.powers for q in parts) == 1:
                 a, b = (q.number * Mul(*(f for f in q.powers if f not in (mask, opposite))) for q in (p, *others))
                 choice = Product(S.One, (Where(mask.condition, a, b),))
                 return _as_choices((*(q for q in parts if q not in (p, *others)), choice))

@@ -2,12 +2,12 @@
 
 `sum(where(eq(2*u + k, t), x[u] * w[k], 0), over=(u, k))` asks of all triples whether they meet. Added at `2*u + k`
 along an axis that reaches as far, of which `t` then reads the first places, it is the adjoint of a window. Neither `u`
-nor `k` may be empty then.
+nor `k` may be empty then. What scales the sum at each `t` has to be finite, as 0 times it is 0 where nothing is added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from sympy import Eq, Expr, Integer, Max, Mul, S
@@ -15,6 +15,7 @@ from sympy import Eq, Expr, Integer, Max, Mul, S
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.naming import free_name
+from derive.passes.finite import is_polynomial, polynomials
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Tensor
@@ -42,15 +43,17 @@ class _Reached:
 
 def sizes(op: Op) -> tuple[SizeRule, ...]:
     """The lengths of the axes that `reached` makes."""
-    found = ((e, _found(e)) for e in op.equations)
+    finite = polynomials(op)
+    found = ((e, _found(e, finite)) for e in op.equations)
     return tuple(SizeRule(_whole(e, r), formula=r.length) for e, r in found if r is not None)
 
 
 def requirements(op: Op) -> tuple[Requirement, ...]:
     """That the axes of such places have some: a window over none has no slices."""
     needs: dict[Axis, Requirement] = {}
+    finite = polynomials(op)
     for e in op.equations:
-        if (r := _found(e)) is not None:
+        if (r := _found(e, finite)) is not None:
             for axis, _ in affine(r.place).steps:
                 needs.setdefault(axis, Requirement(e.name, f"axis {axis.base}", Size(axis), ">=", S.One))
     return tuple(r for axis, r in needs.items() if not axis.fixed)
@@ -58,16 +61,16 @@ def requirements(op: Op) -> tuple[Requirement, ...]:
 
 def reached(op: Op) -> tuple[Equation, ...]:
     """The equations, each such sum behind an equation that adds to an axis of its own."""
-    taken = op.names
-    return tuple(e for equation in op.equations for e in _apart(equation, taken))
+    taken, finite = op.names, polynomials(op)
+    return tuple(e for equation in op.equations for e in _apart(equation, taken, finite))
 
 
 def _whole(e: Equation, r: _Reached) -> Axis:
     return Axis(f"{r.axis.base}_of_{e.name}")
 
 
-def _apart(e: Equation, taken: set[str]) -> Iterator[Equation]:
-    r = _found(e)
+def _apart(e: Equation, taken: set[str], finite: Collection[str]) -> Iterator[Equation]:
+    r = _found(e, finite)
     if r is None:
         yield e
         return
@@ -81,7 +84,7 @@ def _apart(e: Equation, taken: set[str]) -> Iterator[Equation]:
     yield replace(e, body=r.scale * read, kind=None, over=(), scale=S.One)
 
 
-def _found(e: Equation) -> _Reached | None:
+def _found(e: Equation, finite: Collection[str]) -> _Reached | None:
     """How a sum asks of axes alone whether they meet an axis that it keeps; None for any other."""
     if e.kind not in ("sum", "mean") or not e.is_plain:
         return None
@@ -93,7 +96,7 @@ def _found(e: Equation) -> _Reached | None:
             scale = Mul(*(f for f in others if not free_axes(f) & set(e.over)))
             for axis in e.axes:
                 found = _on(axis, factor.condition, e.over)
-                if found is not None and axis not in free_axes(added):
+                if found is not None and axis not in free_axes(added) and is_polynomial(scale, finite):
                     return _Reached(axis, *found, added, scale)
     return None
 

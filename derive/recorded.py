@@ -6,7 +6,26 @@ from collections.abc import Collection, Mapping
 from functools import reduce
 from typing import Any
 
-from sympy import Abs, Basic, Equality, Expr, Float, Max, Min, Mul, Not, Piecewise, Pow, Rational, S, Unequality, exp
+from sympy import (
+    Abs,
+    Basic,
+    Equality,
+    Expr,
+    Float,
+    Function,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Piecewise,
+    Pow,
+    Rational,
+    S,
+    Unequality,
+    exp,
+    floor,
+)
 from sympy import atan2 as sympy_atan2
 from sympy import sign as sympy_sign
 from sympy.core.relational import Relational
@@ -106,7 +125,14 @@ def _is_masked_first(e: Where) -> bool:
 def _is_negatable(asked: Relational) -> bool:
     """Whether it holds or its opposite does: of nan `x > 0` and `x <= 0` are both false."""
     of_places = bool(free_axes(asked)) and all(at.is_integer for at in asked.atoms(At))
-    return of_places or isinstance(asked, Equality | Unequality)
+    return (of_places and _is_never_nan(asked)) or isinstance(asked, Equality | Unequality)
+
+
+def _is_never_nan(asked: Relational) -> bool:
+    """Whether places are only added, multiplied and divided by lengths: `sqrt(i - 3)` is nan of the first ones."""
+    bases = (p.base for p in asked.atoms(Pow) if not (p.exp.is_Integer and p.exp.is_positive))
+    plain = all(isinstance(base, Size) or base.is_number for base in bases)
+    return plain and all(isinstance(f, floor | Mod) for f in asked.atoms(Function))
 
 
 def _turned(e: Where) -> Expr:

@@ -107,13 +107,33 @@ def use_supports(term: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Exp
     used: list[Support] = []
     factors = [_within(f, known, used) for f in Mul.make_args(term)]
     for mask, side in [(f, side) for f in factors if (side := _of_masked_number(f)) is not None]:
-        for factor in (f for f in factors if f != mask):
-            facts = {at: s for at in factor.atoms(At) if (s := _outside(at, side, known)) is not None}
-            if facts and factor.xreplace({at: s.outside for at, s in facts.items()}) == 0:
-                factors[factors.index(mask)] = side.value(mask)
-                used += facts.values()
-                break
+        others = [f for f in factors if f != mask]
+        zero = next((f for f, value in zip(others, _all_outside(others, side, known), strict=True) if value == 0), None)
+        if zero is not None and _is_finite_outside(others, side, known):
+            factors[factors.index(mask)] = side.value(mask)
+            used += _facts([zero], side, known).values()
     return Mul(*factors), tuple(used)
+
+
+_NOT_FINITE = (S.NaN, S.ComplexInfinity, S.Infinity, S.NegativeInfinity)
+"""What 0 times it is not 0 of, as the reciprocal of another tensor that is masked out."""
+
+
+def _is_finite_outside(factors: list[Expr], side: Side, known: dict[str, tuple[Support, ...]]) -> bool:
+    """Whether a product of factors that is 0 by one of them is 0 by what is known of the others."""
+    return not any(value.has(*_NOT_FINITE) for value in _all_outside(factors, side, known))
+
+
+def _all_outside(factors: list[Expr], side: Side, known: dict[str, tuple[Support, ...]]) -> list[Expr]:
+    """Each factor outside a side of a condition."""
+    put = {at: s.outside for at, s in _facts(factors, side, known).items()}
+    return [f.xreplace(put) for f in factors]
+
+
+def _facts(factors: list[Expr], side: Side, known: dict[str, tuple[Support, ...]]) -> dict[At, Support]:
+    """What is known of the elements in some factors outside a side of a condition."""
+    ats = (at for f in factors for at in sorted(f.atoms(At), key=lambda at: at.sort_key()))
+    return {at: s for at in ats if (s := _outside(at, side, known)) is not None}
 
 
 def _of_masked_number(factor: Expr) -> Side | None:
@@ -142,10 +162,10 @@ def of_definition(d: Definition, known: dict[str, tuple[Support, ...]]) -> tuple
     """Where a definition is 0, because every term of it has a factor that is."""
     shared: list[set[Side]] = []
     for term in Add.make_args(d.value):
-        factors = Mul.make_args(term)
+        factors = list(Mul.make_args(term))
         masks = {side for f in factors if isinstance(f, Where) for side in _sides(f) if side.other.value(f) == 0}
         zeros = {_side_at(f, s) for f in factors if isinstance(f, At) for s in known.get(f.name, ()) if s.outside == 0}
-        shared.append(masks | zeros)
+        shared.append({side for side in masks | zeros if _is_finite_outside(factors, side, known)})
     common = set.intersection(*shared)
     return tuple(Support(d.name, d.axes, side) for side in sorted(common, key=lambda side: side.order))
 

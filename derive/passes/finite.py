@@ -123,7 +123,7 @@ def polynomials(op: Op) -> frozenset[str]:
     """The tensors of the forward that are finite where the inputs are: polynomials and bounded functions of them."""
     known = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}
     for e in op.equations:
-        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and _is_polynomial(e.body, known):
+        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and is_polynomial(e.body, known):
             known.add(e.name)
     return frozenset(known)
 
@@ -131,14 +131,16 @@ def polynomials(op: Op) -> frozenset[str]:
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
 
 
-def _is_polynomial(value: Expr, known: Collection[str]) -> bool:
+def is_polynomial(value: Expr, known: Collection[str]) -> bool:
+    """Whether a value is a polynomial of known tensors, or of bounded functions of them."""
     if isinstance(value, At):
         return value.name in known
     if isinstance(value, Where):
-        return all(_is_polynomial(a, known) for a in value.args[1:])
+        return all(is_polynomial(a, known) for a in value.args[1:])
     if isinstance(value, Concat):
-        return all(_is_polynomial(a, known) for a in value.pieces)
+        return all(is_polynomial(a, known) for a in value.pieces)
     if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
-        return bool(value.exp.is_Integer) and not value.atoms(At)
-    fits = isinstance(value, _CLOSED) and all(_is_polynomial(a, known) for a in value.args)
+        whole = bool(value.exp.is_Integer)
+        return whole and all(isinstance(f, Scalar | Size | Number) for f in Mul.make_args(value.base))  # never 0
+    fits = isinstance(value, _CLOSED) and all(is_polynomial(a, known) for a in value.args)
     return fits or isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, length, log, mean, op, sum, tanh, tensor
+from derive import axes, index, length, log, mean, op, sum, tanh, tensor
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
@@ -116,3 +116,20 @@ def test_places_that_no_window_reads_have_a_gradient_of_zero() -> None:
 def test_which_code_is_written(made, said: str, unsaid: str) -> None:
     code = code_of(made.op)
     assert said in code and unsaid not in code, code
+
+
+i, j = axes("i j")
+
+
+@op
+def picked_signals(f, x: tensor[i, h], w: tensor[k], z: tensor[h], of: index(i)[j]):
+    """What windows read is read at an index and at places elsewhere."""
+    f.y[j, u] = sum(w[k] * x[of[j], u + k] * z[u + k], over=k) + sum(w[k] * x[-1, u + k] * x[0, u + k], over=k)
+    return f.y
+
+
+def test_what_is_made_before_windows_runs_over_the_axes_of_the_places_that_are_read() -> None:
+    x, w, z = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((3, 7), (2,), (7,)))
+    of = torch.tensor([2, 0, 2, 1])
+    wanted = (x[of] * z).unfold(1, 2, 1) @ w + (x[-1] * x[0]).unfold(0, 2, 1) @ w
+    assert_alike(module(picked_signals.op).picked_signals(x, w, z, of), wanted, [x, w, z])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive.notation import amax, axes, exp, index, length, ne, oo, op, scalar, size, sum, tensor, where
+from derive.notation import amax, axes, constant, exp, index, length, ne, oo, op, scalar, size, sqrt, sum, tensor, where
 from tests.derive.against_loops import code_of, compare
 from tests.derive.live import assert_alike, module
 
@@ -72,6 +72,18 @@ def above_zero(f, x: tensor[n]):
     return f.y
 
 
+@op
+def beyond_a_root(f, x: tensor[n]):
+    f.y[n] = where(sqrt(n - 3) > 1, 0, x[n])
+    return f.y
+
+
+def test_a_condition_of_places_that_is_nan_does_not_hold() -> None:
+    x = torch.randn(7, dtype=torch.float64, requires_grad=True)
+    roots = (torch.arange(7, dtype=torch.float64) - 3).sqrt()
+    assert_alike(module(beyond_a_root.op).beyond_a_root(x), x.masked_fill(roots > 1, 0), [x])
+
+
 def test_what_is_masked_out_may_stand_first() -> None:
     source = code_of(masked_first.op)
     assert "x.cumsum(1)" in source and "x.cummax(1)" in source, source
@@ -90,3 +102,18 @@ def test_a_sum_of_all_but_others_is_a_scatter() -> None:
 def test_a_value_that_is_compared_stays_where_it_was() -> None:
     assert module(above_zero.op).above_zero(torch.tensor([torch.nan, -1.0, 2.0])).tolist()[1:] == [0, 2]
     assert module(above_zero.op).above_zero(torch.tensor([torch.nan])).isnan().all()
+
+
+@op
+def under_both(f, x: tensor[n], s: constant[n], a: tensor[n], c: constant[n]):
+    """What is chosen where a condition holds, and then where it does not, is never chosen."""
+    f.d[n] = x[n] * s[n]
+    f.g[n] = where(c[n] <= 0, f.d[n], 0)
+    f.y[n] = where(c[n] <= 0, 0, f.g[n] - x[n]) * a[n]
+    return f.y
+
+
+def test_a_product_of_a_mask_and_its_opposite_is_no_choice() -> None:
+    x, s, a, c = (torch.randn(7, dtype=torch.float64, requires_grad=r) for r in (True, False, True, False))
+    expected = torch.where(c <= 0, 0, torch.where(c <= 0, x * s, 0) - x) * a
+    assert_alike(module(under_both.op).under_both(x, s, a, c), expected, [x, a])

@@ -97,3 +97,25 @@ def test_a_transposed_convolution() -> None:
 def test_no_table_of_all_places(made) -> None:
     code = code_of(made.op)
     assert "arange" not in code and "for at_u" not in code, code
+
+
+@op
+def divided_by_its_place(f, x: tensor[u], z: tensor[t]):
+    """Nothing is added at place 0, of which the reciprocal is infinite."""
+    f.y[t] = z[t] + sum(where(eq(u + 1, t), x[u] / t, 0), over=u)
+    return f.y
+
+
+@op
+def divided_by_a_tensor(f, x: tensor[u], z: tensor[t]):
+    """So it is where a tensor is made of what may be infinite."""
+    f.r[t] = 1 / z[t]
+    f.y[t] = sum(where(eq(u + 1, t), x[u] * f.r[t], 0), over=u)
+    return f.y
+
+
+def test_what_scales_places_that_nothing_is_added_at_may_be_infinite() -> None:
+    x, z = torch.randn(4, dtype=torch.float64), torch.arange(7, dtype=torch.float64)
+    added = functional.pad(x / torch.arange(1, 5), (1, 2))
+    torch.testing.assert_close(module(divided_by_its_place.op).divided_by_its_place(x, z), z + added)
+    torch.testing.assert_close(module(divided_by_a_tensor.op).divided_by_a_tensor(x, z), added)

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from derive import amax, axes, constant, eq, exp, index, length, log, mean, ne, oo, op, sum, tensor, where
-from derive.collapse.supports import supports
+from derive.collapse.supports import Side, Support, of_definition, supports
+from derive.definitions import Definition
 from derive.pipeline import derive_op
+from derive.terms.elements import At, Tensor
 from tests.derive.live import assert_alike, assert_derived, module
 
 n, m, d, c = axes("n m d c")
@@ -75,3 +77,28 @@ def test_gradients_of_a_mask_with_a_diagonal():
     masked = (item[:, None] == item) & ~torch.eye(6, dtype=torch.bool)
     wanted = torch.nn.functional.cross_entropy((x @ y.T).masked_fill(masked, -torch.inf), torch.arange(6))
     assert_alike(module(others_alike.op).others_alike(x, y, item, 3), wanted, [x, y])
+
+
+@op
+def masked_quotient(f, x: tensor[n, m], w: tensor[n, m], c: constant[n, m]):
+    """Both are 0 where nothing is kept: their quotient is nan there, and 0 times it."""
+    f.p[n, m] = where(c[n, m] > 0, x[n, m], 0)
+    f.q[n, m] = where(c[n, m] > 0, w[n, m], 0)
+    f.r[n, m] = f.p[n, m] / f.q[n, m]
+    f.y[n] = sum(where(c[n, m] > 0, f.r[n, m] ** 2 * f.q[n, m], 0), over=m)
+    return f.y
+
+
+def test_a_mask_stays_where_what_it_leaves_out_is_divided_by():
+    def plain(x, w, c):
+        p, q = torch.where(c > 0, x, 0), torch.where(c > 0, w, 0)
+        return torch.where(c > 0, (p / q) ** 2 * q, 0).sum(1)
+
+    assert_derived(masked_quotient.op, plain, {"x": (5, 7), "w": (5, 7), "c": (5, 7)})
+
+
+def test_a_definition_is_zero_only_where_no_factor_of_it_divides_by_zero():
+    (dr, q, w), side = map(Tensor, ("dr", "q", "w")), Side(At(Tensor("c"), n) > 0)
+    known = {name: (Support(name, (n,), side),) for name in ("dr", "q")}
+    assert [s.side for s in of_definition(Definition("dp", (n,), At(dr, n) / At(w, n)), known)] == [side]
+    assert of_definition(Definition("dp", (n,), At(dr, n) / At(q, n)), known) == ()
