@@ -153,10 +153,16 @@ def _by_rows(tensor: Value, weight: Value, size: Size) -> Value:
     last = tensor.dims[-1]
     assert last is not None
     if any(map(is_pack, tensor.dims)):
-        flat, rows = weight.method(".reshape(-1)"), tensor.method(f".reshape(-1, {size(last)})")
+        count = f"{weight.code}.numel()" if weight.code.isidentifier() else _count(tensor.dims[:-1], size)
+        flat, rows = weight.method(".reshape(-1)"), tensor.method(f".reshape({count}, {size(last)})")
     else:
         flat, rows = weight.method(".flatten()"), tensor.method(f".flatten(0, {len(tensor.dims) - 2})")
     return Value(f"{flat.inside(PRODUCT)} @ {rows.inside(PRODUCT + 1)}", (last,), PRODUCT)
+
+
+def _count(dims: Dims, size: Size) -> str:
+    """How many elements some dimensions have; -1 for it would be any number beside an empty one."""
+    return " * ".join(f"math.prod({size(d)})" if is_pack(d) else size(d) for d in dims if d is not None)
 
 
 def _beside(
