@@ -41,7 +41,7 @@ def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value
 
 
 def _is_kernel(printer: Printer, signal: Read, kernel: Convolution, image: Convolution | None) -> bool:
-    """Whether a sum is over the windows' places; where no length tells, whether that makes the signal's rows a batch."""
+    """Whether a sum is over the windows' places; where no length tells, whether the signal's rows are a batch then."""
     slow = printer.sizes.slow
     later = [slow(s.tap) - slow(s.place) for s in kernel.windowed]
     if any(later) or image is None:
