@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from sympy import Abs, Add, Expr, Mul, Pow, S, cos, sin, tanh
+from sympy import Abs, Add, Expr, Mul, Pow, S, Tuple, cos, sin, tanh
 
 from derive import lower
 from derive.equations import Equation, Op
@@ -18,6 +18,7 @@ from derive.sizes import dimensions
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.indices import Merge
 from derive.windows import affine, is_gather, is_window
 
 _FINITE = (Abs, cos, relu, sigmoid, sin, tanh)
@@ -88,15 +89,24 @@ class _Maker:
         known = next((e for e in self.made if e.body == body), None)
         if known is None:
             target = Tensor(name_of(lower.node(body), self.taken))
-            largest = max(sorted(body.atoms(At), key=lambda a: a.sort_key()), key=lambda at: len(at.index))
-            own = dict.fromkeys(a for i in largest.index for a in sorted_axes(free_axes(i)))  # it may be read at places
-            index = (*own, *sorted_axes(free_axes(body) - set(own)))
+            index = _places(body)
             known = Equation(target, index, body, given=False)
             self.taken.add(target.name)
             self.dims[target.name] = index
             self.made.append(known)
         there = {d: i for i, d in seen}
         return number * At(known.target, *(there.get(i, i) for i in known.index))
+
+
+def _places(body: Expr) -> tuple[Expr, ...]:
+    """The axes of a value in the order of the largest tensor that it reads, merged as this is read with them merged."""
+    largest = max(sorted(body.atoms(At), key=lambda a: a.sort_key()), key=lambda at: len(at.index))
+    out: list[Expr] = []
+    for i in (*largest.index, body):
+        new = free_axes(i) - free_axes(Tuple(*out))
+        merged = isinstance(i, Merge) and all(isinstance(a, Axis) for a in i.args)
+        out += [i] if merged and new == free_axes(i) else sorted_axes(new)
+    return tuple(sorted(out, key=lambda i: not (isinstance(i, Axis) and i.is_pack)))
 
 
 def _slides(index: Expr) -> bool:

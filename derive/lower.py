@@ -39,7 +39,7 @@ from derive.terms.elements import At, Delta, Scalar
 from derive.terms.indices import Merge, Part, Prefix, Slot
 from derive.terms.reductions import Reduce as SpecReduce
 from derive.terms.reductions import Sigma
-from derive.windows import affine
+from derive.windows import affine, strided
 
 ONE = Num(Fraction(1))
 ZERO = Num(Fraction(0))
@@ -53,7 +53,7 @@ def index(i: Expr) -> Index:
     if isinstance(i, Axis):
         return i.name
     if not isinstance(i, Merge | Part):  # those are views
-        i = i.replace(lambda e: isinstance(e, Merge), _strided)
+        i = i.replace(lambda e: isinstance(e, Merge), strided)
     if isinstance(i, Merge | Part) and not free_axes(i) and not i.atoms(At):
         return Window((), node(i))  # one place, which no axis moves
     if isinstance(i, Merge):
@@ -69,19 +69,6 @@ def index(i: Expr) -> Index:
     if inner:
         return Arithmetic(tuple((index(inner.get(a, a)), step) for a, step in form.steps), node(form.offset))
     return Window(tuple((a.name, step) for a, step in form.steps), node(form.offset))
-
-
-def _strided(merge: Merge) -> Expr:
-    """A merge with one place of some of its axes as axis arithmetic, where the lengths are numbers: `(u, 1)` of two."""
-    lengths = [a.length if isinstance(a, Slot) else Size(a) for a in merge.args[1:] if isinstance(a, Slot | Axis)]
-    fixed = [a for a in merge.args if isinstance(a, Slot) and not free_axes(a) and not a.atoms(At)]
-    plain = all(isinstance(a, Axis) or a in fixed for a in merge.args)
-    if not fixed or not plain or not all(n.is_Integer for n in lengths):
-        return merge
-    out: Expr = S.Zero
-    for a, length in zip(merge.args, (S.One, *lengths), strict=True):
-        out = out * length + (a.index if isinstance(a, Slot) else a)
-    return out
 
 
 _INNER = "#"  # no axis of a spec has such a name

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Expr, Mod, Poly, expand, floor
+from sympy import Expr, Mod, Poly, S, expand, floor
 from sympy.polys.polyerrors import PolynomialError
 
 from derive.errors import DeriveError
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.elements import At
-from derive.terms.indices import Merge, Part, Prefix
+from derive.terms.indices import Merge, Part, Prefix, Slot
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,19 @@ def affine(index: Expr) -> Affine:
             raise wrong
         steps.append((axis, int(step)))
     return Affine(tuple(steps), poly.coeff_monomial(1))
+
+
+def strided(merge: Merge) -> Expr:
+    """A merge with one place of some of its axes as axis arithmetic, where the lengths are numbers: `(u, 1)` of two."""
+    lengths = [a.length if isinstance(a, Slot) else Size(a) for a in merge.args[1:] if isinstance(a, Slot | Axis)]
+    fixed = [a for a in merge.args if isinstance(a, Slot) and not free_axes(a) and not a.atoms(At)]
+    plain = all(isinstance(a, Axis) or a in fixed for a in merge.args)
+    if not fixed or not plain or not all(n.is_Integer for n in lengths):
+        return merge
+    out: Expr = S.Zero
+    for a, length in zip(merge.args, (S.One, *lengths), strict=True):
+        out = out * length + (a.index if isinstance(a, Slot) else a)
+    return out
 
 
 def longest(form: Affine, axis: Axis, length: Expr) -> Expr:

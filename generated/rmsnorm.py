@@ -67,7 +67,7 @@ def rmsnorm_backward(dy: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor) -> Rmsn
     dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
     mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
     dx = (gamma * dy).addcmul_(rrms.square() * mean_dxhat_x[..., None], x, value=-1).mul_(rrms)
-    dgamma = rrms.reshape(-1) @ dy_x.reshape(-1, d)  # dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)
+    dgamma = rrms.reshape(-1) @ dy_x.reshape(rrms.numel(), d)  # dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)
     return RmsnormGradients(dx, dgamma)
 
 

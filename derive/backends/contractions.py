@@ -6,11 +6,12 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from derive.backends.by_vectors import times_vector
 from derive.backends.flattened import Size, flattened, lying
-from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute, squeeze
+from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.cost import product_factors
-from derive.program import Call, Node, Read, Reduce
-from derive.walking import by_axes_once, node_axes, reads
+from derive.program import Call, Node, Reduce
+from derive.walking import node_axes
 
 
 @dataclass(frozen=True)
@@ -35,57 +36,6 @@ def roles(a: Node, b: Node, summed: tuple[str, ...], order: Dims) -> Roles:
     )
 
 
-def matrix_and_vector(node: Reduce) -> tuple[Node, Node] | None:
-    """A matrix that is summed over its last axis, or over either of two, and the vector over that axis.
-
-    Several axes before the last are one: what weighs each row of a tensor is a vector, too.
-    """
-    factors = product_factors(node.body)
-    if node.kind != "sum" or len(factors) != 2:
-        return None
-    if len(node.axes) > 1 or is_pack(node.axes[0]):
-        return _weighed_rows(factors, node.axes)
-    for matrix, vector in (factors, factors[::-1]):
-        axes = node_axes(matrix)
-        if node_axes(vector) != node.axes or len(axes) < 2 or not isinstance(matrix, Read):
-            continue
-        if by_axes_once(matrix):
-            flat = len(axes) == 2 and not is_pack(axes[0]) and not is_pack(axes[1])
-            return (matrix, vector) if axes[-1] == node.axes[0] or (flat and node.axes[0] in axes) else None
-    return None
-
-
-def tensor_and_vector(node: Reduce) -> tuple[Read, Read] | None:
-    """A tensor of three dimensions or more, and what its last ones, or its first, are weighed with and summed."""
-    factors = product_factors(node.body)
-    if node.kind != "sum" or len(factors) != 2 or any(map(is_pack, node_axes(node.body))):
-        return None
-    for tensor, vector in (factors, factors[::-1]):
-        if not all(isinstance(n, Read) and by_axes_once(n) for n in (tensor, vector)):
-            continue
-        axes, own = node_axes(tensor), node_axes(vector)
-        first, last = (own == axes[:1]), (len(own) > 1 and own == axes[-len(own) :])
-        if 2 < len(axes) > len(own) and set(own) == set(node.axes) and (first or last):
-            return tensor, vector  # type: ignore[return-value]
-    return None
-
-
-def is_by_vector(node: Reduce) -> bool:
-    """Whether a sum is one product of a matrix, or of a tensor as one, and a vector."""
-    return matrix_and_vector(node) is not None or tensor_and_vector(node) is not None
-
-
-def _weighed_rows(factors: list[Node], summed: tuple[str, ...]) -> tuple[Node, Node] | None:
-    """A tensor and what weighs its rows, that is all places of its last axis, by one number each."""
-    for tensor, weight in (factors, factors[::-1]):
-        axes = node_axes(tensor)
-        if isinstance(tensor, Read) and by_axes_once(tensor) and len(axes) == len(summed) + 1:
-            rows = reads(weight) and node_axes(weight) == axes[:-1] and set(summed) == set(axes[:-1])
-            if rows and not is_pack(axes[-1]):
-                return tensor, weight
-    return None
-
-
 def contraction(
     node: Reduce,
     order: Dims,
@@ -100,20 +50,9 @@ def contraction(
         v = printed(n, wanted)
         return as_real(n, replace(squeeze(v), boolean=v.boolean, weak=v.weak))
 
-    both = matrix_and_vector(node)
-    if both is not None:
-        matrix = value(both[0], node_axes(both[0]))
-        if len(node.axes) > 1 or is_pack(node.axes[0]):
-            ways = (as_real(both[1], printed(both[1], dims)) for dims in (node_axes(both[1]), matrix.dims))
-            return _by_rows(matrix, min(ways, key=lambda v: len(v.code)), size)  # kept dimensions are as good
-        vector = value(both[1], node.axes)
-        first, second = (matrix, vector) if matrix.dims[-1] == node.axes[0] else (vector, matrix)
-        code = f"{first.inside(PRODUCT)} @ {second.inside(PRODUCT + 1)}"
-        return Value(code, tuple(d for d in matrix.dims if d != node.axes[0]), PRODUCT)
-    weighed = tensor_and_vector(node)
-    if weighed is not None:
-        tensor, weights = (value(n, node_axes(n)) for n in weighed)
-        return _by_vector(tensor, weights, weighed, size)
+    by_vector = times_vector(node, value, lambda n, wanted: as_real(n, printed(n, wanted)), size)
+    if by_vector is not None:
+        return by_vector
     if len(factors) == 2:
         a, b = factors
         r = roles(a, b, node.axes, order)
@@ -134,29 +73,6 @@ def contraction(
         if product is not None:
             return product
     return _einsum(factors, node.axes, order, value, size)
-
-
-def _by_vector(tensor: Value, weights: Value, nodes: tuple[Read, Read], size: Size) -> Value:
-    """A matrix by a vector, each a view of a tensor with some of its dimensions as one."""
-    axes, own = (node_axes(n) for n in nodes)
-    tensor, weights = permute(tensor, axes), permute(weights, own)
-    if own == axes[:1]:
-        code = f"{weights.inside(PRODUCT)} @ {tensor.method('.flatten(1)').code}"
-        return Value(f"({code}).unflatten(0, ({', '.join(map(size, axes[1:]))}))", axes[1:], ATOM)
-    kept = axes[: -len(own)]
-    code = f"{tensor.method(f'.flatten({len(kept)})').code} @ {weights.method('.flatten()').code}"
-    return Value(code, kept, PRODUCT)
-
-
-def _by_rows(tensor: Value, weight: Value, size: Size) -> Value:
-    """The sum of the rows of a tensor, each times its weight, as a vector times a matrix."""
-    last = tensor.dims[-1]
-    assert last is not None
-    if any(map(is_pack, tensor.dims)):
-        flat, rows = weight.method(".reshape(-1)"), tensor.method(f".reshape(-1, {size(last)})")
-    else:
-        flat, rows = weight.method(".flatten()"), tensor.method(f".flatten(0, {len(tensor.dims) - 2})")
-    return Value(f"{flat.inside(PRODUCT)} @ {rows.inside(PRODUCT + 1)}", (last,), PRODUCT)
 
 
 def _beside(

@@ -17,7 +17,7 @@ from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.cost import product_factors
 from derive.program import Index, Node, Read, Reduce, Scatter, Window
-from derive.walking import node_axes
+from derive.walking import axes_along, node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -35,9 +35,27 @@ def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value
     signal, other = found
     image = roles(signal.index, node_axes(other), node_axes(node))
     kernel = roles(signal.index, node_axes(node), node_axes(other))
-    if kernel is not None and all(printer.sizes.slow(s.place) < printer.sizes.slow(s.tap) for s in kernel.windowed):
+    if kernel is not None and _is_kernel(printer, signal, kernel, image):
         return _Call(printer, kernel).kernel(signal, other) if bias is None else None
     return _Call(printer, image).image(signal, other, bias) if image is not None else None
+
+
+def _is_kernel(printer: Printer, signal: Read, kernel: Convolution, image: Convolution | None) -> bool:
+    """Whether a sum is over the windows' places; where no length tells, whether the signal's rows are a batch then."""
+    slow = printer.sizes.slow
+    later = [slow(s.tap) - slow(s.place) for s in kernel.windowed]
+    if any(later) or image is None:
+        return all(n > 0 for n in later)
+    rows = _rows(signal.index)
+    return bool(rows) and rows <= set(kernel.batch) and not rows <= set(image.batch)
+
+
+def _rows(index: tuple[Index, ...]) -> set[str]:
+    """The first axis of a signal that no window reads.
+
+    In a batch torch takes no rows at all. With no channels it gives another shape, with no kernels an error.
+    """
+    return set(axes_along(i for i in index if not isinstance(i, Window))[:1])
 
 
 def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
@@ -59,7 +77,11 @@ def _two_sides(printer: Printer, slots: tuple[Index, ...], factors: list[Node]) 
     place, tap = {w[0][0] for w in ordered}, {w[1][0] for w in ordered}
     taps = [f for f in factors if set(node_axes(f)) & tap]
     places = [f for f in factors if f not in taps]
-    return ([], []) if _axes(taps) & place else (places, taps)
+    if _axes(taps) & place:
+        return [], []
+    slow = printer.sizes.slow
+    alike = all(slow(a) == slow(b) and step == other for (a, step), (b, other) in ordered)
+    return (taps, places) if alike and _rows(slots) & _axes(taps) - _axes(places) else (places, taps)
 
 
 def _axes(factors: list[Node]) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from derive.arithmetic import multiplied
-from derive.backends.contractions import is_by_vector
+from derive.backends.by_vectors import is_by_vector
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.pools import is_pool
 from derive.backends.sizes import in_order

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from derive.arithmetic import multiplied
-from derive.backends.contractions import contraction, is_by_vector
+from derive.backends.by_vectors import is_by_vector
+from derive.backends.contractions import contraction
 from derive.backends.convolutions import convolved
 from derive.backends.dtypes import is_read
 from derive.backends.layout import body_order, is_product, plain_dims

@@ -50,6 +50,40 @@ def ramps(f, x: tensor[n, t], width: length(k)):
     return f.y
 
 
+@op
+def first_channels(f, x: tensor[n, c, t], s: tensor[n, t], w: tensor[k]):
+    f.y[n, u] = sum(w[k] * x[n, 0, u + k] * s[n, u + k], over=k)
+    return f.y
+
+
+@op
+def diagonals(f, x: tensor[n, n, t], s: tensor[n, t], w: tensor[k]):
+    f.y[n, u] = sum(w[k] * x[n, n, u + k] * s[n, u + k], over=k)
+    return f.y
+
+
+@op
+def every_second(f, x: tensor[c, t], s: tensor[c, t], w: tensor[k]):
+    f.y[n, u] = sum(w[k] * x[2 * n, u + k] * s[2 * n, u + k], over=k)
+    return f.y
+
+
+@op
+def picked(f, x: tensor[c, t], s: tensor[c, t], w: tensor[k], ix: index(c)[n]):
+    f.y[n, u] = sum(w[k] * x[ix[n], u + k] * s[ix[n], u + k], over=k)
+    return f.y
+
+
+@op
+def at_every_slope(f, x: tensor[c, t], s: tensor[...], w: tensor[k]):
+    f.y[..., c, u] = sum(w[k] * tanh(x[c, u + k] * s[...]), over=k)
+    return f.y
+
+
+def slid(z: Tensor, w: Tensor) -> Tensor:
+    return (z.unfold(-1, len(w), 1) * w).sum(-1)
+
+
 def similarity_by_torch(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     def weighed(z: Tensor) -> Tensor:
         return functional.conv2d(z[:, None], g[None, None])[:, 0]
@@ -85,13 +119,19 @@ CASES = [
     (lags, lags_by_torch, (R(2, 7), 3, 2)),
     (logarithms, logarithms_by_torch, (R(2, 8), 2)),
     (ramps, ramps_by_torch, (R(2, 6), 3)),
-]
+    (first_channels, lambda x, y, w: slid(x[:, 0] * y, w), (R(3, 2, 5), R(3, 5), R(2))),
+    (diagonals, lambda x, y, w: slid(x.diagonal().T * y, w), (R(3, 3, 5), R(3, 5), R(2))),
+    (every_second, lambda x, y, w: slid((x * y)[::2], w), (R(5, 6), R(5, 6), R(2))),
+    (picked, lambda x, y, w, ix: slid((x * y)[ix], w), (R(3, 5), R(3, 5), R(2), torch.tensor([2, 0, 0, 1]))),
+    *((at_every_slope, lambda x, s, w: slid((s[..., None, None] * x).tanh(), w), (R(3, 5), s, R(2)))
+      for s in (R(()), R(4), R(2, 2, 0))),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "reference", "args"), CASES)
 def test_values_and_gradients(made, reference, args) -> None:
-    given = [a.double().requires_grad_() if isinstance(a, Tensor) else a for a in args]
-    leaves = [a for a in given if isinstance(a, Tensor)]
+    given = [a.double().requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
+    leaves = [a for a in given if isinstance(a, Tensor) and a.requires_grad]
     assert_alike(getattr(module(made.op), made.op.name)(*given), reference(*given), leaves)
 
 

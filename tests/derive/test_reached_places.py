@@ -62,11 +62,25 @@ def overlapped(x: Tensor, out: int) -> Tensor:
     return torch.einsum("nuk, ukt -> nt", x**2, (places[..., None] == torch.arange(out)).double()) / places.numel()
 
 
+@op
+def filtered(f, x: tensor[n, u], w: tensor[o, k], out: length(t)):
+    """Nothing tells whether x slides over w, or w over x."""
+    f.y[n, t, o] = sum(where(eq(u + k, t), x[n, u] * w[o, k], 0), over=(u, k))
+    return f.y
+
+
+def filtered_by_torch(x: Tensor, w: Tensor, out: int) -> Tensor:
+    full = functional.conv_transpose1d(x[:, None], w[None])
+    return functional.pad(full, (0, out))[:, :, :out].mT
+
+
 R = torch.randn
 CASES: list[tuple[object, Callable[..., Tensor], tuple[object, ...]]] = [
     *((transposed, transposed_by_torch, (R(2, 3, 4), R(3, 5, 3), R(5), out)) for out in (8, 12, 5, 1, 0)),
     (transposed, transposed_by_torch, (R(3, 3, 3), R(3, 3, 3), R(3), 3)),
     (transposed, transposed_by_torch, (R(1, 1, 1), R(1, 1, 1), R(1), 1)),
+    (transposed, transposed_by_torch, (R(0, 3, 4), R(3, 5, 3), R(5), 8)),
+    *((filtered, filtered_by_torch, (R(rows, 4), R(5, 3), out)) for rows in (2, 0) for out in (6, 9, 3)),
     *((series_product, product_by_table, (R(2, 4), R(2, 3), R(count))) for count in (6, 9, 3, 1)),
     (series_product, product_by_table, (R(3), R(1), R(3))),
     (series_product, product_by_table, (R(0, 2), R(0, 3), R(2))),

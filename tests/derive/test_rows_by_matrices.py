@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive import axes, exp, index, op, sum, tanh, tensor
+from derive import axes, exp, index, op, sin, sum, tanh, tensor
 from derive.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, assert_derived, module
@@ -149,11 +149,19 @@ def rows_of_any_axes_weighed(f, x: tensor[..., v], w: tensor[...]):
     return f.y
 
 
+@op
+def waves(f, x: tensor[..., v], w: tensor[...]):
+    """The weight of a row is an expression."""
+    f.y[v] = sum(sin(w[...]) * x[..., v], over=...)
+    return f.y
+
+
 def test_what_weighs_every_row_is_one_vector() -> None:
     """Whatever axes the rows have: no product as large as the tensor is made."""
     assert "tanh_w.flatten() @ x.flatten(0, 1)" in code_of(rows_weighed.op)
-    assert "w.reshape(-1) @ x.reshape(-1, v)" in code_of(rows_of_any_axes_weighed.op)
+    assert "w.reshape(-1) @ x.reshape(w.numel(), v)" in code_of(rows_of_any_axes_weighed.op)
     assert_derived(rows_weighed.op, lambda x, w: (w.tanh()[..., None] * x).sum((0, 1)), {"x": (2, 3, 4), "w": (2, 3)})
-    for rows in ((), (3,), (2, 3), (2, 0)):
-        shapes = {"x": (*rows, 4), "w": rows}
-        assert_derived(rows_of_any_axes_weighed.op, lambda x, w: (w[..., None] * x).reshape(-1, 4).sum(0), shapes)
+    for *rows, columns in ((4,), (3, 4), (2, 3, 4), (2, 0, 4), (2, 3, 0)):
+        shapes = {"x": (*rows, columns), "w": tuple(rows)}
+        assert_derived(rows_of_any_axes_weighed.op, lambda x, w: (w[..., None] * x).sum_to_size(x.shape[-1:]), shapes)
+        assert_derived(waves.op, lambda x, w: (w.sin()[..., None] * x).sum_to_size(x.shape[-1:]), shapes)

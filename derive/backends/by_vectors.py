@@ -1,0 +1,110 @@
+"""Sums that are a matrix by a vector in torch: some dimensions of a tensor are one, in views that copy nothing.
+
+What is summed are a tensor's last axes, its first one, or all but the last; the vector has these axes and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from derive.backends.flattened import Size
+from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
+from derive.cost import product_factors
+from derive.program import Node, Read, Reduce
+from derive.walking import by_axes_once, node_axes, reads
+
+Both = tuple[Node, Node]
+"""The tensor, and the vector."""
+
+
+def is_by_vector(node: Reduce) -> bool:
+    """Whether a sum is one product of a matrix, or of a tensor as one, and a vector."""
+    return any(found(node) is not None for found in (_matrix, _rows, _blocks))
+
+
+def times_vector(
+    node: Reduce, value: Callable[[Node, Dims], Value], kept: Callable[[Node, Dims], Value], size: Size
+) -> Value | None:
+    """The code of such a sum, None for any other; `kept` prints with the dimensions of length 1 that it is given."""
+    if (both := _matrix(node)) is not None:
+        matrix, vector = value(both[0], node_axes(both[0])), value(both[1], node.axes)
+        first, second = (matrix, vector) if matrix.dims[-1] == node.axes[0] else (vector, matrix)
+        code = f"{first.inside(PRODUCT)} @ {second.inside(PRODUCT + 1)}"
+        return Value(code, tuple(d for d in matrix.dims if d != node.axes[0]), PRODUCT)
+    if (both := _rows(node)) is not None:
+        tensor = value(both[0], node_axes(both[0]))
+        ways = (kept(both[1], dims) for dims in (node_axes(both[1]), tensor.dims))
+        return _rows_code(tensor, min(ways, key=lambda v: len(v.code)), size)
+    if (both := _blocks(node)) is not None:
+        axes, own = map(node_axes, both)
+        return _blocks_code(permute(value(both[0], axes), axes), permute(value(both[1], own), own), size)
+    return None
+
+
+def _two(node: Reduce) -> tuple[Both, ...]:
+    """The factors of a sum of products of two, either way round."""
+    factors = product_factors(node.body)
+    return ((factors[0], factors[1]), (factors[1], factors[0])) if node.kind == "sum" and len(factors) == 2 else ()
+
+
+def _matrix(node: Reduce) -> Both | None:
+    """A matrix that is summed over its last axis, or over either of two, and the vector over that axis."""
+    for matrix, vector in _two(node) if len(node.axes) == 1 and not is_pack(node.axes[0]) else ():
+        axes = node_axes(matrix)
+        if node_axes(vector) != node.axes or len(axes) < 2 or not isinstance(matrix, Read):
+            continue
+        if by_axes_once(matrix):
+            flat = len(axes) == 2 and not is_pack(axes[0]) and not is_pack(axes[1])
+            return (matrix, vector) if axes[-1] == node.axes[0] or (flat and node.axes[0] in axes) else None
+    return None
+
+
+def _rows(node: Reduce) -> Both | None:
+    """A tensor and what weighs its rows, that is all places of its last axis, by one number each."""
+    for tensor, weight in _two(node) if len(node.axes) > 1 or is_pack(node.axes[0]) else ():
+        axes = node_axes(tensor)
+        if isinstance(tensor, Read) and by_axes_once(tensor) and len(axes) == len(node.axes) + 1:
+            rows = reads(weight) and node_axes(weight) == axes[:-1] and set(node.axes) == set(axes[:-1])
+            if rows and not is_pack(axes[-1]):
+                return tensor, weight
+    return None
+
+
+def _blocks(node: Reduce) -> Both | None:
+    """A tensor of three dimensions or more, and what its last ones, or its first, are weighed with and summed."""
+    for tensor, vector in _two(node) if not any(map(is_pack, node_axes(node.body))) else ():
+        if not all(isinstance(n, Read) and by_axes_once(n) for n in (tensor, vector)):
+            continue
+        axes, own = node_axes(tensor), node_axes(vector)
+        first, last = (own == axes[:1]), (len(own) > 1 and own == axes[-len(own) :])
+        if 2 < len(axes) > len(own) and set(own) == set(node.axes) and (first or last):
+            return tensor, vector
+    return None
+
+
+def _rows_code(tensor: Value, weight: Value, size: Size) -> Value:
+    """The sum of the rows of a tensor, each times its weight, as a vector times a matrix."""
+    last = tensor.dims[-1]
+    assert last is not None
+    if any(map(is_pack, tensor.dims)):
+        count = f"{weight.code}.numel()" if weight.code.isidentifier() else _count(tensor.dims[:-1], size)
+        flat, rows = weight.method(".reshape(-1)"), tensor.method(f".reshape({count}, {size(last)})")
+    else:
+        flat, rows = weight.method(".flatten()"), tensor.method(f".flatten(0, {len(tensor.dims) - 2})")
+    return Value(f"{flat.inside(PRODUCT)} @ {rows.inside(PRODUCT + 1)}", (last,), PRODUCT)
+
+
+def _blocks_code(tensor: Value, vector: Value, size: Size) -> Value:
+    """Each place of a tensor's other axes summed, as a matrix times a vector or the other way round."""
+    axes = [d for d in tensor.dims if d is not None]
+    if vector.dims == tensor.dims[:1]:
+        code = f"{vector.inside(PRODUCT)} @ {tensor.method('.flatten(1)').code}"
+        return Value(f"({code}).unflatten(0, ({', '.join(map(size, axes[1:]))}))", tuple(axes[1:]), ATOM)
+    count = len(axes) - len(vector.dims)
+    code = f"{tensor.method(f'.flatten({count})').code} @ {vector.method('.flatten()').code}"
+    return Value(code, tuple(axes[:count]), PRODUCT)
+
+
+def _count(dims: Dims, size: Size) -> str:
+    """How many elements some dimensions have; -1 for it would be any number beside an empty one."""
+    return " * ".join(f"math.prod({size(d)})" if is_pack(d) else size(d) for d in dims if d is not None)
