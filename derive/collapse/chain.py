@@ -15,7 +15,7 @@ from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.inversions import Inversion
 from derive.collapse.masked import Masked, use_masked
 from derive.collapse.relations import Relations, use_relations
-from derive.collapse.supports import Support, without_masks
+from derive.collapse.supports import Support, reason_of, without_masks
 from derive.collapse.wholes import Wholes, use_wholes
 from derive.definitions import Definition
 from derive.terms.axes import Axis, free_axes
@@ -163,7 +163,7 @@ def collapsed(
         value = record("support", value, changed, "; ".join(equations))
     if laws.supports:
         changed, facts = without_masks(value, laws.supports)
-        value = record("support", value, changed, "; ".join(str(fact) for fact in facts))
+        value = record("support", value, changed, reason_of(facts))
     return value, tuple(steps)
 
 

@@ -21,7 +21,7 @@ from derive.collapse.reassociate import by_adjoints, by_factors, matrix_products
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
-from derive.collapse.supports import of_definition, supports, without_masks
+from derive.collapse.supports import of_definition, reason_of, supports, without_masks
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vanishing import vanishing
 from derive.collapse.wholes import wholes
@@ -244,7 +244,7 @@ def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candi
         for d in part.definitions:
             value, why = without_masks(d.value, known)
             if value != d.value:
-                history.append(Step("support", lefts[d.name], d.value, value, "; ".join(str(fact) for fact in why)))
+                history.append(Step("support", lefts[d.name], d.value, value, reason_of(why)))
                 d = replace(d, value=value)
             known[d.name] = of_definition(d, known)
             definitions.append(d)

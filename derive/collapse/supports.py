@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sympy import Add, Expr, Mul, S
+from sympy.logic.boolalg import BooleanAtom
 
 from derive.algebra import opened, sigma
 from derive.definitions import Definition
@@ -98,6 +99,11 @@ def without_masks(value: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[E
     return Add(*(p for p, _ in parts)), tuple(dict.fromkeys(fact for _, facts in parts for fact in facts))
 
 
+def reason_of(facts: tuple[Support, ...]) -> str:
+    """Why masks dropped; without a fact a delta answers their conditions."""
+    return "; ".join(map(str, facts)) or "the condition holds, or does not, wherever the delta is 1"
+
+
 def _masks_of(term: Expr) -> set[Side]:
     return {side for f in Mul.make_args(term) if (side := _of_masked_number(f)) is not None}
 
@@ -105,7 +111,7 @@ def _masks_of(term: Expr) -> set[Side]:
 def use_supports(term: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Expr, tuple[Support, ...]]:
     """One product without the masks that a factor of it makes redundant, and the facts that were used."""
     used: list[Support] = []
-    factors = [_within(f, known, used) for f in Mul.make_args(term)]
+    factors = [_within(f, known, used) for f in Mul.make_args(_under_deltas(term))]
     for mask, side in [(f, side) for f in factors if (side := _of_masked_number(f)) is not None]:
         others = [f for f in factors if f != mask]
         zero = next((f for f, value in zip(others, _all_outside(others, side, known), strict=True) if value == 0), None)
@@ -113,6 +119,17 @@ def use_supports(term: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Exp
             factors[factors.index(mask)] = side.value(mask)
             used += _facts([zero], side, known).values()
     return Mul(*factors), tuple(used)
+
+
+def _under_deltas(term: Expr) -> Expr:
+    """A product whose masks are asked where its deltas are 1: `delta(m, n)*where(m <= n, 1, 0)` is `delta(m, n)`."""
+    for delta in [f for f in Mul.make_args(term) if isinstance(f, Delta)]:
+        axis, place = delta.args if isinstance(delta.args[0], Axis) else delta.args[::-1]
+        for mask in [f for f in Mul.make_args(term) if isinstance(f, Where)]:
+            holds = mask.condition.xreplace({axis: place})
+            if isinstance(holds, BooleanAtom):
+                term = term.xreplace({mask: mask.args[1] if holds else mask.args[2]})
+    return term
 
 
 _NOT_FINITE = (S.NaN, S.ComplexInfinity, S.Infinity, S.NegativeInfinity)

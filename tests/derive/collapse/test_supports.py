@@ -54,6 +54,12 @@ def test_no_mask_in_the_backward(spec):
     assert "where" not in str(derive_op(spec.op).backward)
 
 
+def test_a_mask_is_asked_where_a_delta_is_one():
+    """The closed form is `u/z - delta(m, n)`: a place is never masked out of its own row."""
+    ds = next(d for d in derive_op(others_alike.op).closed.definitions if d.name == "ds")
+    assert "delta(m, n)" in str(ds.value) and "where" not in str(ds.value), ds
+
+
 def test_a_choice_of_two_tensors_stays():
     assert "where" in str(derive_op(nothing_masked.op).backward)
 
