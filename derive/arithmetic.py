@@ -1,4 +1,4 @@
-"""Arithmetic on nodes of a program: a product of factors, the terms of a sum, what a power is of."""
+"""Arithmetic on nodes of a program: 0 and 1, a product of factors, the terms of a sum, what a power is of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from fractions import Fraction
 from functools import reduce
 
 from derive.program import Call, Node, Num
+
+ZERO, ONE = Num(Fraction(0)), Num(Fraction(1))
 
 
 def multiplied(factors: list[Node]) -> Node:

@@ -15,6 +15,7 @@ from sympy.core.numbers import Number
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
+from derive.arithmetic import ONE, ZERO
 from derive.errors import OUR_FAULT, DeriveError
 from derive.functions import power
 from derive.ordering import abs_term, divides, factor_order, is_negative, ordered_terms, weight
@@ -41,8 +42,6 @@ from derive.terms.reductions import Reduce as SpecReduce
 from derive.terms.reductions import Sigma
 from derive.windows import affine, strided
 
-ONE = Num(Fraction(1))
-ZERO = Num(Fraction(0))
 _RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 Hoist = Callable[[Expr], Node]

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from sympy import Expr, Mul, Rational, S
 
+from derive.arithmetic import ZERO
 from derive.factoring import Product, Sum, factor
-from derive.lower import ZERO, Hoist, negated, node, quotient
+from derive.lower import Hoist, negated, node, quotient
 from derive.ordering import divides, factor_order, weight
 from derive.program import Call, Node
 from derive.terms.axes import Axis, free_axes

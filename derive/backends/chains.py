@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+from derive.arithmetic import ONE
 from derive.cost import is_matrix_product
 from derive.program import CONDITIONS, Call, Node, Num, Read, Reduce
 from derive.walking import children, walk
@@ -122,7 +123,7 @@ def _product(factors: list[Factor]) -> Node:
     out: Node | None = None
     for n, divides in sorted(factors, key=lambda f: f[1]):  # divisors last
         if out is None:
-            out = n if not divides else Call("div", (Num(Fraction(1)), n))
+            out = n if not divides else Call("div", (ONE, n))
         else:
             out = Call("div" if divides else "mul", (out, n))
     assert out is not None

@@ -8,17 +8,15 @@ batch, one that only the kernel has is a channel; an axis that the image and the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
-from derive.arithmetic import multiplied
+from derive.arithmetic import ZERO, multiplied
 from derive.backends.turned import backwards, from_the_end
 from derive.backends.values import is_pack
 from derive.cost import product_factors
-from derive.program import Index, Node, Num, Read, Reduce, Window
+from derive.program import Index, Node, Read, Reduce, Window
 from derive.walking import axes_along, node_axes
 
 _MOST = 3  # dimensions of an image that torch convolves over
-_NONE = Num(Fraction(0))
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Spatial:
     tap: str = ""
     step: int = 1
     dilation: int = 1
-    offset: Node = _NONE
+    offset: Node = ZERO
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.arithmetic import multiplied
+from derive.arithmetic import ZERO, multiplied
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.convolutions import convolved
 from derive.backends.layout import is_product
@@ -113,7 +113,7 @@ def _affine(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:
     """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`."""
-    if node.fn != "where" or node.args[2] != Num(Fraction(0)) or not isinstance(node.args[0], Call):
+    if node.fn != "where" or node.args[2] != ZERO or not isinstance(node.args[0], Call):
         return None
     condition = node.args[0]
     ends = [a.axis for a in condition.args if isinstance(a, AxisValue)]

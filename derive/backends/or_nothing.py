@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
+from derive.arithmetic import ONE, ZERO
 from derive.program import Assign, Call, Node, Num, Read, Scal
 from derive.walking import reads, rebuilt
 
-_ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 _LARGEST = 2**127
 """What float32 still holds; beyond it a number is infinite there."""
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
@@ -20,7 +20,7 @@ def or_nothing(node: Node, known: Mapping[str, Assign], is_real: Callable[[Node]
     Whole numbers, such as an index, stay what they are.
     """
     node = rebuilt(node, lambda n: or_nothing(n, known, is_real))
-    if not isinstance(node, Call) or node.fn != "where" or node.args[2] != _ZERO or not reads(node.args[0]):
+    if not isinstance(node, Call) or node.fn != "where" or node.args[2] != ZERO or not reads(node.args[0]):
         return node
     return (_above(node, known) if is_real(node) else None) or _number(node) or node
 
@@ -40,21 +40,21 @@ def _above(node: Call, known: Mapping[str, Assign]) -> Node | None:
     if not isinstance(condition, Call) or condition.fn not in _ABOVE:
         return None
     above, below = condition.args if _ABOVE[condition.fn] else condition.args[::-1]
-    gaps = [Call("sub", (above, below)), *([above] if below == _ZERO else [])]
-    power = value.args[1] if isinstance(value, Call) and value.fn == "pow" and value.args[0] in gaps else _ONE
-    gap = value.args[0] if isinstance(value, Call) and power != _ONE else value
+    gaps = [Call("sub", (above, below)), *([above] if below == ZERO else [])]
+    power = value.args[1] if isinstance(value, Call) and value.fn == "pow" and value.args[0] in gaps else ONE
+    gap = value.args[0] if isinstance(value, Call) and power != ONE else value
     if gap not in gaps or not reads(gap) or not isinstance(power, Num) or power.value <= 0:
         return None
     bounded = Call("nan_to_num", (Call("relu", (gap,)),))
-    return bounded if power == _ONE else Call("pow", (bounded, power))
+    return bounded if power == ONE else Call("pow", (bounded, power))
 
 
 def _number(node: Call) -> Node | None:
     """`a * m` for `where(m, a, 0)` with a number `a`; None for another choice."""
     condition, number, _ = node.args
-    if number == _ONE or not _is_finite(number):
+    if number == ONE or not _is_finite(number):
         return None
-    return Call("mul", (number, Call("where", (condition, _ONE, _ZERO))))
+    return Call("mul", (number, Call("where", (condition, ONE, ZERO))))
 
 
 def _is_finite(node: Node) -> bool:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
-from derive.arithmetic import multiplied
+from derive.arithmetic import ONE, ZERO, multiplied
 from derive.backends.values import Dims, Value, align, position
 from derive.program import Assign, AxisValue, Call, Index, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
 from derive.terms.axes import Axis
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 BEYOND = {"amax": Num(float("-inf")), "amin": Num(float("inf"))}
 """What no maximum or minimum is of."""
 _TURNED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
-_ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 
 _N = TypeVar("_N", Node, Read)
 Ends = tuple[str, str, str, Node]
@@ -67,13 +65,13 @@ def in_runs(node: Reduce, maxima: Mapping[str, Assign], same_length: Callable[[s
     is_top: Node = Call("eq", (value, _at(top, {t: u})))
     if over == u:
         each = quotient(inside, divisors)
-        inner: Node = Run(to, over, relation, Call("where", (is_top, each, _ZERO)), same=top)
+        inner: Node = Run(to, over, relation, Call("where", (is_top, each, ZERO)), same=top)
         if not others:
-            every = SizeOf(t) if each == _ONE else Reduce("sum", (u,), each)
+            every = SizeOf(t) if each == ONE else Reduce("sum", (u,), each)
             inner = Call("where", (Call("eq", (top, _nothing(top, maxima))), every, inner))
         return quotient([*outside, inner], outer)
     run = Run(to, over, _TURNED[relation], quotient(inside, divisors), same=_at(top, {t: u}))
-    return Call("where", (is_top, quotient([*outside, run], outer), _ZERO))
+    return Call("where", (is_top, quotient([*outside, run], outer), ZERO))
 
 
 def _nothing(top: Read, maxima: Mapping[str, Assign]) -> Num:
@@ -121,7 +119,7 @@ def unmasked(node: Node) -> tuple[list[Node], list[Node], list[Node]]:
         if node.fn == "mul":
             return m + n, a + c, b + d
         return (m, a + d, b + c) if not n else (m, a, [*b, node.args[1]])
-    if isinstance(node, Call) and node.fn == "where" and node.args[2] == Num(Fraction(0)):
+    if isinstance(node, Call) and node.fn == "where" and node.args[2] == ZERO:
         masks, above, below = unmasked(node.args[1])
         return [node.args[0], *masks], above, below
     return [], [node], []
@@ -129,8 +127,7 @@ def unmasked(node: Node) -> tuple[list[Node], list[Node], list[Node]]:
 
 def quotient(above: list[Node], below: list[Node]) -> Node:
     """A product, divided by another where there is one."""
-    one = Num(Fraction(1))
-    out = multiplied([f for f in above if f != one] or [one])
+    out = multiplied([f for f in above if f != ONE] or [ONE])
     return Call("div", (out, multiplied(below))) if below else out
 
 

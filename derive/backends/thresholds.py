@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, exp, expand, tanh
 
+from derive.arithmetic import ONE, ZERO
 from derive.backends.dtypes import Dtypes
 from derive.backends.or_nothing import in_full, or_nothing
 from derive.functions import expm1, minimum, relu, sigmoid, sign
@@ -29,7 +30,6 @@ from derive.soundness import check
 from derive.terms.elements import At, Scalar, Tensor
 from derive.walking import by_axes_once, node_axes, reads, rebuilt
 
-_ONE, _ZERO = Num(Fraction(1)), Num(Fraction(0))
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 _FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign}
 _HOLD = At(Tensor("what_is_compared"))
@@ -74,7 +74,7 @@ class _Masks:
 
     def number(self, mask: Read) -> Read:
         """The mask as numbers, by name."""
-        value = Call("where", (mask, _ONE, _ZERO))
+        value = Call("where", (mask, ONE, ZERO))
         found = next((m for m in self.numbers if m.value == value), None)
         if found is None:
             found = Assign(free_name(f"{mask.name}_mask", self._taken), mask.index, value)
@@ -87,7 +87,7 @@ def _within(node: Node, known: Known, masks: _Masks) -> Node:
     node = rebuilt(node, lambda n: _within(n, known, masks))
     if not isinstance(node, Call):
         return node
-    if node.fn != "where" or node.args[2] == _ZERO or not reads(node.args[0]):
+    if node.fn != "where" or node.args[2] == ZERO or not reads(node.args[0]):
         return node
     asked = _asked(node.args[0], known)
     if asked is not None and (plain := _met(asked, node, known)) is not None:
@@ -122,7 +122,7 @@ class _Asked:
     @property
     def gap(self) -> Node:
         """What is above 0 on the side of the first branch."""
-        above = self.x if self.threshold == _ZERO else Call("sub", (self.x, self.threshold))
+        above = self.x if self.threshold == ZERO else Call("sub", (self.x, self.threshold))
         return above if self.above_first else Call("neg", (above,))
 
 
@@ -185,7 +185,7 @@ def _on_side(node: Node, asked: _Asked, above: bool, known: Known) -> Node:
         return node if value == known[node.name].value else value
     if not isinstance(node, Call):
         return node
-    if (node.fn == "relu" and asked.threshold == _ZERO and node.args == (asked.x,)) or (
+    if (node.fn == "relu" and asked.threshold == ZERO and node.args == (asked.x,)) or (
         node.fn in ("maximum", "minimum") and set(node.args) == {asked.x, asked.threshold}
     ):
         return asked.x if above == (node.fn != "minimum") else asked.threshold
@@ -219,7 +219,7 @@ def _jump(asked: _Asked, node: Call, known: Known) -> Node | None:
             continue
         clamp = minimum if asked.above_first == (k == 0) else larger
         taken = put(lowered(value.subs(z, clamp(_HOLD, t))), Read(_HOLD.name, ()), asked.x)
-        mask, left = asked.mask, Call("sub", (_ONE, asked.mask))
+        mask, left = asked.mask, Call("sub", (ONE, asked.mask))
         weights = (mask, left) if k == 0 else (left, mask)
         return Call("add", (_times(number, weights[0]), Call("mul", (taken, weights[1]))))
     return None
@@ -237,12 +237,12 @@ def _stays_small(value: Expr, z: Dummy, threshold: Expr) -> bool:
 def _step(asked: _Asked, node: Call, known: Known) -> Node | None:
     """`(1 + sign(t - x))/2` for `where(x < t, 1, where(x == t, 1/2, 0))`; None for another choice."""
     _, first, rest = node.args
-    half = Call("where", (Call("eq", (asked.x, asked.threshold)), Num(Fraction(1, 2)), _ZERO))
-    if first != _ONE or not isinstance(rest, Call) or rest.fn != "where" or not asked.strict:
+    half = Call("where", (Call("eq", (asked.x, asked.threshold)), Num(Fraction(1, 2)), ZERO))
+    if first != ONE or not isinstance(rest, Call) or rest.fn != "where" or not asked.strict:
         return None
     if replace(rest, args=(in_full(rest.args[0], known), *rest.args[1:])) != half:
         return None
-    return Call("div", (Call("add", (Call("sign", (asked.gap,)), _ONE)), Num(Fraction(2))))
+    return Call("div", (Call("add", (Call("sign", (asked.gap,)), ONE)), Num(Fraction(2))))
 
 
 def _step_between(node: Call, known: Known, inputs: Collection[str]) -> Node | None:
@@ -260,35 +260,35 @@ def _step_between(node: Call, known: Known, inputs: Collection[str]) -> Node | N
     if not isinstance(other, Call) or other.fn != "where" or other.args[1] != Num(Fraction(1, 2)):
         return None
     tie = in_full(other.args[0], known)
-    if {first, other.args[2]} != {_ONE, _ZERO} or tie not in (Call("eq", (a, b)), Call("eq", (b, a))):
+    if {first, other.args[2]} != {ONE, ZERO} or tie not in (Call("eq", (a, b)), Call("eq", (b, a))):
         return None
     order = Call("sign", (Call("sub", (a, b)),))
-    above = Call("add", (order, _ONE)) if first == _ONE else Call("sub", (_ONE, order))
+    above = Call("add", (order, ONE)) if first == ONE else Call("sub", (ONE, order))
     return Call("div", (above, Num(Fraction(2))))
 
 
 def _weighed(node: Call, mask: Node) -> Node | None:
     """`v * (m + c*(1 - m))` for `where(m, v, c*v)` with a number `c`; None for another choice."""
     _, first, second = node.args
-    left = Call("sub", (_ONE, mask))
+    left = Call("sub", (ONE, mask))
     if (number := _multiple(second, first)) is not None:
-        return _times(first, mask if number == _ZERO else Call("add", (mask, _times(number, left))))
+        return _times(first, mask if number == ZERO else Call("add", (mask, _times(number, left))))
     if (number := _multiple(first, second)) is not None:
-        return _times(second, left if number == _ZERO else Call("add", (_times(number, mask), left)))
+        return _times(second, left if number == ZERO else Call("add", (_times(number, mask), left)))
     return None
 
 
 def _times(a: Node, b: Node) -> Node:
-    return b if a == _ONE else Call("mul", (a, b))
+    return b if a == ONE else Call("mul", (a, b))
 
 
 def _multiple(node: Node, of: Node) -> Node | None:
     """The number that one node is, times the other; both may be numbers where the other is 1."""
-    if of == _ONE and (is_finite_number(node) or isinstance(node, Scal)):
+    if of == ONE and (is_finite_number(node) or isinstance(node, Scal)):
         return node
     if isinstance(node, Call) and node.fn in ("div", "neg") and reads(of):
         inner, *by = node.args
-        rest = _ONE if inner == of else _multiple(inner, of)
+        rest = ONE if inner == of else _multiple(inner, of)
         plain = rest is not None and all(map(is_finite_number, by))  # any other may be 0
         return Call(node.fn, (rest, *by)) if plain else None  # type: ignore[arg-type]
     if isinstance(node, Call) and node.fn == "mul" and of in node.args and reads(of):

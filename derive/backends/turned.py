@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from fractions import Fraction
 
 from sympy import Expr, expand
 
+from derive.arithmetic import ONE, ZERO
 from derive.lower import node as lowered
 from derive.program import (
     AxisValue,
     Call,
     Index,
     Node,
-    Num,
     Program,
     Read,
     Reduce,
@@ -112,7 +111,7 @@ def _at(node: Node, axes: Collection[str], length: Length) -> Node | None:
 def _turned(i: Index, axes: Collection[str], length: Length) -> Index | None:
     if not set(index_axes(i)) & set(axes):
         return i
-    steps, offset = ((i, 1),) if isinstance(i, str) else (i.steps if isinstance(i, Window) else ()), Num(Fraction(0))
+    steps, offset = ((i, 1),) if isinstance(i, str) else (i.steps if isinstance(i, Window) else ()), ZERO
     start = raised(i.offset if isinstance(i, Window) else offset, {}, _length)
     if not steps or start is None or any(a.startswith("...") for a, _ in steps):
         return None
@@ -129,4 +128,4 @@ def _length(node: Node) -> Expr | None:
 
 
 def _last(axis: str) -> Node:
-    return Call("sub", (SizeOf(base(axis)), Num(Fraction(1))))
+    return Call("sub", (SizeOf(base(axis)), ONE))

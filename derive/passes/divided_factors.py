@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from derive.arithmetic import multiplied, signed_terms
-from derive.lower import ONE
+from derive.arithmetic import ONE, multiplied, signed_terms
 from derive.program import Call, Node, Reduce
 from derive.walking import node_axes
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from sympy import Add, Expr, Mul, Number, Pow, erf, tanh
 
+from derive.arithmetic import ONE, ZERO
 from derive.cost import is_matrix_product, is_weighted
 from derive.equations import Op
 from derive.functions import maximum, minimum, relu, sigmoid, sign
@@ -95,7 +95,6 @@ def _ends(node: Call) -> tuple[Node, Node] | None:
 Extremum = tuple[Node, tuple[str, ...], tuple[Index, ...]]
 """What a maximum or minimum is of, over which axes, and its own axes."""
 
-_ONE, _ZERO = Num(Fraction(1)), Num(Fraction(0))
 
 
 def extrema(op: Op) -> dict[str, Extremum]:
@@ -108,7 +107,7 @@ def counts_ties(node: Node, extrema: Mapping[str, Extremum]) -> bool:
     """Whether a node counts what is as large as a maximum of it: one at least, where that is a number."""
     if not isinstance(node, Reduce) or node.kind != "sum" or not isinstance(node.body, Call):
         return False
-    if node.body.fn != "where" or node.body.args[1:] != (_ONE, _ZERO):
+    if node.body.fn != "where" or node.body.args[1:] != (ONE, ZERO):
         return False
     tie = node.body.args[0]
     sides = (tie.args, tie.args[::-1]) if isinstance(tie, Call) and tie.fn == "eq" else ()

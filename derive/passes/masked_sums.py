@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 
-from derive.arithmetic import multiplied
+from derive.arithmetic import ZERO, multiplied
 from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.program import Call, Node, Num, Program, Reduce
+from derive.program import Call, Node, Program, Reduce
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt
-
-_ZERO = Num(Fraction(0))
 
 
 def before_masks(program: Program) -> Program:
@@ -59,7 +56,7 @@ def _choice_last(node: Reduce) -> Node:
 
 def _masked(factors: list[Node]) -> Call | None:
     """The first factor that is a choice of something or 0."""
-    return next((f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == _ZERO), None)
+    return next((f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == ZERO), None)
 
 
 def as_product(node: Reduce) -> Reduce:
@@ -97,7 +94,7 @@ def _shared_first(node: Reduce) -> Node:
 
 def _apart(factor: Node) -> list[Node]:
     """A masked sum as the factors that its terms share and a mask of what is left; another factor as it is."""
-    if not isinstance(factor, Call) or factor.fn != "where" or factor.args[2] != _ZERO:
+    if not isinstance(factor, Call) or factor.fn != "where" or factor.args[2] != ZERO:
         return [factor]
     condition, value, zero = factor.args
     if not isinstance(value, Call) or value.fn not in ("add", "sub"):

@@ -17,6 +17,7 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, expand
 
+from derive.arithmetic import ONE, ZERO
 from derive.cost import Nominal
 from derive.equations import Op
 from derive.nominal import nominal
@@ -30,7 +31,7 @@ from derive.terms.choices import Where
 from derive.terms.elements import At
 from derive.walking import node_axes, reads, rebuilt
 
-_ONE, _TWO, _ZERO = (Num(Fraction(k)) for k in (1, 2, 0))
+_TWO = Num(Fraction(2))
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _within(node: Node, known: _Known, chosen: bool = False) -> Node:
     if node.fn != "where":
         return replace(node, args=tuple(_within(a, known) for a in node.args))
     condition, value, other = node.args
-    if other == _ZERO and _is_zero_beside(condition, value, known):
+    if other == ZERO and _is_zero_beside(condition, value, known):
         return _within(value, known, chosen)
     if not chosen and (product := _without_choice(node, known)) is not None:
         return product
@@ -108,11 +109,11 @@ def _masked(node: Call, known: _Known) -> Node | None:
     condition, value, other = node.args
     sign = _sign(condition, known)
     finite = known.beside(condition) if sign is None else known.values
-    if other != _ZERO or not reads(condition) or not reads(value) or not finite.includes(value):
+    if other != ZERO or not reads(condition) or not reads(value) or not finite.includes(value):
         return None
     if sign is not None and _vanishes(value, sign.args[0]):
         return _within(value, known)
-    return Call("mul", (_within(value, known), sign or Call("where", (condition, _ONE, _ZERO))))
+    return Call("mul", (_within(value, known), sign or Call("where", (condition, ONE, ZERO))))
 
 
 def _is_zero_beside(condition: Node, value: Node, known: _Known) -> bool:
@@ -150,9 +151,9 @@ def _passed_on(node: Call, known: _Known) -> Node | None:
         return None
     reached: Node = Call(_OR_EQUAL[condition.fn], condition.args)
     value = _within(value, known)
-    if isinstance(value, Call) and value.fn == "where" and value.args[2] == _ZERO:  # the other end of a clamp
+    if isinstance(value, Call) and value.fn == "where" and value.args[2] == ZERO:  # the other end of a clamp
         reached, value = Call("and", (reached, value.args[0])), value.args[1]
-    return Call("where", (reached, half_of(value, step), _ZERO))
+    return Call("where", (reached, half_of(value, step), ZERO))
 
 
 def _step(node: Call, known: _Known) -> Node | None:
@@ -161,9 +162,9 @@ def _step(node: Call, known: _Known) -> Node | None:
         return None
     condition, value, at_tie, below = found
     whole, half = _factored(value), _factored(at_tie)
-    if below != _ZERO or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
+    if below != ZERO or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
         return None
-    return Call("add", (_order(condition), _ONE))
+    return Call("add", (_order(condition), ONE))
 
 
 def _blend(node: Call, known: _Known) -> Node | None:
@@ -177,8 +178,8 @@ def _blend(node: Call, known: _Known) -> Node | None:
         return None
     if not all(map(known.values.includes, (p, q))):
         return None
-    if p == _ZERO:  # half of q at a tie, all of it below
-        return half_of(q, Call("sub", (_ONE, _order(condition))))
+    if p == ZERO:  # half of q at a tie, all of it below
+        return half_of(q, Call("sub", (ONE, _order(condition))))
     apart = Call("mul", (_order(condition), Call("sub", (p, q))))
     return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
 
@@ -199,7 +200,7 @@ def _order(condition: Call) -> Call:
 
 
 def _gap(above: Node, below: Node) -> Node:
-    return above if below == _ZERO else Call("neg", (below,)) if above == _ZERO else Call("sub", (above, below))
+    return above if below == ZERO else Call("neg", (below,)) if above == ZERO else Call("sub", (above, below))
 
 
 def _sign(condition: Node, known: _Known) -> Call | None:
@@ -207,7 +208,7 @@ def _sign(condition: Node, known: _Known) -> Call | None:
     if not isinstance(condition, Call) or condition.fn not in ("gt", "lt"):
         return None
     above, below = condition.args if condition.fn == "gt" else condition.args[::-1]
-    if below == _ZERO and isinstance(above, Read) and above.name in known.positive:
+    if below == ZERO and isinstance(above, Read) and above.name in known.positive:
         return Call("sign", (above,))
     if known.chooses or not known.have_a_gap(condition):
         return None

@@ -10,15 +10,12 @@ and triangles are known by it. What stood before a choice of 0 and is infinite t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
-from derive.arithmetic import multiplied, signed_terms
+from derive.arithmetic import ONE, ZERO, multiplied, signed_terms
 from derive.cost import product_factors
-from derive.program import Call, Node, Num, Program
+from derive.program import Call, Node, Program
 from derive.soundness import check
 from derive.walking import node_axes, reads, rebuilt
-
-_ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 
 
 def one_choice(program: Program) -> Program:
@@ -34,7 +31,7 @@ def _within(node: Node) -> Node:
         return node
     condition, a, b = node.args
     a, b = _branch(a, condition, 1), _branch(b, condition, 2)
-    if isinstance(a, Call) and a.fn == "neg" and b == _ZERO and set(node_axes(condition)) <= set(node_axes(a)):
+    if isinstance(a, Call) and a.fn == "neg" and b == ZERO and set(node_axes(condition)) <= set(node_axes(a)):
         return Call("neg", (Call("where", (condition, a.args[0], b)),))
     return Call("where", (condition, a, b))
 
@@ -52,7 +49,7 @@ def _branch(node: Node, condition: Node, taken: int) -> Node:
         first, second = condition.args
         return first if condition.fn in _ABOVE[node.fn][:3] else second
     if node.fn == "div" and node.args[0] == node.args[1] and node.args[0] in _not_zero(condition):
-        return _ONE
+        return ONE
     return node
 
 
@@ -65,7 +62,7 @@ def _not_zero(condition: Call) -> tuple[Node, ...]:
     if condition.fn not in ("gt", "lt", "ne"):
         return ()
     a, b = condition.args
-    return Call("sub", (a, b)), Call("sub", (b, a)), *([a] if b == _ZERO else [b] if a == _ZERO else [])
+    return Call("sub", (a, b)), Call("sub", (b, a)), *([a] if b == ZERO else [b] if a == ZERO else [])
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ class _Term:
     value: Node
     minus: bool
     condition: Node | None = None
-    branches: tuple[Node, Node] = (_ZERO, _ZERO)
+    branches: tuple[Node, Node] = (ZERO, ZERO)
 
 
 def _sum(node: Call) -> Node:
@@ -106,23 +103,23 @@ def _term(value: Node, minus: bool) -> _Term:
         return _term(value.args[0], not minus)
     factors = product_factors(value)
     choices = [f for f in factors if isinstance(f, Call) and f.fn == "where"]
-    chosen = [f for f in choices if reads(f.args[0]) or f.args[2] == _ZERO]  # a condition of places alone stays
+    chosen = [f for f in choices if reads(f.args[0]) or f.args[2] == ZERO]  # a condition of places alone stays
     if len(chosen) != 1:
         return _Term(value, minus)
     condition, *branches = chosen[0].args
     rest = [f for f in factors if f is not chosen[0]]
-    if rest and (_ZERO not in branches or not set(node_axes(value)) <= set(node_axes(condition))):
+    if rest and (ZERO not in branches or not set(node_axes(value)) <= set(node_axes(condition))):
         return _Term(value, minus)
-    first, second = (b if b == _ZERO else multiplied([*rest, b]) for b in branches)
+    first, second = (b if b == ZERO else multiplied([*rest, b]) for b in branches)
     return _Term(value, minus, condition, (first, second))
 
 
 def _added(one: _Term, other: _Term, k: int) -> Node:
     """The sum of what two choices have in one branch, at most one of them with a minus."""
     a, b = one.branches[k], other.branches[k]
-    if b == _ZERO:
-        return Call("neg", (a,)) if one.minus and a != _ZERO else a
-    if a == _ZERO:
+    if b == ZERO:
+        return Call("neg", (a,)) if one.minus and a != ZERO else a
+    if a == ZERO:
         return Call("neg", (b,)) if other.minus else b
     if one.minus:
         return Call("sub", (b, a))

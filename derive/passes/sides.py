@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+from derive.arithmetic import ZERO
 from derive.program import Call, Node, Num
 from derive.walking import rebuilt
 
-_ZERO, _ONE = Num(Fraction(0)), Num(Fraction(1))
 _MIRRORED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
 
 
@@ -43,13 +43,13 @@ def _compared(condition: Node) -> tuple[Node, str] | None:
     if not isinstance(condition, Call) or condition.fn not in _MIRRORED:
         return None
     u, threshold = condition.args
-    if threshold == _ZERO:
+    if threshold == ZERO:
         return u, condition.fn
-    return (threshold, _MIRRORED[condition.fn]) if u == _ZERO else None
+    return (threshold, _MIRRORED[condition.fn]) if u == ZERO else None
 
 
 def _is_relu(node: Node, u: Node) -> bool:
-    return node in (Call("relu", (u,)), Call("maximum", (u, _ZERO)), Call("maximum", (_ZERO, u)))
+    return node in (Call("relu", (u,)), Call("maximum", (u, ZERO)), Call("maximum", (ZERO, u)))
 
 
 def _as(u: Node, side: int, strict: bool, node: Node, numbers: bool = True) -> Node:
@@ -61,5 +61,5 @@ def _as(u: Node, side: int, strict: bool, node: Node, numbers: bool = True) -> N
     if numbers and strict and node == Call("sign", (u,)):
         return Num(Fraction(side))
     if _is_relu(node, u) and (side > 0 or numbers):
-        return u if side > 0 else _ZERO
+        return u if side > 0 else ZERO
     return replace(node, args=tuple(_as(u, side, strict, a, numbers) for a in node.args))

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+from derive.arithmetic import ONE, ZERO
 from derive.cost import is_matrix_product
 from derive.passes.distributing import written_where_read
 from derive.program import Assign, Call, Node, Num, Program, Reduce
 from derive.soundness import check
 from derive.walking import rebuilt, uses, walk
 
-_ZERO, _ONE, _MINUS = (Num(Fraction(k)) for k in (0, 1, -1))
+_MINUS = Num(Fraction(-1))
 
 
 def one_sign(program: Program) -> Program:
@@ -78,9 +79,9 @@ def _negated(node: Node) -> Node:
 
 
 def _sum(a: Node, b: Node, minus: bool) -> Node:
-    if b == _ZERO:
+    if b == ZERO:
         return a
-    if a == _ZERO:
+    if a == ZERO:
         return _negated(b) if minus else b
     opposite = _opposite(b)
     if opposite is not None:
@@ -99,10 +100,10 @@ def _opposite(node: Node) -> Node | None:
 
 def _product(node: Call) -> Node:
     a, b = node.args
-    if b == _ONE:
+    if b == ONE:
         return a
-    if node.fn == "mul" and a in (_ONE, _MINUS):
-        return b if a == _ONE else _negated(b)
+    if node.fn == "mul" and a in (ONE, _MINUS):
+        return b if a == ONE else _negated(b)
     if all(isinstance(n, Call) and n.fn == "neg" for n in (a, b)):
         return replace(node, args=tuple(n.args[0] for n in (a, b)))  # type: ignore[union-attr]
     return node

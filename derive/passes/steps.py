@@ -11,15 +11,16 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, expand
 
+from derive.arithmetic import ONE
 from derive.program import Call, Node, Num
 from derive.raising import is_finite_number, raised
 
-_ONE, _TWO, _MINUS = (Num(Fraction(k)) for k in (1, 2, -1))
+_TWO, _MINUS = Num(Fraction(2)), Num(Fraction(-1))
 
 
 def half_of(value: Node, step: Node) -> Node:
     """Half the product; the half goes to a number of the value, where it has one."""
-    if value == _ONE:
+    if value == ONE:
         return Call("div", (step, _TWO))
     if (both := _both_ends(value, step)) is not None:
         return both
@@ -39,8 +40,8 @@ def _halved(node: Node) -> Node | None:
     if node.fn == "div" and isinstance(rest[0], Num) and isinstance(rest[0].value, Fraction):
         return Call("div", (first, Num(2 * rest[0].value)))
     halved = _halved(first)
-    if node.fn == "mul" and halved in (_ONE, _MINUS):
-        return rest[0] if halved == _ONE else Call("neg", (rest[0],))
+    if node.fn == "mul" and halved in (ONE, _MINUS):
+        return rest[0] if halved == ONE else Call("neg", (rest[0],))
     if halved is not None:
         return replace(node, args=(halved, *rest))
     last = _halved(rest[0]) if node.fn == "mul" else None
@@ -62,7 +63,7 @@ def _both_ends(value: Node, step: Node) -> Node | None:
 
 def _gap(step: Node) -> Node | None:
     """What a step asks the sign of; None for anything else."""
-    if isinstance(step, Call) and step.fn == "add" and step.args[1] == _ONE:
+    if isinstance(step, Call) and step.fn == "add" and step.args[1] == ONE:
         sign = step.args[0]
         return sign.args[0] if isinstance(sign, Call) and sign.fn == "sign" else None
     return None

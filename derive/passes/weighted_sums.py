@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from fractions import Fraction
 
-from derive.arithmetic import multiplied
+from derive.arithmetic import ONE, multiplied
 from derive.cost import Nominal, is_tensor, product_factors, work_and_names
 from derive.naming import name_of
 from derive.passes.distributing import written_where_read
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, Opened, common, is_product, opened, plain, renamed
 from derive.passes.share import axes_of, put
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, SizeOf, Statement, base
+from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, Statement, base
 from derive.soundness import check
 from derive.walking import node_axes, uses, walk
 
 _KINDS = ("sum", "mean")
-_ONE = Num(Fraction(1))
 
 
 def weighted_sums(program: Program, nominal: Nominal) -> Program:
@@ -77,8 +75,8 @@ def _as_factors(factor: Node, axes: set[str]) -> list[Node]:
     if not isinstance(factor, Call) or factor.fn != "div" or not set() < set(node_axes(factor.args[1])) < axes:
         return [factor]
     whole, by = factor.args
-    others = [part for f in product_factors(whole) if f != _ONE for part in _as_factors(f, axes)]
-    return [*others, Call("div", (_ONE, by))]
+    others = [part for f in product_factors(whole) if f != ONE for part in _as_factors(f, axes)]
+    return [*others, Call("div", (ONE, by))]
 
 
 def _weighed(found: Opened) -> tuple[int, ...]:

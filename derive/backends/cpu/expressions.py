@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from derive.arithmetic import ZERO
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.signs import extremum, never_positive
 from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
@@ -243,7 +244,7 @@ class Expressions:
             return Text(code if i.position == 0 else f"({code}) % ({self.integer(i.lengths[i.position])})", _PRODUCT)
         if isinstance(i, Window):
             parts = [variable(a) if s == 1 else f"{s} * {variable(a)}" for a, s in i.steps]
-            if i.offset != Num(Fraction(0)) or not parts:
+            if i.offset != ZERO or not parts:
                 parts.append(self.integer(i.offset))
             return Text(" + ".join(parts), _SUM if len(parts) > 1 or "*" in parts[0] else _ATOM)
         if not isinstance(i, Read):

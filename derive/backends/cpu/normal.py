@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
+from derive.arithmetic import ONE, ZERO
 from derive.backends.cpu.merges import split_merged
 from derive.cost import is_matrix_product
 from derive.naming import free_name
@@ -23,7 +23,6 @@ from derive.program import (
     Join,
     Merged,
     Node,
-    Num,
     PartOf,
     Place,
     Program,
@@ -35,7 +34,6 @@ from derive.program import (
 )
 from derive.walking import axes_along, node_axes, walk
 
-ZERO = Num(Fraction(0))
 FOLDS = ("sum", "amax", "amin")
 CHANGES = {"add": "sum", "raise": "amax", "lower": "amin"}
 """Loops that change what stands at a place already, and how they fold a value into it."""
@@ -191,7 +189,7 @@ def _parts(s: Assign, join: Join) -> list[tuple[tuple[Index, ...], Node]]:
     for value, own in zip(join.parts, join.own, strict=True):
         at = Window(((own, 1),) if own else (), offset)  # no axis of its own: one place
         parts.append((tuple(_placed(i, join.axis, at) for i in s.axes), value))
-        width: Node = SizeOf(own) if own else Num(Fraction(1))
+        width: Node = SizeOf(own) if own else ONE
         offset = width if offset == ZERO else Call("add", (offset, width))
     return parts
 

@@ -7,11 +7,11 @@ forward has at hand.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
+from derive.arithmetic import ONE
 from derive.passes.share import put, renamed, share
 from derive.pipeline import Derivation
-from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement
+from derive.program import Assign, Call, Index, Node, Program, Read, Scal, Scatter, Statement
 from derive.soundness import check
 
 
@@ -42,7 +42,7 @@ def descent(d: Derivation) -> Program | None:
     op = d.op
     if _cotangent(d) is None:
         return None
-    joined, step = _joined(d, Num(Fraction(1))), Scal(rate(d))
+    joined, step = _joined(d, ONE), Scal(rate(d))
     updates: list[Statement] = []
     for o, gradient in zip(op.differentiable, joined.gradients, strict=True):
         axes = tuple(a.name for a in o.axes)
