@@ -1,21 +1,35 @@
 """Law: a tensor under a mask is what the forward has of it: with `l = where(c, e, 0)`, `where(c, 1, 0)*e` is `l`.
 
+So it is where `c` masks out, `l = where(c, 0, e)`.
+
 Who bounds an exponent first, `l = where(c, exp(where(c, u, 0)), 0)`, has `e = exp(...)` beside `l`, and the chain rule
 multiplies by `e` and asks `c` twice. By way of `l` no mask is left, and `e` need not be kept.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sympy import Add, Expr, Mul
 
 from derive.algebra import opened, sigma
+from derive.collapse.supports import Side, masked_side
 from derive.equations import Equation, Op
 from derive.terms.axes import Axis
-from derive.terms.choices import Where
 from derive.terms.elements import At
 from derive.terms.reductions import Sigma
 
-Masked = dict[str, tuple[Equation, ...]]
+
+@dataclass(frozen=True)
+class Under:
+    """An equation that is an element on one side of a condition, and 0 on the other."""
+
+    equation: Equation
+    of: At
+    side: Side
+
+
+Masked = dict[str, tuple[Under, ...]]
 """By the name of a tensor, the equations that are it under a mask."""
 
 
@@ -23,11 +37,12 @@ def masked(op: Op) -> Masked:
     """The equations `l = where(c, e, 0)` of an op, each of the two over the same axes."""
     found: Masked = {}
     for equation in op.equations:
-        body = equation.body
-        if equation.kind is None and equation.is_plain and isinstance(body, Where) and body.args[2] == 0:
-            of = body.args[1]
-            if isinstance(of, At) and set(of.index) == set(equation.axes) and len(of.index) == len(equation.axes):
-                found[of.name] = (*found.get(of.name, ()), equation)
+        side = masked_side(equation.body) if equation.kind is None and equation.is_plain else None
+        of = side.value(equation.body) if side is not None else None
+        if side is None or not isinstance(of, At):
+            continue
+        if set(of.index) == set(equation.axes) and len(of.index) == len(equation.axes):
+            found[of.name] = (*found.get(of.name, ()), Under(equation, of, side))
     return found
 
 
@@ -40,15 +55,14 @@ def use_masked(value: Expr, known: Masked) -> tuple[Expr, tuple[str, ...]]:
 
 def _in_product(term: Expr, known: Masked, used: list[str]) -> Expr:
     factors = [_in_sum(f, known, used) for f in Mul.make_args(term)]
-    for mask in [f for f in factors if isinstance(f, Where) and f.is_mask]:
+    for mask, side in [(f, side) for f in factors if (side := masked_side(f)) is not None and side.value(f) == 1]:
         for at in [f for f in factors if isinstance(f, At) and f.name in known]:
-            for equation in known[at.name]:
-                of = equation.body.args[1]
-                put: dict[Axis, Expr] = dict(zip(of.index, at.index, strict=True))
-                if equation.body.condition.xreplace(put) == mask.condition:
+            for under in known[at.name]:
+                put: dict[Axis, Expr] = dict(zip(under.of.index, at.index, strict=True))
+                if under.side.at(put) == side:
                     factors.remove(mask)
-                    factors[factors.index(at)] = mask.args[1] * equation.left.xreplace(put)
-                    used.append(f"{equation.left} = {equation.body}")
+                    factors[factors.index(at)] = under.equation.left.xreplace(put)
+                    used.append(f"{under.equation.left} = {under.equation.body}")
                     return Mul(*factors)
     return Mul(*factors)
 

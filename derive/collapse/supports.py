@@ -73,6 +73,12 @@ def supports(op: Op) -> dict[str, tuple[Support, ...]]:
     return found
 
 
+def masked_side(value: Expr) -> Side | None:
+    """Where a choice between something and 0 is something; None for any other value."""
+    found = _sides(value) if isinstance(value, Where) else ()
+    return next((side for side in found if side.other.value(value) == 0), None)
+
+
 def _sides(choice: Where) -> tuple[Side, Side]:
     return Side(choice.condition), Side(choice.condition, holds=False)
 
@@ -155,14 +161,12 @@ def _facts(factors: list[Expr], side: Side, known: dict[str, tuple[Support, ...]
 
 def _of_masked_number(factor: Expr) -> Side | None:
     """The side on which a finite number under a mask is not 0, be it one of places: `where(s <= t, s - t, 0)`."""
-    for side in _sides(factor) if isinstance(factor, Where) else ():
-        number = side.value(factor)
-        if side.other.value(factor) != 0 or number.atoms(At, Where):
-            continue
-        places = free_axes(number)
-        if not places or number.is_polynomial(*places):
-            return side
-    return None
+    side = masked_side(factor)
+    number = factor if side is None else side.value(factor)
+    if side is None or number.atoms(At, Where):
+        return None
+    places = free_axes(number)
+    return side if not places or number.is_polynomial(*places) else None
 
 
 def _within(factor: Expr, known: dict[str, tuple[Support, ...]], used: list[Support]) -> Expr:
@@ -180,7 +184,7 @@ def of_definition(d: Definition, known: dict[str, tuple[Support, ...]]) -> tuple
     shared: list[set[Side]] = []
     for term in Add.make_args(d.value):
         factors = list(Mul.make_args(term))
-        masks = {side for f in factors if isinstance(f, Where) for side in _sides(f) if side.other.value(f) == 0}
+        masks = {side for f in factors if (side := masked_side(f)) is not None}
         zeros = {_side_at(f, s) for f in factors if isinstance(f, At) for s in known.get(f.name, ()) if s.outside == 0}
         shared.append({side for side in masks | zeros if _is_finite_outside(factors, side, known)})
     common = set.intersection(*shared)

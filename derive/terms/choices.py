@@ -62,7 +62,8 @@ class Where(Expr):
         return True if self.args[1].is_nonnegative and self.args[2].is_nonnegative else None
 
     def _eval_power(self, exponent: Any) -> Expr | None:
-        return self if self.is_mask and exponent.is_positive else None
+        zero_or_one = set(self.args[1:]) == {S.Zero, S.One}
+        return self if zero_or_one and exponent.is_positive else None
 
     def _eval_derivative(self, s: Any) -> Expr:
         a, b = self.args[1].diff(s), self.args[2].diff(s)

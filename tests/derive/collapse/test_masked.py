@@ -3,7 +3,7 @@
 import torch
 
 from derive.collapse.masked import masked, use_masked
-from derive.notation import axes, exp, op, sum, tensor, where
+from derive.notation import axes, constant, exp, op, sum, tensor, where
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
@@ -31,6 +31,23 @@ def test_under_the_same_condition_alone() -> None:
     assert (str(found), why) == ("3*x[u]*l[v, u]", ("l[t, s] = where(s <= t, e[t, s], 0)",))
     for value in (other * at("e", v, u), one * at("e", u, v), one * at("x", u), at("e", v, u)):
         assert use_masked(value, known) == (value, ())
+
+
+@op
+def decays_by_weights(f, a: tensor[t], x: tensor[t], w: constant[t, s]):
+    """What is masked out stands first: of nan `w <= 0` is no opposite of `w > 0`, and the choice stays as it is."""
+    f.e[t, s] = exp(where(w[t, s] > 0, 0, a[t] - a[s]))
+    f.l[t, s] = where(w[t, s] > 0, 0, f.e[t, s])
+    f.y[t] = sum(f.l[t, s] * x[s], over=s)
+    return f.y
+
+
+def test_what_is_masked_out_may_stand_first() -> None:
+    assert "where" not in str(decays_by_weights.op.derivation.backward)
+    a, x = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    w = torch.randn(5, 5, dtype=torch.float64)
+    wanted = torch.exp(a[:, None] - a).masked_fill(w > 0, 0) @ x
+    assert_alike(module(decays_by_weights.op).decays_by_weights(a, x, w), wanted, (a, x))
 
 
 def test_a_bounded_exponential_is_kept_once() -> None:
