@@ -208,6 +208,8 @@ INLINE double number_asinh(double x) { return asinh(x); }
 INLINE double number_acosh(double x) { return acosh(x); }
 INLINE double number_atanh(double x) { return atanh(x); }
 INLINE double number_erfc(double x) { return erfc(x); }
+INLINE double number_one_plus_erf(double x) { return erfc(-x); }
+INLINE double number_sigmoid_of_size(double x) { return number_sigmoid(x); }
 INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 
 INLINE real square(real x) { return x * x; }
@@ -417,6 +419,17 @@ INLINE float erf_float(float x) {
     return copysignf(p.two * s + (p.two - 1.0f), x);
 }
 
+// 1 + erf(x), both tails with their digits: erfc(a) = exp(-a^2) * (1 - a * g(a)), a = |x|. With t = 1 / (1 + 0.466 a), g(a) / t
+// is the polynomial in t by which erfc is off by 9e-9 at most.
+INLINE float one_plus_erf_float(float x) {
+    const float a = fabsf(x) < 10.0f ? fabsf(x) : 10.0f, e = exp_up_to_0_float(-(x * x)), t = 1.0f / (1.0f + 0.466f * a), z = t * t;
+    const float low = 0.466106325f + t * 0.341524035f, high = 0.235613108f + t * 0.0542904809f;
+    const float g = low + z * (high + z * (0.155651063f - t * 0.168183178f + z * 0.0433780067f));
+    const float tail = e - e * (a * t) * g;
+    return x < 0 ? tail : 2.0f - tail;
+}
+INLINE double one_plus_erf_double(double x) { return erfc(-x); }
+
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
 INLINE double log_double(double x) { return log(x); }
 INLINE double erf_double(double x) { return erf(x); }
@@ -428,12 +441,17 @@ CHOOSE(exp_beside_1)
 CHOOSE(log)
 CHOOSE(tanh)
 CHOOSE(erf)
+CHOOSE(one_plus_erf)
 CHOOSE(log1p_unit)
 
 INLINE real real_absolute(real x) { return IS_FLOAT ? (real)fabsf((float)x) : (real)fabs((double)x); }
 INLINE real real_sqrt(real x) { return IS_FLOAT ? (real)sqrtf((float)x) : (real)sqrt((double)x); }
 INLINE real real_rsqrt(real x) { return 1 / real_sqrt(x); }
 INLINE real real_sigmoid(real x) { return 1 / (1 + real_exp_beside_1(-x)); }
+INLINE real real_sigmoid_of_size(real x) { // as exact, of the exponential that softplus needs
+    const real e = real_exp_up_to_0(-real_absolute(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
 INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p_unit(real_exp_up_to_0(-real_absolute(x))); }
 INLINE real real_pow(real x, real y) { return IS_FLOAT ? (real)powf((float)x, (float)y) : (real)pow((double)x, (double)y); }
 
