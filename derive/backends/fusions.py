@@ -29,8 +29,8 @@ _TRIANGLES = {
 }
 """The part of a matrix where its column stands in a relation to its row, and where its row does to its column."""
 
-_LONGEST_ARGUMENT = 40
-"""Characters of an argument beyond which an operator reads better than a call."""
+_LONGEST_ARGUMENT = 60
+"""Characters of an argument beyond which operators read better than a call that makes a tensor of its own."""
 
 
 def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -58,8 +58,6 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     factor = _factor(printer, numbers, negative=node.fn == "sub" and len(tensors) == 2)
     values = [cast(printer.value(n, order), printer.like) for n in (start, *tensors)]
-    if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
-        return None
     if node == printer.top and not any(n == start for n in tensors):
         values[0] = printer.own(start, values[0], order)
     function = "sub" if len(tensors) == 1 else "addcmul"
@@ -68,6 +66,8 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     if values[0].owned and values[0].dims == dims:
         others = ", ".join(v.code for v in values[1:])
         return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
+    if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
+        return None
     code = ", ".join(v.code for v in values)
     return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
 

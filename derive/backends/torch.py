@@ -9,7 +9,7 @@ from derive.backends.chains import is_long, led, with_minus
 from derive.backends.dtypes import Dtypes, is_read
 from derive.backends.fusions import fused, off_diagonal, triangle
 from derive.backends.joins import joined
-from derive.backends.layout import Layouts
+from derive.backends.layout import Layouts, is_product
 from derive.backends.memory import Memory, is_whole
 from derive.backends.pointwise import call_code, cast, number_code, written_over
 from derive.backends.ranges import ranges_named, views_named
@@ -99,7 +99,8 @@ class Printer:
             return align(Value(self.sizes.arange(node.axis, f"{self.like}.dtype"), (node.axis,)), order)
         if isinstance(node, Reduce):
             keepdim = None in order or bool(set(node.axes) & set(order))
-            return align(reduction(self, node, order, keepdim), order)
+            value = align(reduction(self, node, order, keepdim), order)
+            return self.owned(node, value) if is_product(node) else value
         if isinstance(node, Join):
             return joined(self, node, order)
         if isinstance(node, Run):
