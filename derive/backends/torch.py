@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from derive.backends.chains import is_long, led, with_minus
 from derive.backends.dtypes import Dtypes, is_read
-from derive.backends.fusions import fused, off_diagonal, triangle
+from derive.backends.fusions import fused, off_diagonal, told_by_sign, triangle
 from derive.backends.joins import joined
 from derive.backends.layout import Layouts, is_product
 from derive.backends.memory import Memory, is_whole
@@ -67,6 +67,7 @@ class Printer:
         self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
         self.dtypes = Dtypes(self.program, self.integers)
         self.memory = Memory(self.program, self.dtypes)
+        self.told_by_sign = told_by_sign(self.program)
 
     # --- names ---------------------------------------------------------------------------------------------
 
