@@ -20,6 +20,7 @@ from derive.backends.scans import running
 from derive.backends.scatters import scatter
 from derive.backends.sizes import Sizes
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, permute, position, squeeze
+from derive.nominal import FEW
 from derive.program import (
     COMPARISONS,
     Assign,
@@ -66,7 +67,8 @@ class Printer:
     def __post_init__(self) -> None:
         self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
         self.dtypes = Dtypes(self.program, self.integers)
-        self.memory = Memory(self.program, self.dtypes)
+        few = (a for a, size in self.size_names.items() if size.isdigit() and int(size) <= FEW)
+        self.memory = Memory(self.program, self.dtypes, frozenset(few))
         self.told_by_sign = told_by_sign(self.program)
 
     # --- names ---------------------------------------------------------------------------------------------
