@@ -23,7 +23,7 @@ def local_derivative(equation: Equation, read: At, powers_from_output: bool = Tr
         return placed.local_derivative(equation, read, equation.ties)
     inner = _as_tangents(derivative(equation.body, read))
     if equation.kind is None:
-        return from_output(equation, inner, powers_from_output)
+        return from_output(equation, inner, read, powers_from_output)
     if equation.kind in ("sum", "mean"):
         return equation.weight * inner
     if equation.kind in ("amax", "amin"):
@@ -61,15 +61,19 @@ def _as_tangents(value: Expr) -> Expr:
     return value
 
 
-def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:
+def from_output(equation: Equation, local: Expr, read: At, powers: bool = True) -> Expr:
     """The local derivative in terms of the equation's own output, where that is simply what the derivative holds.
 
     `tanh(x)` is the output `y`, so `1 - tanh(x)**2` is `1 - y**2`. The same for `a*F(x)` with a number `a`, and for
-    powers: where `y = (v + eps)**(-1/2)`, `(v + eps)**(-3/2)` is `y**3`. Not for `a*F(x) + b`: a small `F(x)` is lost
-    in a large `b`.
+    powers: where `y = (v + eps)**(-1/2)`, `(v + eps)**(-3/2)` is `y**3`; where `y = a/b`, `-a/b**2` is `-y/b`. Not for
+    `a*F(x) + b`: a small `F(x)` is lost in a large `b`.
     """
     factor, core = equation.body.as_independent(*equation.body.atoms(At), as_Add=False)
-    if not isinstance(core, Function | Pow) or factor.atoms(Axis) or isinstance(core, Where):
+    if factor.atoms(Axis):
+        return local
+    if powers and (over := _over_what_divides(core, equation.left, read)) is not None:
+        return over
+    if not isinstance(core, Function | Pow) or isinstance(core, Where):
         return local
     value = equation.left / factor
     if hasattr(core, "slope_at_value"):
@@ -79,6 +83,21 @@ def from_output(equation: Equation, local: Expr, powers: bool = True) -> Expr:
     if isinstance(core, Pow) and not core.is_Function:
         return _power_from_output(core, value, local) if powers else local
     return local.xreplace({core: value})
+
+
+def _over_what_divides(core: Expr, value: Expr, read: At) -> Expr | None:
+    """Of `y = a/b` by `b`: `-y/b`, which has no square of `b` to leave float32; None of anything else.
+
+    Of `1/b` and of a root below the derivative is a power of the output itself. A mask stays: `b` may be 0 outside.
+    """
+    if isinstance(core, Where) and core.args[2] == 0:
+        over = _over_what_divides(core.args[1], value, read)
+        return None if over is None else Where(core.condition, over, 0)
+    below = [f for f in Mul.make_args(core) if read in f.atoms(At)]
+    base, exponent = below[0].as_base_exp() if len(below) == 1 else (core, S.One)
+    if not exponent.is_Rational or not exponent.is_negative or (isinstance(core, Pow) and (1 / exponent).is_Integer):
+        return None
+    return exponent * value / base * derivative(base, read)
 
 
 def _power_from_output(core: Pow, value: Expr, local: Expr) -> Expr:

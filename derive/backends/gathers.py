@@ -68,8 +68,8 @@ def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node,
     index = value(node.index[slot], plain)  # type: ignore[arg-type]
     dims = tuple(i if isinstance(i, str) else "?" for i in node.index)
     at = position(dims, slot)
-    code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at})).squeeze({at})"
-    return Value(code, plain)
+    code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at}))"
+    return Value(code, tuple(i if isinstance(i, str) else None for i in node.index))
 
 
 def along(index: tuple[Index, ...], slot: int) -> Dims:

@@ -11,13 +11,24 @@ from derive.walking import axes_along, index_axes
 
 
 def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
-    """The general case: an index tensor for every dimension, broadcast over all axes of the read."""
-    order = pack_first(axes_along(node.index))
+    """The general case: an index tensor for every dimension but the last whole ones, broadcast over their axes."""
+    rows = node.index[: places_end(node.index)]
+    order = pack_first(axes_along(rows))
     if any(isinstance(i, PartOf) and packs(i) for i in node.index[:1]):  # the leading dimensions as one
         rest = f", *{stored.code}.shape[{1 - len(node.index)}:]" if len(node.index) > 1 else ""
         stored = stored.method(f".reshape({sizes.number(SizeOf(PACK))}{rest})")
-    items = [index_tensor(i, order, sizes, value) for i in node.index]
-    return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", order)
+    items = [index_tensor(i, order, sizes, value) for i in rows]
+    return Value(f"{stored.inside(ATOM)}[{', '.join(items)}]", (*order, *node.index[len(rows) :]))  # type: ignore[arg-type]
+
+
+def places_end(index: tuple[Index, ...]) -> int:
+    """Where the dimensions begin that are read whole, in their own order, by axes that no other index has."""
+    end = len(index)
+    while end > 1 and isinstance(axis := index[end - 1], str) and not is_pack(axis):
+        if axis in axes_along(index[: end - 1]):
+            break
+        end -= 1
+    return end
 
 
 def pack_first(axes: Iterable[str]) -> Dims:

@@ -10,7 +10,7 @@ from derive.arithmetic import multiplied
 from derive.backends.convolutions import scattered
 from derive.backends.extrema import extremum
 from derive.backends.gathers import along, gathers_in_a_row, whole_index
-from derive.backends.index_tensors import index_tensor, pack_first
+from derive.backends.index_tensors import index_tensor, pack_first, places_end
 from derive.backends.pointwise import number_code
 from derive.backends.slices import subscript
 from derive.backends.taps import through_windows
@@ -87,17 +87,18 @@ def _at_one_place(printer: Printer, s: Scatter, name: str, target: str) -> bool:
 
 
 def _by_indices(printer: Printer, s: Scatter) -> str:
-    """A scatter-add by an index for every dimension."""
-    spread = pack_first(axes_along(s.slots))
+    """A scatter-add by an index for every dimension but the last whole ones."""
+    rows = s.slots[: places_end(s.slots)]
+    spread = pack_first(axes_along(rows))
     items = [
         (
             f"torch.tensor({printer.number(i.offset)}, device={printer.like}.device)"
             if isinstance(i, Window) and not i.steps and not is_tensor(i.offset)
             else index_tensor(i, spread, printer.sizes, printer.value)
         )
-        for i in s.slots
+        for i in rows
     ]
-    value = printer.full(s.value, spread)
+    value = printer.full(s.value, (*spread, *s.slots[len(rows) :]))  # type: ignore[arg-type]
     index = f"({', '.join(items)})" if len(items) > 1 else f"({items[0]},)"
     return f".index_put_({index}, {value.code}, accumulate=True)"
 
