@@ -44,7 +44,7 @@ _SHARED = frozenset(
     NARROW MANY errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
-    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns".split()  # noqa: SIM905
+    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _last".split()  # noqa: SIM905
 )
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""

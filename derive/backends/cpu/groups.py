@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from derive.backends.cpu.normal import Loop, Normal, Unsupported
+from derive.backends.cpu.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.products import Product, Step
 from derive.cost import NOMINAL
 from derive.program import Index, Merged, Read, Window
@@ -60,13 +60,13 @@ class _Candidate:
     steps: tuple[Step, ...]
 
 
-def grouped(steps: list[Step], form: Normal) -> list[Group | Product]:
+def grouped(steps: list[Step], form: Normal) -> list[Group | Product | Running]:
     """The steps in groups, in an order that respects what reads what. Raises Unsupported for what fits in none."""
-    out: list[Group | Product] = []
+    out: list[Group | Product | Running] = []
     left = list(steps)
     while left:
         first = left[0]
-        if isinstance(first, Product):
+        if not isinstance(first, Loop):
             out.append(first)
             left.pop(0)
             continue
@@ -159,7 +159,7 @@ def _collected(
 
 
 def _names(step: Step) -> set[str]:
-    return step.reads if isinstance(step, Product) else {r.name for r in step.reads()}
+    return {r.name for r in step.reads()} if isinstance(step, Loop) else step.reads
 
 
 def _blocked(loop: Loop, held: set[str], changed: set[str]) -> bool:
