@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from tests.native.conftest import Package
+
 SPECS = """
 from derive import *
 
@@ -129,3 +131,27 @@ def test_what_shares_its_work_is_stored_last(sources: dict[str, str]) -> None:
     """Behind a store, a compiler that cannot tell memory apart would read `x` and compute its exponential anew."""
     body = sources["whole"].partition("omp simd")[2]
     assert body.index("real_exp") < body.index(" y[")
+
+
+RUNNING = """
+from derive import *
+
+n, t, s = axes("n t s")
+
+
+@op
+def survival(f, x: tensor[n, t]):
+    f.e[n, t] = erf(x[n, t])
+    f.total[n, t] = sum(where(s <= t, f.e[n, s], 0), over=s)
+    f.y[n, t] = f.total[n, t] * (1 + f.e[n, t])
+    return f.y
+"""
+
+
+def test_erf_stays_where_a_running_sum_reads_it(package: Package) -> None:
+    x = torch.randn(3, 9, dtype=torch.float64, requires_grad=True)
+    right = x.erf().cumsum(1) * (1 + x.erf())
+    found = package(specs=RUNNING).survival(x)
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
+    mine, theirs = (torch.autograd.grad(y, x, right.detach())[0] for y in (found, right))
+    torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-14)

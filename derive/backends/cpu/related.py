@@ -105,10 +105,10 @@ def _above_minus_one(loop: Loop, name: str, erf: Call, new: str, sign: int) -> L
 
 def _in_sums(node: Node, core: Node, new: Node, sign: int) -> Node | None:
     """A value with `k*new` in place of `k + k*core`, or of `k - k*core`; nothing where the core stands otherwise."""
+    if not isinstance(node, Call):
+        return None if core in walk(node) else node
     if node == core:
         return None
-    if not isinstance(node, Call):
-        return node
     if node.fn not in ("add", "sub"):
         args = [_in_sums(a, core, new, sign) for a in node.args]
         found = [a for a in args if a is not None]
