@@ -15,8 +15,8 @@ from derive.backends.reductions import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.cost import is_matrix_product, is_tensor
 from derive.passes.signs import plain
-from derive.program import COMPARISONS, Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
-from derive.walking import node_axes, walk
+from derive.program import AxisValue, Call, Node, Num, Reduce
+from derive.walking import node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -70,29 +70,6 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     code = ", ".join(v.code for v in values)
     return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
-
-
-_TELL = frozenset({"sign", "relu", "absolute", "maximum", "minimum", *COMPARISONS})
-
-
-def told_by_sign(program: Program) -> frozenset[Node]:
-    """The differences whose sign is asked: what is subtracted in them is rounded before.
-
-    `a*x - b*z` is 0 where both products are one number. In one pass the second is not rounded: no tie would be left.
-    """
-    calls = [n for s in program.statements for n in walk(s.value) if isinstance(n, Call) and n.fn in _TELL]
-    asked = {_without_numbers(a) for n in calls for a in n.args}
-    names = {n.name for n in asked if isinstance(n, Read)}
-    named = {_without_numbers(s.value) for s in program.statements if isinstance(s, Assign) and s.name in names}
-    return frozenset(n for n in asked | named if isinstance(n, Call) and n.fn == "sub")
-
-
-def _without_numbers(node: Node) -> Node:
-    """A node without a minus sign before it and numbers that it is multiplied with."""
-    if isinstance(node, Call) and node.fn in ("neg", "mul", "div"):
-        tensors = [a for a in node.args if is_tensor(a)]
-        return _without_numbers(tensors[0]) if len(tensors) == 1 else node
-    return node
 
 
 def _small_as_one(printer: Printer, tensors: list[Node]) -> list[Node]:
