@@ -72,6 +72,22 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
 
 
+def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
+    """The method that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; None of what is none."""
+    numbers, tensors = _split(node)
+    tensors = _small_as_one(printer, tensors)
+    if not printer.fuse or any(_is_matmul(n) for n in tensors) or not all(_is_plus(n) for n in tensors):
+        return None
+    if len(tensors) != 2 and (len(tensors) != 1 or not numbers):
+        return None
+    values = [cast(printer.value(n, order), printer.like) for n in tensors]
+    if any(len(v.code) > _LONGEST_ARGUMENT for v in values):
+        return None
+    factor = _factor(printer, numbers, negative=False)
+    number = f", {'alpha' if len(tensors) == 1 else 'value'}={factor}" if factor != "1" else ""
+    return f".{'add_' if len(tensors) == 1 else 'addcmul_'}({', '.join(v.code for v in values)}{number})"
+
+
 def _small_as_one(printer: Printer, tensors: list[Node]) -> list[Node]:
     """Three factors or more, as one that is large and the product of the others, which is small."""
     small = [n for n in tensors if not printer.memory.is_large(n)]
