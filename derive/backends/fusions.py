@@ -73,7 +73,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 
 def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
-    """The method that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; None of what is none."""
+    """The method that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; else nothing."""
     numbers, tensors = _split(node)
     tensors = _small_as_one(printer, tensors)
     if not printer.fuse or any(_is_matmul(n) for n in tensors) or not all(_is_plus(n) for n in tensors):
