@@ -25,9 +25,14 @@ class Candidate:
 
 
 def search_part(
-    steps: Stepwise, part: tuple[Adjoint, ...], laws: Laws, allowed: set[str], policy: Policy
+    steps: Stepwise,
+    part: tuple[Adjoint, ...],
+    laws: Laws,
+    allowed: set[str],
+    policy: Policy,
+    held: frozenset[str] = frozenset(),
 ) -> Candidate:
-    """The cheapest form of a stretch that changes of one elimination or one name lead to."""
+    """The cheapest form of a stretch that changes of one elimination or one name lead to; others keep what is held."""
     seen: dict[Choice, Candidate | None] = {}
 
     def evaluate(choice: Choice) -> Candidate | None:
@@ -38,17 +43,17 @@ def search_part(
             definitions, history = close(part, choice, laws)
             outside = outside_domain(definitions, allowed)
             returns = tuple(d.name for d in definitions)
-            kept = None if outside else with_kept(steps, definitions, returns, policy=policy)
+            kept = None if outside else with_kept(steps, definitions, returns, held, policy)
             seen[choice] = None if kept is None else Candidate(choice, tuple(definitions), tuple(history), kept)
         return seen[choice]
 
     best = evaluate(Choice())
     within = undivided(laws.relations, allowed)
     if best is None and within != laws.relations:  # what is positive may still underflow to 0
-        return search_part(steps, part, replace(laws, relations=within, memo={}), allowed, policy)
+        return search_part(steps, part, replace(laws, relations=within, memo={}), allowed, policy, held)
     if best is None:  # the chain rule's own form divides by something that it writes in another way
         own = {name for d in close(part, Choice(), laws)[0] for name in divided_by(d.value)}
-        return search_part(steps, part, replace(laws, memo={}), allowed | own, policy)
+        return search_part(steps, part, replace(laws, memo={}), allowed | own, policy, held)
     mentioned = {name for a in part for name in a.reads}
     near = _reachable(mentioned, laws.inversions)
     through = [i.through for i in near]

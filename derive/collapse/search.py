@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr
 
-from derive.adjoint import Adjoint, Stepwise
+from derive.adjoint import Stepwise
 from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.complements import complements
 from derive.collapse.denominators import cancelled
 from derive.collapse.domain import conditions, divided_by, divisors, outside_domain, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
-from derive.collapse.local_search import Candidate, search_part
+from derive.collapse.local_search import Candidate
 from derive.collapse.masked import masked
 from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
@@ -26,7 +26,8 @@ from derive.collapse.reassociate import (
     reassociated,
 )
 from derive.collapse.relations import Relation, by_names, relations
-from derive.collapse.segments import LONGEST, segments
+from derive.collapse.segments import segments
+from derive.collapse.stretches import beside_each_other, solved
 from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
 from derive.collapse.supports import of_definition, reason_of, supports, without_masks
 from derive.collapse.symmetries import in_one_order
@@ -69,18 +70,37 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     always = forced(steps) | frozenset(cuts)
     laws = replace(facts, relations=by_names(identities), always=always, subtracted=lossy, memo={})
     allowed = divisors(steps) | (conditions(known) if policy.conditional else set())
-    best = _solved(steps, stretches, cuts, laws, allowed, policy)
+    parts = solved(steps, stretches, cuts, laws, allowed, policy)
+    whole = _whole(steps, [p.best for p in parts], laws, facts, policy)
+    beside = beside_each_other(steps, parts, allowed, policy)
+    if [c.choice for c in beside] != [p.best.choice for p in parts]:
+        other = _whole(steps, beside, laws, facts, policy)
+        whole = other if other.kept.total < whole.kept.total else whole
+    definitions = tuple(d for c in whole.parts for d in c.definitions)
+    history = (*turned, *gone, *(s for c in whole.parts for s in c.steps))
+    choices = tuple(c.choice for c in whole.parts)
+    return Closed(choices, definitions, whole.kept, history, known, identities, _used(whole.parts, known))
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The form of every stretch, and what they cost together with what is computed again."""
+
+    parts: tuple[Candidate, ...]
+    kept: Kept
+
+
+def _whole(steps: Stepwise, parts: list[Candidate], laws: Laws, facts: Laws, policy: Policy) -> _Whole:
+    """The stretches after the laws that speak of all of them."""
+    best = list(parts)
     for k, candidate in enumerate(best):
         everything = [d for c in best for d in c.definitions]
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
         best[k] = _identities(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
     best = _summed(steps, _unmasked(steps, best, facts), policy)
     again = _recomputed(steps, best, policy)
-    definitions = tuple(d for c in best for d in c.definitions)
-    kept = with_kept(steps, [*again, *definitions], policy=policy)
-    history = (*turned, *gone, *(s for c in best for s in c.steps))
-    choices = tuple(c.choice for c in best)
-    return Closed(choices, definitions, kept, history, known, identities, _used(best, known))
+    kept = with_kept(steps, [*again, *(d for c in best for d in c.definitions)], policy=policy)
+    return _Whole(tuple(best), kept)
 
 
 def _is_number(lost: Expr) -> bool:
@@ -88,48 +108,10 @@ def _is_number(lost: Expr) -> bool:
     return any(t != 0 and not t.atoms(At, Scalar) for t in Add.make_args(lost))
 
 
-def _used(parts: list[Candidate], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
+def _used(parts: tuple[Candidate, ...], known: tuple[Inversion, ...]) -> tuple[Inversion, ...]:
     """The eliminations in use that hold only under a condition."""
     used = {through for p in parts for through in p.choice.eliminate}
     return tuple(i for i in known if i.through in used and i.nonzero is not None)
-
-
-def _solved(
-    steps: Stepwise,
-    stretches: list[tuple[Adjoint, ...]],
-    cuts: tuple[str, ...],
-    laws: Laws,
-    allowed: set[str],
-    policy: Policy,
-) -> list[Candidate]:
-    """The best form of each stretch; two stretches become one where their common form is cheaper."""
-    parts = [(s, search_part(steps, s, laws, allowed, policy)) for s in stretches]
-    order = {a.of: k for k, a in enumerate(steps.adjoints)}
-    for cut in cuts:
-        target = next(a.target.name for a in steps.adjoints if a.of == cut)
-        near = [p for p in parts if any(a.of == cut or target in a.reads for a in p[0])]
-        joined = tuple(sorted((a for p in near for a in p[0]), key=lambda a: order[a.of]))
-        if len(near) < 2 or len(joined) > 3 * LONGEST:
-            continue
-        open_laws = replace(laws, always=laws.always - {cut})
-        whole = search_part(steps, joined, open_laws, allowed, policy)
-        if whole.kept.total < _total(steps, [p[1] for p in near], policy):
-            parts = [*(p for p in parts if p not in near), (joined, whole)]
-            laws = open_laws
-    parts.sort(key=lambda p: order[p[0][0].of])
-    return [candidate for _, candidate in parts]
-
-
-def _total(steps: Stepwise, parts: list[Candidate], policy: Policy) -> float:
-    """What several stretches cost together; what one keeps, the next has for nothing."""
-    total = 0.0
-    held: set[str] = set()
-    for part in parts:
-        returns = tuple(d.name for d in part.definitions)
-        kept = with_kept(steps, list(part.definitions), returns, frozenset(held), policy)
-        total += kept.total
-        held |= set(kept.names)
-    return total
 
 
 def _reassociate(

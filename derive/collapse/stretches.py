@@ -1,0 +1,66 @@
+"""The best form of every stretch of the backward: each by itself, then each beside what the others keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from derive.adjoint import Adjoint, Stepwise
+from derive.collapse.chain import Laws
+from derive.collapse.local_search import Candidate, search_part
+from derive.collapse.segments import LONGEST
+from derive.saving import Policy, with_kept
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A stretch, its best form, and the laws by which it was found."""
+
+    stretch: tuple[Adjoint, ...]
+    best: Candidate
+    laws: Laws
+
+
+def solved(
+    steps: Stepwise,
+    stretches: list[tuple[Adjoint, ...]],
+    cuts: tuple[str, ...],
+    laws: Laws,
+    allowed: set[str],
+    policy: Policy,
+) -> list[Solved]:
+    """The best form of each stretch; two stretches become one where their common form is cheaper."""
+    parts = [Solved(s, search_part(steps, s, laws, allowed, policy), laws) for s in stretches]
+    order = {a.of: k for k, a in enumerate(steps.adjoints)}
+    for cut in cuts:
+        target = next(a.target.name for a in steps.adjoints if a.of == cut)
+        near = [p for p in parts if any(a.of == cut or target in a.reads for a in p.stretch)]
+        joined = tuple(sorted((a for p in near for a in p.stretch), key=lambda a: order[a.of]))
+        if len(near) < 2 or len(joined) > 3 * LONGEST:
+            continue
+        open_laws = replace(laws, always=laws.always - {cut})
+        whole = search_part(steps, joined, open_laws, allowed, policy)
+        if whole.kept.total < _total(steps, [p.best for p in near], policy):
+            parts = [*(p for p in parts if p not in near), Solved(joined, whole, open_laws)]
+            laws = open_laws
+    return sorted(parts, key=lambda p: order[p.stretch[0].of])
+
+
+def beside_each_other(steps: Stepwise, parts: list[Solved], allowed: set[str], policy: Policy) -> list[Candidate]:
+    """The best form of each of these stretches that has for nothing what the others keep."""
+    out = []
+    for k, part in enumerate(parts):
+        held = frozenset(n for j, other in enumerate(parts) if j != k for n in other.best.kept.names)
+        out.append(search_part(steps, part.stretch, part.laws, allowed, policy, held) if held else part.best)
+    return out
+
+
+def _total(steps: Stepwise, parts: list[Candidate], policy: Policy) -> float:
+    """What several stretches cost together; what one keeps, the next has for nothing."""
+    total = 0.0
+    held: set[str] = set()
+    for part in parts:
+        returns = tuple(d.name for d in part.definitions)
+        kept = with_kept(steps, list(part.definitions), returns, frozenset(held), policy)
+        total += kept.total
+        held |= set(kept.names)
+    return total

@@ -1,0 +1,32 @@
+"""A stretch of the backward has for nothing what the others keep."""
+
+import torch
+
+from derive import amax, axes, eq, exp, index, oo, op, sum, tensor, where
+from tests.derive.live import assert_alike, module
+
+n, k, d = axes("n k d")
+
+
+@op
+def segment_attention(f, s: tensor[k], x: tensor[n, d], src: index(n)[k], dst: index(n)[k]):
+    f.m[n] = amax(where(eq(dst[k], n), s[k], -oo), over=k)
+    f.u[k] = exp(s[k] - f.m[dst[k]])
+    f.tot[n] = sum(where(eq(dst[k], n), f.u[k], 0), over=k)
+    f.p[k] = f.u[k] / f.tot[dst[k]]
+    f.y[n, d] = sum(where(eq(dst[k], n), f.p[k] * x[src[k], d], 0), over=k)
+    return f.y
+
+
+def test_weights_that_the_values_need_are_kept_alone() -> None:
+    """The scores' gradient is `p * (...)` as `p` is kept for the values: the exponentials are not."""
+    kept = segment_attention.op.derivation.closed.kept.names
+    assert "p" in kept and "u" not in kept, kept
+    generator = torch.Generator().manual_seed(0)
+    s = torch.randn(9, dtype=torch.float64, generator=generator, requires_grad=True)
+    x = torch.randn(4, 3, dtype=torch.float64, generator=generator, requires_grad=True)
+    src = torch.randint(4, (9,), generator=generator)
+    dst = torch.tensor([0, 1, 2, 3, 0, 0, 2, 2, 1])
+    each = torch.zeros(4, 9, dtype=torch.float64).index_put_((dst, torch.arange(9)), torch.ones(1, dtype=torch.float64))
+    p = torch.softmax(torch.where(each > 0, s, -torch.inf), 1)
+    assert_alike(module(segment_attention.op).segment_attention(s, x, src, dst), p @ x[src], [s, x])
