@@ -240,7 +240,7 @@ CASES |= {
     "softcapped_attention": Case(softcapped_attention, ("sub_(sum_dy_y)",), ("y_sum", ".neg_()")),
     "factorization_machine": Case(factorization_machine, ("addcmul(w1,",), (".expand(", "dq")),
     "decorrelation": Case(decorrelation, ("(x_minus_mu @ ds.T).mul_(ratio(2, n))",), ("x_minus_mu2",)),
-    "orthogonality": Case(lambda x: ((x.T @ x - torch.eye(x.shape[1])) ** 2).sum(), ("ds.T).mul_(2)",), ("x @ ds.T +",)),
+    "orthogonality": Case(lambda x: ((x.T @ x - torch.eye(x.shape[1])) ** 2).sum(), (".T).mul_(2)",), ("x @ ds.T +",)),
     "repulsion": Case(repulsion, ("-4 * dloss",), ("sum_dx",)),
     "attended_with_slopes": Case(attended_with_slopes, ("sub_(sum_dy_y)",), ("tril",)),
     "symmetric_divergence": Case(symmetric_divergence, ("addcmul(px_minus_pz,",), ("sum_px_minus_pz",)),
