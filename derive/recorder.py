@@ -12,7 +12,7 @@ from sympy.logic.boolalg import Boolean
 from derive.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
-from derive.guards import guarded
+from derive.guards import guarded, guarded_behind
 from derive.handles import Handle
 from derive.recorded import as_recorded, may_be_infinite, unsigned
 from derive.sizes import size_of
@@ -109,6 +109,11 @@ class Recorder:
             raise DeriveError(f"{name} is {what}", fix="give the equation another name")
         if keyword.iskeyword(name) or name in ("saved", "torch", "self", "ctx") or name.startswith("_"):
             raise DeriveError(f"{name} cannot name a tensor", fix="choose another name")
+
+    def guard(self, outputs: tuple[str, ...]) -> None:
+        """Guard what only the branches of conditions read, once all readers are known."""
+        equations, self.equations = self.equations, []
+        self._add(guarded_behind(equations, outputs, set(self.operands)))
 
     def rename(self, old: str, new: str) -> None:
         """Give the result of a call its name, and the call's own intermediates that name as a prefix."""

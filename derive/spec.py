@@ -75,6 +75,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     recorder = Recorder(name)
     returned = _run(function, recorder, operands)
     outputs = _outputs(returned, recorder)
+    recorder.guard(outputs)
     sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
     equations = read_prefixes(tuple(recorder.equations), declared, sizes)

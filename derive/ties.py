@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from derive.cost import is_tensor
-from derive.program import COMPARISONS, Call, Node, Read
+from derive.program import COMPARISONS, Call, Node, Num, Read
 from derive.walking import walk
 
 _TELL = frozenset({"sign", "relu", "absolute", "maximum", "minimum", *COMPARISONS})
@@ -21,7 +21,19 @@ def told_by_sign(values: Iterable[tuple[str, Node]]) -> frozenset[Node]:
     asked = {_without_numbers(a) for n in calls for a in n.args}
     names = {n.name for n in asked if isinstance(n, Read)}
     named = {_without_numbers(value) for name, value in values if name in names}
-    return frozenset(n for n in asked | named if isinstance(n, Call) and n.fn == "sub")
+    return frozenset(n for n in asked | named if isinstance(n, Call) and _subtracts(n))
+
+
+def _subtracts(node: Call) -> bool:
+    """Whether a node is a difference, perhaps said as a sum with a minus sign in one term: `-a*x + b*z`."""
+    return node.fn == "sub" or (node.fn == "add" and _is_negative(node.args[0]) != _is_negative(node.args[1]))
+
+
+def _is_negative(node: Node) -> bool:
+    """Whether a product is written with a minus sign."""
+    if isinstance(node, Call) and node.fn in ("mul", "div"):
+        return _is_negative(node.args[0]) != _is_negative(node.args[1])
+    return (isinstance(node, Num) and node.value < 0) or (isinstance(node, Call) and node.fn == "neg")
 
 
 def _without_numbers(node: Node) -> Node:

@@ -93,15 +93,33 @@ def _start(node: ast.expr) -> ast.expr:
 
 
 def _written(code: str, target: str, tensors: Collection[str]) -> str:
-    """The expression computed in `target`: its start where torch can, else copied there."""
+    """The expression computed in `target`: its start where torch can, else its first step, else copied there."""
     tree = ast.parse(code, mode="eval")
     start = _start(tree.body)
     new = _with_out(start, target, tensors)
+    if new is None and (step := _first_step(tree.body)) is not None:
+        start, new = step, _step_with_out(step, target)
     if new is None:
         return f"{target}.copy_({code})"
     if start is tree.body:
         return new
     return code.replace(_source(code, start), new, 1)
+
+
+def _first_step(node: ast.expr) -> ast.Call | None:
+    """The first method of a chain of in-place methods; None where there is none."""
+    start = _start(node)
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
+    return next((n for n in calls if n.func.value is start), None)  # type: ignore[attr-defined]
+
+
+def _step_with_out(step: ast.Call, target: str) -> str | None:
+    """The first step of a chain as one call that writes into `target`; None where torch has none of it."""
+    assert isinstance(step.func, ast.Attribute)
+    name = step.func.attr.removesuffix("_")
+    if name not in _OPERATORS.values() or step.keywords:
+        return None
+    return f"torch.{name}({ast.unparse(step.func.value)}, {ast.unparse(step.args[0])}, out={target})"
 
 
 def _source(code: str, node: ast.expr) -> str:

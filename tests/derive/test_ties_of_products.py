@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive.notation import axes, minimum, op, relu, tensor, where
+from derive.notation import axes, maximum, minimum, op, relu, tensor, where
 from derive.spec import OpCall
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
@@ -14,6 +14,13 @@ n, d = axes("n d")
 @op
 def smaller_product(f, a: tensor[n, d], x: tensor[n, d], b: tensor[n, d], z: tensor[n, d]):
     f.y[n, d] = minimum(a[n, d] * x[n, d], b[n, d] * z[n, d])
+    return f.y
+
+
+@op
+def larger_loss(f, a: tensor[n, d], x: tensor[n, d], b: tensor[n, d], z: tensor[n, d]):
+    """Both are losses: the products of what is to be large, with a minus sign."""
+    f.y[n, d] = maximum(-a[n, d] * x[n, d], -b[n, d] * z[n, d])
     return f.y
 
 
@@ -38,6 +45,7 @@ def chosen(f, a: tensor[n, d], x: tensor[n, d], b: tensor[n, d], z: tensor[n, d]
 
 PLAIN = [
     (smaller_product, lambda a, x, b, z: torch.minimum(a * x, b * z)),
+    (larger_loss, lambda a, x, b, z: torch.maximum(-a * x, -b * z)),
     (hinge, lambda a, x, b, z: torch.relu(a * x - b * z) + 2 * (a * x - b * z)),
     (distance, lambda a, x, b, z: (3 * (a * x - b * z)).abs()),
     (chosen, lambda a, x, b, z: torch.where(a * x - b * z > 0, a * x, b + z)),

@@ -123,6 +123,8 @@ def test_half_precision_is_computed_in_float32() -> None:
         ("(a - b).mul_(b).add_(1)", "torch.sub(a, b, out=out).mul_(b).add_(1)"),
         ("torch.addcmul(a, a, b, value=-1).mul_(b)", "torch.addcmul(a, a, b, value=-1, out=out).mul_(b)"),
         ("a.new_zeros(n, 3).index_add_(0, i, b)", "out.zero_().index_add_(0, i, b)"),
+        ("torch.einsum('ij -> j', a).div_(2).add_(b)", "torch.div(torch.einsum('ij -> j', a), 2, out=out).add_(b)"),
+        ("torch.einsum('ij -> j', a).exp_()", "out.copy_(torch.einsum('ij -> j', a).exp_())"),
         ("a.clone()", "out.copy_(a)"),
         ("a.mT", "out.copy_(a.mT)"),
     ],

@@ -25,8 +25,11 @@ def with_rounded_products(form: Normal) -> None:
     def changed(node: Node) -> Node:
         if not isinstance(node, Call):
             return node
-        fuses = node in told and any(map(is_product, node.args))
-        return replace(node, fn="difference" if fuses else node.fn, args=tuple(map(changed, node.args)))
+        args = tuple(map(changed, node.args))
+        if node not in told or not any(map(is_product, node.args)):
+            return replace(node, args=args)
+        left, right = args
+        return Call("difference", (left, right if node.fn == "sub" else Call("neg", (right,))))
 
     for k, loop in enumerate(form.loops):
         form.loops[k] = replace(loop, value=changed(loop.value))
