@@ -11,7 +11,7 @@ import torch
 from derive.arithmetic import ZERO
 from derive.backends.cpu.groups import Group, grouped
 from derive.backends.cpu.normal import Loop, Normal
-from derive.program import Call, Program, Read, Window
+from derive.program import Call, Node, Program, Read, Window
 from tests.derive.live import assert_alike
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -31,6 +31,14 @@ def messages(f, K: tensor[n, m], q: tensor[n, c], g: tensor[m]):
 @op
 def local_filters(f, x: tensor[n, c, t, u], w: tensor[n, i, j, k, l]):
     f.y[n, c, i, j] = sum(w[n, i, j, k, l] * x[n, c, i + k, j + l], over=(k, l))
+    return f.y
+
+
+@op
+def weighted_rows(f, x: tensor[n, c], g: tensor[n]):
+    f.s[n] = tanh(g[n])
+    f.w[n] = f.s[n] * exp(-g[n] ** 2)
+    f.y[n, c] = f.w[n] * x[n, c] + f.s[n]
     return f.y
 """
 
@@ -79,6 +87,10 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[tuple[int, ...], ...]]
         lambda x, w: torch.einsum("ncijkl, nijkl -> ncij", x.unfold(2, 3, 1).unfold(3, 2, 1), w),
         ((2, 3, 9, 40), (2, 7, 39, 3, 2)),
     ),
+    "weighted_rows": (
+        lambda x, g: (g.tanh() * torch.exp(-(g**2)))[:, None] * x + g.tanh()[:, None],
+        ((37, 41), (37,)),
+    ),
 }
 
 
@@ -89,3 +101,26 @@ def test_values_and_gradients(native: ModuleType, threads: Callable[[int], None]
     for count in (1, 2):
         threads(count)
         assert_alike(getattr(native, name)(*inputs), reference(*inputs), inputs)
+
+
+def _of_rows(value: Node) -> list[Loop]:
+    """A value for each row, and rows that read it."""
+    product = Call("mul", (Read("h", (N,)), Read("z", (N, C))))
+    return [Loop("h", (N,), value), Loop("y", (N, C), product)]
+
+
+GIVEN = (("x", (N,)), ("z", (N, C)))
+
+
+def test_a_costly_value_of_rows_is_made_for_many_rows_at_once() -> None:
+    before, rows = _groups(_of_rows(Call("tanh", (Read("x", (N,)),))), GIVEN)
+    assert ([s.name for s in before.loops], before.lane) == (["h"], N)
+    assert ([s.name for s in rows.loops], rows.lane) == (["y"], None)
+
+
+def test_a_value_that_is_cheap_or_needs_its_row_is_made_beside_it() -> None:
+    cheap = _of_rows(Call("neg", (Read("x", (N,)),)))
+    of_row = [Loop("s", (N,), Read("z", (N, C)), "sum", (C,)), *_of_rows(Call("log", (Read("s", (N,)),)))]
+    for loops in (cheap, of_row):
+        (group,) = _groups(loops, GIVEN)
+        assert group.loops == tuple(loops)
