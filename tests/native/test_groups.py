@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -31,6 +32,26 @@ def messages(f, K: tensor[n, m], q: tensor[n, c], g: tensor[m]):
 @op
 def local_filters(f, x: tensor[n, c, t, u], w: tensor[n, i, j, k, l]):
     f.y[n, c, i, j] = sum(w[n, i, j, k, l] * x[n, c, i + k, j + l], over=(k, l))
+    return f.y
+
+
+@op
+def of_few(f, x: tensor[n, c, k], at: index(k)[n, c]):
+    f.p[n, c, k] = exp(x[n, c, k] - amax(x[n, c, k], over=k))
+    f.q[n, c] = x[n, c, at[n, c]] / sum(f.p[n, c, k], over=k)
+    f.y[()] = sum(f.q[n, c] ** 2, over=(n, c))
+    return f.y
+
+
+@op
+def of_few_masked(f, x: tensor[n, c, k], mask: constant[n]):
+    f.y[n, c] = mask[n] / sum(exp(x[n, c, k]), over=k)
+    return f.y
+
+
+@op
+def few_columns(f, x: tensor[k, n, c], g: tensor[n, c]):
+    f.y[k, n, c] = g[n, c] * x[k, n, c] / sum(x[k, n, c] ** 2, over=k)
     return f.y
 
 
@@ -101,6 +122,40 @@ def test_values_and_gradients(native: ModuleType, threads: Callable[[int], None]
     for count in (1, 2):
         threads(count)
         assert_alike(getattr(native, name)(*inputs), reference(*inputs), inputs)
+
+
+def _of_few(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    p = (x - x.amax(-1, keepdim=True)).exp()
+    return ((x.gather(-1, y[..., None])[..., 0] / p.sum(-1)) ** 2).sum()
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 5), (700, 3, 4), (1, 1, 1), (4, 4, 4), (9, 2, 40)], ids=str)
+def test_many_rows_of_few_places_whatever_their_axes(
+    native: ModuleType, threads: Callable[[int], None], shape: tuple[int, ...]
+) -> None:
+    """Those of several outer axes are rows one after another where memory has them so."""
+    n, c, k = shape
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=torch.float64).requires_grad_()
+    columns = torch.randn(k, n, c, dtype=torch.float64).requires_grad_()
+    y, mask, g = torch.randint(k, (n, c)), torch.randn(n).double(), torch.randn(n, c).double().requires_grad_()
+    first: list[torch.Tensor] = []
+    for count in (1, 2):
+        threads(count)
+        assert_alike(native.of_few(x, y), _of_few(x, y), [x])
+        assert_alike(native.of_few_masked(x, mask), mask[:, None] / x.exp().sum(-1), [x])
+        assert_alike(native.few_columns(columns, g), g * columns / (columns**2).sum(0), [columns, g])
+        made = native.of_few_forward(x.detach(), y)[0]
+        assert torch.equal(made, first[0] if first else made)
+        first.append(made)
+
+
+def test_axes_that_lie_one_after_another_are_one(native: ModuleType) -> None:
+    def source(name: str) -> str:
+        return Path(native.__path__[0], f"{name}.c").read_text()
+
+    assert all("const int64_t i_n = 0;" in source(name) for name in ("of_few", "few_columns"))
+    assert "const int64_t i_n = 0;" not in source("of_few_masked")  # the mask has one of the two alone
 
 
 def _of_rows(value: Node) -> list[Loop]:

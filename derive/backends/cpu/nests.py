@@ -7,12 +7,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions, length, variable
+from derive.backends.cpu.groups import Group
 from derive.backends.cpu.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
 from derive.backends.cpu.work import calls, units
 from derive.backends.cpu.writer import Writer
-from derive.program import Read
-from derive.walking import axes_along, walk
+from derive.program import AxisValue, Read, base
+from derive.walking import axes_along, index_axes, walk
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}
@@ -49,6 +50,19 @@ class Nest:
         values = [s.value for s in self.group.loops if len(s.domain) == len(largest)]
         cost = round(sum(units(call) for value in values for call in calls(value)))
         return f"{cost} * {extent(largest)}" if cost > 1 else extent(largest)
+
+    def split(self) -> tuple[tuple[str, ...], str, str]:
+        """The outer axes before the last, the last one, and its places: all, where memory has them as one axis."""
+        *slow, fast = self.group.outer
+        if slow and as_one(self.group, self.normal):
+            return (), fast, extent(self.group.outer)
+        return tuple(slow), fast, length(fast)
+
+    def starts(self) -> None:
+        """The places on the outer axes that the last of them counts on with."""
+        slow, *_ = self.split()
+        for a in self.group.outer[:-1] if not slow else ():
+            self.out.line(f"const int64_t {variable(a)} = 0; // {self.group.outer[-1]} counts on to the next")
 
     # --- where things are ----------------------------------------------------------------------------------
 
@@ -197,6 +211,23 @@ class Nest:
 
     def decode(self, axes: tuple[str, ...], at: str) -> None:
         decode(self.out, axes, at)
+
+
+def as_one(group: Group, form: Normal) -> bool:
+    """Whether the outer axes lie one after another in all that the group reads and writes: they are one axis then."""
+    outer = group.outer
+
+    def together(read: Read) -> bool:
+        at = [k for k, i in enumerate(read.index) if not isinstance(i, Read) and set(index_axes(i)) & set(outer)]
+        dims = form.dims[read.name]
+        own = all(isinstance(dims[k], str) and base(str(dims[k])) == base(str(read.index[k])) for k in at[1:])
+        return not at or (tuple(read.index[k] for k in at) == outer and at[-1] - at[0] == len(at) - 1 and own)
+
+    nodes = [n for s in group.loops for n in walk(s.value)]
+    nodes += [n for s in group.loops for i in s.slots for n in walk(i)]
+    places = all(n.axis not in outer for n in nodes if isinstance(n, AxisValue))
+    written = [Read(s.name, s.slots) for s in group.loops]
+    return places and all(together(n) for n in (*nodes, *written) if isinstance(n, Read))
 
 
 def decode(out: Writer, axes: tuple[str, ...], at: str, stays: bool = True) -> None:
