@@ -56,6 +56,21 @@ def few_columns(f, x: tensor[k, n, c], g: tensor[n, c]):
 
 
 @op
+def blended(f, w: tensor[n], x: tensor[n, t, c]):
+    f.y[t, c] = sum(w[n] * x[n, t, c], over=n)
+    f.low[n] = amin(x[n, t, c], over=(t, c))
+    return f.y, f.low
+
+
+@op
+def centred(f, x: tensor[n, t, c], g: tensor[t]):
+    f.mu[n] = mean(x[n, t, c], over=(t, c))
+    f.z[n, t, c] = x[n, t, c] - f.mu[n]
+    f.y[n, t, c] = g[t] * f.z[n, t, c] * rsqrt(mean(f.z[n, t, c] ** 2, over=(t, c)) + 1)
+    return f.y
+
+
+@op
 def weighted_rows(f, x: tensor[n, c], g: tensor[n]):
     f.s[n] = tanh(g[n])
     f.w[n] = f.s[n] * exp(-g[n] ** 2)
@@ -150,11 +165,32 @@ def test_many_rows_of_few_places_whatever_their_axes(
         first.append(made)
 
 
+def _centred(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    z = x - x.mean((1, 2), keepdim=True)
+    return g[:, None] * z * ((z**2).mean((1, 2), keepdim=True) + 1).rsqrt()
+
+
+@pytest.mark.parametrize("shape", [(40, 5, 3), (3, 40, 31), (1, 1, 1), (4, 4, 4), (700, 2, 3)], ids=str)
+def test_rows_over_several_axes(native: ModuleType, threads: Callable[[int], None], shape: tuple[int, ...]) -> None:
+    """They are rows over one axis where memory has them so, however short the last of them is."""
+    torch.manual_seed(0)
+    x, w, g = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in (shape, shape[:1], shape[1:2]))
+    for count in (1, 2):
+        threads(count)
+        (y, low), (expected, lowest) = native.blended(w, x), (torch.einsum("n, ntc -> tc", w, x), x.amin((1, 2)))
+        assert_alike(y + low.sum(), expected + lowest.sum(), [w, x])
+        assert_alike(native.centred(x, g), _centred(x, g), [x, g])
+    broken = x.detach().clone()
+    broken[0, -1, -1] = torch.nan
+    assert native.blended(w.detach(), broken)[1].isnan().tolist() == [k == 0 for k in range(shape[0])]
+
+
 def test_axes_that_lie_one_after_another_are_one(native: ModuleType) -> None:
     def source(name: str) -> str:
         return Path(native.__path__[0], f"{name}.c").read_text()
 
     assert all("const int64_t i_n = 0;" in source(name) for name in ("of_few", "few_columns"))
+    assert all("const int64_t i_t = 0;" in source(name) for name in ("blended", "centred"))
     assert "const int64_t i_n = 0;" not in source("of_few_masked")  # the mask has one of the two alone
 
 

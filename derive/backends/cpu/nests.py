@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions, length, variable
-from derive.backends.cpu.groups import Group
 from derive.backends.cpu.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
 from derive.backends.cpu.work import calls, units
@@ -54,7 +53,7 @@ class Nest:
     def split(self) -> tuple[tuple[str, ...], str, str]:
         """The outer axes before the last, the last one, and its places: all, where memory has them as one axis."""
         *slow, fast = self.group.outer
-        if slow and as_one(self.group, self.normal):
+        if slow and as_one(self.group.outer, self.group.loops, self.normal):
             return (), fast, extent(self.group.outer)
         return tuple(slow), fast, length(fast)
 
@@ -121,11 +120,14 @@ class Nest:
 
     def elements(self, loops: list[Loop]) -> None:
         """The statements of a sweep for one element."""
-        wanted = self.wanted(loops)
-        for s in self.group.loops:
-            if s in loops or s.name in wanted:
-                self._element(s)
+        for s in self.computed(loops):
+            self._element(s)
         self.here -= {s.name for s in loops if not self.is_value(s.name)}
+
+    def computed(self, loops: list[Loop]) -> list[Loop]:
+        """These loops, and those of what is computed where they read it."""
+        wanted = self.wanted(loops)
+        return [s for s in self.group.loops if s in loops or s.name in wanted]
 
     def wanted(self, loops: list[Loop]) -> set[str]:
         """What is computed where it is read, of all that these loops read."""
@@ -193,9 +195,7 @@ class Nest:
 
     def notes(self, loops: list[Loop]) -> None:
         """The equations that a sweep computes."""
-        wanted = self.wanted(loops)
-        found = [s for s in self.group.loops if s in loops or s.name in wanted]
-        for note in dict.fromkeys(line for s in found for line in s.note.split("\n")):
+        for note in dict.fromkeys(line for s in self.computed(loops) for line in s.note.split("\n")):
             self.out.comment(note)
 
     def order(self, sweep: Sweep) -> tuple[str, ...]:
@@ -213,20 +213,19 @@ class Nest:
         decode(self.out, axes, at)
 
 
-def as_one(group: Group, form: Normal) -> bool:
-    """Whether the outer axes lie one after another in all that the group reads and writes: they are one axis then."""
-    outer = group.outer
+def as_one(axes: tuple[str, ...], loops: Sequence[Loop], form: Normal) -> bool:
+    """Whether axes lie one after another, in this order, in all that loops read and write with them."""
 
     def together(read: Read) -> bool:
-        at = [k for k, i in enumerate(read.index) if not isinstance(i, Read) and set(index_axes(i)) & set(outer)]
+        at = [k for k, i in enumerate(read.index) if not isinstance(i, Read) and set(index_axes(i)) & set(axes)]
         dims = form.dims[read.name]
         own = all(isinstance(dims[k], str) and base(str(dims[k])) == base(str(read.index[k])) for k in at[1:])
-        return not at or (tuple(read.index[k] for k in at) == outer and at[-1] - at[0] == len(at) - 1 and own)
+        return not at or (tuple(read.index[k] for k in at) == axes and at[-1] - at[0] == len(at) - 1 and own)
 
-    nodes = [n for s in group.loops for n in walk(s.value)]
-    nodes += [n for s in group.loops for i in s.slots for n in walk(i)]
-    places = all(n.axis not in outer for n in nodes if isinstance(n, AxisValue))
-    written = [Read(s.name, s.slots) for s in group.loops]
+    nodes = [n for s in loops for n in walk(s.value)]
+    nodes += [n for s in loops for i in s.slots for n in walk(i)]
+    places = all(n.axis not in axes for n in nodes if isinstance(n, AxisValue))
+    written = [Read(s.name, s.slots) for s in loops]
     return places and all(together(n) for n in (*nodes, *written) if isinstance(n, Read))
 
 
