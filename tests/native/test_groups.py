@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from derive.arithmetic import ZERO
 from derive.backends.cpu.groups import Group, grouped
 from derive.backends.cpu.normal import Loop, Normal
-from derive.program import Call, Program, Read, Window
+from derive.program import Call, Node, Program, Read, Window
 from tests.derive.live import assert_alike
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -31,6 +32,49 @@ def messages(f, K: tensor[n, m], q: tensor[n, c], g: tensor[m]):
 @op
 def local_filters(f, x: tensor[n, c, t, u], w: tensor[n, i, j, k, l]):
     f.y[n, c, i, j] = sum(w[n, i, j, k, l] * x[n, c, i + k, j + l], over=(k, l))
+    return f.y
+
+
+@op
+def of_few(f, x: tensor[n, c, k], at: index(k)[n, c]):
+    f.p[n, c, k] = exp(x[n, c, k] - amax(x[n, c, k], over=k))
+    f.q[n, c] = x[n, c, at[n, c]] / sum(f.p[n, c, k], over=k)
+    f.y[()] = sum(f.q[n, c] ** 2, over=(n, c))
+    return f.y
+
+
+@op
+def of_few_masked(f, x: tensor[n, c, k], mask: constant[n]):
+    f.y[n, c] = mask[n] / sum(exp(x[n, c, k]), over=k)
+    return f.y
+
+
+@op
+def few_columns(f, x: tensor[k, n, c], g: tensor[n, c]):
+    f.y[k, n, c] = g[n, c] * x[k, n, c] / sum(x[k, n, c] ** 2, over=k)
+    return f.y
+
+
+@op
+def blended(f, w: tensor[n], x: tensor[n, t, c]):
+    f.y[t, c] = sum(w[n] * x[n, t, c], over=n)
+    f.low[n] = amin(x[n, t, c], over=(t, c))
+    return f.y, f.low
+
+
+@op
+def centred(f, x: tensor[n, t, c], g: tensor[t]):
+    f.mu[n] = mean(x[n, t, c], over=(t, c))
+    f.z[n, t, c] = x[n, t, c] - f.mu[n]
+    f.y[n, t, c] = g[t] * f.z[n, t, c] * rsqrt(mean(f.z[n, t, c] ** 2, over=(t, c)) + 1)
+    return f.y
+
+
+@op
+def weighted_rows(f, x: tensor[n, c], g: tensor[n]):
+    f.s[n] = tanh(g[n])
+    f.w[n] = f.s[n] * exp(-g[n] ** 2)
+    f.y[n, c] = f.w[n] * x[n, c] + f.s[n]
     return f.y
 """
 
@@ -79,6 +123,10 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[tuple[int, ...], ...]]
         lambda x, w: torch.einsum("ncijkl, nijkl -> ncij", x.unfold(2, 3, 1).unfold(3, 2, 1), w),
         ((2, 3, 9, 40), (2, 7, 39, 3, 2)),
     ),
+    "weighted_rows": (
+        lambda x, g: (g.tanh() * torch.exp(-(g**2)))[:, None] * x + g.tanh()[:, None],
+        ((37, 41), (37,)),
+    ),
 }
 
 
@@ -89,3 +137,81 @@ def test_values_and_gradients(native: ModuleType, threads: Callable[[int], None]
     for count in (1, 2):
         threads(count)
         assert_alike(getattr(native, name)(*inputs), reference(*inputs), inputs)
+
+
+def _of_few(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    p = (x - x.amax(-1, keepdim=True)).exp()
+    return ((x.gather(-1, y[..., None])[..., 0] / p.sum(-1)) ** 2).sum()
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 5), (700, 3, 4), (1, 1, 1), (4, 4, 4), (9, 2, 40)], ids=str)
+def test_many_rows_of_few_places_whatever_their_axes(
+    native: ModuleType, threads: Callable[[int], None], shape: tuple[int, ...]
+) -> None:
+    """Those of several outer axes are rows one after another where memory has them so."""
+    n, c, k = shape
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=torch.float64).requires_grad_()
+    columns = torch.randn(k, n, c, dtype=torch.float64).requires_grad_()
+    y, mask, g = torch.randint(k, (n, c)), torch.randn(n).double(), torch.randn(n, c).double().requires_grad_()
+    first: list[torch.Tensor] = []
+    for count in (1, 2):
+        threads(count)
+        assert_alike(native.of_few(x, y), _of_few(x, y), [x])
+        assert_alike(native.of_few_masked(x, mask), mask[:, None] / x.exp().sum(-1), [x])
+        assert_alike(native.few_columns(columns, g), g * columns / (columns**2).sum(0), [columns, g])
+        made = native.of_few_forward(x.detach(), y)[0]
+        assert torch.equal(made, first[0] if first else made)
+        first.append(made)
+
+
+def _centred(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    z = x - x.mean((1, 2), keepdim=True)
+    return g[:, None] * z * ((z**2).mean((1, 2), keepdim=True) + 1).rsqrt()
+
+
+@pytest.mark.parametrize("shape", [(40, 5, 3), (3, 40, 31), (1, 1, 1), (4, 4, 4), (700, 2, 3)], ids=str)
+def test_rows_over_several_axes(native: ModuleType, threads: Callable[[int], None], shape: tuple[int, ...]) -> None:
+    """They are rows over one axis where memory has them so, however short the last of them is."""
+    torch.manual_seed(0)
+    x, w, g = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in (shape, shape[:1], shape[1:2]))
+    for count in (1, 2):
+        threads(count)
+        (y, low), (expected, lowest) = native.blended(w, x), (torch.einsum("n, ntc -> tc", w, x), x.amin((1, 2)))
+        assert_alike(y + low.sum(), expected + lowest.sum(), [w, x])
+        assert_alike(native.centred(x, g), _centred(x, g), [x, g])
+    broken = x.detach().clone()
+    broken[0, -1, -1] = torch.nan
+    assert native.blended(w.detach(), broken)[1].isnan().tolist() == [k == 0 for k in range(shape[0])]
+
+
+def test_axes_that_lie_one_after_another_are_one(native: ModuleType) -> None:
+    def source(name: str) -> str:
+        return Path(native.__path__[0], f"{name}.c").read_text()
+
+    assert all("const int64_t i_n = 0;" in source(name) for name in ("of_few", "few_columns"))
+    assert all("const int64_t i_t = 0;" in source(name) for name in ("blended", "centred"))
+    assert "const int64_t i_n = 0;" not in source("of_few_masked")  # the mask has one of the two alone
+
+
+def _of_rows(value: Node) -> list[Loop]:
+    """A value for each row, and rows that read it."""
+    product = Call("mul", (Read("h", (N,)), Read("z", (N, C))))
+    return [Loop("h", (N,), value), Loop("y", (N, C), product)]
+
+
+GIVEN = (("x", (N,)), ("z", (N, C)))
+
+
+def test_a_costly_value_of_rows_is_made_for_many_rows_at_once() -> None:
+    before, rows = _groups(_of_rows(Call("tanh", (Read("x", (N,)),))), GIVEN)
+    assert ([s.name for s in before.loops], before.lane) == (["h"], N)
+    assert ([s.name for s in rows.loops], rows.lane) == (["y"], None)
+
+
+def test_a_value_that_is_cheap_or_needs_its_row_is_made_beside_it() -> None:
+    cheap = _of_rows(Call("neg", (Read("x", (N,)),)))
+    of_row = [Loop("s", (N,), Read("z", (N, C)), "sum", (C,)), *_of_rows(Call("log", (Read("s", (N,)),)))]
+    for loops in (cheap, of_row):
+        (group,) = _groups(loops, GIVEN)
+        assert group.loops == tuple(loops)

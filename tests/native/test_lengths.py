@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+from tests.native.conftest import Package
+
 pytestmark = [pytest.mark.usefixtures("kernels"), pytest.mark.filterwarnings("error")]
 
 SPECS = """from derive import *
 
-c, d, i, j, n, s, t, u = axes("c d i j n s t u")
+c, d, i, j, n, s, t, u, three = axes("c d i j n s t u three=3")
 
 
 @op
@@ -46,6 +49,18 @@ def off_its_mean(f, a: tensor[s, s]):
 
 
 @op
+def crossed(f, a: tensor[n, three], b: tensor[n, three]):
+    f.z[n, three] = concat(
+        a[n, 1] * b[n, 2] - a[n, 2] * b[n, 1],
+        a[n, 2] * b[n, 0] - a[n, 0] * b[n, 2],
+        a[n, 0] * b[n, 1] - a[n, 1] * b[n, 0],
+        along=three,
+    )
+    f.y[n, three] = f.z[n, three] * rsqrt(sum(f.z[n, three] ** 2, over=three) + 1)
+    return f.y
+
+
+@op
 def steps_of_pairs(f, x: tensor[c]):
     f.p[((i, j),)] = tanh(x[i] * x[j])
     f.q[t] = f.p[t] ** 2
@@ -66,6 +81,11 @@ def _unit(x: torch.Tensor) -> torch.Tensor:
     return r / (r**2).sum(1, keepdim=True).sqrt()
 
 
+def _crossed(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    z = torch.linalg.cross(a, b)
+    return z * ((z**2).sum(1, keepdim=True) + 1).rsqrt()
+
+
 def _steps(x: torch.Tensor) -> torch.Tensor:
     return (x[:, None] * x).tanh().flatten().square().diff().tanh()
 
@@ -77,6 +97,7 @@ def _steps(x: torch.Tensor) -> torch.Tensor:
         ("unit_gram", _unit, (X,)),
         ("flat_gram", lambda x: ((x @ x.T) ** 2).sum(), (X[0],)),
         ("steps_of_pairs", _steps, (X[0, 0],)),
+        ("crossed", _crossed, (X.reshape(35, 3), X.flip(0).reshape(35, 3).exp())),
         ("off_its_mean", lambda a: ((a - a.mean(1, keepdim=True)) ** 3).sum(), (X[0, :, :5],)),
     ],
 )
@@ -90,3 +111,15 @@ def test_lengths_follow_from_others(
     gradients = torch.autograd.grad(y, ours, weight)
     for found, right in zip(gradients, torch.autograd.grad(expected, theirs, weight), strict=True):
         torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
+
+
+def test_a_fixed_length_is_a_number(native: ModuleType) -> None:
+    """Loops over it have no ends to look for; another length is PyTorch's to refuse."""
+    source = Path(native.__path__[0], "crossed.c").read_text()
+    assert "static const int64_t n_three = 3;" in source
+    assert "if (given_n_three != 3) return BAD_INDEX;" in source
+
+
+def test_another_length_than_the_fixed_one_is_refused(package: Package) -> None:
+    with pytest.raises(ValueError, match="three"):
+        package(specs=SPECS).crossed_forward(torch.ones(5, 4), torch.ones(5, 4))

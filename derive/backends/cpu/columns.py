@@ -21,22 +21,22 @@ class Columns(Nest):
     room: ClassVar[str] = "COLUMNS"  # columns in a block at most
 
     def print(self) -> None:
-        *slow, fast = self.group.outer
-        sharing = f"threads / at_most(threads, {extent(tuple(slow))})" if slow else "threads"
+        slow, _, n = self.split()
+        sharing = f"threads / at_most(threads, {extent(slow)})" if slow else "threads"
         # totals add alike for any number of threads
-        self.blocks(f"columns({length(fast)}, {'1' if self.group.totals else sharing})")
+        self.blocks(f"columns({n}, {'1' if self.group.totals else sharing})")
 
     def blocks(self, width: str) -> None:
         """The blocks of so many columns, shared out among threads."""
-        *slow, fast = self.group.outer
-        out, n = self.out, length(fast)
+        (slow, _, n), out = self.split(), self.out
         out.line(f"const int64_t width = {width};")
+        self.starts()
         count = f"({n} + width - 1) / width"
         out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
-        with out.loop("block", "0", f"{extent(tuple(slow))} * ({count})" if slow else count):
+        with out.loop("block", "0", f"{extent(slow)} * ({count})" if slow else count):
             if slow:
                 out.line(f"const int64_t at = block / ({count});")
-                self.decode(tuple(slow), "at")
+                self.decode(slow, "at")
             out.line(f"const int64_t from = block{f' % ({count})' if slow else ''} * width;")
             out.line(f"const int64_t to = at_most(from + width, {n});")
             self.begin_block()
@@ -48,8 +48,8 @@ class Columns(Nest):
 
     @property
     def parts(self) -> str:
-        *slow, fast = self.group.outer
-        return " * ".join([*([extent(tuple(slow))] if slow else []), self.blocks_of(length(fast))])
+        slow, _, n = self.split()
+        return " * ".join([*([extent(slow)] if slow else []), self.blocks_of(n)])
 
     def blocks_of(self, n: str) -> str:
         """How many blocks so many columns are, whatever the threads."""

@@ -106,7 +106,7 @@ class Expressions:
 
     def name(self, tensor: str) -> str:
         """A tensor's name in C."""
-        ours = tensor.startswith(("i_", "n_", "real_", "number_")) or tensor.endswith(_SUFFIXES)
+        ours = tensor.startswith(("i_", "n_", "given_n_", "real_", "number_")) or tensor.endswith(_SUFFIXES)
         if ours or tensor in _RESERVED | _SHARED:
             return f"{tensor}_"
         return tensor

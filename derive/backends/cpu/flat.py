@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.cpu.expressions import length, variable
+from derive.backends.cpu.expressions import variable
 from derive.backends.cpu.nests import extent
 from derive.backends.cpu.normal import Loop
 from derive.backends.cpu.rows import Rows
@@ -15,17 +15,18 @@ class Flat(Rows):
     """The rows' printer with the last outer axis as the one that vectors run along."""
 
     def print(self) -> None:
-        *slow, fast = self.group.outer
-        out, i, n = self.out, variable(fast), length(fast)
+        slow, fast, n = self.split()
+        out, i = self.out, variable(fast)
         loops = [s for stage in self.plan.stages for s in stage.values]
         self.notes(loops)
         blocks = f"blocks({n})"
-        count = f"{extent(tuple(slow))} * {blocks}" if slow else blocks
+        count = f"{extent(slow)} * {blocks}" if slow else blocks
+        self.starts()
         out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
         with out.loop("block", "0", count):
             if slow:
                 out.line(f"const int64_t at = block / {blocks};")
-                self.decode(tuple(slow), "at")
+                self.decode(slow, "at")
             out.line(f"const int64_t from = block{f' % {blocks}' if slow else ''} * STRETCH;")
             out.line(f"const int64_t to = at_most(from + STRETCH, {n});")
             totals = list(self.group.totals)
@@ -37,8 +38,8 @@ class Flat(Rows):
 
     @property
     def parts(self) -> str:
-        *slow, fast = self.group.outer
-        return " * ".join([*([extent(tuple(slow))] if slow else []), f"blocks({length(fast)})"])
+        slow, _, n = self.split()
+        return " * ".join([*([extent(slow)] if slow else []), f"blocks({n})"])
 
     def accumulate(self, s: Loop) -> None:
         self.reduce(s, f"{self.text.name(s.name)}_part")

@@ -10,12 +10,14 @@ batch statistics are. The choice that takes in the most work wins.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from derive.backends.cpu.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.products import Product, Step
+from derive.backends.cpu.work import calls, is_heavy
 from derive.cost import NOMINAL
 from derive.program import Index, Merged, Read, Window
 from derive.walking import axes_along, index_axes
@@ -73,13 +75,32 @@ def grouped(steps: list[Step], form: Normal) -> list[Group | Product | Running]:
         best = max(_candidates(left, form), key=_worth, default=None)
         if best is None:
             raise Unsupported(f"{first}")
-        out.append(best.group)
+        out += _costly_values_first(best.group)
         for s in best.group.loops:
             form.dims.setdefault(s.name, s.slots)
             form.taken.add(s.name)
         taken = {id(s) for s in best.group.loops}
         left = [s for s in best.steps if id(s) not in taken]
     return out
+
+
+def _costly_values_first(group: Group) -> list[Group]:
+    """A group of rows behind one of the costly values that need no row: by themselves they become vectors."""
+    rows = group.lane is None and group.outer and any(group.inner(s) for s in group.loops)
+    times = Counter(s.name for s in group.loops)
+    known: dict[str, Loop] = {}
+    for s in group.loops if rows else ():
+        early = all(times[r.name] == 0 or r.name in known for r in s.reads())
+        if s.kind == "set" and times[s.name] == 1 and set(s.domain) == set(group.outer) and early:
+            known[s.name] = s
+    wanted = [s for s in known.values() if any(map(is_heavy, calls(s.value)))]
+    for s in wanted:
+        wanted += [known[r.name] for r in s.reads() if r.name in known and known[r.name] not in wanted]
+    values = tuple(s for s in group.loops if s in wanted)
+    lane = _lane(group.outer, list(values))
+    if lane is None:
+        return [group]
+    return [Group(group.outer, values, lane), replace(group, loops=tuple(s for s in group.loops if s not in wanted))]
 
 
 def _candidates(steps: list[Step], form: Normal) -> Iterator[_Candidate]:

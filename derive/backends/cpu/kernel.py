@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from derive.backends.cpu.calls import print_product
 from derive.backends.cpu.costly import costly_first
@@ -36,8 +37,11 @@ class Kernel:
     numbers: tuple[str, ...]
 
 
-def kernel(name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset()) -> Kernel:
-    """The function of a program. Raises Unsupported where it cannot be printed."""
+def kernel(
+    name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset(),
+    fixed: Mapping[str, int] = MappingProxyType({}),
+) -> Kernel:  # fmt: skip
+    """The function of a program, `fixed` lengths as numbers. Raises Unsupported where it cannot be printed."""
     given = [n for n, _ in program.given]
     program, places = with_places(with_masked_products(program), integers & set(given))
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
@@ -70,7 +74,10 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     lengths = _lengths(form, [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.lines)])
     params = _pointers(inputs, outputs, form, text)
     members = ["at"] * len(params) + ["count"] * (len(lengths) + 1) + ["number"] * len(program.scalars)
-    params += [f"const int64_t {length(a)}" for a in lengths]
+    params += [f"const int64_t {'given_' if a in fixed else ''}{length(a)}" for a in lengths]
+    known = [f"static const int64_t {length(a)} = {fixed[a]};" for a in lengths if a in fixed]
+    known += [f"if (given_{length(a)} != {fixed[a]}) return BAD_INDEX;" for a in lengths if a in fixed]
+    checks = [*known, *checks]
     params += ["const int threads", *(f"const double {text.name(s)}" for s in program.scalars)]
     sizes = {n: count(form.dims[n], text) for n in outputs}
     fresh = [f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});" for n, size in sizes.items() if form.dims[n]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -11,8 +11,8 @@ from derive.backends.cpu.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
-from derive.program import Read
-from derive.walking import axes_along, walk
+from derive.program import AxisValue, Read, base
+from derive.walking import axes_along, index_axes, walk
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}
@@ -49,6 +49,19 @@ class Nest:
         values = [s.value for s in self.group.loops if len(s.domain) == len(largest)]
         cost = round(sum(units(call) for value in values for call in calls(value)))
         return f"{cost} * {extent(largest)}" if cost > 1 else extent(largest)
+
+    def split(self) -> tuple[tuple[str, ...], str, str]:
+        """The outer axes before the last, the last one, and its places: all, where memory has them as one axis."""
+        *slow, fast = self.group.outer
+        if slow and as_one(self.group.outer, self.group.loops, self.normal):
+            return (), fast, extent(self.group.outer)
+        return tuple(slow), fast, length(fast)
+
+    def starts(self) -> None:
+        """The places on the outer axes that the last of them counts on with."""
+        slow, *_ = self.split()
+        for a in self.group.outer[:-1] if not slow else ():
+            self.out.line(f"const int64_t {variable(a)} = 0; // {self.group.outer[-1]} counts on to the next")
 
     # --- where things are ----------------------------------------------------------------------------------
 
@@ -107,8 +120,7 @@ class Nest:
 
     def elements(self, loops: list[Loop]) -> None:
         """The statements of a sweep for one element."""
-        wanted = self.wanted(loops)
-        found = [s for s in self.group.loops if s in loops or s.name in wanted]
+        found = self.computed(loops)
         last = [] if any(s.changes for s in found) else self._stored_last(found)
         for s in found:
             if s in last:
@@ -119,6 +131,11 @@ class Nest:
         for s in last:
             self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
         self.here -= {s.name for s in loops if not self.is_value(s.name)}
+
+    def computed(self, loops: list[Loop]) -> list[Loop]:
+        """These loops, and those of what is computed where they read it."""
+        wanted = self.wanted(loops)
+        return [s for s in self.group.loops if s in loops or s.name in wanted]
 
     def _stored_last(self, loops: list[Loop]) -> list[Loop]:
         """What goes to memory when the rest is computed: who cannot tell memory apart reads what is read again anew.
@@ -199,9 +216,7 @@ class Nest:
 
     def notes(self, loops: list[Loop]) -> None:
         """The equations that a sweep computes."""
-        wanted = self.wanted(loops)
-        found = [s for s in self.group.loops if s in loops or s.name in wanted]
-        for note in dict.fromkeys(line for s in found for line in s.note.split("\n")):
+        for note in dict.fromkeys(line for s in self.computed(loops) for line in s.note.split("\n")):
             self.out.comment(note)
 
     def order(self, sweep: Sweep) -> tuple[str, ...]:
@@ -217,6 +232,22 @@ class Nest:
 
     def decode(self, axes: tuple[str, ...], at: str) -> None:
         decode(self.out, axes, at)
+
+
+def as_one(axes: tuple[str, ...], loops: Sequence[Loop], form: Normal) -> bool:
+    """Whether axes lie one after another, in this order, in all that loops read and write with them."""
+
+    def together(read: Read) -> bool:
+        at = [k for k, i in enumerate(read.index) if not isinstance(i, Read) and set(index_axes(i)) & set(axes)]
+        dims = form.dims[read.name]
+        own = all(isinstance(dims[k], str) and base(str(dims[k])) == base(str(read.index[k])) for k in at[1:])
+        return not at or (tuple(read.index[k] for k in at) == axes and at[-1] - at[0] == len(at) - 1 and own)
+
+    nodes = [n for s in loops for n in walk(s.value)]
+    nodes += [n for s in loops for i in s.slots for n in walk(i)]
+    places = all(n.axis not in axes for n in nodes if isinstance(n, AxisValue))
+    written = [Read(s.name, s.slots) for s in loops]
+    return places and all(together(n) for n in (*nodes, *written) if isinstance(n, Read))
 
 
 def decode(out: Writer, axes: tuple[str, ...], at: str, stays: bool = True) -> None:

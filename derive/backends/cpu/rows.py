@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from derive.backends.cpu.expressions import length, variable
-from derive.backends.cpu.nests import START, Nest, decode, extent, fold
+from derive.backends.cpu.nests import START, Nest, as_one, decode, extent, fold
 from derive.backends.cpu.normal import CHANGES, Loop
 from derive.backends.cpu.stages import Sweep, in_memory_order
 
@@ -117,11 +117,17 @@ class Rows(Nest):
     # --- sweeps --------------------------------------------------------------------------------------------
 
     def sweep(self, sweep: Sweep) -> None:
-        *slow, fast = self.order(sweep)
+        *slow, fast = order = self.order(sweep)
         folds = [s for s in sweep.loops if s.is_fold and not self.group.is_total(s)]
         self.start(folds)
-        with self.plain(tuple(slow)):
-            self.vectors(fast, folds, sweep)
+        if slow and as_one(order, self.computed(sweep.loops), self.normal):
+            with self.out.block(""):
+                for a in slow:
+                    self.out.line(f"const int64_t {variable(a)} = 0; // {fast} counts on to the next")
+                self.vectors(fast, extent(order), folds, sweep)
+        else:
+            with self.plain(tuple(slow)):
+                self.vectors(fast, length(fast), folds, sweep)
         for s in folds:
             self.finish(s)
 
@@ -130,9 +136,9 @@ class Rows(Nest):
             kind = "double" if s.kind == "sum" else "real"
             self.out.line(f"{kind} {self.text.name(s.name)}_total = {START[s.kind]};")
 
-    def vectors(self, fast: str, folds: list[Loop], sweep: Sweep) -> None:
-        """The innermost loop, in blocks where it sums."""
-        i, n, out = variable(fast), length(fast), self.out
+    def vectors(self, fast: str, n: str, folds: list[Loop], sweep: Sweep) -> None:
+        """The innermost loop over so many places, in blocks where it sums."""
+        i, out = variable(fast), self.out
         with ExitStack() as stack:
             start, stop = "0", n
             if any(s.kind == "sum" for s in folds):
@@ -182,7 +188,7 @@ class Rows(Nest):
         with self.plain(self.order(sweep)):
             self.start([s])
             with self.plain(tuple(slow)):
-                self.vectors(fast, [s], Sweep(sweep.nested, [s]))
+                self.vectors(fast, length(fast), [s], Sweep(sweep.nested, [s]))
             total = f"{self.text.name(s.name)}_total"
             self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
 

@@ -67,7 +67,7 @@ class ShortRows(Columns):
         """The condition under which this form is better; what is kept of a row has less than SHORT places then."""
         inner = inner_axes(self.group)
         places = length(inner[0]) if len(inner) == 1 else " * ".join(f"at_least({length(a)}, 1)" for a in inner)
-        return f"{places} < SHORT && {length(str(self.group.lane))} >= MANY"
+        return f"{places} < SHORT && {self.split()[2]} >= MANY"
 
     def print(self) -> None:
         self.blocks("SPAN")

@@ -105,9 +105,9 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool, scanned: Calla
         nodes = [n for p in (d.forward, d.backward) for s in p.statements for n in walk(s.value)]
         if any(isinstance(n, Reduce) and is_convolution(n) and not backwards(n) for n in nodes):
             raise Unsupported("a convolution that would come near PyTorch's own")
-        lengths = nominal(d.named)
+        lengths, fixed = nominal(d.named), {r.axis.base: r.axis.fixed for r in op.sizes if r.axis.fixed is not None}
         kernels = {
-            n: kernel(names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions)
+            n: kernel(names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions, fixed)
             for n, p in programs.items()
             if p is not None
         }
