@@ -68,7 +68,7 @@ def attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Attentio
     """Returns o and what the backward needs."""
     check_shapes("attention", ("q: ... i d", "k: ... j>0 d", "v: ... j e"), q, k, v)
     d = q.shape[-1]
-    s = q @ k.mT / math.sqrt(d)  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
+    s = (q @ k.mT).div_(math.sqrt(d))  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
     m = s.amax(-1, keepdim=True)  # m[..., i] = amax(s[..., i, j], over=j)
     u = s.sub_(m).exp_()  # u[..., i, j] = exp(s[..., i, j] - m[..., i])
     p = u.div_(u.sum(-1, keepdim=True))  # p[..., i, j] = u[..., i, j] / sum(u[..., i, j], over=j)
@@ -83,8 +83,8 @@ def attention_backward(do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v
     dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
     sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
     ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., i, j] = p[..., i, j] * (dp[..., i, j] - sum_do_o[..., i])
-    dq = ds @ k / math.sqrt(d)  # dq[..., i, d] = sum(ds[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
-    dk = ds.mT @ q / math.sqrt(d)  # dk[..., j, d] = sum(ds[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
+    dq = (ds @ k).div_(math.sqrt(d))  # dq[..., i, d] = sum(ds[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
+    dk = (ds.mT @ q).div_(math.sqrt(d))  # dk[..., j, d] = sum(ds[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
     dv = p.mT @ do  # dv[..., j, e] = sum(do[..., i, e] * p[..., i, j], over=i)
     return AttentionGradients(dq, dk, dv)
 

@@ -76,7 +76,7 @@ def attention_with_bias_forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -
         "attention_with_bias", ("q: ... h i d", "k: ... h j>0 d", "v: ... h j e", "bias: h i j"), q, k, v, bias
     )
     d = q.shape[-1]
-    s = (q @ k.mT / math.sqrt(d)).add_(bias)
+    s = (q @ k.mT).div_(math.sqrt(d)).add_(bias)
     m = s.amax(-1, keepdim=True)  # m[..., h, i] = amax(s[..., h, i, j], over=j)
     u = s.sub_(m).exp_()  # u[..., h, i, j] = exp(s[..., h, i, j] - m[..., h, i])
     p = u.div_(u.sum(-1, keepdim=True))  # p[..., h, i, j] = u[..., h, i, j] / sum(u[..., h, i, j], over=j)

@@ -55,7 +55,7 @@ class BilinearGradients(NamedTuple):
 def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, BilinearSaved]:
     """Returns y and what the backward needs."""
     check_shapes("bilinear", ("x: ... i", "z: ... j", "w: o i j", "b: o"), x, z, w, b)
-    y = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", x, z), w) + b
+    y = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", x, z), w).add_(b)
     return y, BilinearSaved(x, z, w)
 
 

@@ -70,7 +70,7 @@ def causal_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, C
     check_shapes("causal_attention", ("q: ... i d", "k: ... j>0 d", "v: ... j e"), q, k, v)
     *_, i, d = q.shape
     j = k.shape[-2]
-    s = q @ k.mT / math.sqrt(d)  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
+    s = (q @ k.mT).div_(math.sqrt(d))  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
     w = torch.where(torch.arange(j, device=q.device) <= torch.arange(i, device=q.device)[:, None], s, -math.inf)
     m = w.amax(-1, keepdim=True)  # m[..., i] = amax(w[..., i, j], over=j)
     u = w.sub_(m).exp_()  # u[..., i, j] = exp(w[..., i, j] - m[..., i])
@@ -88,8 +88,8 @@ def causal_attention_backward(
     dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
     sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
     ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., i, j] = p[..., i, j] * (dp[..., i, j] - sum_do_o[..., i])
-    dq = ds @ k / math.sqrt(d)  # dq[..., i, d] = sum(ds[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
-    dk = ds.mT @ q / math.sqrt(d)  # dk[..., j, d] = sum(ds[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
+    dq = (ds @ k).div_(math.sqrt(d))  # dq[..., i, d] = sum(ds[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
+    dk = (ds.mT @ q).div_(math.sqrt(d))  # dk[..., j, d] = sum(ds[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
     dv = p.mT @ do  # dv[..., j, e] = sum(do[..., i, e] * p[..., i, j], over=i)
     return CausalAttentionGradients(dq, dk, dv)
 

@@ -69,7 +69,7 @@ def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
     """Returns o and what the backward needs."""
     check_shapes("grouped_query_attention", ("q: ... g h i d", "k: ... g j>0 d", "v: ... g j e"), q, k, v)
     d = q.shape[-1]
-    s = torch.einsum("...ghid, ...gjd -> ...ghij", q, k) / math.sqrt(d)
+    s = torch.einsum("...ghid, ...gjd -> ...ghij", q, k).div_(math.sqrt(d))
     m = s.amax(-1, keepdim=True)  # m[..., g, h, i] = amax(s[..., g, h, i, j], over=j)
     u = s.sub_(m).exp_()  # u[..., g, h, i, j] = exp(s[..., g, h, i, j] - m[..., g, h, i])
     p = u.div_(u.sum(-1, keepdim=True))  # p[..., g, h, i, j] = u[..., g, h, i, j] / sum(u[..., g, h, i, j], over=j)
@@ -86,8 +86,8 @@ def grouped_query_attention_backward(
     dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
     sum_do_o = (do * o).sum(-1, keepdim=True)
     ds = dp.sub_(sum_do_o).mul_(p)
-    dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k) / math.sqrt(d)
-    dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q) / math.sqrt(d)
+    dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k).div_(math.sqrt(d))
+    dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q).div_(math.sqrt(d))
     dv = torch.einsum("...ghij, ...ghie -> ...gje", p, do)
     return GroupedQueryAttentionGradients(dq, dk, dv)
 

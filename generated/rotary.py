@@ -47,8 +47,8 @@ def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotaryS
     d = x.shape[-1]
     check_length("rotary", "z", d == 2 * h, "axis d must be as long as 2 * h", d=d, h=h)
     z = x.unflatten(-1, (2, h))  # z[..., t, p, h] = x[..., t, (p, h)]
-    a = torch.addcmul(cos * z[..., 0, :], sin, z[..., 1, :], value=-1)
-    b = torch.addcmul(cos * z[..., 1, :], sin, z[..., 0, :])
+    a = (cos * z[..., 0, :]).addcmul_(sin, z[..., 1, :], value=-1)
+    b = (cos * z[..., 1, :]).addcmul_(sin, z[..., 0, :])
     y = torch.cat([a, b], -1)  # y[..., t, d] = concat(a[..., t, h], b[..., t, h], along=d)
     return y, RotarySaved(cos, sin)
 
@@ -59,8 +59,8 @@ def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     h = cos.shape[1]
     dz = torch.stack(
         [
-            torch.addcmul(cos * dy[..., :h], sin, dy[..., h : h + h]),
-            torch.addcmul(cos * dy[..., h : h + h], sin, dy[..., :h], value=-1),
+            (cos * dy[..., :h]).addcmul_(sin, dy[..., h : h + h]),
+            (cos * dy[..., h : h + h]).addcmul_(sin, dy[..., :h], value=-1),
         ],
         -2,
     )

@@ -48,8 +48,8 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
     d = x.shape[-1]
     check_length("rotary_interleaved", "z", d == 2 * h, "axis d must be as long as 2 * h", d=d, h=h)
     z = x.unflatten(-1, (h, 2))  # z[..., t, h, p] = x[..., t, (h, p)]
-    a = torch.addcmul(cos * z[..., 0], sin, z[..., 1], value=-1)
-    b = torch.addcmul(cos * z[..., 1], sin, z[..., 0])
+    a = (cos * z[..., 0]).addcmul_(sin, z[..., 1], value=-1)
+    b = (cos * z[..., 1]).addcmul_(sin, z[..., 0])
     y = torch.stack([a, b], -1).flatten(-2, -1)  # y[..., t, (h, p)] = concat(a[..., t, h], b[..., t, h], along=p)
     return y, RotaryInterleavedSaved(cos, sin)
 
@@ -61,8 +61,8 @@ def rotary_interleaved_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     dy_apart = dy.unflatten(-1, (h, 2))
     dz = torch.stack(
         [
-            torch.addcmul(cos * dy_apart[..., 0], sin, dy_apart[..., 1]),
-            torch.addcmul(cos * dy_apart[..., 1], sin, dy_apart[..., 0], value=-1),
+            (cos * dy_apart[..., 0]).addcmul_(sin, dy_apart[..., 1]),
+            (cos * dy_apart[..., 1]).addcmul_(sin, dy_apart[..., 0], value=-1),
         ],
         -1,
     )

@@ -27,14 +27,16 @@ Factor = tuple[Node, bool]
 
 def is_long(value: Node, is_large: Callable[[Node], bool], spent: frozenset[str]) -> bool:
     """Whether a statement's expression makes several large tensors on its way."""
-    made = sum(n.fn not in (*CONDITIONS, "neg") and is_large(n) for n in _pointwise(value))
+    calls = list(_pointwise(value))
+    made = sum(isinstance(n, Call) and n.fn not in (*CONDITIONS, "neg") and is_large(n) for n in calls)
     reuses = any(isinstance(n, Read) and n.name in spent for n in walk(value))
-    return made >= _LONG - reuses
+    return made >= _LONG - (reuses or any(isinstance(n, Reduce) and is_large(n) for n in calls))
 
 
-def _pointwise(node: Node) -> Iterator[Call]:
-    """The calls of an expression, without those inside products of matrices."""
+def _pointwise(node: Node) -> Iterator[Call | Reduce]:
+    """The calls of an expression and the products of matrices in it, without what is inside these."""
     if isinstance(node, Reduce) and is_matrix_product(node):
+        yield node
         return
     if isinstance(node, Call):
         yield node
@@ -60,6 +62,8 @@ def led(node: Call, is_large: Callable[[Node], bool], spent: frozenset[str]) -> 
     if len(small) == 1:
         ((factor, divides),) = small
         out = Call("div" if divides else "mul", (out, factor))
+    elif small and all(divides for _, divides in small):
+        out = Call("div", (out, _product([(n, False) for n, _ in small])))
     elif small:
         out = Call("mul", (out, _product(small)))
     assert isinstance(out, Call)
@@ -97,6 +101,8 @@ def _minus(factor: Node) -> Node:
 
 
 def _may_lead(n: Node, spent: frozenset[str]) -> bool:
+    if isinstance(n, Reduce):
+        return is_matrix_product(n)
     return n.name in spent if isinstance(n, Read) else isinstance(n, Call) and n.fn not in (*CONDITIONS, "where")
 
 

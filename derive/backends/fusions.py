@@ -15,8 +15,8 @@ from derive.backends.reductions import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.cost import is_matrix_product, is_tensor
 from derive.passes.signs import plain
-from derive.program import AxisValue, Call, Node, Num, Reduce
-from derive.walking import node_axes
+from derive.program import COMPARISONS, Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
+from derive.walking import node_axes, walk
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -29,8 +29,8 @@ _TRIANGLES = {
 }
 """The part of a matrix where its column stands in a relation to its row, and where its row does to its column."""
 
-_LONGEST_ARGUMENT = 40
-"""Characters of an argument beyond which an operator reads better than a call."""
+_LONGEST_ARGUMENT = 60
+"""Characters of an argument beyond which operators read better than a call that makes a tensor of its own."""
 
 
 def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -44,7 +44,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     `torch.add(a, b, alpha=k)` is left alone: where `b` is a matrix product, torch 2.13 compiles it without its `k`. A
     matrix product may be what two factors are added to, none of them.
     """
-    if node.fn not in ("add", "sub") or not all(is_tensor(a) for a in node.args):
+    if node.fn not in ("add", "sub") or not all(is_tensor(a) for a in node.args) or node in printer.told_by_sign:
         return None
     start, product = node.args
     if node.fn == "add" and len(_split(product)[1]) != 2:
@@ -58,8 +58,6 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     factor = _factor(printer, numbers, negative=node.fn == "sub" and len(tensors) == 2)
     values = [cast(printer.value(n, order), printer.like) for n in (start, *tensors)]
-    if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
-        return None
     if node == printer.top and not any(n == start for n in tensors):
         values[0] = printer.own(start, values[0], order)
     function = "sub" if len(tensors) == 1 else "addcmul"
@@ -68,8 +66,33 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     if values[0].owned and values[0].dims == dims:
         others = ", ".join(v.code for v in values[1:])
         return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
+    if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
+        return None
     code = ", ".join(v.code for v in values)
     return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
+
+
+_TELL = frozenset({"sign", "relu", "absolute", "maximum", "minimum", *COMPARISONS})
+
+
+def told_by_sign(program: Program) -> frozenset[Node]:
+    """The differences whose sign is asked: what is subtracted in them is rounded before.
+
+    `a*x - b*z` is 0 where both products are one number. In one pass the second is not rounded: no tie would be left.
+    """
+    calls = [n for s in program.statements for n in walk(s.value) if isinstance(n, Call) and n.fn in _TELL]
+    asked = {_without_numbers(a) for n in calls for a in n.args}
+    names = {n.name for n in asked if isinstance(n, Read)}
+    named = {_without_numbers(s.value) for s in program.statements if isinstance(s, Assign) and s.name in names}
+    return frozenset(n for n in asked | named if isinstance(n, Call) and n.fn == "sub")
+
+
+def _without_numbers(node: Node) -> Node:
+    """A node without a minus sign before it and numbers that it is multiplied with."""
+    if isinstance(node, Call) and node.fn in ("neg", "mul", "div"):
+        tensors = [a for a in node.args if is_tensor(a)]
+        return _without_numbers(tensors[0]) if len(tensors) == 1 else node
+    return node
 
 
 def _small_as_one(printer: Printer, tensors: list[Node]) -> list[Node]:

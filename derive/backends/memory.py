@@ -18,15 +18,19 @@ class Memory:
 
     program: Program
     dtypes: Dtypes
+    few: frozenset[str] = frozenset()  # axes of a few places
 
     def __post_init__(self) -> None:
         written = [{base(a) for a in axes_along(s.axes)} for s in self.program.statements]
         self.extents = [*({base(a) for a in axes} for _, axes in self.program.given), *written]
 
     def is_large(self, node: Node) -> bool:
-        """Whether no tensor of the program has the node's axes and more; statistics and parameters are small."""
+        """Whether no tensor of the program has the node's axes and others of more than a few places.
+
+        Statistics and parameters are small, a half of a tensor is not.
+        """
         axes = {base(a) for a in node_axes(node)}
-        return bool(axes) and not any(axes < others for others in self.extents)
+        return bool(axes) and not any(axes < others - (self.few - axes) for others in self.extents)
 
     def spent_at(self, k: int) -> frozenset[str]:
         """Large tensors of ours that this statement reads once and nothing reads afterwards."""

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from derive.backends.runs import BEYOND, ends, in_runs, quotient, unmasked, up_to
 from derive.backends.values import ATOM, Value, position
-from derive.cost import Nominal, work
 from derive.passes.masked_sums import as_product
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Reduce, Scan, Scatter
@@ -36,14 +35,6 @@ def with_scans(program: Program, same_length: Callable[[str, str], bool], maxima
     statements = [replace(s, value=within(s.value)) for s in program.statements if isinstance(s, Assign | Scatter)]
     out = replace(program, statements=tuple(statements))
     return share(out) if any(isinstance(n, Scan) for s in out.statements for n in walk(s.value)) else out
-
-
-def spares_half(anew: tuple[Program, ...], running: tuple[Program, ...], lengths: Nominal) -> bool:
-    """Whether running sums spare half of the work of programs that sum anew for every place."""
-    if not any(isinstance(n, Scan) for p in running for s in p.statements for n in walk(s.value)):
-        return False
-    before, after = (sum(work(p, lengths) for p in programs) for programs in (anew, running))
-    return before > 2 * after
 
 
 def _scanned(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | None:

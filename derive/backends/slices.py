@@ -57,12 +57,13 @@ def _part(i: Index, dim: Dim, sizes: Sizes) -> str:
 def subscript(parts: list[str]) -> str:
     """`[…]` without the whole dimensions at its end, nor those between `...` and what is cut."""
     parts = list(parts)
+    last = parts[-1]
     while len(parts) > 1 and parts[-1] == ":" and "..." not in parts:
         parts.pop()
     while parts[:2] == ["...", ":"] or (len(parts) > 2 and parts[0] == ":" and parts[1] == "..."):
         parts.pop(1 if parts[0] == "..." else 0)
     plain = next((k for k, part in enumerate(parts) if part != ":"), 0)
-    if plain > 2 and "..." not in parts and all(p.isidentifier() or p.isdigit() for p in parts[plain:]):
+    if plain > 2 and last != ":" and "..." not in parts and all(p.isidentifier() or p.isdigit() for p in parts[plain:]):
         parts[:plain] = ["..."]
     return f"[{', '.join(parts)}]"
 

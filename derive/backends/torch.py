@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from derive.backends.chains import is_long, led, with_minus
 from derive.backends.dtypes import Dtypes, is_read
-from derive.backends.fusions import fused, off_diagonal, triangle
+from derive.backends.fusions import fused, off_diagonal, told_by_sign, triangle
 from derive.backends.joins import joined
-from derive.backends.layout import Layouts
+from derive.backends.layout import Layouts, is_product
 from derive.backends.memory import Memory, is_whole
 from derive.backends.pointwise import call_code, cast, number_code, written_over
 from derive.backends.ranges import ranges_named, views_named
@@ -20,6 +20,7 @@ from derive.backends.scans import running
 from derive.backends.scatters import scatter
 from derive.backends.sizes import Sizes
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, permute, position, squeeze
+from derive.nominal import FEW
 from derive.program import (
     COMPARISONS,
     Assign,
@@ -66,7 +67,9 @@ class Printer:
     def __post_init__(self) -> None:
         self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
         self.dtypes = Dtypes(self.program, self.integers)
-        self.memory = Memory(self.program, self.dtypes)
+        few = (a for a, size in self.size_names.items() if size.isdigit() and int(size) <= FEW)
+        self.memory = Memory(self.program, self.dtypes, frozenset(few))
+        self.told_by_sign = told_by_sign(self.program)
 
     # --- names ---------------------------------------------------------------------------------------------
 
@@ -99,7 +102,8 @@ class Printer:
             return align(Value(self.sizes.arange(node.axis, f"{self.like}.dtype"), (node.axis,)), order)
         if isinstance(node, Reduce):
             keepdim = None in order or bool(set(node.axes) & set(order))
-            return align(reduction(self, node, order, keepdim), order)
+            value = align(reduction(self, node, order, keepdim), order)
+            return self.owned(node, value) if is_product(node) else value
         if isinstance(node, Join):
             return joined(self, node, order)
         if isinstance(node, Run):

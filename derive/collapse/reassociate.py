@@ -5,6 +5,9 @@
 So may one whose inner sum is an adjoint: of scores `s[i,j] = sum_e q[i,e] * k[j,e]`, which then need not be kept,
 `sum_ij ds[i,j] * s[i,j] = sum_ie q[i,e] * (sum_j ds[i,j] * k[j,e]) = sum_ie q[i,e] * dq[i,e]`.
 
+A sum of an adjoint that has a name may need no sum at all: with `ds = dloss * u / z` and `z = sum(u)`,
+`sum(ds) = dloss`.
+
 What stands in such a sum may be a tensor of the forward times a cotangent: of `y = g * o`,
 `do * o = dy * g * o = dy * y`.
 """
@@ -86,6 +89,16 @@ def by_factors(found: Found, op: Op, made: list[tuple[At, Definition]]) -> Itera
             if set(Mul.make_args(product)) <= set(factors) and product != at:
                 value = body / product * e.left.xreplace(dict(zip(e.axes, at.index, strict=True))) / number
                 yield outer * sigma(value, bound), f"{found[1]}; {e.left} = {e.body}"
+
+
+def by_what_adjoints_are(sum_: Sigma, made: list[tuple[At, Definition]], known: Relations) -> Iterator[Found]:
+    """The same without a sum, where that follows from what the adjoints in it are and what is known of sums."""
+    inside = {d.name: (d.axes, d.value) for _, d in made if d.name in tensor_names(sum_)}
+    if inside:
+        value, used = use_relations(substitute(sum_, inside), known)
+        if used and not value.atoms(Sigma):
+            written_out = (f"{left} = {d.value}" for left, d in made if d.name in inside)
+            yield value, "; ".join([*written_out, *map(str, used)])
 
 
 def is_multiple(d: Definition) -> bool:

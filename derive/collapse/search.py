@@ -17,7 +17,14 @@ from derive.collapse.inversions import Inversion, definitions_of, inversions, su
 from derive.collapse.local_search import Candidate, search_part
 from derive.collapse.masked import masked
 from derive.collapse.openings import bodies, opened, with_definitions
-from derive.collapse.reassociate import by_adjoints, by_factors, matrix_products, products_of, reassociated
+from derive.collapse.reassociate import (
+    by_adjoints,
+    by_factors,
+    by_what_adjoints_are,
+    matrix_products,
+    products_of,
+    reassociated,
+)
 from derive.collapse.relations import Relation, by_names, relations
 from derive.collapse.segments import LONGEST, segments
 from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
@@ -144,12 +151,20 @@ def _reassociate(
     adjoints = {a.target.name: a.left for a in steps.adjoints}
     made = [(adjoints[d.name], d) for d in everything]
     forward = products_of(steps.op)
-    ways = [(s, way) for s in sums for way in (*reassociated(s, products, within), *by_adjoints(s, forward, made))]
+    ways = [
+        (s, way)
+        for s in sums
+        for way in (
+            *reassociated(s, products, within),
+            *by_adjoints(s, forward, made),
+            *by_what_adjoints_are(s, made, within),
+        )
+    ]
     ways += [(s, way) for s, found_so in ways for way in by_factors(found_so, steps.op, made)]
     for s, (value, because) in ways:
         changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
-        if circular({d.name: d for d in (*everything, *changed)}.values()):
-            continue
+        if circular({d.name: d for d in (*everything, *changed)}.values()) or any(d.value == 0 for d in changed):
+            continue  # gradients of inputs stay as they are asked for
         kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
         if kept.total < found.kept.total and not outside_domain(changed, allowed):
             new = [

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from sympy import Expr
 
 from derive.backends.choices import choices_first
-from derive.backends.cpu.wrapper import Native, Shapes, native, torch_only
+from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.dtypes import Dtypes
 from derive.backends.layout import Layouts, layouts
 from derive.backends.outs import into, views_of
-from derive.backends.scans import spares_half, with_scans
+from derive.backends.scans import with_scans
 from derive.backends.thresholds import without_choices
 from derive.backends.torch import Printer
 from derive.backends.turned import with_sums_forwards
@@ -26,7 +26,6 @@ from derive.emit.names import Names
 from derive.emit.signatures import signature
 from derive.equations import Operand
 from derive.length_code import lengths_of, size_code
-from derive.nominal import nominal
 from derive.pipeline import Derivation
 from derive.program import Assign, Program, Read, Reduce
 from derive.terms.axes import Size
@@ -54,10 +53,8 @@ class Pair:
         self.fuse = fuse
         self.d, self.names, self.op, self.title = d, names, d.named, title
         self.cotangents = [c.target.name for c in d.steps.cotangents]
-        anew = forward, backward
-        maxima = {s.name: s for s in forward.statements if isinstance(s, Assign) and isinstance(s.value, Reduce)}
-        forward, backward = (with_scans(p, names.same_length, maxima) for p in anew)
-        self.runs = spares_half(anew, (forward, backward), nominal(d.named))
+        self.maxima = {s.name: s for s in forward.statements if isinstance(s, Assign) and isinstance(s.value, Reduce)}
+        forward, backward = (with_scans(p, names.same_length, self.maxima) for p in (forward, backward))
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         self.whole = self._whole(forward, kept)
         if fuse:  # else the equations as they are written are wanted
@@ -102,12 +99,7 @@ class Pair:
         return next((o for o in tensors if o.ranges_over is None), tensors[0]).name
 
     def native(self, title: str, step: bool) -> Native:
-        """The kernels of both functions, in the torch form's shapes and names.
-
-        Where running sums are what takes long they are torch's: the kernels' loops would sum anew for every place.
-        """
-        if self.runs:
-            return torch_only(self.op, "a running sum or maximum is faster as PyTorch's")
+        """The kernels of both functions, in the torch form's shapes and names."""
         axes = {size: axis for axis, size in self.names.sizes.items()}
         saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
         own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
@@ -115,7 +107,11 @@ class Pair:
             self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
             own, saved, tuple(f.name for f in self.saved), _length_of,
         )  # fmt: skip
-        return native(self.d, shapes, title, step)
+
+        def scanned(program: Program) -> Program:
+            return with_scans(program, self.names.same_length, self.maxima)
+
+        return native(self.d, shapes, title, step, scanned)
 
     def backward_out(self, gradients: list[str], kernels: Native | None) -> Function:
         """The backward once more, its gradients written into tensors of the caller's."""

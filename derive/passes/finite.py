@@ -1,7 +1,8 @@
 """What is finite where some tensors are: sums and products of them, and what is bounded whatever it is of.
 
 The forward says so of its own tensors, a program of the gradients it makes of cotangents. A number that is not 0
-divides what is finite; of tensors, only a count of what is as large as a maximum, which counts one element at least.
+divides what is finite; of tensors, only a maximum with a number above 0, and a count of what is as large as a maximum,
+which counts one element at least.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Finite:
         if node.fn == "div":
             value, by = node.args
             known = isinstance(by, Read) and by.name in self.reciprocals
-            return self.includes(value) and (known or _never_zero(by))
+            return self.includes(value) and (known or _never_zero(by) or self._is_above_zero(by))
         if node.fn == "pow":
             exponent = node.args[1]
             whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
@@ -73,6 +74,11 @@ class Finite:
             return all(map(self.includes, ends))
         parts = node.args[1:] if node.fn == "where" else node.args
         return node.fn in _KEEPS | _BOUNDED and all(map(self.includes, parts))
+
+    def _is_above_zero(self, node: Node) -> bool:
+        """Whether a node is finite and no smaller than a number above 0: `maximum(x, 1)`."""
+        floors = node.args if isinstance(node, Call) and node.fn == "maximum" else ()
+        return any(is_finite_number(n) and n.value > 0 for n in floors) and self.includes(node)  # type: ignore[union-attr]
 
 
 def _never_zero(node: Node) -> bool:
@@ -125,6 +131,13 @@ def polynomials(op: Op) -> frozenset[str]:
         if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and is_polynomial(e.body, known):
             known.add(e.name)
     return frozenset(known)
+
+
+def floored(op: Op) -> frozenset[str]:
+    """The finite tensors of the forward that are no smaller than a number above 0, such as `maximum(count, 1)`."""
+    bounded = (e for e in op.equations if e.kind is None and isinstance(e.body, maximum))
+    names = {e.name for e in bounded if any(isinstance(a, Number) and a.is_positive for a in e.body.args)}
+    return polynomials(op) & names
 
 
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)

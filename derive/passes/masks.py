@@ -21,7 +21,7 @@ from derive.arithmetic import ONE, ZERO
 from derive.cost import Nominal
 from derive.equations import Op
 from derive.nominal import nominal
-from derive.passes.finite import Extremum, Finite, counts_ties, extrema, polynomials
+from derive.passes.finite import Extremum, Finite, counts_ties, extrema, floored, polynomials
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import half_of
 from derive.program import Assign, Call, Node, Num, Program, Read, Statement
@@ -69,8 +69,8 @@ def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program
     """The same backward of an op, with products for choices."""
     positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
     chooses = any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
-    values = polynomials(op) | frozenset(cotangents)
-    known = _Known(Finite(frozenset(cotangents)), Finite(values), positive, chooses, extrema(op), nominal(op))
+    values = Finite(polynomials(op) | frozenset(cotangents), floored(op))
+    known = _Known(Finite(frozenset(cotangents)), values, positive, chooses, extrema(op), nominal(op))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))

@@ -208,7 +208,13 @@ INLINE double number_asinh(double x) { return asinh(x); }
 INLINE double number_acosh(double x) { return acosh(x); }
 INLINE double number_atanh(double x) { return atanh(x); }
 INLINE double number_erfc(double x) { return erfc(x); }
+INLINE double number_one_plus_erf(double x) { return erfc(-x); }
+INLINE double number_sigmoid_of_size(double x) { return number_sigmoid(x); }
+INLINE double number_floor(double x) { return floor(x); }
+INLINE double number_Mod(double x, double y) { return x - y * floor(x / y); }
 INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+
+#define IS_FLOAT (sizeof(real) == sizeof(float))
 
 INLINE real square(real x) { return x * x; }
 INLINE real cube(real x) { return x * x * x; }
@@ -216,12 +222,12 @@ INLINE real whole_power(real x, int n) { // 2 to 16, a constant; in double, wher
     const double p1 = x, p2 = p1 * p1, p4 = p2 * p2, p8 = p4 * p4;
     return (real)((n & 1 ? p1 : 1) * (n & 2 ? p2 : 1) * (n & 4 ? p4 : 1) * (n & 8 ? p8 : 1) * (n & 16 ? p8 * p8 : 1));
 }
+INLINE real real_floor(real x) { return IS_FLOAT ? (real)floorf((float)x) : (real)floor((double)x); }
+INLINE real real_Mod(real x, real y) { return x - y * real_floor(x / y); } // of whole numbers, in the sign of y
 INLINE real real_relu(real x) { return x < 0 ? 0 : x; }
 INLINE real real_sign(real x) { return (real)(x > 0) - (real)(x < 0); }
 
 static const double LN2_HIGH = 0.693359375, LN2_LOW = -2.12194440054690583e-4; // the first has few digits: n * it is exact
-
-#define IS_FLOAT (sizeof(real) == sizeof(float))
 
 INLINE uint32_t bits_of(float x) {
     uint32_t bits;
@@ -417,6 +423,17 @@ INLINE float erf_float(float x) {
     return copysignf(p.two * s + (p.two - 1.0f), x);
 }
 
+// 1 + erf(x), both tails with their digits: erfc(a) = exp(-a^2) * (1 - a * g(a)), a = |x|. With t = 1 / (1 + 0.466 a), g(a) / t
+// is the polynomial in t by which erfc is off by 9e-9 at most.
+INLINE float one_plus_erf_float(float x) {
+    const float a = fabsf(x) < 10.0f ? fabsf(x) : 10.0f, e = exp_up_to_0_float(-(x * x)), t = 1.0f / (1.0f + 0.466f * a), z = t * t;
+    const float low = 0.466106325f + t * 0.341524035f, high = 0.235613108f + t * 0.0542904809f;
+    const float g = low + z * (high + z * (0.155651063f - t * 0.168183178f + z * 0.0433780067f));
+    const float tail = e - e * (a * t) * g;
+    return x < 0 ? tail : 2.0f - tail;
+}
+INLINE double one_plus_erf_double(double x) { return erfc(-x); }
+
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
 INLINE double log_double(double x) { return log(x); }
 INLINE double erf_double(double x) { return erf(x); }
@@ -428,12 +445,17 @@ CHOOSE(exp_beside_1)
 CHOOSE(log)
 CHOOSE(tanh)
 CHOOSE(erf)
+CHOOSE(one_plus_erf)
 CHOOSE(log1p_unit)
 
 INLINE real real_absolute(real x) { return IS_FLOAT ? (real)fabsf((float)x) : (real)fabs((double)x); }
 INLINE real real_sqrt(real x) { return IS_FLOAT ? (real)sqrtf((float)x) : (real)sqrt((double)x); }
 INLINE real real_rsqrt(real x) { return 1 / real_sqrt(x); }
 INLINE real real_sigmoid(real x) { return 1 / (1 + real_exp_beside_1(-x)); }
+INLINE real real_sigmoid_of_size(real x) { // as exact, of the exponential that softplus needs
+    const real e = real_exp_up_to_0(-real_absolute(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
 INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p_unit(real_exp_up_to_0(-real_absolute(x))); }
 INLINE real real_pow(real x, real y) { return IS_FLOAT ? (real)powf((float)x, (float)y) : (real)pow((double)x, (double)y); }
 
@@ -530,11 +552,260 @@ CHOOSE(sinh)
 CHOOSE(cosh)
 CHOOSE(atanh)
 
+// --- functions that the C library has no vectors of, or lacks: in double precision, where a float's result is rounded once ---
+
+// log(x) of a positive number that is normal in double precision.
+INLINE double log_normal(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint64_t n = (bits + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd)) >> 52; // of x / sqrt(1/2), and 1023 more
+    const uint64_t shifted = n | 0x4330000000000000; // the bits of 2^52 + n
+    double whole, m;
+    memcpy(&whole, &shifted, sizeof whole);
+    whole -= 4503599627370496.0 + 1023.0;
+    bits -= (n - 1023) << 52;
+    memcpy(&m, &bits, sizeof m);
+    return whole * 6.93147180369123816490e-01 + (log_series_double(m - 1.0) + whole * 1.90821492927058770002e-10);
+}
+
+// atan(q) for q from 0 to 1, and asin(q) up to 1/2: relative errors of 4e-10 and 3e-10.
+INLINE double atan_unit(double q) {
+    const double u = q * q;
+    double p = 0.0010576074380572421;
+    p = p * u - 0.0070306694704242131;
+    p = p * u + 0.021912945865448392;
+    p = p * u - 0.043928410733267464;
+    p = p * u + 0.066852815178774237;
+    p = p * u - 0.087850432823628451;
+    p = p * u + 0.11050771275849661;
+    p = p * u - 0.14278576024807984;
+    p = p * u + 0.19999558100363982;
+    p = p * u - 0.33333322488911591;
+    p = p * u + 0.99999999955353762;
+    return p * q;
+}
+INLINE double asin_half(double q) {
+    const double u = q * q;
+    double p = 0.037677138341848597;
+    p = p * u + 0.014295256037820108;
+    p = p * u + 0.031857188894112759;
+    p = p * u + 0.044508709498651533;
+    p = p * u + 0.075005713810246854;
+    p = p * u + 0.16666657639575912;
+    p = p * u + 1.0000000002307783;
+    return p * q;
+}
+INLINE float atan_float(float x) {
+    const double a = fabsf(x);
+    const bool large = a > 1.0;
+    const double found = atan_unit(large ? 1.0 / a : a);
+    return copysignf((float)(large ? M_PI_2 - found : found), x);
+}
+// asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)) beyond 1/2; the root of what is negative is nan.
+INLINE float asin_float(float x) {
+    const double a = fabsf(x);
+    const bool large = a > 0.5;
+    const double found = asin_half(large ? sqrt(0.5 - 0.5 * a) : a);
+    return copysignf((float)(large ? M_PI_2 - 2.0 * found : found), x);
+}
+INLINE float acos_float(float x) {
+    const double a = fabsf(x);
+    const bool large = a > 0.5;
+    const double found = asin_half(large ? sqrt(0.5 - 0.5 * a) : a), up = large ? 2.0 * found : M_PI_2 - found;
+    return (float)(x < 0 ? M_PI - up : up);
+}
+// The angle from the nearer axis, then from that of x.
+INLINE float atan2_float(float y, float x) {
+    const double a = fabsf(x), b = fabsf(y);
+    const double high = a > b ? a : b, low = a > b ? b : a;
+    const double q = low / (high == 0 ? 1.0 : high), ratio = low == INFINITY ? 1.0 : q;
+    const double found = atan_unit(ratio), half = b > a ? M_PI_2 - found : found;
+    const float out = copysignf((float)(bits_of(x) >> 31 ? M_PI - half : half), y), number = y == y ? out : y;
+    return x == x ? number : x;
+}
+
+// sin(pi r) and cos(pi r) for |r| up to 1/2.
+INLINE double sine_of_half_turns(double r) {
+    const double u = r * r;
+    double p = 0.00044749208490771011;
+    p = p * u - 0.0073640054721157225;
+    p = p * u + 0.082144794670648549;
+    p = p * u - 0.59926443393572865;
+    p = p * u + 2.5501640359067447;
+    p = p * u - 5.167712779987959;
+    p = p * u + 3.1415926535896351;
+    return p * r;
+}
+INLINE double cosine_of_half_turns(double r) {
+    const double u = r * r;
+    double p = 0.0018399894372694042;
+    p = p * u - 0.025776316427315859;
+    p = p * u + 0.2353254365877112;
+    p = p * u - 1.33526231526157;
+    p = p * u + 4.0587121075374376;
+    p = p * u - 4.9348022002498495;
+    return p * u + 0.99999999999924796;
+}
+// What is left of a float beside the nearest whole number; beyond 2^51 all are whole.
+INLINE double beside_whole(double x) {
+    const double near = x + 6755399441055744.0 - 6755399441055744.0;
+    return fabs(x) < 2251799813685248.0 ? x - near : 0;
+}
+
+// log|gamma(x)| = c * log(l) + rest: Stirling's series from 3.5 on, below a polynomial around 2 and the steps from x to there.
+// For negative ones, gamma(x) * gamma(-x) = -pi / (x * sin(pi * x)).
+INLINE float loggamma_float(float x) {
+    const double any = fabsf(x), a = any > 1e39 ? 1e39 : any, q = 1.0 / (a > 3.5 ? a : 3.5), v = q * q; // 1e39 is no float
+    const double stirling = q * (1.0 / 12 - v * (1.0 / 360 - v * (1.0 / 1260 - v * (1.0 / 1680 - v * (1.0 / 1188)))));
+    double l = a, c = a - 0.5, w = a - 3.0; // from 3.5 on, and each stretch below it in turn
+    l = a < 3.5 ? a - 1.0 : l, c = a < 3.5 ? 1.0 : c;
+    l = a < 2.5 ? 1.0 : l, c = a < 2.5 ? 0.0 : c, w = a < 2.5 ? a - 2.0 : w;
+    l = a < 1.5 ? a : l, c = a < 1.5 ? -1.0 : c, w = a < 1.5 ? a - 1.0 : w;
+    l = a < 0.5 ? a * (a + 1.0) : l, w = a < 0.5 ? a : w;
+    double p = 0.00011347281994554691;
+    p = p * w - 0.00025381709567278261;
+    p = p * w + 0.00050651714295181611;
+    p = p * w - 0.0011858600344983208;
+    p = p * w + 0.0028907953215596959;
+    p = p * w - 0.0073861741556334129;
+    p = p * w + 0.020580799471518253;
+    p = p * w - 0.0673522814721006;
+    p = p * w + 0.32246703346894252;
+    p = p * w + 0.4227843350004583;
+    const double rest = a < 3.5 ? p * w : stirling - a + 0.91893853320467274178;
+    const double s = fabs(sine_of_half_turns(beside_whole(a))), t = log_normal(M_PI / (a * s + 1e-300)), turned = s == 0 ? INFINITY : t;
+    const double found = c * log_normal(l + 1e-300) + rest;
+    return (float)(x <= 0 ? turned - found : found);
+}
+INLINE double loggamma_double(double x) { return lgamma(x); }
+
+// The derivative of loggamma, and its own: the terms of x to x + 5, and the asymptotic series from there. With u = x (x + 5),
+// the product of x to x + 5 is u (u + 4) (u + 6). For negative ones, digamma(x) = digamma(1 - x) - pi / tan(pi * x).
+INLINE float digamma_float(float x) {
+    const double a = x, y = a < 0 ? 1.0 - a : a, u = y * (y + 5.0), d = 2.0 * y + 5.0, r = beside_whole(a);
+    const double terms = d * (3.0 * u + 20.0 + 24.0 / u) / ((u + 4.0) * (u + 6.0));
+    const double z = y + 6.0, q = 1.0 / z, v = q * q;
+    const double series = v * (1.0 / 12 - v * (1.0 / 120 - v * (1.0 / 252 - v * (1.0 / 240 - v * (1.0 / 132)))));
+    const double found = log_normal(z) - 0.5 * q - series - terms;
+    const double turned = found - M_PI * cosine_of_half_turns(r) / sine_of_half_turns(r);
+    const float other = r == 0 ? NAN : (float)turned, out = x < 0 ? other : (float)found, end = x == INFINITY ? x : out;
+    return x == 0 ? -copysignf(INFINITY, x) : end;
+}
+INLINE float trigamma_float(float x) {
+    const double a = x, y = a < 0.5 ? 1.0 - a : a, u = y * (y + 5.0), d = 2.0 * y + 5.0;
+    const double f = u * (u + 4.0) * (u + 6.0), slope = (3.0 * u + 20.0) * u + 24.0, bend = 6.0 * u + 20.0;
+    const double g = d * slope / f, terms = g * g - (bend * d * d + 2.0 * slope) / f;
+    const double q = 1.0 / (y + 6.0), v = q * q;
+    const double series = q + v * (0.5 + q * (1.0 / 6 - v * (1.0 / 30 - v * (1.0 / 42 - v * (1.0 / 30 - v * (5.0 / 66))))));
+    const double s = sine_of_half_turns(beside_whole(a)), turned = M_PI * M_PI / (s * s);
+    const float found = (float)(terms + series), other = (float)(turned - (terms + series));
+    return y > 1e15 ? (a < 0 ? other : (float)(1.0 / y)) : a < 0.5 ? other : found;
+}
+SHARED double digamma_double(double x) {
+    double sum = 0;
+    if (x == 0) return -copysign(INFINITY, x);
+    if (x < 0) {
+        const double r = x - nearbyint(x);
+        if (r == 0 || x == -INFINITY) return NAN;
+        sum = -M_PI / tan(M_PI * r);
+        x = 1 - x;
+    }
+    for (; x < 10; x++) sum -= 1 / x;
+    const double v = 1 / (x * x);
+    const double series = v * (1.0 / 12 - v * (1.0 / 120 - v * (1.0 / 252 - v * (1.0 / 240 - v * (1.0 / 132 - v * (691.0 / 32760 - v / 12))))));
+    return sum + log(x) - 0.5 / x - series;
+}
+SHARED double trigamma_double(double x) { // with as many terms as PyTorch's, which is off by 5e-10: both forms give the same
+    const bool left = x < 0.5;
+    const double s = sin(M_PI * (x - nearbyint(x))), turned = M_PI * M_PI / (s * s);
+    double sum = 0;
+    if (left) x = 1 - x;
+    for (int k = 0; k < 6; k++, x++) sum += 1 / (x * x);
+    const double v = 1 / (x * x);
+    sum += (1 + 1 / (2 * x) + v * (1.0 / 6 - v * (1.0 / 30 - v * (1.0 / 42)))) / x;
+    return left ? turned - sum : sum;
+}
+
+// x times a polynomial of w = -log(1 - x^2), or from 5 on of its root: relative errors of 6e-9 and 2e-9.
+INLINE float erfinv_float(float x) {
+    const double a = fabsf(x), rest = 1.0 - a * a, w = -log_normal(rest > 1e-9 ? rest : 1e-9);
+    const double v = w - 2.5, s = sqrt(w < 5.0 ? 5.0 : w) - 3.1;
+    double p = -8.9319259702428143e-9;
+    p = (p * v + 2.3335967195707508e-8) * v + 4.6813134805532193e-7;
+    p = (p * v - 3.4639852676333647e-6) * v - 4.9724196894546631e-6;
+    p = (p * v + 0.00021834938623976641) * v - 0.0012527263917732292;
+    p = (p * v - 0.0041773928752031486) * v + 0.24664027905463663;
+    p = p * v + 1.5014093604503288;
+    double t = -1.0368054009490565e-5;
+    t = (t * s - 2.5640997635305784e-5) * s + 0.00015380157037606219;
+    t = (t * s - 0.00015261433583859689) * s - 0.00030615581614350911;
+    t = (t * s + 0.0013296306879073647) * s - 0.002714285198831902;
+    t = (t * s + 0.0041188292437997714) * s - 0.0056964054190105811;
+    t = (t * s + 0.0074602747144749118) * s + 1.0033561073889365;
+    t = t * s + 2.933231670060865;
+    const float found = (float)(x * (w < 5.0 ? p : t)), ends = a == 1.0 ? copysignf(INFINITY, x) : NAN;
+    return a < 1.0 ? found : ends;
+}
+// The same for double precision: polynomials up to 6.25, up to 16, and beyond.
+INLINE double erfinv_double(double x) {
+    const double a = fabs(x), rest = (1.0 - a) * (1.0 + a), w = -log_normal(rest > 1e-17 ? rest : 1e-17);
+    const double u = w - 3.125, root = sqrt(w < 6.25 ? 6.25 : w), v = root - 3.25, s = root - 5.0;
+    double p = 3.2407044593431327e-21;
+    p = (p * u - 1.1134837697851708e-21) * u - 3.4996044354554462e-19;
+    p = (p * u + 1.1500222520638048e-18) * u + 1.5574320246186143e-17;
+    p = (p * u - 1.3016928016791009e-16) * u - 4.0282154327029125e-17;
+    p = (p * u + 6.5964077124201535e-15) * u - 4.0012377350924285e-14;
+    p = (p * u - 8.1183994430738252e-14) * u + 2.6304834740560733e-12;
+    p = (p * u - 1.2976885526532102e-11) * u - 5.4142871980847265e-11;
+    p = (p * u + 1.0512181539804128e-9) * u - 4.1126608200232398e-9;
+    p = (p * u - 2.9070382262927267e-8) * u + 4.2347881737823393e-7;
+    p = (p * u - 1.3654691850603575e-6) * u - 1.3882523394405317e-5;
+    p = (p * u + 0.00018673420802464838) * u - 0.00074070253415447699;
+    p = (p * u - 0.0060336708714278499) * u + 0.24015818242558832;
+    p = p * u + 1.6536545626831027;
+    double q = -1.5102695423335064e-8;
+    q = (q * v + 6.969241977629694e-10) * v + 1.3104351499972014e-7;
+    q = (q * v - 2.7134511054394561e-7) * v - 2.7004219280868946e-8;
+    q = (q * v + 1.4987130784186126e-6) * v - 3.986084395214756e-6;
+    q = (q * v + 2.9257291901789825e-6) * v + 1.2465167157087252e-5;
+    q = (q * v - 4.7318984120112455e-5) * v + 6.8287086547533767e-5;
+    q = (q * v + 2.4031257015092524e-5) * v - 0.00035503780975963811;
+    q = (q * v + 0.00095328936374356372) * v - 0.0016882755357337072;
+    q = (q * v + 0.0024914420969817609) * v - 0.0037512085082155611;
+    q = (q * v + 0.0053709145535716796) * v + 1.0052589676941653;
+    q = q * v + 3.0838856104922206;
+    double t = 2.7520836691204881e-11;
+    t = (t * s - 2.2467591693364935e-11) * s - 3.7171553416167445e-10;
+    t = (t * s + 1.4895546197648136e-9) * s - 3.5875995609819959e-9;
+    t = (t * s + 7.6443359835573967e-9) * s - 1.5146221782627176e-8;
+    t = (t * s + 2.9124399186491765e-8) * s - 6.7614148114604127e-8;
+    t = (t * s + 2.2901554497563462e-7) * s - 9.9301191834829544e-7;
+    t = (t * s + 4.5260599477720723e-6) * s - 1.9681773483763821e-5;
+    t = (t * s + 7.5995277351601917e-5) * s - 0.00021503011962944127;
+    t = (t * s - 0.00013871931835112343) * s + 1.0103004648645412;
+    t = t * s + 4.8499064014085842;
+    const double above = w < 16.0 ? q : t, found = x * (w < 6.25 ? p : above), ends = a == 1.0 ? copysign(INFINITY, x) : NAN;
+    return a < 1.0 ? found : ends;
+}
+INLINE double atan_double(double x) { return atan(x); }
+INLINE double asin_double(double x) { return asin(x); }
+INLINE double acos_double(double x) { return acos(x); }
+CHOOSE(atan)
+CHOOSE(asin)
+CHOOSE(acos)
+CHOOSE(loggamma)
+CHOOSE(digamma)
+CHOOSE(trigamma)
+CHOOSE(erfinv)
+INLINE real real_atan2(real y, real x) { return IS_FLOAT ? (real)atan2_float((float)y, (float)x) : (real)atan2((double)y, (double)x); }
+INLINE double number_atan2(double y, double x) { return atan2(y, x); }
+INLINE double number_loggamma(double x) { return lgamma(x); }
+INLINE double number_digamma(double x) { return digamma_double(x); }
+INLINE double number_trigamma(double x) { return trigamma_double(x); }
+INLINE double number_erfinv(double x) { return erfinv_double(x); }
+
 #define LIBRARY(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##f((float)x) : (real)name((double)x); }
 LIBRARY(tan)
-LIBRARY(asin)
-LIBRARY(acos)
-LIBRARY(atan)
 LIBRARY(asinh)
 LIBRARY(acosh)
 LIBRARY(erfc)

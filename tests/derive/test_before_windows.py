@@ -144,7 +144,7 @@ def test_places_that_no_window_reads_have_a_gradient_of_zero() -> None:
 @pytest.mark.parametrize(
     ("made", "said", "unsaid"),
     [
-        (similarity, "s = torch.addcmul(functional.conv2d(x_y[:, None], ", "index_put_"),
+        (similarity, "g[None, None]).squeeze(1).addcmul_(a, b, value=-1)", "index_put_"),
         (similarity, "dx_y = functional.conv2d(", "index_put_"),
         (similarity, ".add_(torch.nn.grad.conv2d_weight(x_y[:, None], ", "unfold"),
         (energies, "functional.avg_pool1d(", "unfold"),

@@ -274,7 +274,7 @@ WRITTEN = [
     (masked_product, "dx = dy @ w.tril()", "where"),
     (strictly_above, "y = x.square().triu(1)", "where"),
     (without_own_share, "s = x @ w", "(x * w)"),
-    (twice_a_product, "dw = (2 * (x.T @ dy)).triu(1)", "where"),
+    (twice_a_product, "dw = (x.T @ dy).mul_(2).triu(1)", "where"),
 ]
 
 

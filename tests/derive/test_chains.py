@@ -1,6 +1,7 @@
 """Pointwise expressions go through the memory of their first factor; single operations are written with operators."""
 
-from derive.notation import axes, exp, op, sigmoid, sum, tensor
+from derive.equations import Op
+from derive.notation import axes, exp, mean, op, rsqrt, scalar, sigmoid, size, sqrt, sum, tanh, tensor
 from tests.derive.against_loops import code_of, compare
 
 d, e, n = axes("d e n")
@@ -34,6 +35,14 @@ def beside_a_product(f, x: tensor[n, e], m: tensor[e, d], g: tensor[d], u: tenso
 
 
 @op
+def scaled_products(f, x: tensor[n, e], m: tensor[e, d], u: tensor[d], cap: scalar = 3.0):
+    f.s[n, d] = sum(x[n, e] * m[e, d], over=e) / sqrt(size(e))
+    f.t[n, d] = tanh(sum(tanh(x[n, e]) * m[e, d], over=e) / (cap * sqrt(size(e))))
+    f.z[n, d] = sum(x[n, e] ** 2 * m[e, d], over=e) + sum(x[n, e] * m[e, d] ** 2, over=e) + u[d]
+    return f.s, f.t, f.z
+
+
+@op
 def minus_a_product(f, x: tensor[n, d], w: tensor[d], v: tensor[d]):
     f.y[n, d] = -exp(x[n, d] + 1) * w[d] / v[d]
     f.z[n, d] = -exp(x[n, d] - 1) * x[n, d] * w[d]
@@ -55,10 +64,36 @@ def test_small_factors_and_single_operations_keep_their_operators() -> None:
 
 
 def test_values_that_are_read_again_survive() -> None:
-    for spec in (long_product, short_product, read_after_it_was_led, beside_a_product, minus_a_product):
+    products = (beside_a_product, scaled_products, minus_a_product)
+    for spec in (long_product, short_product, read_after_it_was_led, *products):
         compare(spec.op, {"n": 3, "d": 4, "e": 2})
         compare(spec.op, {"n": 3, "d": 4, "e": 2}, strides="turned")
 
 
 def test_a_product_of_two_is_added_to_one_of_matrices_in_one_pass() -> None:
-    assert "y = torch.addcmul(x @ m, g, u, value=-1)" in code_of(beside_a_product.op)
+    assert "y = (x @ m).addcmul_(g, u, value=-1)" in code_of(beside_a_product.op)
+
+
+def test_what_is_computed_with_a_matrix_product_goes_into_its_memory() -> None:
+    source = code_of(scaled_products.op)
+    assert "s = (x @ m).div_(math.sqrt(e))" in source, source
+    assert "t = (tanh_x @ m).div_(cap * math.sqrt(e)).tanh_()" in source, source
+    assert "z = (x.square() @ m).add_(z_sum2).add_(u)" in source, source
+
+
+def _named(rstd: str) -> Op:
+    """A norm whose statistic has this name, before a projection."""
+
+    @op
+    def projected_norm(f, x: tensor[n, e], g: tensor[e], m: tensor[d, e]):
+        getattr(f, rstd)[n] = rsqrt(mean(x[n, e] ** 2, over=e) + 1)
+        f.z[n, e] = x[n, e] * getattr(f, rstd)[n] * g[e]
+        f.y[n, d] = sum(f.z[n, e] * m[d, e], over=e)
+        return f.y
+
+    return projected_norm.op
+
+
+def test_how_long_a_name_is_decides_nothing() -> None:
+    for name in ("r", "reciprocal_root_mean_square"):
+        assert f".addcmul_({name}.square() * mean_dz_g_x[:, None], x, value=-1)" in code_of(_named(name))

@@ -5,9 +5,10 @@ import torch
 
 from derive import axes, exp, mean, op, sum, tanh, tensor
 from derive.emit import render
-from tests.derive.live import module
+from tests.derive.live import assert_alike, module
 
-n, d = axes("n d")
+n, d, k = axes("n d k")
+two, many = axes("two=2 many=40")
 
 
 @op
@@ -70,3 +71,27 @@ def test_what_is_computed_of_a_tensor_stands_before_it_is_written_over():
     s = torch.sigmoid(x)
     torch.testing.assert_close(y, x * s, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(z, s * (1 - s), rtol=1e-12, atol=1e-12)
+
+
+@op
+def gated_halves(f, x: tensor[n, d], w: tensor[k]):
+    """A half of a tensor is no statistic of it; a weight of each feature is."""
+    f.z[n, two, k] = x[n, (two, k)]
+    f.y[n, k] = (f.z[n, 0, k] ** 2 + 1) * f.z[n, 1, k] * tanh(f.z[n, 0, k]) * w[k]
+    return f.y
+
+
+@op
+def gated_places(f, x: tensor[n, many], w: tensor[n]):
+    f.y[n, many] = (w[n] ** 2 + 1) * w[n] * tanh(w[n]) * x[n, many]
+    return f.y
+
+
+def test_a_half_is_as_large_as_the_whole():
+    halves, places = render(gated_halves.op.derivation), render(gated_places.op.derivation)
+    assert "y = torch.tanh(z[:, 0]).mul_(z[:, 1]).mul_(z[:, 0].square().add_(1)).mul_(w)" in halves
+    assert "y = (tanh_w * w * (w.square() + 1))[:, None] * x" in places
+    x = torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    w = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64, requires_grad=True)
+    a, b = x.chunk(2, 1)
+    assert_alike(module(gated_halves.op).gated_halves(x, w), (a**2 + 1) * b * a.tanh() * w, [x, w])

@@ -1,4 +1,4 @@
-"""What an index picks for each of other axes, and whole behind it, is read by rows: no index for every element."""
+"""What an index picks for each of other axes, whole behind it, is a row for each place: no index for every element."""
 
 import pytest
 import torch

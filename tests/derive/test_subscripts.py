@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from derive.backends.slices import subscript
 from derive.backends.subscripts import subscripted
 
 X = torch.arange(4 * 5 * 6).reshape(4, 5, 6)
@@ -33,3 +34,18 @@ TABLE = [
 def test_one_subscript_for_two(code: str, call: str, wanted: str) -> None:
     assert subscripted(code, call) == wanted
     assert torch.equal(eval(wanted), eval(code + call))
+
+
+FIVE = torch.arange(2 * 2 * 3 * 2 * 2).reshape(2, 2, 3, 2, 2)
+WHOLE = [
+    ("[:, :, :, 0, :]", "[:, :, :, 0]"),
+    ("[:, :, :, 0, 1]", "[..., 0, 1]"),
+    ("[:, :, 2, :, :]", "[:, :, 2]"),
+    ("[:, :, :, :, 1]", "[..., 1]"),
+]
+
+
+@pytest.mark.parametrize(("whole", "wanted"), WHOLE)
+def test_a_place_is_in_the_dimension_that_it_is_of(whole: str, wanted: str) -> None:
+    assert subscript(whole[1:-1].split(", ")) == wanted
+    assert torch.equal(eval(f"FIVE{wanted}"), eval(f"FIVE{whole}"))

@@ -29,6 +29,14 @@ def channels_last(f, x: tensor[n, l, c], a: tensor[k, c, o], b: tensor[o]):
 
 
 @op
+def pairs_of_heads(f, x: tensor[n, t, h, m], a: tensor[t, k]):
+    """The place is behind three axes and before another."""
+    f.z[n, t, h, p2, k] = x[n, t, h, (p2, k)] ** 2
+    f.y[n, t, h, k] = f.z[n, t, h, 0, k] * a[t, k] - f.z[n, t, h, 1, k]
+    return f.y
+
+
+@op
 def filtered(f, x: tensor[..., l], a: tensor[k]):
     f.y[..., t] = sum(x[..., 2 * t + k] * a[k], over=k)
     return f.y
@@ -230,6 +238,8 @@ def padded_with_two_numbers(f, x: tensor[n, t]):
 
 
 CASES = [
+    (pairs_of_heads, {"n": 2, "t": 3, "h": 2, "m": 6, "k": 3}),
+    (pairs_of_heads, {"n": 2, "t": 2, "h": 2, "m": 4, "k": 2}),
     (pooled_softly, {"n": 2, "h": 4, "w": 5}),
     (pooled_softly, {"n": 0, "h": 4, "w": 6}),
     (even_and_odd, {"n": 2, "l": 6}),

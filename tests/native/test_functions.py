@@ -12,7 +12,7 @@ import torch
 from tests.native.conftest import Package
 
 SPECS = """
-from sympy import asinh, atanh, cosh, sinh
+from sympy import acos, asin, asinh, atan, atan2, atanh, cosh, digamma, erfinv, loggamma, polygamma, sinh
 
 from derive import *
 
@@ -41,6 +41,27 @@ eleventh = pointwise("eleventh", lambda x: x**11)
 sine_of_area = pointwise("sine_of_area", lambda x: sinh(x))
 cosine_of_area = pointwise("cosine_of_area", lambda x: cosh(x))
 inverse = pointwise("inverse", lambda x: atanh(x))
+angle_of_tangent = pointwise("angle_of_tangent", lambda x: atan(x))
+angle_of_sine = pointwise("angle_of_sine", lambda x: asin(x))
+angle_of_cosine = pointwise("angle_of_cosine", lambda x: acos(x))
+inverse_error = pointwise("inverse_error", lambda x: erfinv(x))
+factorial = pointwise("factorial", lambda x: loggamma(x))
+slope_of_factorial = pointwise("slope_of_factorial", lambda x: digamma(x))
+
+@op
+def bend_of_factorial(f, x: constant[n], weight: tensor[n]):
+    f.y[n] = weight[n] * polygamma(1, x[n])
+    return f.y
+
+@op
+def angle(f, y: tensor[n], x: tensor[n]):
+    f.a[n] = atan2(y[n], x[n])
+    return f.a
+
+@op
+def remainder(f, x: tensor[n]):
+    f.y[n] = x[n] * (n % 3) + (n - 7) % 4 + n // 5
+    return f.y
 
 @op
 def power(f, x: tensor[n], p: scalar = 2.3):
@@ -66,11 +87,22 @@ NATIVE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "cosine_of_area": torch.cosh,
     "inverse": torch.atanh,
     "power": lambda x: x.abs() ** 2.3,
+    "angle_of_tangent": torch.atan,
+    "angle_of_sine": torch.asin,
+    "angle_of_cosine": torch.acos,
+    "inverse_error": torch.erfinv,
+    "factorial": torch.lgamma,
+    "slope_of_factorial": torch.digamma,
+    "bend_of_factorial": lambda x: torch.polygamma(1, x),
 }
+UP_TO_1 = {"inverse", "angle_of_sine", "angle_of_cosine", "inverse_error"}
+POLES = {"slope_of_factorial", "bend_of_factorial"}
+"""Beside their poles, at the negative whole numbers, PyTorch's are off by anything."""
 SPECIAL = [1e5, -3e8, 2e9, -4e10, float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-45, -1e-45, 3e38, -3e38]
 
 
-def _run(native: ModuleType, name: str, x: torch.Tensor, *numbers: float) -> torch.Tensor:
+def _run(native: ModuleType, name: str, x: torch.Tensor, *numbers: float | torch.Tensor) -> torch.Tensor:
+    numbers = (torch.ones_like(x),) if name == "bend_of_factorial" else numbers
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         y, _ = getattr(native, f"{name}_forward")(x, *numbers)
@@ -91,10 +123,11 @@ def test_at_most_twice_as_far_off_as_pytorch_over_the_whole_range(native: Module
     """Down to where results are no longer normal, up to where they overflow; on the mean a tenth further off."""
     x = torch.cat([torch.linspace(-103, 88.7, 400_001), torch.linspace(-6, 6, 400_001), torch.logspace(-30, 1, 5001)])
     x = torch.cat([x, torch.linspace(1e3, 1e7, 50_001)]) if name in ("sine", "cosine") else x
-    x = x[x.abs() < 1] if name == "inverse" else x
+    x = x[x.abs() < 1] if name in UP_TO_1 else x
+    x = x[x > 1e-18] if name in POLES else x
+    x = x[x > -88] if name == "logistic" else x  # PyTorch's is 0 below; so is ours
+    x = x[~((x < 0) & (x == x.round()))] if name == "factorial" else x  # infinite
     exact = NATIVE[name](x.double())
-    if name == "logistic":
-        x, exact = x[x > -88], exact[x > -88]  # PyTorch's is 0 below; so is ours
     mine, theirs = _places_off(_run(native, name, x), exact), _places_off(NATIVE[name](x), exact)
     assert mine[0] <= 2 * theirs[0], (mine, theirs)
     assert mine[1] <= 1.1 * theirs[1], (mine, theirs)
@@ -103,6 +136,7 @@ def test_at_most_twice_as_far_off_as_pytorch_over_the_whole_range(native: Module
 @pytest.mark.parametrize("name", NATIVE)
 def test_ends_and_what_is_no_number(native: ModuleType, name: str) -> None:
     x = torch.tensor([*SPECIAL, 88.72, 88.73, 89.5, -87.2, -87.4, -103.9, -104.1, -150.0])
+    x = x[~(x < 0)] if name == "bend_of_factorial" else x
     exact = NATIVE[name](x.double()).float()
     y = _run(native, name, x)
     torch.testing.assert_close(y, exact, rtol=2e-6, atol=2e-38 if name == "logistic" else 3e-45, equal_nan=True)
@@ -231,7 +265,7 @@ def endless(f, x: tensor[n]):
 
 
 OF_NUMBERS = """
-from sympy import acos, acosh, asin, asinh, atan, atanh, cosh, erfc, sinh, tan
+from sympy import acos, acosh, asin, asinh, atan, atan2, atanh, cosh, digamma, erfc, erfinv, loggamma, sinh, tan
 
 from derive import *
 
@@ -241,6 +275,7 @@ n = axes("n")
 def of_numbers(f, x: tensor[n], a: scalar, b: scalar):
     f.y[n] = x[n] * (
         tan(a) + sinh(a) + cosh(a) + asin(a) + acos(a) + atan(a) + asinh(a) + acosh(b) + atanh(a) + erfc(a)
+        + erfinv(a) + loggamma(a) + digamma(a) + atan2(a, b)
     )
     return f.y
 """
@@ -248,7 +283,39 @@ def of_numbers(f, x: tensor[n], a: scalar, b: scalar):
 
 def test_functions_of_numbers_are_in_the_library(package: Package) -> None:
     a, b = torch.tensor(0.3, dtype=torch.float64), torch.tensor(1.7, dtype=torch.float64)
-    functions = ("tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "atanh", "erfc")
-    wanted = sum(getattr(a, name)() for name in functions) + b.acosh()
+    functions = ("tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "atanh", "erfc", "erfinv", "lgamma", "digamma")
+    wanted = sum(getattr(a, name)() for name in functions) + b.acosh() + torch.atan2(a, b)
     x = torch.randn(5, dtype=torch.float64)
     torch.testing.assert_close(_run(package(specs=OF_NUMBERS), "of_numbers", x, 0.3, 1.7), wanted * x)
+
+
+def test_an_angle_of_two_coordinates(native: ModuleType) -> None:
+    """In every quadrant, on the axes and at the ends; nan beside anything."""
+    ends = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, torch.inf, -torch.inf, torch.nan])
+    y, x = torch.cartesian_prod(ends, ends).T.contiguous()
+    torch.manual_seed(0)
+    y, x = torch.cat([y, torch.randn(100_000)]), torch.cat([x, torch.randn(100_000)])
+    found, exact = _angle(native, y, x), torch.atan2(y.double(), x.double())
+    torch.testing.assert_close(found, exact.float(), rtol=2e-7, atol=1e-45, equal_nan=True)
+    assert torch.equal(found.signbit()[~found.isnan()], exact.signbit()[~exact.isnan()])
+    mine, theirs = _places_off(found[81:], exact[81:]), _places_off(torch.atan2(y, x)[81:], exact[81:])
+    assert mine[0] <= 2 * theirs[0], (mine, theirs)
+    assert mine[1] <= 1.1 * theirs[1], (mine, theirs)
+
+
+def _angle(native: ModuleType, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    found, _ = native.angle_forward(y, x)
+    assert isinstance(found, torch.Tensor)
+    return found
+
+
+@pytest.mark.parametrize("name", ["inverse_error", "slope_of_factorial", "bend_of_factorial", "remainder"])
+def test_in_double_precision_they_are_pytorchs(native: ModuleType, name: str) -> None:
+    x = torch.cat([torch.linspace(-0.999, 0.999, 2000), 1 - torch.logspace(-15, -1, 500, dtype=torch.float64)])
+    x = x.double() if name == "inverse_error" else torch.linspace(0.01, 30, 5000, dtype=torch.float64)
+    if name == "remainder":
+        places = torch.arange(len(x))
+        exact = x * (places % 3) + (places - 7) % 4 + places // 5
+    else:
+        exact = NATIVE[name](x)
+    torch.testing.assert_close(_run(native, name, x), exact, rtol=1e-13, atol=1e-14)

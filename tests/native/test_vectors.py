@@ -14,6 +14,8 @@ import pytest
 from tests.native.conftest import Package
 
 SPECS = """
+from sympy import acos, asin, atan, atan2, digamma, erfinv, loggamma
+
 from derive import *
 
 c, i, j, n, t = axes("c i j n t")
@@ -40,6 +42,8 @@ FORMS = {
     "powers": lambda x, t: x**4*t + (1 + x**2)**-6 + x**9,
     "mixed": lambda x, t: log(1 + x**4)*cos(t - x) + softplus(x),
     "chosen": lambda x, t: where(x > t, exp(-x**2)*t, tanh(x)) + erf(minimum(x, t)),
+    "angles": lambda x, t: atan(x)*t + atan2(x, t) + asin(sigmoid(x)) + acos(tanh(x)),
+    "factorials": lambda x, t: loggamma(x)*t + digamma(x) + erfinv(tanh(x)),
     "rectified_by_rows": lambda x, t: where(x > 0, x*(1 - relu(x)), -t),
 }
 for name, value in FORMS.items():

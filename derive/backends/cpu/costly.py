@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from derive.backends.cpu.normal import Loop, Normal, is_boolean
-from derive.backends.cpu.products import Product, Step
+from derive.backends.cpu.products import Step
 from derive.backends.cpu.stages import in_memory_order
 from derive.backends.cpu.work import calls, is_heavy
 from derive.passes.share import put
@@ -23,7 +23,7 @@ def costly_first(steps: list[Step], form: Normal) -> list[Step]:
     out: list[Step] = []
     made: dict[Node, Read] = {}
     for step in steps:
-        out += [step] if isinstance(step, Product) else _apart(step, form, changing, made)
+        out += _apart(step, form, changing, made) if isinstance(step, Loop) else [step]
     return out
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from derive.arithmetic import ZERO
+from derive.arithmetic import ONE, ZERO
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.signs import extremum, never_positive
 from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
@@ -44,7 +44,7 @@ _SHARED = frozenset(
     NARROW MANY errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
-    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns".split()  # noqa: SIM905
+    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _last".split()  # noqa: SIM905
 )
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""
@@ -54,7 +54,7 @@ _BINARY = {"add": ("+", _SUM), "sub": ("-", _SUM), "mul": ("*", _PRODUCT), "div"
            "or": ("|", _ANY)}  # fmt: skip
 _FUNCTIONS = frozenset(
     """exp log expm1 log1p tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan
-    asinh acosh atanh erfc""".split()  # noqa: SIM905
+    asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size""".split()  # noqa: SIM905
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
 _HELD = {"amax": "not_above", "amin": "not_below"}
@@ -160,12 +160,16 @@ class Expressions:
             if known:
                 return Text(f"number_{node.fn}({', '.join(a.code for a in args)})", kind="number")
             return Text(f"{_EXTREMA[node.fn]}({', '.join(a.real.code for a in args)})")
-        if node.fn not in _FUNCTIONS:
-            raise Unsupported(f"the function {node.fn}")
+        name = node.fn
+        if name == "polygamma" and node.args[0] == ONE:
+            name, args, known = "trigamma", args[1:], args[1].kind == "number"
+        elif name not in _FUNCTIONS:
+            raise Unsupported(f"the function {name}")
         if known:
-            return Text(f"number_{node.fn}({args[0].code})", kind="number")
-        name = "exp_up_to_0" if node.fn == "exp" and never_positive(node.args[0], self.normal) else node.fn
-        return Text(f"real_{name}({args[0].real.code})")
+            return Text(f"number_{name}({', '.join(a.code for a in args)})", kind="number")
+        if name == "exp" and never_positive(node.args[0], self.normal):
+            name = "exp_up_to_0"
+        return Text(f"real_{name}({', '.join(a.real.code for a in args)})")
 
     def held(self, node: Node, other: Node, text: Text) -> Text:
         """One of two that are subtracted: what is computed again beside an extremum over it is held to that.

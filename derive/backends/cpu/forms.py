@@ -9,7 +9,7 @@ from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.flat import Flat
 from derive.backends.cpu.groups import Group
 from derive.backends.cpu.nests import MERGE, Nest, extent
-from derive.backends.cpu.normal import Normal
+from derive.backends.cpu.normal import Normal, Running
 from derive.backends.cpu.products import Product
 from derive.backends.cpu.rows import Rows
 from derive.backends.cpu.short import ShortRows, short_form
@@ -29,25 +29,29 @@ class Scratch:
         self.lines.append((kind, name, count))
 
 
-def _reads(step: Group | Product) -> set[str]:
-    if isinstance(step, Product):
+Alone = Product | Running
+"""What runs by itself, beside no other."""
+
+
+def _reads(step: Group | Alone) -> set[str]:
+    if isinstance(step, Alone):
         return step.reads
     return {r.name for s in step.loops for r in s.reads()}
 
 
-def read_by(steps: list[Group | Product]) -> set[str]:
+def read_by(steps: list[Group | Alone]) -> set[str]:
     """The tensors that steps read."""
     return set().union(*map(_reads, steps))
 
 
-def plans(k: int, steps: list[Group | Product], form: Normal) -> tuple[Plan | None, Plan | None]:
+def plans(k: int, steps: list[Group | Alone], form: Normal) -> tuple[Plan | None, Plan | None]:
     """How a group runs, and how where its rows are short."""
     step = steps[k]
-    if isinstance(step, Product):
+    if isinstance(step, Alone):
         return None, None
     outside = set(form.program.returns) | {n for n, _ in form.program.given}
     for other in (s for j, s in enumerate(steps) if j != k):
-        outside |= _reads(other) | ({other.name} if isinstance(other, Product) else {s.name for s in other.loops})
+        outside |= _reads(other) | ({other.name} if isinstance(other, Alone) else {s.name for s in other.loops})
     step = rows_first(step, form)
     return planned(step, form, frozenset(outside)), short_form(step, form, frozenset(outside))
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from derive.backends.cpu.normal import Loop, Normal, Unsupported
+from derive.backends.cpu.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.products import Product, Step
 from derive.cost import NOMINAL
 from derive.program import Index, Merged, Read, Window
@@ -60,13 +60,13 @@ class _Candidate:
     steps: tuple[Step, ...]
 
 
-def grouped(steps: list[Step], form: Normal) -> list[Group | Product]:
+def grouped(steps: list[Step], form: Normal) -> list[Group | Product | Running]:
     """The steps in groups, in an order that respects what reads what. Raises Unsupported for what fits in none."""
-    out: list[Group | Product] = []
+    out: list[Group | Product | Running] = []
     left = list(steps)
     while left:
         first = left[0]
-        if isinstance(first, Product):
+        if not isinstance(first, Loop):
             out.append(first)
             left.pop(0)
             continue
@@ -113,21 +113,42 @@ def _cut(loop: Loop, outer: tuple[str, ...], form: Normal) -> tuple[Loop, ...]:
 
 def _group(outer: tuple[str, ...], steps: list[Step]) -> Group | None:
     """The group of these outer axes that begins with the first step; vectors run as its largest loops lie in memory."""
+    others: frozenset[int] = frozenset()
     taken = _collected(outer, steps, None)
     lane = _lane(outer, taken)
+    if lane is None and any(_along(s, outer) for s in taken):
+        others = frozenset(id(s) for s in taken if _along(s, outer) is (not _along(steps[0], outer)))
+        taken = _collected(outer, steps, None, others)
+        lane = _lane(outer, taken)
     if lane is not None:
-        taken = _collected(outer, steps, lane)
+        taken = _collected(outer, steps, lane, others)
     return Group(outer, tuple(taken), lane) if taken else None
 
 
-def _collected(outer: tuple[str, ...], steps: list[Step], lane: str | None) -> list[Loop]:
-    """What belongs to the group, or nothing where the first step does not."""
+def _along(loop: Step, outer: tuple[str, ...]) -> bool | None:
+    """Whether memory is contiguous along the last outer axis in a loop with inner axes; None where its operands differ.
+
+    Along rows such a loop would go through memory in strides; beside those that are contiguous along it, rows would.
+    """
+    if not isinstance(loop, Loop) or not outer or set(loop.domain) <= set(outer) or set(outer) <= set(loop.over):
+        return None
+    found = memories(loop)
+    longest = max(map(len, found))
+    last = {m[-1] == outer[-1] if m[-1] in outer else False for m in found if len(m) == longest and m}
+    return last.pop() if len(last) == 1 else None
+
+
+def _collected(
+    outer: tuple[str, ...], steps: list[Step], lane: str | None, others: frozenset[int] = frozenset()
+) -> list[Loop]:
+    """What belongs to the group, without the others, or nothing where the first step does not."""
     first = steps[0]
     taken: list[Loop] = []
     held: set[str] = set()  # written or read by steps that are left behind
     changed: set[str] = set()  # written by them
     for step in steps:
-        if isinstance(step, Loop) and _belongs(step, outer, lane, taken) and not _blocked(step, held, changed):
+        fits = isinstance(step, Loop) and id(step) not in others and _belongs(step, outer, lane, taken)
+        if isinstance(step, Loop) and fits and not _blocked(step, held, changed):
             taken.append(step)
             continue
         if step is first:
@@ -138,7 +159,7 @@ def _collected(outer: tuple[str, ...], steps: list[Step], lane: str | None) -> l
 
 
 def _names(step: Step) -> set[str]:
-    return step.reads if isinstance(step, Product) else {r.name for r in step.reads()}
+    return {r.name for r in step.reads()} if isinstance(step, Loop) else step.reads
 
 
 def _blocked(loop: Loop, held: set[str], changed: set[str]) -> bool:
@@ -222,10 +243,15 @@ def _size(loop: Loop) -> float:
 
 
 def _kept(candidate: _Candidate) -> list[Loop]:
-    """What the group writes element by element and loops outside of it read."""
-    taken = {id(s) for s in candidate.group.loops}
-    later = {r.name for s in candidate.steps if isinstance(s, Loop) and id(s) not in taken for r in s.reads()}
-    return [s for s in candidate.group.loops if s.kind == "set" and s.name in later]
+    """What the group writes element by element and loops outside of it read; or halves of folds, if it has no more."""
+    loops = candidate.group.loops
+    taken = {id(s) for s in loops}
+    after = [s for s in candidate.steps if isinstance(s, Loop) and id(s) not in taken]
+    later = {r.name for s in after for r in s.reads()}
+    rest = {s.value.name for s in after if s.is_fold and isinstance(s.value, Read)}
+    if all(s.is_fold and s.name in rest for s in loops):
+        return [*loops]  # they were cut in two for nothing
+    return [s for s in loops if s.kind == "set" and s.name in later]
 
 
 def _alone(loop: Loop, group: Group) -> bool:

@@ -11,9 +11,11 @@ from derive.backends.cpu.costly import costly_first
 from derive.backends.cpu.expressions import Expressions, length
 from derive.backends.cpu.forms import Scratch, count, plans, print_group, read_by
 from derive.backends.cpu.groups import grouped
-from derive.backends.cpu.normal import Normal, normal
+from derive.backends.cpu.normal import Normal, Running, normal
 from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
+from derive.backends.cpu.related import with_related
+from derive.backends.cpu.running import print_running
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
 from derive.passes.masked_sums import with_masked_products
@@ -39,6 +41,7 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     program, places = with_places(with_masked_products(program), integers & set(given))
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
     without_views(form)
+    with_related(form)
     steps = grouped(costly_first(with_products(form), form), form)
     planned = [plans(k, steps, form) for k in range(len(steps))]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
@@ -50,10 +53,13 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     for step, (plan, short) in zip(steps, planned, strict=True):
         out.line()
         if plan is None:
-            assert isinstance(step, Product)
+            assert isinstance(step, Product | Running)
             if step.name not in outputs:
                 scratch.take("real", step.name, count(form.dims[step.name], Expressions(form)))
-            print_product(step, form, out)
+            if isinstance(step, Product):
+                print_product(step, form, out)
+            else:
+                print_running(step, form, out)
         else:
             print_group(plan, short, form, out, scratch, outputs)
     inputs = tuple(given)
@@ -177,9 +183,7 @@ def _unconditional(node: Node | Index) -> Iterator[Read]:
         yield from _unconditional(child)
 
 
-def _function(
-    name: str, params: list[str], checks: list[str], fresh: list[str], scratch: Scratch, body: Writer
-) -> str:
+def _function(name: str, params: list[str], checks: list[str], fresh: list[str], scratch: Scratch, body: Writer) -> str:
     head = f"int {name}("
     rows, row = [], head
     for k, p in enumerate(params):

@@ -19,6 +19,7 @@ from derive.program import (
     Program,
     Read,
     Reduce,
+    Scan,
     Scatter,
     SizeOf,
     Statement,
@@ -131,6 +132,7 @@ def _of_statement(s: Statement, parts: Parts) -> Parts:
     axes = {*axes_along(tops), *_all_axes(s.value)}
     fixed = {a for n in nodes if isinstance(n, Window) for a in index_axes(n)}
     fixed |= {a for n in nodes if isinstance(n, Join) for a in (n.axis, *n.own)}
+    fixed |= {a for n in nodes if isinstance(n, Scan) for a in (n.to, n.over)}
     fixed |= set(s.axes if isinstance(s, Scatter) else ())
     here = {a: parts[base(a)] for a in axes if base(a) in parts and a not in fixed}
     for n in nodes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from derive.backends.cpu.expressions import Expressions, length, variable
 from derive.backends.cpu.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
-from derive.backends.cpu.work import calls, units
+from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
 from derive.program import Read
 from derive.walking import axes_along, walk
@@ -108,10 +108,30 @@ class Nest:
     def elements(self, loops: list[Loop]) -> None:
         """The statements of a sweep for one element."""
         wanted = self.wanted(loops)
-        for s in self.group.loops:
-            if s in loops or s.name in wanted:
+        found = [s for s in self.group.loops if s in loops or s.name in wanted]
+        last = [] if any(s.changes for s in found) else self._stored_last(found)
+        for s in found:
+            if s in last:
+                self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")
+                self.here.add(s.name)
+            else:
                 self._element(s)
+        for s in last:
+            self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
         self.here -= {s.name for s in loops if not self.is_value(s.name)}
+
+    def _stored_last(self, loops: list[Loop]) -> list[Loop]:
+        """What goes to memory when the rest is computed: who cannot tell memory apart reads what is read again anew.
+
+        With it goes what is known of that: a function that both statements need would be computed twice.
+        """
+        costly = [{r for r in s.reads() if any(map(is_heavy, calls(s.value)))} for s in loops]
+        found = []
+        for k, s in enumerate(loops):
+            kept = self.plan.place[s.name] not in ("element", "value") and not s.is_fold and not self.in_parts(s)
+            if kept and set().union(*costly[: k + 1]) & set().union(*costly[k + 1 :]):
+                found.append(s)
+        return found
 
     def wanted(self, loops: list[Loop]) -> set[str]:
         """What is computed where it is read, of all that these loops read."""

@@ -28,11 +28,13 @@ from derive.program import (
     Program,
     Read,
     Reduce,
+    Run,
+    Scan,
     Scatter,
     SizeOf,
     Window,
 )
-from derive.walking import axes_along, node_axes, walk
+from derive.walking import axes_along, node_axes, reads, walk
 
 FOLDS = ("sum", "amax", "amin")
 CHANGES = {"add": "sum", "raise": "amax", "lower": "amin"}
@@ -46,7 +48,10 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Loop:
-    """One statement: `kind` is "set", a fold over `over`, or "add", "raise", "lower": one value more at a place."""
+    """One statement: `kind` is "set", a fold over `over`, or "add", "raise", "lower": one value more at a place.
+
+    Of kind "scan", the value is a sum or maximum up to a place, of what lies in memory.
+    """
 
     name: str
     slots: tuple[Index, ...]
@@ -88,6 +93,23 @@ class Loop:
         if self.is_fold:
             return f"{left} = {self.kind}({self.value}, over={' '.join(self.over)})"
         return f"{left} {_SIGNS.get(self.kind, '=')} {self.value}"
+
+
+@dataclass(frozen=True)
+class Running:
+    """`name[slots] = scan`, whose body is read from memory."""
+
+    name: str
+    slots: tuple[Index, ...]
+    scan: Scan
+    note: str
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.scan}"
+
+    @property
+    def reads(self) -> set[str]:
+        return reads(self.scan)
 
 
 @dataclass
@@ -147,6 +169,9 @@ def _assign(s: Assign, out: Normal) -> None:
     if isinstance(s.value, Reduce):
         _fold(s.name, s.axes, s.value, out, note)
         return
+    if isinstance(s.value, Scan):
+        _scan(s, s.value, out)
+        return
     out.add(Loop(s.name, s.axes, _pointwise(s.value, out, s.name, _free(s.axes)), note=note))
 
 
@@ -165,16 +190,28 @@ def _fold(name: str, axes: tuple[Index, ...], node: Reduce, out: Normal, note: s
         raise Unsupported(f"the reduction {node.kind}")
 
 
+def _scan(s: Assign, scan: Scan, out: Normal) -> None:
+    """A sum or maximum up to a place, of a tensor; the body is one first where it is no read."""
+    order = tuple(scan.over if a == scan.to else a for a in _free(s.axes))
+    body = _pointwise(scan.body, out, s.name, order)
+    if not isinstance(body, Read) or body.name in out.booleans | out.integers:
+        name, axes = out.fresh(f"{s.name}_terms"), tuple(a for a in order if a in node_axes(body))
+        out.add(Loop(name, axes, body, note=f"{name}[{', '.join(axes)}] = {body}"))
+        out.booleans.discard(name)
+        body = Read(name, axes)
+    out.add(Loop(s.name, s.axes, replace(scan, body=body), "scan", (scan.over,), str(s)))
+
+
 def _free(slots: tuple[Index, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(axes_along(slots)))
 
 
 def _pointwise(node: Node, out: Normal, stem: str, order: tuple[str, ...]) -> Node:
     """The node with every reduction and concatenation in it under a name of its own, its axes in the given order."""
-    if isinstance(node, Reduce | Join):
+    if isinstance(node, Reduce | Join | Scan):
         own = node_axes(node)
         axes = tuple(a for a in order if a in own)
-        name = out.fresh(f"{stem}_{node.kind if isinstance(node, Reduce) else 'parts'}")
+        name = out.fresh(f"{stem}_{'parts' if isinstance(node, Join) else node.kind}")
         _assign(Assign(name, axes, node), out)
         return Read(name, axes)
     if isinstance(node, Call):
@@ -234,6 +271,10 @@ def rewritten(node: Node | Index, change: Callable[[Node | Index], Node | Index]
         node = replace(node, index=tuple(rewritten(i, change) for i in node.index))  # type: ignore[misc]
     elif isinstance(node, Merged):
         node = Merged(tuple(rewritten(a, change) for a in node.axes))  # type: ignore[misc]
+    elif isinstance(node, Run):
+        node = replace(node, body=rewritten(node.body, change), same=rewritten(node.same, change))  # type: ignore[arg-type]
+    elif isinstance(node, Scan):
+        node = replace(node, body=rewritten(node.body, change))  # type: ignore[arg-type]
     elif isinstance(node, PartOf):
         node = replace(node, whole=rewritten(node.whole, change))  # type: ignore[arg-type]
     return change(node)

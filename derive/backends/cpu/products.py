@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.normal import Loop, Normal, Running
 from derive.cost import product_factors
-from derive.program import Call, Merged, Node, Read
+from derive.program import Call, Merged, Node, Read, Scan
 from derive.walking import axes_along, index_axes, node_axes, reads, walk
 
 
@@ -59,14 +59,17 @@ class Product:
         return {self.a.name, self.b.name}.union(*map(reads, self.alpha))
 
 
-Step = Loop | Product
+Step = Loop | Product | Running
 
 
 def with_products(normal: Normal) -> list[Step]:
     """The loops, with every contraction that fits a matrix product replaced by one and by what prepares it."""
     out: list[Step] = []
     for loop in normal.loops:
-        out += _contracted(loop, normal) if loop.is_product else [loop]
+        if isinstance(loop.value, Scan):
+            out.append(Running(loop.name, loop.slots, loop.value, loop.note))
+        else:
+            out += _contracted(loop, normal) if loop.is_product else [loop]
     return out
 
 

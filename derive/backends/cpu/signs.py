@@ -14,7 +14,9 @@ from derive.backends.cpu.normal import Normal
 from derive.program import AxisValue, Call, Index, Node, Num, Read, SizeOf
 from derive.walking import reads
 
-_NOT_NEGATIVE = frozenset({"exp", "sigmoid", "softplus", "relu", "absolute", "sqrt", "cosh"})  # rsqrt(-0) is
+_NOT_NEGATIVE = frozenset(
+    "exp sigmoid sigmoid_of_size softplus one_plus_erf relu absolute sqrt cosh".split()  # noqa: SIM905, rsqrt(-0) is
+)
 
 
 class Sign(NamedTuple):

@@ -7,9 +7,11 @@ from derive.walking import walk
 
 _UNITS: dict[str, float] = {
     "exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "expm1": 4, "log1p": 5,
-    "sin": 10, "cos": 10, "sinh": 7, "cosh": 7, "atanh": 15, "pow": 60,
+    "one_plus_erf": 5, "sigmoid_of_size": 4,
+    "sin": 10, "cos": 10, "sinh": 7, "cosh": 7, "atanh": 15, "pow": 60, "atan": 6, "atan2": 8, "asin": 6, "acos": 6,
+    "erfinv": 20, "loggamma": 30, "digamma": 20, "polygamma": 20,
 }  # fmt: skip
-_LIBRARY = frozenset({"tan", "asin", "acos", "atan", "asinh", "acosh", "erfc"})
+_LIBRARY = frozenset({"tan", "asinh", "acosh", "erfc"})
 _CALLED = 40.0  # the C library's, an element at a time
 _UNIT = 0.2  # of anything else
 MOST_FACTORS = 16  # the exponent up to which products are as exact, and faster

@@ -89,8 +89,11 @@ class Shapes:
         return self.backward_lengths if kernel == "BACKWARD" else self.lengths
 
 
-def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
-    """The kernels of an op and the lines around them; with `step`, a training step's where the op is a loss."""
+def native(d: Derivation, shapes: Shapes, title: str, step: bool, scanned: Callable[[Program], Program]) -> Native:
+    """The kernels of an op and the lines around them; with `step`, a training step's where the op is a loss.
+
+    `scanned` has sums and maxima up to a place as such.
+    """
     op = d.op
     integers = frozenset(o.name for o in op.operands if o.kind == "index")
     conditions = frozenset(c.name for c in d.conditions)
@@ -104,7 +107,7 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool) -> Native:
             raise Unsupported("a convolution that would come near PyTorch's own")
         lengths = nominal(d.named)
         kernels = {
-            n: kernel(names.get(n, p.name), two_at_a_time(p, lengths), integers, conditions)
+            n: kernel(names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions)
             for n, p in programs.items()
             if p is not None
         }

@@ -2,7 +2,8 @@
 
 import torch
 
-from derive import axes, constant, exp, log, mean, op, sigmoid, sum, tensor
+from derive import amax, axes, constant, exp, log, mean, op, sigmoid, sum, tensor
+from derive.catalogue import find
 from tests.derive.live import module
 
 n, d = axes("n d")
@@ -33,6 +34,34 @@ def test_a_gradient_that_is_a_multiple_of_the_sum() -> None:
     lines = [str(s) for s in bumps.op.derivation.backward.statements]
     assert "sum_dr[] = sum(dr[n, d], over=(d, n))" in lines, lines
     assert "dheight[] = (-4) * sum_dr[]" in lines, lines
+
+
+@op
+def mixture(f, z: tensor[n, d], loss_of: tensor[n, d]):
+    """Two softmaxes: of what is added to log-probabilities, responsibilities, which sum to 1."""
+    f.top[n] = amax(z[n, d], over=d)
+    f.logp[n, d] = z[n, d] - f.top[n] - log(sum(exp(z[n, d] - f.top[n]), over=d))
+    f.joint[n, d] = f.logp[n, d] - loss_of[n, d] ** 2
+    f.most[n] = amax(f.joint[n, d], over=d)
+    f.loss[()] = -mean(f.most[n] + log(sum(exp(f.joint[n, d] - f.most[n]), over=d)), over=n)
+    return f.loss
+
+
+def test_a_sum_of_responsibilities_is_known() -> None:
+    """The gradient of the weights is a difference of two softmaxes, without a sum over the first."""
+    backward = mixture.op.derivation.backward.statements
+    assert not any(" = sum(" in str(s) for s in backward), [str(s) for s in backward]
+    generator = torch.Generator().manual_seed(0)
+    z, x = (torch.randn(7, 5, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    right = torch.autograd.grad(-torch.logsumexp(torch.log_softmax(z, 1) - x**2, 1).mean() * 1.7, (z, x))
+    found = torch.autograd.grad(module(mixture.op).mixture(z, x) * 1.7, (z, x))
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
+
+
+def test_a_gradient_that_is_asked_for_stays_though_it_is_0() -> None:
+    """A bias before a batchnorm moves nothing, as the sum of what comes back to it shows."""
+    lines = [str(s) for s in find("names_step").derivation.backward.statements]
+    assert "db1[h] = sum(dhprebn[n, h], over=n)" in lines, lines
 
 
 def test_gradients() -> None:

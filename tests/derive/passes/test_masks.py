@@ -106,6 +106,21 @@ def over_its_root(f, x: tensor[n, d]):
 
 
 @op
+def clipped_by_rows(f, r: tensor[n, d], a: constant[n, d], mask: constant[n, d]):
+    """A row without a place counts as one."""
+    f.total[n] = sum(minimum(r[n, d] * a[n, d], 2 * a[n, d]) * mask[n, d], over=d)
+    f.y[n] = f.total[n] / maximum(sum(mask[n, d], over=d), 1)
+    return f.y
+
+
+@op
+def clipped_by_counts(f, r: tensor[n, d], a: constant[n, d], mask: constant[n, d]):
+    f.count[n] = maximum(1, sum(mask[n, d], over=d))
+    f.y[n] = sum(minimum(r[n, d] * a[n, d], 2 * a[n, d]) / f.count[n] * mask[n, d], over=d)
+    return f.y
+
+
+@op
 def pinball(f, x: tensor[n, d], tau: constant[d]):
     f.y[n, d] = maximum(tau[d] * x[n, d], (tau[d] - 1) * x[n, d])
     return f.y
@@ -117,9 +132,15 @@ def slopes(f, x: tensor[n, d]):
     return f.y
 
 
+def _by_rows(r, a, mask):
+    return (torch.minimum(r * a, 2 * a) * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
 PLAIN = {
-    "pinball": lambda x, tau: torch.maximum(tau * x, (tau - 1) * x[...]),
+    "pinball": lambda x, tau: torch.maximum(tau * x, (tau - 1) * x),
     "slopes": lambda x: torch.maximum(x, x / 4) + 2 * torch.minimum(-3 * x, 5 * x),
+    "clipped_by_rows": _by_rows,
+    "clipped_by_counts": _by_rows,
     "squares_kept": lambda x, gate: torch.where(gate > 0, torch.relu(x).square(), 0),
     "over_its_root": lambda x: (
         (torch.relu(x).square().sum(1) + 1).sqrt() * torch.where(x < 0, x.abs() ** 3, x.abs()).sum(1)
@@ -134,7 +155,8 @@ PLAIN = {
 }
 
 
-TIES = [hinge, clipped, clipped_to_numbers, spread, layers, margins, huber, squares_kept, over_its_root, slopes]
+TIES = [hinge, clipped, clipped_to_numbers, spread, layers, margins, huber, squares_kept, over_its_root]
+TIES += [clipped_by_rows, clipped_by_counts, slopes]
 
 
 @pytest.mark.parametrize("spec", TIES)
@@ -263,6 +285,11 @@ def test_what_is_counted_is_finite():
     _, saved = module(hats.op).hats_forward(x.detach(), w.detach())
     for g, e in zip(module(hats.op).hats_backward(torch.ones_like(y.detach()), *saved), wanted, strict=True):
         torch.testing.assert_close(g, e)
+
+
+@pytest.mark.parametrize("made", [clipped_by_rows, clipped_by_counts])
+def test_what_a_count_of_one_at_least_divides_is_finite(made):
+    assert "torch.where" not in render(made.op.derivation)
 
 
 @op

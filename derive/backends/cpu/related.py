@@ -1,0 +1,146 @@
+"""Functions that share their work, as `sin` and `cos` of one angle do: written so, compilers compute it once.
+
+    1 + erf(x), exp(-x**2)     the first is the second times a polynomial, or 2 less that
+    softplus(x), sigmoid(x)    both are made of exp(-|x|)
+
+Laws of numbers each. `1 + erf(x)` is one function, `one_plus_erf`: the sum would lose the digits of its tail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from derive.arithmetic import signed_terms
+from derive.backends.cpu.monomials import Monomial, Monomials, values_of
+from derive.backends.cpu.normal import Loop, Normal
+from derive.passes.share import put
+from derive.program import Call, Node, Num, Read
+from derive.walking import walk
+
+_TWO = Num(Fraction(2))
+_PLAIN = Monomials({})
+
+
+def with_related(form: Normal) -> None:
+    """Write the functions of a program that share their work by way of each other."""
+    _with_one_plus_erf(form)
+    known = Monomials(values_of(form))
+    squared = {x: known.of(x) for x in (_without_sign(c.args[0]) for c in _calls(form, "one_plus_erf"))}
+    soft = {_without_sign(c.args[0]) for c in _calls(form, "softplus")}
+    for k, loop in enumerate(form.loops):
+        value = _changed(loop.value, lambda call: _of_square(call, squared, known))
+        form.loops[k] = replace(loop, value=_changed(value, lambda call: _beside_softplus(call, soft)))
+
+
+def _calls(form: Normal, fn: str) -> list[Call]:
+    """The calls of a function, each once."""
+    found = (n for loop in form.loops for n in walk(loop.value) if isinstance(n, Call) and n.fn == fn)
+    return list(dict.fromkeys(found))
+
+
+def _changed(node: Node, change: Callable[[Call], Node]) -> Node:
+    """A value with every operation changed, those inside it first."""
+    if not isinstance(node, Call):
+        return node
+    return change(replace(node, args=tuple(_changed(a, change) for a in node.args)))
+
+
+def _of_square(call: Call, squared: dict[Node, Monomial], known: Monomials) -> Node:
+    """`exp(-x**2)` as such where `x` is there, and not as `exp(-y**2/2)` with `x = y/sqrt(2)`."""
+    if call.fn != "exp":
+        return call
+    exponent = known.of(call.args[0])
+    x = next((x for x, of_x in squared.items() if exponent.is_minus_square_of(of_x)), None)
+    return call if x is None else Call("exp", (Call("neg", (Call("pow", (x, _TWO)),)),))
+
+
+def _beside_softplus(call: Call, soft: set[Node]) -> Node:
+    """`sigmoid(x)` from `exp(-|x|)`, which `softplus` of `x` or `-x` needs as well."""
+    return Call("sigmoid_of_size", call.args) if call.fn == "sigmoid" and _without_sign(call.args[0]) in soft else call
+
+
+def _without_sign(node: Node) -> Node:
+    return _without_sign(node.args[0]) if isinstance(node, Call) and node.fn == "neg" else node
+
+
+# --- 1 + erf ---------------------------------------------------------------------------------------------------
+
+
+def _with_one_plus_erf(form: Normal) -> None:
+    """`one_plus_erf` of `x`, or of `-x`, in place of each `erf(x)` to which 1 is added wherever it stands."""
+    times = Counter(s.name for s in form.loops)
+    outside = {*form.program.returns, *(n for n, _ in form.program.given)}
+    own = [s for s in form.loops if s.kind == "set" and times[s.name] == 1 and s.name not in outside]
+    named = [(s.name, s.value) for s in own if isinstance(s.value, Call) and s.value.fn == "erf"]
+    for name, erf in [*named, *(("", c) for c in _calls(form, "erf"))]:
+        for sign in (1, -1):
+            new = form.fresh(f"one_plus_{name}") if name else ""
+            loops = [_above_minus_one(s, name, erf, new, sign) for s in form.loops]
+            found = [s for s in loops if s is not None]
+            if len(found) == len(loops):
+                form.loops[:] = found
+                if name:
+                    form.dims[new] = form.dims.pop(name)
+                break
+
+
+def _above_minus_one(loop: Loop, name: str, erf: Call, new: str, sign: int) -> Loop | None:
+    """A loop with `1 + erf`, or `1 - erf`, in place of sums of both; nothing where `erf` stands without its 1."""
+    tail = Call("one_plus_erf", erf.args if sign > 0 else (Call("neg", erf.args),))
+    if name and loop.name == name:
+        return replace(loop, name=new, value=tail)
+    value: Node | None = loop.value
+    cores: list[Node] = [r for r in loop.reads() if r.name == name] if name else [erf]
+    if name and any(r.name == name for i in loop.slots for r in walk(i) if isinstance(r, Read)):
+        return None
+    for core in dict.fromkeys(cores):
+        if value is not None:
+            value = _in_sums(value, core, replace(core, name=new) if isinstance(core, Read) else tail, sign)
+    return None if value is None else replace(loop, value=value)
+
+
+def _in_sums(node: Node, core: Node, new: Node, sign: int) -> Node | None:
+    """A value with `k*new` in place of `k + k*core`, or of `k - k*core`; nothing where the core stands otherwise."""
+    if not isinstance(node, Call):
+        return None if core in walk(node) else node
+    if node == core:
+        return None
+    if node.fn not in ("add", "sub"):
+        args = [_in_sums(a, core, new, sign) for a in node.args]
+        found = [a for a in args if a is not None]
+        return replace(node, args=tuple(found)) if len(found) == len(args) else None
+    return _summed(_beside_their_one(signed_terms(node), core, new, sign), core, new, sign)
+
+
+Terms = list[tuple[Node, bool]]
+"""The terms of a sum, each with whether it is subtracted."""
+
+
+def _beside_their_one(terms: Terms, core: Node, new: Node, sign: int) -> Terms:
+    """The terms with `k*new` in place of the two that it is made of, where both are there."""
+    found = [(_PLAIN.of(term), -1 if minus else 1) for term, minus in terms]
+    for k, (factor, way) in enumerate(found):
+        for j, (one, its_way) in enumerate(found):
+            same = math.isclose(one.number * its_way, factor.number * way * sign)
+            if factor.powers == {core: 1} and not one.powers and same:
+                term = (put(terms[k][0], core, new), (way < 0) == (sign > 0))
+                return [term if n == k else t for n, t in enumerate(terms) if n != j]
+    return terms
+
+
+def _summed(terms: Terms, core: Node, new: Node, sign: int) -> Node | None:
+    """The sum of terms, each with the core in its sums."""
+    total: Node | None = None
+    for term, minus in terms:
+        value = _in_sums(term, core, new, sign)
+        if value is None:
+            return None
+        if total is None:
+            total = Call("neg", (value,)) if minus else value
+        else:
+            total = Call("sub" if minus else "add", (total, value))
+    return total
