@@ -15,8 +15,8 @@ from derive.backends.reductions import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.cost import is_matrix_product, is_tensor
 from derive.passes.signs import plain
-from derive.program import COMPARISONS, Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
-from derive.walking import node_axes, walk
+from derive.program import AxisValue, Call, Node, Num, Reduce
+from derive.walking import node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer
@@ -72,27 +72,20 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
 
 
-_TELL = frozenset({"sign", "relu", "absolute", "maximum", "minimum", *COMPARISONS})
-
-
-def told_by_sign(program: Program) -> frozenset[Node]:
-    """The differences whose sign is asked: what is subtracted in them is rounded before.
-
-    `a*x - b*z` is 0 where both products are one number. In one pass the second is not rounded: no tie would be left.
-    """
-    calls = [n for s in program.statements for n in walk(s.value) if isinstance(n, Call) and n.fn in _TELL]
-    asked = {_without_numbers(a) for n in calls for a in n.args}
-    names = {n.name for n in asked if isinstance(n, Read)}
-    named = {_without_numbers(s.value) for s in program.statements if isinstance(s, Assign) and s.name in names}
-    return frozenset(n for n in asked | named if isinstance(n, Call) and n.fn == "sub")
-
-
-def _without_numbers(node: Node) -> Node:
-    """A node without a minus sign before it and numbers that it is multiplied with."""
-    if isinstance(node, Call) and node.fn in ("neg", "mul", "div"):
-        tensors = [a for a in node.args if is_tensor(a)]
-        return _without_numbers(tensors[0]) if len(tensors) == 1 else node
-    return node
+def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
+    """The method that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; else nothing."""
+    numbers, tensors = _split(node)
+    tensors = _small_as_one(printer, tensors)
+    if not printer.fuse or any(_is_matmul(n) for n in tensors) or not all(_is_plus(n) for n in tensors):
+        return None
+    if len(tensors) != 2 and (len(tensors) != 1 or not numbers):
+        return None
+    values = [cast(printer.value(n, order), printer.like) for n in tensors]
+    if any(len(v.code) > _LONGEST_ARGUMENT for v in values):
+        return None
+    factor = _factor(printer, numbers, negative=False)
+    number = f", {'alpha' if len(tensors) == 1 else 'value'}={factor}" if factor != "1" else ""
+    return f".{'add_' if len(tensors) == 1 else 'addcmul_'}({', '.join(v.code for v in values)}{number})"
 
 
 def _small_as_one(printer: Printer, tensors: list[Node]) -> list[Node]:

@@ -60,13 +60,9 @@ class Memory:
         summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]
         viewed |= {r.body.name for r in summed if isinstance(r.body, Read)}  # with no axis there, the very tensor
         again = {n for s in later for n in (*reads(s.value), *(x for i in s.slots for x in reads(i)))}
-        kept = (
-            again
-            | viewed
-            | set(self.program.returns)
-            | {s.onto for s in self.program.statements if isinstance(s, Scatter)}
-        )
-        return frozenset((reads(here.value) & made) - kept)
+        added = [(j, s) for j, s in enumerate(self.program.statements) if isinstance(s, Scatter)]
+        elsewhere = {s.onto for j, s in added if j >= k or s.onto != s.name}  # under another name, or not added to yet
+        return frozenset((reads(here.value) & made) - again - viewed - set(self.program.returns) - elsewhere)
 
     def _is_made(self, s: Assign) -> bool:
         """Whether a statement fills a tensor of its own, of the inputs' dtype, every element in a place of its own."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.backends.fusions import added_to
 from derive.backends.pointwise import cast
 from derive.backends.slices import flipped, span, subscript
 from derive.backends.turned import forwards
@@ -78,38 +79,39 @@ def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> boo
     windows = _Windows.of(printer, s)
     if windows is None:
         return False
-    sign, share, own = _share(printer, s, name, windows)
+    change, own = _change(printer, s, name, windows)
     place = _place(printer, s, windows)
-    if s.onto is None and (place or sign != "="):
+    if s.onto is None and (place or not change.startswith(" = ")):
         printer.lines.append(Line(f"{name} = {target}"))
     indent = ""
     for axis in windows.taps:
         printer.lines.append(Line(f"{indent}for {_turn(axis)} in range({printer.size(axis)}):"))
         indent += "    "
     at = f"[..., {', '.join(map(_turn, own))}]" if own else ""
-    printer.lines.append(Line(f"{indent}{name}{place} {sign} {share}{at}", str(s)))
+    printer.lines.append(Line(f"{indent}{name}{place}{change}{at}", str(s)))
     return True
 
 
-def _share(printer: Printer, s: Scatter, name: str, windows: _Windows) -> tuple[str, str, list[str]]:
-    """How each turn adds (`+=`), what, and the axes of that which are read at the turn's place."""
+def _change(printer: Printer, s: Scatter, name: str, windows: _Windows) -> tuple[str, list[str]]:
+    """What each turn does to its place (` += x`), and the axes of what it adds that are read at the turn's place."""
     loops, inner, turned = windows.loops, windows.inner, windows.turned
     own = [a for a in windows.taps if a in node_axes(s.value)]  # what is the same in every window is added as it is
     each = _at_taps(printer, s, name, frozenset(own), inner) if own and not turned else None
     if each is not None:
         printer.spent = frozenset()  # every turn reads what the first one reads
-        return "+=", printer.value(each, inner).code, []
+        return added_to(printer, each, inner) or f" += {printer.value(each, inner).code}", []
+    if not loops and not turned and not _nothing_there(printer, s):
+        if isinstance(s.value, Call) and s.value.fn == "neg":
+            return f" -= {cast(printer.value(s.value.args[0], inner), printer.like).code}", own
+        if (added := added_to(printer, s.value, inner)) is not None:
+            return added, own
     value = printer.full(s.value, (*inner, *own)) if own or turned else printer.value(s.value, inner)
     share = (flipped(value, turned) if turned else value).code
     if loops and not share.isidentifier():
         named = printer.unused("patches" if own else f"{name}_share")
         printer.lines.append(Line(f"{named} = {share}", str(s)))
-        return "+=", named, own
-    if not loops and _nothing_there(printer, s):
-        return "=", share, own
-    if not loops and not turned and isinstance(s.value, Call) and s.value.fn == "neg":
-        return "-=", cast(printer.value(s.value.args[0], inner), printer.like).code, own
-    return "+=", share, own
+        return f" += {named}", own
+    return f" {'=' if not loops and _nothing_there(printer, s) else '+='} {share}", own
 
 
 def _place(printer: Printer, s: Scatter, windows: _Windows) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from derive.backends.chains import is_long, led, with_minus
 from derive.backends.dtypes import Dtypes, is_read
-from derive.backends.fusions import fused, off_diagonal, told_by_sign, triangle
+from derive.backends.fusions import fused, off_diagonal, triangle
 from derive.backends.joins import joined
 from derive.backends.layout import Layouts, is_product
 from derive.backends.memory import Memory, is_whole
@@ -41,6 +41,7 @@ from derive.program import (
     Window,
     base,
 )
+from derive.ties import told_by_sign
 from derive.walking import axes_along, index_axes, node_axes, walk
 
 
@@ -69,7 +70,7 @@ class Printer:
         self.dtypes = Dtypes(self.program, self.integers)
         few = (a for a, size in self.size_names.items() if size.isdigit() and int(size) <= FEW)
         self.memory = Memory(self.program, self.dtypes, frozenset(few))
-        self.told_by_sign = told_by_sign(self.program)
+        self.told_by_sign = told_by_sign((s.name, s.value) for s in self.program.statements)
 
     # --- names ---------------------------------------------------------------------------------------------
 

@@ -95,3 +95,20 @@ def test_a_half_is_as_large_as_the_whole():
     w = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64, requires_grad=True)
     a, b = x.chunk(2, 1)
     assert_alike(module(gated_halves.op).gated_halves(x, w), (a**2 + 1) * b * a.tanh() * w, [x, w])
+
+
+@op
+def lagged(f, x: tensor[n, d]):
+    f.mu[n] = mean(x[n, d], over=d)
+    f.z[n, d] = x[n, d] - f.mu[n]
+    f.num[n] = sum(f.z[n, k] * f.z[n, k + 1], over=k)
+    f.r[n] = f.num[n] / sum(f.z[n, d] ** 2, over=d)
+    return f.r
+
+
+def test_what_slices_were_added_to_is_written_over():
+    assert "dx = dz.sub_(mean_dz)" in render(lagged.op.derivation)
+    x = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    z = x - x.mean(1, keepdim=True)
+    expected = (z[:, :-1] * z[:, 1:]).sum(1) / (z**2).sum(1)
+    assert_alike(module(lagged.op).lagged(x), expected, [x])

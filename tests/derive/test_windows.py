@@ -411,3 +411,17 @@ def test_places_in_a_window_are_added_as_slices() -> None:
     """Rows of a few elements are slow to add up: the places stand in front."""
     code = render(kernels_by_place.op.derivation)
     assert "a.permute(3, 4, 0, 1, 2).contiguous()" in code and ".sum((0, 1))" in code
+
+
+@op
+def mixed_with_its_neighbour(f, x: tensor[n, l], a: tensor[n, l], b: tensor[n]):
+    f.y[n, t] = a[n, t] * x[n, t] + b[n] * x[n, t + 1] - 3 * x[n, t + 2]
+    return f.y
+
+
+def test_products_are_added_to_slices_in_one_pass() -> None:
+    code = code_of(mixed_with_its_neighbour.op)
+    assert re.search(r"dx\[:, \S.*\]\.addcmul_\(", code), code
+    assert "+= " not in code.partition("_backward(")[2].partition("class ")[0], code
+    for sizes in ({"n": 2, "l": 7}, {"n": 3, "l": 3}, {"n": 2, "l": 2}):
+        compare(mixed_with_its_neighbour.op, sizes)

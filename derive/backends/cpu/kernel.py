@@ -15,6 +15,7 @@ from derive.backends.cpu.normal import Normal, Running, normal
 from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.related import with_related
+from derive.backends.cpu.rounded import with_rounded_products
 from derive.backends.cpu.running import print_running
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
@@ -42,6 +43,7 @@ def kernel(name: str, program: Program, integers: frozenset[str], conditions: fr
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
     without_views(form)
     with_related(form)
+    with_rounded_products(form)
     steps = grouped(costly_first(with_products(form), form), form)
     planned = [plans(k, steps, form) for k in range(len(steps))]
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))

@@ -1,0 +1,32 @@
+"""Products are rounded before they are subtracted where the sign of the difference is asked: compilers fuse both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive.backends.cpu.monomials import values_of
+from derive.backends.cpu.normal import Normal
+from derive.program import Call, Node, Read
+from derive.ties import told_by_sign
+
+
+def with_rounded_products(form: Normal) -> None:
+    """Write the differences of products on whose sign something depends as `difference`, which is 0 at a tie."""
+    told = told_by_sign((s.name, s.value) for s in form.loops)
+    known = values_of(form)
+
+    def is_product(node: Node) -> bool:
+        if isinstance(node, Read):
+            return node in known and is_product(known[node])
+        return isinstance(node, Call) and (
+            node.fn in ("mul", "pow") or (node.fn == "neg" and is_product(node.args[0]))
+        )
+
+    def changed(node: Node) -> Node:
+        if not isinstance(node, Call):
+            return node
+        fuses = node in told and any(map(is_product, node.args))
+        return replace(node, fn="difference" if fuses else node.fn, args=tuple(map(changed, node.args)))
+
+    for k, loop in enumerate(form.loops):
+        form.loops[k] = replace(loop, value=changed(loop.value))
