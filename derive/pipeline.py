@@ -135,7 +135,7 @@ def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
     """The closed form of the equations as they stand, or with their functions named, or made where they are read."""
     found = []
     for words in dict.fromkeys(w for o in (op, at_gathers(op)) for w in (o, name_functions(without_logarithms(o)))):
-        named = name_sums(name_inner_sums(name_quotients(name_extrema(words))))
+        named = name_sums(name_inner_sums(name_quotients(name_extrema(words)), policy.fused))
         steps = stepwise(named)
         found.append((named, steps, search(steps, policy)))
     best, *others = found

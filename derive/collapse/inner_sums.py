@@ -18,12 +18,12 @@ from derive.terms.elements import At, Delta, Tensor
 from derive.terms.reductions import Reduce
 
 
-def name_inner_sums(op: Op) -> Op:
-    """The same op with such inner sums as equations of their own."""
+def name_inner_sums(op: Op, fused: bool = False) -> Op:
+    """The same op with such inner sums as equations of their own; where loops are `fused`, tensors' weights alone."""
     taken = op.names
     out: list[Equation] = []
     for equation in op.equations:
-        inner = _inner(equation)
+        inner = _inner(equation, fused)
         if inner is not None:
             own = equation.name if equation.given else equation.name.removesuffix(f"_{equation.kind}")
             name = split_name(own, inner, taken)
@@ -38,7 +38,7 @@ def name_inner_sums(op: Op) -> Op:
     return replace(op, equations=tuple(out))
 
 
-def _inner(equation: Equation) -> Reduce | None:
+def _inner(equation: Equation, fused: bool) -> Reduce | None:
     """The sum that stands first in an equation; None where every factor has all summed axes, or none has all axes."""
     if equation.kind not in ("sum", "mean") or not equation.is_plain:
         return None
@@ -47,6 +47,8 @@ def _inner(equation: Equation) -> Reduce | None:
     light = [f for f in factors if f not in whole]
     over = tuple(a for a in equation.over if not any(a in free_axes(f) for f in light))
     if not whole or not 0 < len(over) < len(equation.over) or not all(map(_is_plain, factors)):
+        return None
+    if fused and not any(f.atoms(At) for f in light):  # a place is at hand in a loop
         return None
     return Reduce(equation.kind, Mul(*whole), *over)
 

@@ -74,6 +74,11 @@ def test_a_sum_stays_where_each_factor_has_its_axes_or_none_has_all() -> None:
     assert name_inner_sums(left_alone.op) == left_alone.op  # type: ignore[attr-defined]
 
 
+def test_places_weigh_what_a_fused_loop_sums() -> None:
+    assert name_inner_sums(mean_place.op, fused=True) == mean_place.op  # type: ignore[attr-defined]
+    assert name_inner_sums(two_lights.op, fused=True) == name_inner_sums(two_lights.op)  # type: ignore[attr-defined]
+
+
 @each_spec()
 def test_outputs_are_the_same(spec: Spec) -> None:
     start = inputs(spec.op, spec.sizes, np.random.default_rng(0))
