@@ -11,6 +11,7 @@ from derive.before_windows import made_before_windows
 from derive.checks import check_inputs
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
+from derive.collapse.inner_sums import name_inner_sums
 from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
@@ -134,7 +135,7 @@ def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
     """The closed form of the equations as they stand, or with their functions named, or made where they are read."""
     found = []
     for words in dict.fromkeys(w for o in (op, at_gathers(op)) for w in (o, name_functions(without_logarithms(o)))):
-        named = name_sums(name_quotients(name_extrema(words)))
+        named = name_sums(name_inner_sums(name_quotients(name_extrema(words)), policy.fused))
         steps = stepwise(named)
         found.append((named, steps, search(steps, policy)))
     best, *others = found

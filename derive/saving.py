@@ -65,6 +65,7 @@ class Policy:
     functions: bool = False  # whether a function of a kept tensor may be kept instead of it
     dear: bool = False  # whether such a function may beside it, where PyTorch takes long to compute it again
     masks: bool = False  # whether a comparison may: bytes, for which a loop over floats would wait
+    fused: bool = False  # whether loops are fused, so that to weigh each element with its place costs nothing
 
 
 _LARGE: frozenset[str | None] = _CHEAP_WORK | {"gather", "product"}
@@ -77,8 +78,8 @@ POLICIES = {
     "least": Policy("least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=_LARGE, functions=True, masks=True),
     "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
     "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
-    "fused": Policy("fused", inner=PRICE + 4, functions=True),
-    "kernel": Policy("kernel", inner=PRICE + 4, local=True, functions=True),
+    "fused": Policy("fused", inner=PRICE + 4, functions=True, fused=True),
+    "kernel": Policy("kernel", inner=PRICE + 4, local=True, functions=True, fused=True),
 }
 """How `save=` chooses: by cost, where an inner tensor that is kept is one that no later result is written over; the
 fewest bytes, statistics of rows apart; from the inputs alone; from the outputs; by what costs where loops are fused,

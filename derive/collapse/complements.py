@@ -1,23 +1,33 @@
 """Law: `1 - sigmoid(u) = sigmoid(-u)`: two terms become one, and nothing is lost where the sigmoid is nearly 1.
 
 `dy * (1 - t - sigmoid(-x)) = dy * (sigmoid(x) - t)`. Taken where it is cheaper:
-a second sigmoid costs more than it spares.
+a second sigmoid costs more than it spares. So is `1 - 2*sigmoid(u) = tanh(-u/2)`, of which nothing is lost where `u` is
+nearly 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Mul, tanh
 
 from derive.functions import sigmoid
 
 
 def complements(value: Expr) -> Iterator[Expr]:
     """The value with one pair of terms `a - a*sigmoid(u)` written as `a*sigmoid(-u)`, for each such pair."""
+    return _pairs(value, 1, lambda u: sigmoid(-u))
+
+
+def tangents(value: Expr) -> Iterator[Expr]:
+    """The value with one pair of terms `a - 2*a*sigmoid(u)` written as `a*tanh(-u/2)`, for each such pair."""
+    return _pairs(value, 2, lambda u: tanh(-u / 2))
+
+
+def _pairs(value: Expr, times: int, one: Callable[[Expr], Expr]) -> Iterator[Expr]:
     terms = Add.make_args(value)
     for term in terms:
         for factor in Mul.make_args(term):
-            rest = -term / factor
+            rest = -term / factor / times
             if isinstance(factor, sigmoid) and rest in terms:
-                yield value - term - rest + rest * sigmoid(-factor.args[0])
+                yield value - term - rest + rest * one(factor.args[0])

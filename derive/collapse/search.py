@@ -10,7 +10,7 @@ from sympy import Add, Expr
 from derive.adjoint import Stepwise
 from derive.algebra import normal
 from derive.collapse.chain import Choice, Laws, Step, forced
-from derive.collapse.complements import complements
+from derive.collapse.complements import complements, tangents
 from derive.collapse.denominators import cancelled
 from derive.collapse.domain import conditions, divided_by, divisors, outside_domain, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
@@ -159,6 +159,7 @@ def _reassociate(
 
 _IDENTITIES: tuple[tuple[str, Callable[[Expr], Iterator[Expr]], str], ...] = (
     ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
+    ("complement", tangents, "1 - 2*sigmoid(u) = tanh(-u/2)"),
     ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
 )
 """Laws of single definitions, each taken where it is cheaper."""

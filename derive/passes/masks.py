@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sympy import Dummy, Expr, expand
+from sympy import Dummy, Expr, S, expand
 
 from derive.arithmetic import ONE, ZERO
 from derive.cost import Nominal
@@ -25,7 +25,7 @@ from derive.passes.finite import Extremum, Finite, counts_ties, extrema, floored
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import half_of
 from derive.program import Assign, Call, Node, Num, Program, Read, Statement
-from derive.raising import raised
+from derive.raising import is_finite_number, raised
 from derive.soundness import check
 from derive.terms.choices import Where
 from derive.terms.elements import At
@@ -180,7 +180,12 @@ def _blend(node: Call, known: _Known) -> Node | None:
         return None
     if p == ZERO:  # half of q at a tie, all of it below
         return half_of(q, Call("sub", (ONE, _order(condition))))
-    apart = Call("mul", (_order(condition), Call("sub", (p, q))))
+    number, left = _apart(p, q)
+    step: Node = _order(condition)
+    if left == ONE and is_finite_number(half):
+        return Call("add", (Call("mul", (Num(number / 2), step)), half))
+    differ: Node = Num(number) if left == ONE else Call("sub", (p, q))
+    apart: Node = step if differ == ONE else Call("mul", (step, differ))
     return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
 
 
@@ -200,7 +205,21 @@ def _order(condition: Call) -> Call:
 
 
 def _gap(above: Node, below: Node) -> Node:
+    """What has the sign of a difference: `e` for `a*e - (a - 1)*e`."""
+    number, node = _apart(above, below)
+    if node is not None and node != ONE:
+        return node if number > 0 else Call("neg", (node,))
     return above if below == ZERO else Call("neg", (below,)) if above == ZERO else Call("sub", (above, below))
+
+
+def _apart(a: Node, b: Node) -> tuple[Fraction, Node | None]:
+    """A difference as a number times what cancelling leaves, 1 where that is the number; None where it is a sum."""
+    names: dict[Node, Expr] = {}
+    difference = expand(raised(Call("sub", (a, b)), {}, lambda n: names.setdefault(n, Dummy())))
+    number, rest = difference.as_coeff_Mul()
+    known = {ONE: S.One} | names
+    node = next((n for n, name in known.items() if name == rest), None) if number.is_Rational else None
+    return (Fraction(number.p, number.q), node) if node is not None else (Fraction(0), None)
 
 
 def _sign(condition: Node, known: _Known) -> Call | None:

@@ -1,12 +1,17 @@
 """`1 - sigmoid(u)` is `sigmoid(-u)`, in pairs of terms, and only there."""
 
 import pytest
-from sympy import Expr, symbols
+import torch
+from sympy import Expr, symbols, tanh
 
+from derive import axes, op, softplus, tensor
 from derive.catalogue import find
-from derive.collapse.complements import complements
+from derive.collapse.complements import complements, tangents
 from derive.functions import sigmoid
 from derive.pipeline import derive_op
+from tests.derive.live import module
+
+n = axes("n")
 
 x, y, t = symbols("x y t", real=True)
 
@@ -27,6 +32,36 @@ def test_pairs(value: Expr, found: list[Expr]) -> None:
     point = {x: 0.3, y: -1.7, t: 0.9}
     for other in found:
         assert abs(float((value - other).subs(point).rewrite("exp").evalf())) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (1 - 2 * sigmoid(x), [tanh(-x / 2)]),
+        (y - t * y - 2 * y * sigmoid(-2 * x), [y * tanh(x) - t * y]),
+        (y - y * sigmoid(x), []),
+        (1 + 2 * sigmoid(x), []),
+    ],
+)
+def test_pairs_of_two(value: Expr, found: list[Expr]) -> None:
+    assert set(tangents(value)) == set(found)
+    point = {x: 0.3, y: -1.7, t: 0.9}
+    for other in found:
+        assert abs(float((value - other).subs(point).rewrite("exp").evalf())) < 1e-12
+
+
+@op
+def log_cosh(f, r: tensor[n]):
+    f.y[n] = r[n] + softplus(-2 * r[n])
+    return f.y
+
+
+def test_small_differences_keep_their_digits() -> None:
+    """`1 - 2*sigmoid(-2*r)` has none left in float32."""
+    assert [s.law for s in log_cosh.op.derivation.closed.steps if s.law == "complement"] == ["complement"]
+    r = torch.tensor([1e-9, -1e-5, 0.3, 40.0], dtype=torch.float32, requires_grad=True)
+    (dr,) = torch.autograd.grad(module(log_cosh.op).log_cosh(r).sum(), r)
+    torch.testing.assert_close(dr, torch.tanh(r.detach()), rtol=1e-6, atol=0)
 
 
 def test_it_is_taken_where_it_is_cheaper_and_says_so() -> None:

@@ -120,11 +120,25 @@ def clipped_by_counts(f, r: tensor[n, d], a: constant[n, d], mask: constant[n, d
     return f.y
 
 
+@op
+def pinball(f, x: tensor[n, d], tau: constant[d]):
+    f.y[n, d] = maximum(tau[d] * x[n, d], (tau[d] - 1) * x[n, d])
+    return f.y
+
+
+@op
+def slopes(f, x: tensor[n, d]):
+    f.y[n, d] = maximum(x[n, d], x[n, d] / 4) + 2 * minimum(-3 * x[n, d], 5 * x[n, d])
+    return f.y
+
+
 def _by_rows(r, a, mask):
     return (torch.minimum(r * a, 2 * a) * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
 PLAIN = {
+    "pinball": lambda x, tau: torch.maximum(tau * x, (tau - 1) * x),
+    "slopes": lambda x: torch.maximum(x, x / 4) + 2 * torch.minimum(-3 * x, 5 * x),
     "clipped_by_rows": _by_rows,
     "clipped_by_counts": _by_rows,
     "squares_kept": lambda x, gate: torch.where(gate > 0, torch.relu(x).square(), 0),
@@ -142,7 +156,7 @@ PLAIN = {
 
 
 TIES = [hinge, clipped, clipped_to_numbers, spread, layers, margins, huber, squares_kept, over_its_root]
-TIES += [clipped_by_rows, clipped_by_counts]
+TIES += [clipped_by_rows, clipped_by_counts, slopes]
 
 
 @pytest.mark.parametrize("spec", TIES)
@@ -165,6 +179,24 @@ def test_gradients_with_ties(spec, dtype):
         strict=True,
     ):
         torch.testing.assert_close(g, e)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_quantiles_that_autograd_has(dtype):
+    x = torch.tensor([[-2.0, 0.0, 1e-30, 3.0], [0.0, -0.0, -1e20, 2.0]], dtype=dtype, requires_grad=True)
+    tau = torch.tensor([0.1, 0.5, 0.9, 1.0], dtype=dtype)
+    exact = PLAIN["pinball"](x, tau)
+    dy = torch.randn(exact.shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    y, saved = module(pinball.op).pinball_forward(x.detach(), tau)
+    torch.testing.assert_close(y, exact.detach())
+    found = module(pinball.op).pinball_backward(dy, *saved)
+    torch.testing.assert_close(found, torch.autograd.grad(exact, x, dy)[0])
+
+
+def test_multiples_of_one_tensor_are_told_by_its_sign():
+    assert backward(pinball) == ["dx[n, d] = dy[n, d] * ((tau[d] + tau[d] - 1 + sign(x[n, d])) / 2)"]
+    (sign, line) = backward(slopes)
+    assert sign == "sign_x[n, d] = sign(x[n, d])" and "where" not in line and line.count("sign_x[n, d]") == 2, line
 
 
 @pytest.mark.parametrize(("spec", "chosen"), [(hinge, False), (clipped, False), (root, True), (entropy, True)])
