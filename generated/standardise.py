@@ -12,7 +12,7 @@ Backward
     dx_minus_mu[n, d] = gamma[d] * rstd[d] * dy[n, d]
     dx[n, d] = dx_minus_mu[n, d]
     dmu[d] = -sum(dx_minus_mu[n', d], over=n')
-    dvar[d] = -gamma[d] * rstd[d]**3 * sum(dy[n', d] * x_minus_mu[n', d], over=n') / 2
+    dvar[d] = -gamma[d] * rstd[d]**2 * sum(dy[n', d] * xhat[n', d], over=n') / 2
     dgamma[d] = sum(dy[n', d] * xhat[n', d], over=n')
     dbeta[d] = sum(dy[n', d], over=n')
 
@@ -20,12 +20,12 @@ In LaTeX
     \mathrm{d}\mathrm{x\_minus\_mu}_{n,d} = \gamma_{d}\, \mathrm{rstd}_{d}\, \mathrm{d}y_{n,d}
     \mathrm{d}x_{n,d} = \mathrm{d}\mathrm{x\_minus\_mu}_{n,d}
     \mathrm{d}\mu_{d} = - \sum_{n'} \mathrm{d}\mathrm{x\_minus\_mu}_{n',d}
-    \mathrm{d}\mathrm{var}_{d} = - \frac{\gamma_{d}\, \mathrm{rstd}_{d}^{3}}{2}\, \sum_{n'} \mathrm{d}y_{n',d}\, \mathrm{x\_minus\_mu}_{n',d}
+    \mathrm{d}\mathrm{var}_{d} = - \frac{\gamma_{d}\, \mathrm{rstd}_{d}^{2}}{2}\, \sum_{n'} \mathrm{d}y_{n',d}\, \hat{x}_{n',d}
     \mathrm{d}\gamma_{d} = \sum_{n'} \mathrm{d}y_{n',d}\, \hat{x}_{n',d}
     \mathrm{d}\beta_{d} = \sum_{n'} \mathrm{d}y_{n',d}
 
-Saved for the backward: rstd [d], x_minus_mu [n, d], gamma [d]; n*d + 2*d elements. Autograd of the same equations
-keeps 2*n*d + 2*d.
+Saved for the backward: rstd [d], xhat [n, d], gamma [d]; n*d + 2*d elements. Autograd of the same equations keeps
+2*n*d + 2*d.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StandardiseSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
     rstd: Tensor  # [d]
-    x_minus_mu: Tensor  # [n, d]
+    xhat: Tensor  # [n, d]
     gamma: Tensor  # [d]
 
 
@@ -64,23 +64,21 @@ def standardise_forward(
     """Returns y and what the backward needs."""
     check_shapes("standardise", ("x: n d", "mu: d", "var: d", "gamma: d", "beta: d"), x, mu, var, gamma, beta)
     rstd = torch.rsqrt(var + eps)  # rstd[d] = rsqrt(var[d] + eps)
-    x_minus_mu = x - mu  # x_minus_mu[n, d] = x[n, d] - mu[d]
-    xhat = rstd * x_minus_mu  # xhat[n, d] = rstd[d] * x_minus_mu[n, d]
+    xhat = (x - mu).mul_(rstd)  # xhat[n, d] = rstd[d] * (x[n, d] - mu[d])
     y = torch.addcmul(beta, gamma, xhat)  # y[n, d] = gamma[d] * xhat[n, d] + beta[d]
-    return y, StandardiseSaved(rstd, x_minus_mu, gamma)
+    return y, StandardiseSaved(rstd, xhat, gamma)
 
 
 @in_float32
-def standardise_backward(dy: Tensor, rstd: Tensor, x_minus_mu: Tensor, gamma: Tensor) -> StandardiseGradients:
+def standardise_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) -> StandardiseGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
     dx_minus_mu = gamma_rstd * dy  # dx_minus_mu[n, d] = gamma_rstd[d] * dy[n, d]
     dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
     sum_dx_minus_mu = gamma_rstd * dbeta  # sum_dx_minus_mu[d] = gamma_rstd[d] * dbeta[d]
     dmu = -sum_dx_minus_mu  # dmu[d] = -sum_dx_minus_mu[d]
-    sum_dy_x_minus_mu = (dy * x_minus_mu).sum(0)  # sum_dy_x_minus_mu[d] = sum(dy[n, d] * x_minus_mu[n, d], over=n)
-    dvar = -gamma / 2 * rstd**3 * sum_dy_x_minus_mu  # dvar[d] = -gamma[d] / 2 * rstd[d]**3 * sum_dy_x_minus_mu[d]
-    dgamma = rstd * sum_dy_x_minus_mu  # dgamma[d] = rstd[d] * sum_dy_x_minus_mu[d]
+    dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+    dvar = -gamma / 2 * rstd.square() * dgamma  # dvar[d] = -gamma[d] / 2 * rstd[d]**2 * dgamma[d]
     return StandardiseGradients(dx_minus_mu, dmu, dvar, dgamma, dbeta)
 
 

@@ -75,11 +75,15 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     beside = beside_each_other(steps, parts, allowed, policy)
     if [c.choice for c in beside] != [p.best.choice for p in parts]:
         other = _whole(steps, beside, laws, facts, policy)
-        whole = other if other.kept.total < whole.kept.total else whole
+        whole = other if other.kept.total < _CLEARLY * whole.kept.total else whole
     definitions = tuple(d for c in whole.parts for d in c.definitions)
     history = (*turned, *gone, *(s for c in whole.parts for s in c.steps))
     choices = tuple(c.choice for c in whole.parts)
     return Closed(choices, definitions, whole.kept, history, known, identities, _used(whole.parts, known))
+
+
+_CLEARLY = 0.99
+"""What the cost of another form must be below: closer ones are one to what is counted."""
 
 
 @dataclass(frozen=True)
