@@ -15,6 +15,7 @@ from derive.passes.joined_products import joined_products
 from derive.passes.leftovers import without_copies
 from derive.passes.masked_sums import after_sums, before_masks
 from derive.passes.masks import with_masks
+from derive.passes.numbers_outside import numbers_outside
 from derive.passes.one_choice import one_choice
 from derive.passes.outer_products import through_outer_products
 from derive.passes.products import common_products
@@ -40,7 +41,7 @@ def passed_forward(forward: Program, lengths: Nominal, as_written: bool) -> Prog
         partial(pairwise, nominal=lengths),
         after_sums,
         share,
-        *(() if as_written else (one_choice, one_sign)),
+        *(() if as_written else (one_choice, numbers_outside, one_sign)),
     )
     return _passed(forward, passes)
 
