@@ -340,7 +340,7 @@ WRITTEN = [
     (gated_by_another, "dx += torch.nn.grad.conv1d_input((n, c, l), b, dv)", "einsum"),
     (two_kernels, "functional.conv2d(x, (a[:, :, None] * b[:, None])[:, None], groups=c)", "index_put_"),
     (kernel_of_each_place, "for at_k in range(k):", "conv"),
-    (kernel_of_each_place, "dx[:, at_k : at_k + t] += ", "patches"),
+    (kernel_of_each_place, "dx[:, at_k : at_k + t].addcmul_(", "patches"),
     (scores_nearby, "for at_k in range(width):", "conv"),
     (window_maxima, "+= dx_share * x_is_y[..., at_k]", "patches"),
     (window_means, "functional.avg_pool2d(x[:, :, :, 1:], (height, width), stride=(2, 3))", "patches"),
