@@ -218,7 +218,7 @@ INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fa
 
 // a - b where its sign is asked: 0 where a and b are one number, though compilers subtract from a product before it is rounded.
 INLINE real real_difference(real a, real b) { return a == b ? 0 * b + 0 : a - b; }
-INLINE double number_difference(double a, double b) { return a - b; }
+INLINE double number_difference(double a, double b) { return a == b ? 0 * b + 0 : a - b; }
 INLINE real square(real x) { return x * x; }
 INLINE real cube(real x) { return x * x * x; }
 INLINE real whole_power(real x, int n) { // 2 to 16, a constant; in double, where nothing is lost
