@@ -180,3 +180,10 @@ def test_an_exponential_does_not_read_what_is_known_only_later(package: Package,
     bell, half = torch.exp(-(x**2) / 2), x / math.sqrt(2)
     right = [(1 + half.erf()) * half + bell, bell.sum(1), half]
     torch.testing.assert_close([y, total, u], right, rtol=1e-12, atol=1e-14)
+
+
+def test_no_tail_of_a_sum_with_one_is_below_zero(native: ModuleType) -> None:
+    """Nor a zero with a sign, which 1 divided by it would show."""
+    for name, sign in (("upper", 1), ("lower", -1)):
+        y, _ = getattr(native, f"{name}_forward")(sign * torch.linspace(-10.5, -9.9, 600_001))
+        assert not y.signbit().any()
