@@ -218,7 +218,7 @@ INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fa
 
 // a - b where its sign is asked: 0 where a and b are one number, though compilers subtract from a product before it is rounded.
 INLINE real real_difference(real a, real b) { return a == b ? 0 * b + 0 : a - b; }
-INLINE double number_difference(double a, double b) { return a - b; }
+INLINE double number_difference(double a, double b) { return a == b ? 0 * b + 0 : a - b; }
 INLINE real square(real x) { return x * x; }
 INLINE real cube(real x) { return x * x * x; }
 INLINE real whole_power(real x, int n) { // 2 to 16, a constant; in double, where nothing is lost
@@ -432,7 +432,7 @@ INLINE float one_plus_erf_float(float x) {
     const float a = fabsf(x) < 10.0f ? fabsf(x) : 10.0f, e = exp_up_to_0_float(-(x * x)), t = 1.0f / (1.0f + 0.466f * a), z = t * t;
     const float low = 0.466106325f + t * 0.341524035f, high = 0.235613108f + t * 0.0542904809f;
     const float g = low + z * (high + z * (0.155651063f - t * 0.168183178f + z * 0.0433780067f));
-    const float tail = e - e * (a * t) * g;
+    const float tail = e - e * ((a * t) * g); // in this order: the second is never above the first, so that the tail is no -0
     return x < 0 ? tail : 2.0f - tail;
 }
 INLINE double one_plus_erf_double(double x) { return erfc(-x); }

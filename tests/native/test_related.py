@@ -155,3 +155,35 @@ def test_erf_stays_where_a_running_sum_reads_it(package: Package) -> None:
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
     mine, theirs = (torch.autograd.grad(y, x, right.detach())[0] for y in (found, right))
     torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-14)
+
+
+LATER = """
+from derive import *
+
+n, m = axes("n m")
+
+
+@op
+def bell_first(f, x: tensor[n, m]):
+    f.bell[n, m] = exp(-(x[n, m] ** 2) / 2)
+    f.total[n] = sum(f.bell[n, m], over=m)
+    f.u[n, m] = x[n, m] / sqrt(2)
+    f.y[n, m] = (1 + erf(f.u[n, m])) * f.u[n, m] + f.bell[n, m]
+    return f.y, f.total, f.u
+"""
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (40, 3), (3, 300)])
+def test_an_exponential_does_not_read_what_is_known_only_later(package: Package, shape: tuple[int, int]) -> None:
+    x = torch.randn(shape, dtype=torch.float64)
+    y, total, u, *_ = package(specs=LATER).bell_first_forward(x)
+    bell, half = torch.exp(-(x**2) / 2), x / math.sqrt(2)
+    right = [(1 + half.erf()) * half + bell, bell.sum(1), half]
+    torch.testing.assert_close([y, total, u], right, rtol=1e-12, atol=1e-14)
+
+
+def test_no_tail_of_a_sum_with_one_is_below_zero(native: ModuleType) -> None:
+    """Nor a zero with a sign, which 1 divided by it would show."""
+    for name, sign in (("upper", 1), ("lower", -1)):
+        y, _ = getattr(native, f"{name}_forward")(sign * torch.linspace(-10.5, -9.9, 600_001))
+        assert not y.signbit().any()

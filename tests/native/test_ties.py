@@ -45,6 +45,12 @@ def chosen(f, a: tensor[n], x: tensor[n], b: tensor[n], z: tensor[n]):
 def apart(f, a: tensor[n], x: tensor[n], b: tensor[n], z: tensor[n]):
     f.y[n] = a[n] * x[n] - b[n] * z[n]
     return f.y
+
+
+@op
+def of_numbers(f, x: tensor[n], a: scalar, b: scalar, c: scalar, d: scalar):
+    f.y[n] = x[n] * sign(a * b - c * d) + relu(a * b - c * d)
+    return f.y
 """
 
 PLAIN = {
@@ -73,3 +79,11 @@ def test_what_is_no_number_stays_none(native: ModuleType) -> None:
 def test_a_difference_whose_sign_nothing_asks_is_fused(native: ModuleType) -> None:
     with open(f"{native.__path__[0]}/apart.c") as file:
         assert "difference(" not in file.read()
+
+
+def test_products_of_numbers_tie_as_well(native: ModuleType) -> None:
+    x = torch.ones(3)
+    y, *_ = native.of_numbers_forward(x, 0.1, 0.3, 0.3, 0.1)
+    assert torch.equal(y, torch.zeros(3))
+    y, *_ = native.of_numbers_forward(x, 0.5, 3.0, 0.5, 1.0)
+    assert torch.equal(y, torch.full((3,), 2.0))

@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from derive.arithmetic import signed_terms
 from derive.backends.cpu.monomials import Monomial, Monomials, values_of
 from derive.backends.cpu.normal import Loop, Normal
 from derive.passes.share import put
 from derive.program import Call, Node, Num, Read
-from derive.walking import walk
+from derive.walking import reads, walk
 
 _TWO = Num(Fraction(2))
 _PLAIN = Monomials({})
@@ -31,8 +32,11 @@ def with_related(form: Normal) -> None:
     known = Monomials(values_of(form))
     squared = {x: known.of(x) for x in (_without_sign(c.args[0]) for c in _calls(form, "one_plus_erf"))}
     soft = {_without_sign(c.args[0]) for c in _calls(form, "softplus")}
+    later = Counter(s.name for s in form.loops)
     for k, loop in enumerate(form.loops):
-        value = _changed(loop.value, lambda call: _of_square(call, squared, known))
+        there = {x: of_x for x, of_x in squared.items() if not any(later[name] for name in reads(x))}
+        value = _changed(loop.value, partial(_of_square, squared=there, known=known))
+        later[loop.name] -= 1
         form.loops[k] = replace(loop, value=_changed(value, lambda call: _beside_softplus(call, soft)))
 
 
