@@ -208,7 +208,7 @@ INLINE double number_asinh(double x) { return asinh(x); }
 INLINE double number_acosh(double x) { return acosh(x); }
 INLINE double number_atanh(double x) { return atanh(x); }
 INLINE double number_erfc(double x) { return erfc(x); }
-INLINE double number_one_plus_erf(double x) { return erfc(-x); }
+INLINE double number_one_plus_erf(double x) { return 1 + erf(x); }
 INLINE double number_sigmoid_of_size(double x) { return number_sigmoid(x); }
 INLINE double number_floor(double x) { return floor(x); }
 INLINE double number_Mod(double x, double y) { return x - y * floor(x / y); }
@@ -435,7 +435,7 @@ INLINE float one_plus_erf_float(float x) {
     const float tail = e - e * ((a * t) * g); // in this order: the second is never above the first, so that the tail is no -0
     return x < 0 ? tail : 2.0f - tail;
 }
-INLINE double one_plus_erf_double(double x) { return erfc(-x); }
+INLINE double one_plus_erf_double(double x) { return 1 + erf(x); } // as PyTorch has it
 
 #define CHOOSE(name) INLINE real real_##name(real x) { return IS_FLOAT ? (real)name##_float((float)x) : (real)name##_double((double)x); }
 INLINE double log_double(double x) { return log(x); }

@@ -54,8 +54,7 @@ _BINARY = {"add": ("+", _SUM), "sub": ("-", _SUM), "mul": ("*", _PRODUCT), "div"
            "or": ("|", _ANY)}  # fmt: skip
 _FUNCTIONS = frozenset(
     """exp log expm1 log1p tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan
-    asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size
-    difference""".split()  # noqa: SIM905
+    asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size difference""".split()
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
 _HELD = {"amax": "not_above", "amin": "not_below"}
