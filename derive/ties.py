@@ -5,7 +5,7 @@ What multiplies and subtracts in one pass does not round the second product: no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from derive.cost import is_tensor
 from derive.program import COMPARISONS, Call, Node, Num, Read
@@ -18,10 +18,12 @@ def told_by_sign(values: Iterable[tuple[str, Node]]) -> frozenset[Node]:
     """The differences in these values, each with its name, on whose sign something depends."""
     values = list(values)
     calls = [n for _, value in values for n in walk(value) if isinstance(n, Call) and n.fn in _TELL]
-    asked = {_without_numbers(a) for n in calls for a in n.args}
-    names = {n.name for n in asked if isinstance(n, Read)}
-    named = {_without_numbers(value) for name, value in values if name in names}
-    return frozenset(n for n in asked | named if isinstance(n, Call) and _subtracts(n))
+    asked = {f for n in calls for a in n.args for f in _factors(a)}
+    names: set[str] = set()
+    while not (read := {n.name for n in asked if isinstance(n, Read)}) <= names:
+        names |= read
+        asked |= {f for name, value in values if name in read for f in _factors(value)}
+    return frozenset(n for n in asked if isinstance(n, Call) and _subtracts(n))
 
 
 def _subtracts(node: Call) -> bool:
@@ -36,9 +38,10 @@ def _is_negative(node: Node) -> bool:
     return (isinstance(node, Num) and node.value < 0) or (isinstance(node, Call) and node.fn == "neg")
 
 
-def _without_numbers(node: Node) -> Node:
-    """A node without a minus sign before it and numbers that it is multiplied with."""
+def _factors(node: Node) -> Iterator[Node]:
+    """The tensors that are multiplied or divided in a node: it has the sign of each, or the other, and is 0 with it."""
     if isinstance(node, Call) and node.fn in ("neg", "mul", "div"):
-        tensors = [a for a in node.args if is_tensor(a)]
-        return _without_numbers(tensors[0]) if len(tensors) == 1 else node
-    return node
+        for a in node.args:
+            yield from _factors(a)
+    elif is_tensor(node):
+        yield node

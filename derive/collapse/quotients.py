@@ -41,7 +41,7 @@ def name_quotients(op: Op) -> Op:
                 named[quotient] = At(target, *axes)
                 out.append(Equation(target, axes, quotient, given=False))
         out.append(replace(equation, body=_by_name(equation.body, named)) if named else equation)
-        if equation.kind is None and equation.is_plain:
+        if equation.kind is None and equation.is_plain and set(equation.axes) == free_axes(equation.body):
             written.setdefault(equation.body, equation.left)
     return replace(op, equations=tuple(out))
 

@@ -48,6 +48,14 @@ def written_before(f, x: tensor[n], s: tensor[n]):
 
 
 @op
+def written_before_over_more(f, x: tensor[n], s: tensor[n], b: tensor[d]):
+    f.z[n, d] = x[n] / s[n]
+    f.y[n] = (x[n] / s[n]) ** 3
+    f.w[n, d] = f.z[n, d] * b[d]
+    return f.y, f.w
+
+
+@op
 def masked(f, a: tensor[()], r: tensor[n, m]):
     f.y[n, m] = where(n < m, 2 * (a[()] / r[n, m]) ** 6, 0)
     return f.y
@@ -78,6 +86,8 @@ TABLE = [
     (over_a_root, ["y_inner[n, d] = x[n, d]/sqrt(v[n])", "y[n] = mean(y_inner[n, d]**3, over=d)"]),
     (weighted, ["x_over_s[n] = x[n]/s[n]", "y[n] = w[n]*x_over_s[n]**2 + exp(-x_over_s[n])"]),
     (written_before, ["z[n] = x[n]/s[n]", "y[n] = z[n]**4 + z[n]"]),
+    (written_before_over_more, ["z[n, d] = x[n]/s[n]", "x_over_s[n] = x[n]/s[n]", "y[n] = x_over_s[n]**3",
+                                "w[n, d] = b[d]*z[n, d]"]),
     (masked, ["a_over_r[n, m] = where(n < m, a[]/r[n, m], 0)", "y[n, m] = 2*a_over_r[n, m]**6"]),
     (masked_and_weighted, ["a_over_r[n] = where(r[n] < far, a[]/r[n], 0)",
                            "y[n] = where(r[n] < far, a_over_r[n]**6*w[n], 0)"]),
