@@ -3,7 +3,7 @@
     1 + erf(x), exp(-x**2)     the first is the second times a polynomial, or 2 less that
     softplus(x), sigmoid(x)    both are made of exp(-|x|)
 
-Laws of numbers each. `1 + erf(x)` is one function, `one_plus_erf`: in float32 the sum would lose the digits of its tail.
+Laws of numbers each. `1 + erf(x)` is one function, `one_plus_erf`: in float32 the sum would lose its tail's digits.
 """
 
 from __future__ import annotations
