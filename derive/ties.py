@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from derive.cost import is_tensor
 from derive.program import COMPARISONS, Call, Node, Num, Read
 from derive.walking import walk
 
@@ -39,9 +38,9 @@ def _is_negative(node: Node) -> bool:
 
 
 def _factors(node: Node) -> Iterator[Node]:
-    """The tensors that are multiplied or divided in a node: it has the sign of each, or the other, and is 0 with it."""
+    """What is multiplied or divided in a node: it has the sign of each, or the other, and is 0 with it."""
     if isinstance(node, Call) and node.fn in ("neg", "mul", "div"):
         for a in node.args:
             yield from _factors(a)
-    elif is_tensor(node):
+    else:
         yield node
