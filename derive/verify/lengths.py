@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from sympy import Add, Basic, Expr, Ge, Integer, S, nan, zoo
+from sympy import Add, Basic, Expr, Ge, Integer, Pow, S, nan, zoo
 from sympy import Eq as Equal
 
 from derive.equations import Op
@@ -61,7 +61,7 @@ def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int] | Non
     out = {**sizes, axis: 0}
     for _ in rules.axes:
         at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
-        broken = [r for r in rules.relations if isinstance(r, Equal) and r.xreplace(at) != S.true]
+        broken = [r for r in rules.relations if isinstance(r, Equal) and (_fails(r, at) or r.xreplace(at) != S.true)]
         out |= {s.axis.base: 0 for r in broken for s in r.atoms(Size)}
     at = {Size(Axis(a)): Integer(n) for a, n in out.items()}
     return None if any(_fails(r, at) for r in rules.relations) else out
@@ -69,7 +69,11 @@ def emptied(op: Op, sizes: Mapping[str, int], axis: str) -> dict[str, int] | Non
 
 def _fails(relation: Basic, lengths: Mapping[Size, Integer]) -> bool:
     """Whether these lengths break a relation, or leave it without a meaning: no length is a multiple of 0."""
-    left, right = (side.xreplace(dict(lengths)) for side in relation.args)
+    at = dict(lengths)
+    divisors = (p.base for p in relation.atoms(Pow) if p.exp.is_negative)
+    if any(base.xreplace(at) == 0 for base in sorted(divisors, key=lambda b: b.count_ops())):
+        return True  # where what is divided stands in a minimum, SymPy has no value to compare
+    left, right = (side.xreplace(at) for side in relation.args)
     return left.has(zoo, nan) or right.has(zoo, nan) or relation.func(left, right) == S.false
 
 

@@ -8,10 +8,11 @@ from derive.errors import DeriveError
 from derive.notation import axes, eq, exp, index, length, log, oo, op, sin, sqrt, sum, tensor, where
 from derive.verify import lengths
 from derive.verify.battery import BATTERY, cases, situation
-from derive.verify.lengths import filled, fitting, free_axes_of
+from derive.verify.lengths import emptied, filled, fitting, free_axes_of
 from derive.verify.reference import all_sizes
 from derive.verify.verify import verify
 
+p_n, p_j, p_k, p_h, p_p = axes("p_n p_j p_k p_h p_p")
 
 def test_names_are_told_once_and_with_a_reason() -> None:
     assert len({s.name for s in BATTERY}) == len(BATTERY) and all(s.why for s in BATTERY)
@@ -200,3 +201,17 @@ def test_what_no_computation_could_tell_is_not_held_against_one() -> None:
 def test_a_jump_excuses_nothing() -> None:
     case = situation("ties").make(find("amax"))
     assert case is not None and case.unavoidable["dx"] == 0
+
+
+@op
+def merged_both_ways(f, x: tensor[p_n, p_j], w: tensor[p_k], parts: length(p_h)):
+    f.a[p_n, p_h, p_p] = x[p_n, (p_h, p_p)]
+    f.y[p_n, p_h, p_p] = f.a[p_n, p_h, p_p] * w[(p_p, p_h),]
+    return f.y
+
+
+def test_an_axis_by_whose_length_another_is_divided_is_never_empty() -> None:
+    sizes = fitting(merged_both_ways.op, dict.fromkeys(free_axes_of(merged_both_ways.op), 4), 2)
+    assert sizes is not None
+    assert emptied(merged_both_ways.op, sizes, "p_h") is None
+    assert verify(merged_both_ways.op).right
