@@ -61,6 +61,5 @@ def half_a_product(f, a: tensor[n, k], b: tensor[k, d]):
 
 def test_a_matrix_product_takes_its_number_along() -> None:
     a, b = (torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    assert "@ b" in code_of(half_a_product.op).partition("_backward(")[0]
-    assert "@ b) / 2" not in code_of(half_a_product.op)
+    assert "y = a / 2 @ b" in code_of(half_a_product.op)
     assert_alike(module(half_a_product.op).half_a_product(a, b), a @ b / 2, [a, b])
