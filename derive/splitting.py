@@ -79,12 +79,18 @@ def _split_off(
     target: Tensor, left: tuple[Axis, ...], rhs: Expr, reduce: Reduce, taken: set[str], out: list[Equation]
 ) -> Expr:
     """The right side with one reduction read by name; its equation is added to `out`."""
-    name = split_name(target.name, reduce, taken)
-    taken.add(name)
     axes = order_axes(free_axes(reduce.body) - set(reduce.over), left)
-    tensor = Tensor(name, **signs(reduce))
-    out.append(Equation(tensor, axes, reduce.body, reduce.kind, reduce.over, given=False))
-    return rhs.xreplace({reduce: At(tensor, *axes)})
+    out.append(own_equation(split_name(target.name, reduce, taken), axes, reduce, taken))
+    return rhs.xreplace({reduce: out[-1].left})
+
+
+def own_equation(name: str, axes: tuple[Axis, ...], value: Expr, taken: set[str]) -> Equation:
+    """An equation that nobody wrote, for a part of another's right side, under a name that is taken from now on."""
+    taken.add(name)
+    target = Tensor(name, **signs(value))
+    if isinstance(value, Reduce):
+        return Equation(target, axes, value.body, value.kind, value.over, given=False)
+    return Equation(target, axes, value, given=False)
 
 
 def conditions_split(target: Tensor, left: tuple[Axis, ...], rhs: Expr, taken: set[str]) -> tuple[Expr, list[Equation]]:

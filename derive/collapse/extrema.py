@@ -12,14 +12,14 @@ from dataclasses import replace
 
 from sympy import Expr, Mul, S
 
-from derive.equations import Equation, Op, signs
+from derive.equations import Equation, Op
 from derive.functions import absolute, maximum, minimum, relu, sign
 from derive.naming import free_name
 from derive.placed import ties
-from derive.splitting import order_axes
+from derive.splitting import order_axes, own_equation
 from derive.terms.axes import free_axes
 from derive.terms.choices import Placed, Where
-from derive.terms.elements import At, Tensor, tensor_names
+from derive.terms.elements import At, tensor_names
 
 _EXTREMA = ("amax", "amin")
 _EXACT = (absolute, maximum, minimum, relu, sign)
@@ -31,14 +31,11 @@ def name_extrema(op: Op) -> Op:
     out: list[Equation] = []
     for equation in op.equations:
         if equation.kind in _EXTREMA and not is_exact(equation.body):
-            name = free_name(f"{equation.name}_of", taken)
-            taken.add(name)
             body = equation.body.args[1] if isinstance(equation.body, Placed) else equation.body
             whole = sorted((*equation.axes, *equation.over), key=lambda a: not a.is_pack)  # `...` broadcasts in front
             axes = order_axes(free_axes(body), tuple(whole))
-            target = Tensor(name, **signs(body))
-            out.append(Equation(target, axes, body, given=False))
-            equation = replace(equation, body=equation.body.xreplace({body: At(target, *axes)}))
+            out.append(own_equation(free_name(f"{equation.name}_of", taken), axes, body, taken))
+            equation = replace(equation, body=equation.body.xreplace({body: out[-1].left}))
         count = ties(equation, free_name(f"{equation.name}_ties", taken))
         if count is not None:
             taken.add(count.name)

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from sympy import Expr, Mul
 
-from derive.equations import Equation, Op, signs
-from derive.splitting import order_axes, split_name
+from derive.equations import Equation, Op
+from derive.splitting import order_axes, own_equation, split_name
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, Tensor
+from derive.terms.elements import At, Delta
 from derive.terms.reductions import Reduce
 
 
@@ -26,13 +26,10 @@ def name_inner_sums(op: Op, fused: bool = False) -> Op:
         inner = _inner(equation, fused)
         if inner is not None:
             own = equation.name if equation.given else equation.name.removesuffix(f"_{equation.kind}")
-            name = split_name(own, inner, taken)
-            taken.add(name)
             axes = order_axes(free_axes(inner.body) - set(inner.over), (*equation.axes, *equation.over))
-            target = Tensor(name, **signs(inner))
-            out.append(Equation(target, axes, inner.body, inner.kind, inner.over, given=False))
+            out.append(own_equation(split_name(own, inner, taken), axes, inner, taken))
             rest = tuple(a for a in equation.over if a not in inner.over)
-            body = equation.body / inner.body * At(target, *axes)
+            body = equation.body / inner.body * out[-1].left
             equation = replace(equation, body=body, over=rest)
         out.append(equation)
     return replace(op, equations=tuple(out))

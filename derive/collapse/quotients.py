@@ -13,12 +13,12 @@ from math import lcm
 from sympy import Add, Basic, Expr, Mul, Rational, S
 
 from derive.collapse.vocabulary import at_labels
-from derive.equations import Equation, Op, signs
+from derive.equations import Equation, Op
 from derive.naming import free_name
-from derive.splitting import order_axes
+from derive.splitting import order_axes, own_equation
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed, Where
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At
 
 _LONGEST = 24
 
@@ -35,11 +35,8 @@ def name_quotients(op: Op) -> Op:
                 named[quotient] = written[quotient]
             if quotient not in named:
                 name = free_name(_name(quotient, equation.name), taken)
-                taken.add(name)
-                axes = _axes(quotient, equation)
-                target = Tensor(name, **signs(quotient))
-                named[quotient] = At(target, *axes)
-                out.append(Equation(target, axes, quotient, given=False))
+                out.append(own_equation(name, _axes(quotient, equation), quotient, taken))
+                named[quotient] = out[-1].left
         out.append(replace(equation, body=_by_name(equation.body, named)) if named else equation)
         if equation.kind is None and equation.is_plain and set(equation.axes) == free_axes(equation.body):
             written.setdefault(equation.body, equation.left)

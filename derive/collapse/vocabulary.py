@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Function, Mul, Pow, S, exp, expand_mul, log, tanh
 
-from derive.equations import Equation, Op, signs
+from derive.equations import Equation, Op
 from derive.functions import atan2, relu, sigmoid
 from derive.naming import free_name, labels
-from derive.splitting import order_axes
+from derive.splitting import order_axes, own_equation
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At
 from derive.terms.reductions import Reduce
 
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)
@@ -39,11 +39,8 @@ def name_functions(op: Op) -> Op:
             inner = inner.func(*(a.xreplace(named) for a in inner.args))
             if inner not in named:
                 name = free_name(_function_name(inner, equation.name), taken)
-                taken.add(name)
-                axes = _axes(inner, equation)
-                target = Tensor(name, **signs(inner))
-                named[inner] = At(target, *axes)
-                out.append(Equation(target, axes, inner, given=False))
+                out.append(own_equation(name, _axes(inner, equation), inner, taken))
+                named[inner] = out[-1].left
             body = body.xreplace({inner: named[inner]}).xreplace(named)
         out.append(replace(equation, body=body))
     return replace(op, equations=_in_order(out))
@@ -133,11 +130,8 @@ def name_sums(op: Op) -> Op:
                 named[nested] = known
             if nested not in named:
                 name = _name(nested, equation.name, taken)
-                taken.add(name)
-                axes = _axes(nested, equation)
-                target = Tensor(name, **signs(nested))
-                named[nested] = At(target, *axes)
-                out.append(Equation(target, axes, nested, given=False))
+                out.append(own_equation(name, _axes(nested, equation), nested, taken))
+                named[nested] = out[-1].left
             body = body.xreplace({nested: named[nested]})
         if isinstance(body, Add) and body in named:
             body = named[body]
