@@ -48,13 +48,14 @@ _SUFFIXES = tuple(  # of our own variables
 )
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""
+
 _BINARY = {"add": ("+", _SUM), "sub": ("-", _SUM), "mul": ("*", _PRODUCT), "div": ("/", _PRODUCT), "lt": ("<", 4),
            "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4), "eq": ("==", 3), "ne": ("!=", 3), "and": ("&", 2),
            "or": ("|", _ANY)}  # fmt: skip
 _FUNCTIONS = frozenset(
     """exp log expm1 log1p tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan
-    asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size difference
-    """.split()  # noqa: SIM905
+    asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size
+    difference""".split()  # noqa: SIM905
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
 _HELD = {"amax": "not_above", "amin": "not_below"}
