@@ -120,11 +120,12 @@ def test_folds_open_by_click_by_key_and_all_at_once(browser: Browser, site: Path
 
 def test_the_theme_is_the_systems_until_the_reader_chooses(browser: Browser, site: Path) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
-    with looking.opened(browser, site / "index.html", scheme="dark") as page:
+    with looking.served(browser, site, scheme="dark") as page:
+        page.goto(f"{looking.BOOK}index.html")
         dark = page.evaluate(colour)
         page.click("#theme")
         light = page.evaluate(colour)
         assert light != dark
-        page.goto((site / "ops" / "add.html").as_uri())
+        page.goto(f"{looking.BOOK}ops/add.html")
         assert page.evaluate(colour) == light
         assert page.get_attribute("#theme", "aria-pressed") == "false"
