@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from derive.cost import is_matrix_product, product_factors
+from derive.costs.cost import is_matrix_product, product_factors
 from derive.equations import Op
-from derive.forward import forward_program
+from derive.lowering.forward import forward_program
+from derive.nodes.walking import children, walk
 from derive.program import Call, Node, Read, Reduce
-from derive.walking import children, walk
 
 SIZES = ("small", "medium", "large")
 

@@ -14,8 +14,8 @@ from types import ModuleType
 import derive.ops
 from derive.equations import Op
 from derive.errors import DeriveError
+from derive.recording.spec import OpCall
 from derive.running import MISTAKES, run, text_of
-from derive.spec import OpCall
 
 
 def catalogue() -> list[Op]:

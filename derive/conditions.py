@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from derive.autograd_cost import BYTES
-from derive.cost import ELEMENTARY, Nominal, is_dear
-from derive.naming import name_of
+from derive.costs.autograd_cost import BYTES
+from derive.costs.cost import ELEMENTARY, Nominal, is_dear
+from derive.nodes.naming import name_of
+from derive.nodes.soundness import check
+from derive.nodes.walking import by_axes, children, reads, walk
 from derive.passes.share import axes_of, put, renamed
 from derive.program import CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
-from derive.soundness import check
-from derive.walking import by_axes, children, reads, walk
 
 
 @dataclass(frozen=True)

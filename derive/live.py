@@ -16,7 +16,7 @@ from typing import Any
 from derive.emit import render, render_support
 from derive.equations import Equation, Op
 from derive.pipeline import Derivation, derive_op
-from derive.spec import OpCall
+from derive.recording.spec import OpCall
 from derive.typeset import adjoint_names, definition_latex, equation_latex
 
 _PACKAGE = "_handgrad_live"

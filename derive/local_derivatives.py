@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Function, Mul, Pow
 
-from derive import lower
 from derive.adjoint import Stepwise
 from derive.collapse.search import Closed
-from derive.cost import elementary_work, work_and_names
-from derive.definitions import Definition
+from derive.costs.cost import elementary_work, work_and_names
 from derive.equations import Equation, Op
-from derive.forward import forward_program
-from derive.naming import name_of
-from derive.nominal import nominal
-from derive.reading import factored
+from derive.explaining.reading import factored
+from derive.lengths.nominal import nominal
+from derive.lowering import lower
+from derive.lowering.definitions import Definition
+from derive.lowering.forward import forward_program
+from derive.nodes.naming import name_of
 from derive.saving import Kept, Policy, priced, recompute, with_kept
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where

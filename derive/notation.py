@@ -12,13 +12,13 @@ from typing import Any
 from sympy import Expr, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
 from sympy.logic.boolalg import Boolean
 
-from derive.annotations import constant, index, length, scalar, tensor
 from derive.errors import DeriveError
-from derive.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
-from derive.spec import op
+from derive.recording.annotations import constant, index, length, scalar, tensor
+from derive.recording.spec import op
 from derive.terms.axes import PACK, Axis, Size
 from derive.terms.choices import BELOW_ALL, Concat, Where, same, unlike
 from derive.terms.elements import Delta
+from derive.terms.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
 from derive.terms.reductions import Reduce
 
 __all__ = [

@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from derive.adjoint import Stepwise, stepwise
-from derive.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
-from derive.before_windows import made_before_windows
-from derive.checks import check_inputs
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
 from derive.collapse.inner_sums import name_inner_sums
@@ -16,19 +13,22 @@ from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
 from derive.conditions import with_conditions, with_dear, with_functions
-from derive.cost import NOMINAL, work
-from derive.definitions import Definition
+from derive.costs.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
+from derive.costs.cost import NOMINAL, work
+from derive.desugaring.before_windows import made_before_windows
+from derive.desugaring.selections import selected
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.forward import forward_program
+from derive.lengths.nominal import nominal
 from derive.local_derivatives import Handing, by_local_derivatives
-from derive.nominal import nominal
+from derive.lowering.definitions import Definition
+from derive.lowering.forward import forward_program
 from derive.passes.merged_axes import over_parts
 from derive.passes.order import passed_backward
 from derive.passes.share import put
 from derive.program import Assign, Program, Read
+from derive.recording.checks import check_inputs
 from derive.saving import POLICIES, Policy, dims, with_kept
-from derive.selections import selected
 from derive.terms.elements import tensor_names
 
 

@@ -15,17 +15,17 @@ from sympy import Expr
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import is_contraction, normal, sigma
 from derive.collapse.extrema import compared, is_exact
-from derive.cost import Cost, work_and_names
-from derive.definitions import Definition
+from derive.costs.cost import Cost, work_and_names
 from derive.equations import Equation, Op
-from derive.nominal import nominal
+from derive.lengths.nominal import nominal
+from derive.lowering.definitions import Definition
+from derive.lowering.schedule import schedule
 from derive.program import Program
-from derive.schedule import schedule
 from derive.terms.axes import Axis, Size
 from derive.terms.elements import Scalar, tensor_names
 from derive.terms.indices import Merge, Part
 from derive.terms.reductions import Reduce as SpecReduce
-from derive.windows import is_gather
+from derive.terms.windows import is_gather
 
 PRICE = 12.0
 """Element operations that one kept element is worth."""

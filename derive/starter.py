@@ -10,9 +10,9 @@ import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from derive import notation
-from derive.annotations import RESERVED
 from derive.emit import LINE_LENGTH
 from derive.errors import DeriveError
+from derive.recording.annotations import RESERVED
 
 _TAKEN = {"d", "eps", "f", "handgrad", "rrms", "torch", "w", "x", "y", "derive"}
 """Names that the starter itself gives, and packages that a file of that name would hide."""

@@ -17,10 +17,10 @@ from sympy.printing.precedence import PRECEDENCE
 from derive.adjoint import Adjoint, Stepwise
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
-from derive.definitions import Definition
 from derive.equations import Equation
-from derive.ordering import ordered_terms
-from derive.reading import Signed, factored, rank, signed
+from derive.explaining.reading import Signed, factored, rank, signed
+from derive.lowering.definitions import Definition
+from derive.lowering.ordering import ordered_terms
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.reductions import Reduce, Sigma

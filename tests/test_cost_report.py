@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from derive import cost_report as module
 from derive.catalogue import find
-from derive.cost_report import cost_report, cost_tables, least_bytes
+from derive.costs import cost_report as module
+from derive.costs.cost_report import cost_report, cost_tables, least_bytes
+from derive.costs.rates import Rates, _products
 from derive.errors import DeriveError
 from derive.pipeline import derive_op
-from derive.rates import Rates, _products
 
 SIZES = {"...": 8, "d": 16}
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from derive.annotations import RESERVED
 from derive.catalogue import catalogue, find, load_file
 from derive.errors import DeriveError
 from derive.live import build
 from derive.package import write_package
+from derive.recording.annotations import RESERVED
 from tests.mistakes_in_specs import MISTAKES
 
 HEAD = '''from derive import *

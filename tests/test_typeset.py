@@ -22,9 +22,9 @@ from sympy.core.alphabets import greeks
 
 from derive.algebra import normal
 from derive.catalogue import catalogue, find, load_file
-from derive.document import document, escaped
+from derive.explaining.document import document, escaped
+from derive.explaining.reading import factored
 from derive.pipeline import derive_op
-from derive.reading import factored
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor

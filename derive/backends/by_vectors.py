@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from derive.backends.flattened import Size
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
-from derive.cost import product_factors
+from derive.costs.cost import product_factors
+from derive.nodes.walking import by_axes_once, node_axes, reads
 from derive.program import Node, Read, Reduce
-from derive.walking import by_axes_once, node_axes, reads
 
 Both = tuple[Node, Node]
 """The tensor, and the vector."""

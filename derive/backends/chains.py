@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from derive.arithmetic import ONE
-from derive.cost import is_matrix_product
+from derive.costs.cost import is_matrix_product
+from derive.nodes.arithmetic import ONE
+from derive.nodes.walking import children, walk
 from derive.program import CONDITIONS, Call, Node, Num, Read, Reduce
-from derive.walking import children, walk
 
 _LONG = 2
 """An expression that makes fewer large tensors is written with operators; one less where it may write over one.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.naming import free_name, name_of
+from derive.nodes.naming import free_name, name_of
+from derive.nodes.soundness import check
+from derive.nodes.walking import axes_along, node_axes, reads
 from derive.passes.share import put
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Statement, base
-from derive.soundness import check
-from derive.walking import axes_along, node_axes, reads
 
 
 def choices_first(program: Program) -> Program:

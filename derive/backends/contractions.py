@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from derive.backends.by_vectors import times_vector
 from derive.backends.flattened import Size, flattened, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
-from derive.cost import product_factors
+from derive.costs.cost import product_factors
+from derive.nodes.walking import node_axes
 from derive.program import Call, Node, Reduce
-from derive.walking import node_axes
 
 
 @dataclass(frozen=True)

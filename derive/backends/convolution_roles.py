@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.arithmetic import ZERO, multiplied
 from derive.backends.turned import backwards, from_the_end
 from derive.backends.values import is_pack
-from derive.cost import product_factors
+from derive.costs.cost import product_factors
+from derive.nodes.arithmetic import ZERO, multiplied
+from derive.nodes.walking import axes_along, node_axes
 from derive.program import Index, Node, Read, Reduce, Window
-from derive.walking import axes_along, node_axes
 
 _MOST = 3  # dimensions of an image that torch convolves over
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from derive.arithmetic import multiplied
 from derive.backends.convolution_roles import Convolution, Spatial, one_signal, roles, straightened
 from derive.backends.reads import read
 from derive.backends.slices import flipped, reached, sliced
 from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
-from derive.cost import product_factors
+from derive.costs.cost import product_factors
+from derive.nodes.arithmetic import multiplied
+from derive.nodes.walking import axes_along, node_axes
 from derive.program import Index, Node, Read, Reduce, Scatter, Window
-from derive.walking import axes_along, node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer

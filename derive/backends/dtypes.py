@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.backends.pointwise import is_whole
+from derive.nodes.walking import children, walk
 from derive.program import CONDITIONS, AxisValue, Call, Index, Join, Node, Program, Read, Reduce, Scan, Scatter
-from derive.walking import children, walk
 
 
 @dataclass

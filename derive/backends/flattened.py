@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
+from derive.nodes.walking import axes_along
 from derive.program import Merged, Node, Read
-from derive.walking import axes_along
 
 Size = Callable[[str], str]
 

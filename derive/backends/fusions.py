@@ -6,17 +6,17 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.arithmetic import ZERO, multiplied
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.convolutions import convolved
 from derive.backends.layout import is_product
 from derive.backends.pointwise import broadcast, cast
 from derive.backends.reductions import reduction
 from derive.backends.values import Dims, Value, align, is_pack
-from derive.cost import is_matrix_product, is_tensor
+from derive.costs.cost import is_matrix_product, is_tensor
+from derive.nodes.arithmetic import ZERO, multiplied
+from derive.nodes.walking import node_axes
 from derive.passes.signs import plain
 from derive.program import AxisValue, Call, Node, Num, Reduce
-from derive.walking import node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer

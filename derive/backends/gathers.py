@@ -9,9 +9,9 @@ from derive.backends.index_tensors import index_tensor, indexed
 from derive.backends.sizes import Sizes
 from derive.backends.slices import subscript
 from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
-from derive.cost import is_tensor
+from derive.costs.cost import is_tensor
+from derive.nodes.walking import axes_along, index_axes
 from derive.program import Index, Node, Read, Window
-from derive.walking import axes_along, index_axes
 
 
 def gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from derive.arithmetic import multiplied
 from derive.backends.by_vectors import is_by_vector
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.pools import is_pool
 from derive.backends.sizes import in_order
 from derive.backends.values import Dims, is_pack
-from derive.cost import is_matrix_product, is_tensor, product_factors
+from derive.costs.cost import is_matrix_product, is_tensor, product_factors
+from derive.nodes.arithmetic import multiplied
+from derive.nodes.walking import by_axes_once, node_axes, walk
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
-from derive.walking import by_axes_once, node_axes, walk
 
 
 @dataclass

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from derive.backends.dtypes import Dtypes
 from derive.backends.layout import is_product
 from derive.backends.values import is_pack
-from derive.cost import product_factors
+from derive.costs.cost import product_factors
+from derive.nodes.walking import axes_along, node_axes, reads, walk
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, base
-from derive.walking import axes_along, node_axes, reads, walk
 
 
 @dataclass

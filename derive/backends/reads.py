@@ -10,8 +10,8 @@ from derive.backends.reshapes import reshaped
 from derive.backends.sizes import Sizes
 from derive.backends.slices import windowed
 from derive.backends.values import Dims, Value, is_pack, squeeze
+from derive.nodes.walking import axes_along
 from derive.program import Arithmetic, Index, Merged, Node, PartOf, Read
-from derive.walking import axes_along
 
 
 def read(

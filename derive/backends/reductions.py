@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from derive.arithmetic import multiplied
 from derive.backends.by_vectors import is_by_vector
 from derive.backends.contractions import contraction
 from derive.backends.convolutions import convolved
@@ -14,9 +13,10 @@ from derive.backends.layout import body_order, is_product, plain_dims
 from derive.backends.pointwise import call_code, cast
 from derive.backends.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
-from derive.cost import is_matrix_product, is_tensor, product_factors
+from derive.costs.cost import is_matrix_product, is_tensor, product_factors
+from derive.nodes.arithmetic import multiplied
+from derive.nodes.walking import by_axes_once, node_axes
 from derive.program import Call, Node, Read, Reduce, Window
-from derive.walking import by_axes_once, node_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from derive.arithmetic import multiplied
 from derive.backends.sizes import Sizes, length, packs
 from derive.backends.values import PACK, Dims, Value, permute, position
+from derive.nodes.arithmetic import multiplied
+from derive.nodes.walking import index_axes
 from derive.program import Index, Merged, PartOf, Place, Read
-from derive.walking import index_axes
 
 
 def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple[Value, Read] | None:

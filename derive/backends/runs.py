@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from derive.arithmetic import ONE, ZERO, multiplied
 from derive.backends.values import Dims, Value, align, position
+from derive.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.nodes.walking import by_axes_once, node_axes, rebuilt, walk
 from derive.program import Assign, AxisValue, Call, Index, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
 from derive.terms.axes import Axis
-from derive.walking import by_axes_once, node_axes, rebuilt, walk
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from derive.backends.runs import BEYOND, ends, in_runs, quotient, unmasked, up_to
 from derive.backends.values import ATOM, Value, position
+from derive.nodes.walking import node_axes, walk
 from derive.passes.masked_sums import as_product
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Reduce, Scan, Scatter
 from derive.terms.axes import Axis
-from derive.walking import node_axes, walk
 
 
 def with_scans(program: Program, same_length: Callable[[str, str], bool], maxima: Mapping[str, Assign]) -> Program:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.arithmetic import multiplied
 from derive.backends.convolutions import scattered
 from derive.backends.extrema import extremum
 from derive.backends.gathers import along, gathers_in_a_row, whole_index
@@ -15,7 +14,9 @@ from derive.backends.pointwise import number_code
 from derive.backends.slices import subscript
 from derive.backends.taps import through_windows
 from derive.backends.values import ATOM, Line, is_pack, position
-from derive.cost import is_tensor
+from derive.costs.cost import is_tensor
+from derive.nodes.arithmetic import multiplied
+from derive.nodes.walking import axes_along, index_axes
 from derive.program import (
     Call,
     Index,
@@ -28,7 +29,6 @@ from derive.program import (
     SizeOf,
     Window,
 )
-from derive.walking import axes_along, index_axes
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer

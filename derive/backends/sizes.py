@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from derive.backends.values import PACK, is_pack
+from derive.nodes.walking import index_axes
 from derive.program import Index, Node, PartOf, Place, SizeOf, Window
-from derive.walking import index_axes
 
 
 @dataclass(frozen=True)

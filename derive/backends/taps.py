@@ -14,7 +14,8 @@ from derive.backends.pointwise import cast
 from derive.backends.slices import flipped, span, subscript
 from derive.backends.turned import forwards
 from derive.backends.values import Dims, Line, is_pack
-from derive.cost import is_tensor
+from derive.costs.cost import is_tensor
+from derive.nodes.walking import index_axes, node_axes, walk
 from derive.program import (
     Arithmetic,
     Assign,
@@ -33,7 +34,6 @@ from derive.program import (
     Scatter,
     Window,
 )
-from derive.walking import index_axes, node_axes, walk
 
 if TYPE_CHECKING:
     from derive.backends.torch import Printer

@@ -15,20 +15,20 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, exp, expand, tanh
 
-from derive.arithmetic import ONE, ZERO
 from derive.backends.dtypes import Dtypes
 from derive.backends.or_nothing import in_full, or_nothing
-from derive.functions import expm1, minimum, relu, sigmoid, sign
-from derive.functions import maximum as larger
-from derive.lower import node as lowered
-from derive.naming import free_name
+from derive.lowering.lower import node as lowered
+from derive.lowering.raising import is_finite_number, raised
+from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.naming import free_name
+from derive.nodes.soundness import check
+from derive.nodes.walking import by_axes_once, node_axes, reads, rebuilt
 from derive.passes.leftovers import without_unread
 from derive.passes.share import put, share
 from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter, Statement
-from derive.raising import is_finite_number, raised
-from derive.soundness import check
 from derive.terms.elements import At, Scalar, Tensor
-from derive.walking import by_axes_once, node_axes, reads, rebuilt
+from derive.terms.functions import expm1, minimum, relu, sigmoid, sign
+from derive.terms.functions import maximum as larger
 
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 _FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign}

@@ -20,7 +20,9 @@ from derive.backends.scans import running
 from derive.backends.scatters import scatter
 from derive.backends.sizes import Sizes
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, permute, position, squeeze
-from derive.nominal import FEW
+from derive.lengths.nominal import FEW
+from derive.nodes.ties import told_by_sign
+from derive.nodes.walking import axes_along, index_axes, node_axes, walk
 from derive.program import (
     COMPARISONS,
     Assign,
@@ -41,8 +43,6 @@ from derive.program import (
     Window,
     base,
 )
-from derive.ties import told_by_sign
-from derive.walking import axes_along, index_axes, node_axes, walk
 
 
 @dataclass

@@ -10,8 +10,11 @@ from dataclasses import replace
 
 from sympy import Expr, expand
 
-from derive.arithmetic import ONE, ZERO
-from derive.lower import node as lowered
+from derive.lowering.lower import node as lowered
+from derive.lowering.raising import raised
+from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.soundness import check
+from derive.nodes.walking import index_axes, node_axes, rebuilt, walk
 from derive.program import (
     AxisValue,
     Call,
@@ -25,10 +28,7 @@ from derive.program import (
     Window,
     base,
 )
-from derive.raising import raised
-from derive.soundness import check
 from derive.terms.axes import Axis, Size
-from derive.walking import index_axes, node_axes, rebuilt, walk
 
 Length = Callable[[str], Expr]
 

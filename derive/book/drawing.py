@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.equations import Op
+from derive.explaining.words import listed
 from derive.pipeline import Derivation
 from derive.terms.axes import Axis, free_axes
-from derive.words import listed
 
 HAS, SUMMED, SPREAD, PLACED = "has", "summed", "spread", "placed"
 """What an axis is to a tensor: its own; one that the backward sums over; one that it spreads over; one of a place."""

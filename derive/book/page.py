@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from derive.autograd_cost import elements_formula, example_sizes, saved_by_autograd, saved_by_forward, total_bytes
 from derive.book.changes import step_rows
 from derive.book.drawing import Drawing, drawing
 from derive.book.formulas import display, inline
@@ -16,12 +15,14 @@ from derive.book.measured import Measured
 from derive.collapse import chain, complements, inversions, reassociate, relations, supports, symmetries, wholes
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
-from derive.definitions import Definition
+from derive.costs.autograd_cost import elements_formula, example_sizes, saved_by_autograd, saved_by_forward, total_bytes
+from derive.costs.report import Comparison, compare
 from derive.emit import render
-from derive.header import summary
+from derive.explaining.header import summary
+from derive.explaining.reading import factored
+from derive.explaining.words import text
+from derive.lowering.definitions import Definition
 from derive.pipeline import Derivation, stepwise_program
-from derive.reading import factored
-from derive.report import Comparison, compare
 from derive.terms.elements import At, Tensor
 from derive.typeset import (
     Adjoints,
@@ -34,7 +35,6 @@ from derive.typeset import (
     name_latex,
     relation_latex,
 )
-from derive.words import text
 
 _LAWS = {
     "chain": chain,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from sympy import Expr
 
 from derive.equations import Equation, Op
-from derive.naming import free_name
+from derive.nodes.naming import free_name
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed
 from derive.terms.elements import At, Delta, Tensor

@@ -17,7 +17,7 @@ from derive.collapse.masked import Masked, use_masked
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, reason_of, without_masks
 from derive.collapse.wholes import Wholes, use_wholes
-from derive.definitions import Definition
+from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta, Scalar, tensor_names
 from derive.terms.reductions import Sigma

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from sympy import Add, Expr, Mul, tanh
 
-from derive.functions import sigmoid
+from derive.terms.functions import sigmoid
 
 
 def complements(value: Expr) -> Iterator[Expr]:

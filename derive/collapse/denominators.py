@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from sympy import Add, Expr, Mul
 
 from derive.algebra import normal
-from derive.functions import absolute, sign
+from derive.terms.functions import absolute, sign
 
 
 def cancelled(value: Expr) -> Iterator[Expr]:

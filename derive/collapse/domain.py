@@ -7,7 +7,7 @@ from sympy import Add, Function, Mul
 from derive.adjoint import Stepwise
 from derive.collapse.inversions import Inversion
 from derive.collapse.relations import Relations
-from derive.definitions import Definition
+from derive.lowering.definitions import Definition
 from derive.terms.elements import At, tensor_names
 
 

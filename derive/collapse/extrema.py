@@ -12,14 +12,14 @@ from dataclasses import replace
 
 from sympy import Expr, Mul, S
 
+from derive.desugaring.placed import ties
+from derive.desugaring.splitting import order_axes, own_equation
 from derive.equations import Equation, Op
-from derive.functions import absolute, maximum, minimum, relu, sign
-from derive.naming import free_name
-from derive.placed import ties
-from derive.splitting import order_axes, own_equation
+from derive.nodes.naming import free_name
 from derive.terms.axes import free_axes
 from derive.terms.choices import Placed, Where
 from derive.terms.elements import At, tensor_names
+from derive.terms.functions import absolute, maximum, minimum, relu, sign
 
 _EXTREMA = ("amax", "amin")
 _EXACT = (absolute, maximum, minimum, relu, sign)

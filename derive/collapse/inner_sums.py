@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from sympy import Expr, Mul
 
+from derive.desugaring.splitting import order_axes, own_equation, split_name
 from derive.equations import Equation, Op
-from derive.splitting import order_axes, own_equation, split_name
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta

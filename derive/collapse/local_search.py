@@ -9,7 +9,7 @@ from derive.adjoint import Adjoint, Stepwise
 from derive.collapse.chain import Choice, Laws, Step, close
 from derive.collapse.domain import divided_by, outside_domain, undivided
 from derive.collapse.inversions import Inversion
-from derive.definitions import Definition
+from derive.lowering.definitions import Definition
 from derive.saving import Kept, Policy, with_kept
 from derive.terms.elements import tensor_names
 

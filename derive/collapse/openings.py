@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from sympy import Add, Expr, Function
 
 from derive.algebra import normal, substitute
-from derive.definitions import Definition
 from derive.equations import Op
+from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis
 from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma

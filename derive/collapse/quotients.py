@@ -13,9 +13,9 @@ from math import lcm
 from sympy import Add, Basic, Expr, Mul, Rational, S
 
 from derive.collapse.vocabulary import at_labels
+from derive.desugaring.splitting import order_axes, own_equation
 from derive.equations import Equation, Op
-from derive.naming import free_name
-from derive.splitting import order_axes, own_equation
+from derive.nodes.naming import free_name
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed, Where
 from derive.terms.elements import At

@@ -22,8 +22,8 @@ from sympy import Add, Expr, Mul
 from derive.algebra import is_contraction, opened, sigma, substitute
 from derive.collapse.inversions import cannot_vanish
 from derive.collapse.relations import Relations, use_relations
-from derive.definitions import Definition
 from derive.equations import Op
+from derive.lowering.definitions import Definition
 from derive.matching import match
 from derive.saving import value_of
 from derive.terms.axes import Axis, free_axes

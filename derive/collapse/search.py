@@ -33,9 +33,9 @@ from derive.collapse.supports import of_definition, reason_of, supports, without
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vanishing import vanishing
 from derive.collapse.wholes import wholes
-from derive.definitions import Definition, circular
 from derive.equations import Op
-from derive.nominal import nominal
+from derive.lengths.nominal import nominal
+from derive.lowering.definitions import Definition, circular
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.terms.elements import At, Scalar
 from derive.terms.reductions import Sigma

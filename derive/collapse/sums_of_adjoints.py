@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from sympy import Add, Expr, S
 
 from derive.algebra import normal, sigma
-from derive.definitions import Definition
+from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma

@@ -11,8 +11,8 @@ from sympy import Add, Expr, Mul, S
 from sympy.logic.boolalg import BooleanAtom
 
 from derive.algebra import opened, sigma
-from derive.definitions import Definition
 from derive.equations import Op
+from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta

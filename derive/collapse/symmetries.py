@@ -17,9 +17,9 @@ from sympy.core.relational import Eq, Ne
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal, opened, sigma
 from derive.collapse.chain import Step
-from derive.functions import absolute, sign
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta
+from derive.terms.functions import absolute, sign
 from derive.terms.reductions import Sigma
 
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Function, Mul, Pow, S, exp, expand_mul, log, tanh
 
+from derive.desugaring.splitting import order_axes, own_equation
 from derive.equations import Equation, Op
-from derive.functions import atan2, relu, sigmoid
-from derive.naming import free_name, labels
-from derive.splitting import order_axes, own_equation
+from derive.nodes.naming import free_name, labels
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
+from derive.terms.functions import atan2, relu, sigmoid
 from derive.terms.reductions import Reduce
 
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sympy import Mul
 
 from derive.backends.values import Dims
+from derive.desugaring.selections import selected
 from derive.equations import Op, Operand
-from derive.selections import selected
 from derive.terms.axes import Axis
 from derive.terms.elements import At, Delta
 

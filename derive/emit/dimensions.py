@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from derive.backends.layout import Layouts
+from derive.nodes.walking import reads
 from derive.program import Assign, Program
-from derive.walking import reads
 
 LaidOut = tuple[Layouts, Layouts]  # of the forward and of the backward
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from derive.backends.values import Dims, is_pack, position
 from derive.emit.names import Names
 from derive.equations import Op, Requirement
-from derive.length_code import length_check, lengths_of, size_code
+from derive.lengths.length_code import length_check, lengths_of, size_code
 from derive.terms.axes import Size
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from derive.annotations import title as title_of
 from derive.backends.cpu.step import rate
 from derive.backends.cpu.wrapper import Native
 from derive.emit.checks import ranges, shape
@@ -17,8 +16,9 @@ from derive.emit.signatures import signature
 from derive.emit.together import with_gradients
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.header import docstring, summary
+from derive.explaining.header import docstring, summary
 from derive.pipeline import Derivation
+from derive.recording.annotations import title as title_of
 
 OUT = "out"
 """The parameter of the functions that write over old results."""

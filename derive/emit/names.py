@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from sympy import Expr, Integer
 
-from derive.annotations import RESERVED, made_of
+from derive.lengths.sizes import closed, taps
 from derive.pipeline import Derivation
 from derive.program import Num, Window, base
-from derive.sizes import closed, taps
+from derive.recording.annotations import RESERVED, made_of
 from derive.terms.axes import Axis, Size
-from derive.windows import Affine, longest
+from derive.terms.windows import Affine, longest
 
 
 class Names:

@@ -25,11 +25,11 @@ from derive.emit.model import Field, Function
 from derive.emit.names import Names
 from derive.emit.signatures import signature
 from derive.equations import Operand
-from derive.length_code import lengths_of, size_code
+from derive.explaining.words import listed
+from derive.lengths.length_code import lengths_of, size_code
 from derive.pipeline import Derivation
 from derive.program import Assign, Program, Read, Reduce
 from derive.terms.axes import Size
-from derive.words import listed
 
 LINE_LENGTH = 120
 

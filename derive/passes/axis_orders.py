@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import replace
 
+from derive.nodes.soundness import check
+from derive.nodes.walking import by_axes_once, children, node_axes, places, reads, rebuilt, walk
 from derive.program import Assign, Index, Node, Program, Read, Reduce, Statement, Window, base
-from derive.soundness import check
-from derive.walking import by_axes_once, children, node_axes, places, reads, rebuilt, walk
 
 Order = tuple[int, ...]
 """Which axis of a tensor comes first, second, and so on."""

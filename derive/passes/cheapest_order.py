@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from derive.cost import MATMUL, Nominal
+from derive.costs.cost import MATMUL, Nominal
+from derive.nodes.walking import node_axes, reads
 from derive.program import Node, Read
-from derive.walking import node_axes, reads
 
 Key = tuple[frozenset[Node], frozenset[str]]  # the factors of a step, and the axes of what they are summed to
 Tree = int | tuple["Tree", "Tree"]  # the number of a group of factors, or two parts that are multiplied

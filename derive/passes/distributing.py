@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.arithmetic import multiplied, signed_terms, whole_power
-from derive.cost import Nominal, is_tensor, node_work, product_factors, work_and_names
+from derive.costs.cost import Nominal, is_tensor, node_work, product_factors, work_and_names
+from derive.nodes.arithmetic import multiplied, signed_terms, whole_power
+from derive.nodes.soundness import check
+from derive.nodes.walking import node_axes, rebuilt, uses, walk
 from derive.passes.opened_sums import is_product, renamed
 from derive.passes.share import put
 from derive.program import Assign, Call, Node, Num, Program, Reduce, Scatter
-from derive.soundness import check
-from derive.walking import node_axes, rebuilt, uses, walk
 
 
 def distributed(program: Program, nominal: Nominal) -> Program:

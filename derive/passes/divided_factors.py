@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import reduce
 
-from derive.arithmetic import ONE, multiplied, signed_terms
+from derive.nodes.arithmetic import ONE, multiplied, signed_terms
+from derive.nodes.walking import node_axes
 from derive.program import Call, Node, Reduce
-from derive.walking import node_axes
 
 
 def with_divided_factors(node: Reduce) -> Reduce:

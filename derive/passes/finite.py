@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Mul, Number, Pow, erf, tanh
 
-from derive.arithmetic import ONE, ZERO
-from derive.cost import is_matrix_product, is_weighted
+from derive.costs.cost import is_matrix_product, is_weighted
 from derive.equations import Op
-from derive.functions import maximum, minimum, relu, sigmoid, sign
-from derive.lower import node as lowered
+from derive.lowering.lower import node as lowered
+from derive.lowering.raising import is_finite_number
+from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.walking import reads
 from derive.program import Assign, AxisValue, Call, Index, Node, Num, Read, Reduce, Scal, SizeOf, Statement
-from derive.raising import is_finite_number
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
-from derive.walking import reads
+from derive.terms.functions import maximum, minimum, relu, sigmoid, sign
 
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})

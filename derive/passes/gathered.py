@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.cost import is_tensor
+from derive.costs.cost import is_tensor
+from derive.nodes.soundness import check
+from derive.nodes.walking import axes_along, reads, walk
 from derive.passes.share import put
 from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, SizeOf
-from derive.soundness import check
-from derive.walking import axes_along, reads, walk
 
 
 def after_gathers(program: Program) -> Program:

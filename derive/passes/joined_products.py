@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.cost import Nominal, is_matrix_product, node_work, product_factors
+from derive.costs.cost import Nominal, is_matrix_product, node_work, product_factors
+from derive.nodes.soundness import check
+from derive.nodes.walking import node_axes
 from derive.passes.opened_sums import plain, renamed
 from derive.program import Call, Node, Program, Read, Reduce
-from derive.soundness import check
-from derive.walking import node_axes
 
 
 def joined_products(program: Program, nominal: Nominal) -> Program:

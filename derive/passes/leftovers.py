@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from derive.nodes.soundness import check
+from derive.nodes.walking import reads
 from derive.passes.share import renamed
 from derive.program import Assign, Index, Node, Program, Read, Scatter, Statement
-from derive.soundness import check
-from derive.walking import reads
 
 
 def without_unread(program: Program) -> Program:

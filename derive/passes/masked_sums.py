@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from derive.arithmetic import ZERO, multiplied
-from derive.cost import is_matrix_product, is_tensor, product_factors
+from derive.costs.cost import is_matrix_product, is_tensor, product_factors
+from derive.nodes.arithmetic import ZERO, multiplied
+from derive.nodes.soundness import check
+from derive.nodes.walking import node_axes, reads, rebuilt
 from derive.program import Call, Node, Program, Reduce
-from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt
 
 
 def before_masks(program: Program) -> Program:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.arithmetic import ONE
-from derive.cost import is_matrix_product
+from derive.costs.cost import is_matrix_product
+from derive.nodes.arithmetic import ONE
+from derive.nodes.walking import by_axes, node_axes, rebuilt, walk
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce
-from derive.walking import by_axes, node_axes, rebuilt, walk
 
 _FAR = 1000  # times larger or smaller than 1
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from derive.arithmetic import ONE, ZERO, multiplied, signed_terms
-from derive.cost import product_factors
+from derive.costs.cost import product_factors
+from derive.nodes.arithmetic import ONE, ZERO, multiplied, signed_terms
+from derive.nodes.soundness import check
+from derive.nodes.walking import node_axes, reads, rebuilt
 from derive.program import Call, Node, Program
-from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt
 
 
 def one_choice(program: Program) -> Program:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from derive.adjoint import Stepwise
-from derive.cost import Nominal
+from derive.costs.cost import Nominal
 from derive.passes.axis_orders import in_order
 from derive.passes.contraction_order import pairwise
 from derive.passes.distributing import distributed

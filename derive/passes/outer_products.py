@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from derive.arithmetic import multiplied, whole_power
-from derive.cost import Nominal, is_matrix_product, product_factors, work_and_names
+from derive.costs.cost import Nominal, is_matrix_product, product_factors, work_and_names
+from derive.nodes.arithmetic import multiplied, whole_power
+from derive.nodes.soundness import check
+from derive.nodes.walking import node_axes, rebuilt
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, is_product, plain, renamed
 from derive.program import Call, Node, Num, Program, Read, Reduce
-from derive.soundness import check
-from derive.walking import node_axes, rebuilt
 
 _Powers = dict[Node, int]
 

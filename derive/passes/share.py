@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from derive.cost import is_matrix_product, is_tensor, product_factors
-from derive.naming import name_of, stem_of
+from derive.costs.cost import is_matrix_product, is_tensor, product_factors
+from derive.nodes.naming import name_of, stem_of
+from derive.nodes.soundness import check
+from derive.nodes.walking import by_axes, children, node_axes, reads, rebuilt, walk
 from derive.program import (
     Assign,
     Call,
@@ -25,8 +27,6 @@ from derive.program import (
     Statement,
     base,
 )
-from derive.soundness import check
-from derive.walking import by_axes, children, node_axes, reads, rebuilt, walk
 
 
 def share(program: Program) -> Program:

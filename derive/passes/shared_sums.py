@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from derive.arithmetic import multiplied
-from derive.cost import NAMED, Nominal, is_tensor, node_work
-from derive.naming import name_of
+from derive.costs.cost import NAMED, Nominal, is_tensor, node_work
+from derive.nodes.arithmetic import multiplied
+from derive.nodes.naming import name_of
+from derive.nodes.soundness import check
+from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Common, Opened, common, is_product, is_view, opened, plain, renamed
 from derive.passes.share import axes_of, put
@@ -28,8 +30,6 @@ from derive.program import (
     Statement,
     base,
 )
-from derive.soundness import check
-from derive.walking import axes_along, index_axes, node_axes, reads, walk
 
 _KINDS = ("sum", "mean")
 _GAIN = 1.1

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.arithmetic import ZERO
+from derive.nodes.arithmetic import ZERO
+from derive.nodes.walking import rebuilt
 from derive.program import Call, Node, Num
-from derive.walking import rebuilt
 
 _MIRRORED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.arithmetic import ONE, ZERO
-from derive.cost import is_matrix_product
+from derive.costs.cost import is_matrix_product
+from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.soundness import check
+from derive.nodes.walking import rebuilt, uses, walk
 from derive.passes.distributing import written_where_read
 from derive.program import Assign, Call, Node, Num, Program, Reduce
-from derive.soundness import check
-from derive.walking import rebuilt, uses, walk
 
 _MINUS = Num(Fraction(-1))
 

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, expand
 
-from derive.arithmetic import ONE
+from derive.lowering.raising import is_finite_number, raised
+from derive.nodes.arithmetic import ONE
 from derive.program import Call, Node, Num
-from derive.raising import is_finite_number, raised
 
 _TWO, _MINUS = Num(Fraction(2)), Num(Fraction(-1))
 

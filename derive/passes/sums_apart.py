@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from functools import reduce
 
-from derive.arithmetic import multiplied, signed_terms
-from derive.cost import MATMUL, Nominal, is_matrix_product, node_work, product_factors
+from derive.costs.cost import MATMUL, Nominal, is_matrix_product, node_work, product_factors
+from derive.nodes.arithmetic import multiplied, signed_terms
+from derive.nodes.soundness import check
+from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.divided_factors import with_divided_factors
 from derive.program import Call, Node, Program, Read, Reduce, SizeOf, Window
-from derive.soundness import check
-from derive.walking import node_axes, reads, rebuilt, walk
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from derive.adjoint import Stepwise
-from derive.definitions import Definition
+from derive.lowering.definitions import Definition
 from derive.pipeline import Derivation
 from derive.terms.elements import tensor_names
 from derive.verify.cases import Call, world_of

@@ -15,8 +15,8 @@ from sympy import Expr
 from torch import Tensor
 
 from derive.algebra import normal
-from derive.definitions import Definition
 from derive.equations import Equation, Op
+from derive.lowering.definitions import Definition
 from derive.pipeline import Derivation
 from derive.terms.axes import Axis
 from derive.terms.elements import At, tensor_names

@@ -19,10 +19,10 @@ from torch import Tensor as TorchTensor
 
 from derive import notation
 from derive.algebra import normal, sigma
-from derive.definitions import Definition
 from derive.errors import DeriveError
+from derive.lowering.definitions import Definition
 from derive.pipeline import Derivation
-from derive.recorded import settled
+from derive.recording.recorded import settled
 from derive.terms.axes import PACK, Axis, Size, free_axes
 from derive.terms.elements import At, Scalar, Tensor, tensor_names
 from derive.terms.indices import Merge

@@ -15,14 +15,14 @@ from sympy import Add, Basic, Expr, Ge, Integer, Pow, S, nan, zoo
 from sympy import Eq as Equal
 
 from derive.equations import Op
-from derive.sizes import size_of
+from derive.lengths.sizes import size_of
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat
 from derive.terms.elements import At
 from derive.terms.indices import Merge, Part, Prefix
+from derive.terms.windows import affine
 from derive.verify.leading import named_dims
 from derive.verify.reference import all_sizes
-from derive.windows import affine
 
 _LONGEST = 48
 _ROUNDS = 24

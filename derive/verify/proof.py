@@ -13,8 +13,8 @@ from sympy import Expr
 
 from derive.algebra import normal, sigma, substitute
 from derive.collapse.relations import by_names, use_relations
-from derive.definitions import Definition
 from derive.equations import Equation
+from derive.lowering.definitions import Definition
 from derive.pipeline import Derivation
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat

@@ -19,8 +19,8 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 
 from derive.adjoint import Stepwise
-from derive.definitions import Definition
 from derive.equations import Equation, Op
+from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Scalar, tensor_names

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from derive import axes, exp, maximum, op, scalar, sigmoid, sum, tanh, tensor, where
-from derive.autograd_cost import total_bytes
 from derive.conditions import Handed, with_dear
+from derive.costs.autograd_cost import total_bytes
 from derive.equations import Op
-from derive.nominal import nominal
+from derive.lengths.nominal import nominal
 from derive.pipeline import derive_op
 from tests.derive.live import module
 

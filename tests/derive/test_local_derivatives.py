@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from derive import amax, axes, constant, exp, log, log1p, op, sigmoid, softplus, sum, tanh, tensor
-from derive.autograd_cost import total_bytes
 from derive.collapse.search import search
-from derive.document import document
+from derive.costs.autograd_cost import total_bytes
 from derive.emit import render
-from derive.explain import explain
+from derive.explaining.document import document
+from derive.explaining.explain import explain
 from derive.local_derivatives import Handing, by_local_derivatives
 from derive.pipeline import alternatives, derive_op
 from derive.saving import POLICIES

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from derive import axes, constant, exp, index, op, sigmoid, sum, tanh, tensor, where
 from derive.pipeline import derive_op
-from derive.spec import OpCall
+from derive.recording.spec import OpCall
 from tests.derive.live import module
 
 n, d, k, e, t, s, p = axes("n d k e t s p=2")

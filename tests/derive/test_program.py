@@ -5,6 +5,8 @@ from fractions import Fraction
 import pytest
 
 from derive.errors import OUR_FAULT, DeriveError
+from derive.nodes.soundness import check
+from derive.nodes.walking import index_axes, node_axes, reads
 from derive.program import (
     Assign,
     AxisValue,
@@ -20,8 +22,6 @@ from derive.program import (
     SizeOf,
     Window,
 )
-from derive.soundness import check
-from derive.walking import index_axes, node_axes, reads
 
 X = ("x", ("n", "d"))
 IX = ("ix", ("k",))

@@ -12,7 +12,7 @@ from derive import emit
 from derive.errors import DeriveError
 from derive.ops.attention import causal_attention
 from derive.pipeline import derive_op
-from derive.spec import OpCall
+from derive.recording.spec import OpCall
 from tests.derive import specs_of_saving as specs
 
 DOUBLE = torch.float64

@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.arithmetic import ZERO
 from derive.backends.cpu.groups import Group, grouped
 from derive.backends.cpu.normal import Loop, Normal
+from derive.nodes.arithmetic import ZERO
 from derive.program import Call, Node, Program, Read, Window
 from tests.derive.live import assert_alike
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from derive.errors import DeriveError
 from derive.live import Live, build
-from derive.spec import OpCall
+from derive.recording.spec import OpCall
 from tests.properties import direct
 from tests.properties.grammar import Example, Input
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from derive.errors import DeriveError
 from derive.package import write_package
-from derive.spec import OpCall
+from derive.recording.spec import OpCall
 from derive.verify.kernels import watched
 from derive.verify.subjects import tensors_in
 from tests.properties.grammar import Example

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from derive import checks
 from derive.catalogue import catalogue, find
 from derive.notation import axes, eq, op, sum, tensor, where
+from derive.recording import checks
 from derive.verify import places
 from derive.verify.battery import BATTERY, situation
 from derive.verify.cases import case_of, executed, world_of

@@ -12,9 +12,9 @@ from derive.backends.cpu.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.products import Step
 from derive.backends.cpu.stages import in_memory_order
 from derive.backends.cpu.work import calls, is_heavy
+from derive.nodes.walking import node_axes, walk
 from derive.passes.share import put
 from derive.program import Call, Node, Read
-from derive.walking import node_axes, walk
 
 
 def costly_first(steps: list[Step], form: Normal) -> list[Step]:

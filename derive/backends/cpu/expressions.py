@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from derive.arithmetic import ONE, ZERO
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.signs import extremum, never_positive
 from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
+from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.walking import index_axes
 from derive.program import (
     COMPARISONS,
     AxisValue,
@@ -27,7 +28,6 @@ from derive.program import (
     Window,
     base,
 )
-from derive.walking import index_axes
 
 _RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long

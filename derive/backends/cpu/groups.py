@@ -18,9 +18,9 @@ from itertools import combinations
 from derive.backends.cpu.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.products import Product, Step
 from derive.backends.cpu.work import calls, is_heavy
-from derive.cost import NOMINAL
+from derive.costs.cost import NOMINAL
+from derive.nodes.walking import axes_along, index_axes
 from derive.program import Index, Merged, Read, Window
-from derive.walking import axes_along, index_axes
 
 _KEPT = 0.75  # of an element operation: writing an element for a later loop
 

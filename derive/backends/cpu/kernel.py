@@ -20,9 +20,9 @@ from derive.backends.cpu.rounded import with_rounded_products
 from derive.backends.cpu.running import print_running
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
+from derive.nodes.walking import axes_along, children, walk
 from derive.passes.masked_sums import with_masked_products
 from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
-from derive.walking import axes_along, children, walk
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from derive.nodes.walking import axes_along, index_axes, node_axes, rebuilt, walk
 from derive.program import (
     AxisValue,
     Call,
@@ -26,7 +27,6 @@ from derive.program import (
     Window,
     base,
 )
-from derive.walking import axes_along, index_axes, node_axes, rebuilt, walk
 
 Parts = dict[str, tuple[str, ...]]
 

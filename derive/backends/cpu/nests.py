@@ -11,8 +11,8 @@ from derive.backends.cpu.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
+from derive.nodes.walking import axes_along, index_axes, walk
 from derive.program import AxisValue, Read, base
-from derive.walking import axes_along, index_axes, walk
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from derive.arithmetic import ONE, ZERO
 from derive.backends.cpu.merges import split_merged
-from derive.cost import is_matrix_product
-from derive.naming import free_name
+from derive.costs.cost import is_matrix_product
+from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.naming import free_name
+from derive.nodes.walking import axes_along, node_axes, reads, walk
 from derive.program import (
     CONDITIONS,
     Assign,
@@ -34,7 +35,6 @@ from derive.program import (
     SizeOf,
     Window,
 )
-from derive.walking import axes_along, node_axes, reads, walk
 
 FOLDS = ("sum", "amax", "amin")
 CHANGES = {"add": "sum", "raise": "amax", "lower": "amin"}

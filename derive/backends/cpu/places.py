@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from derive.backends.cpu.expressions import Expressions, length, variable
 from derive.backends.cpu.normal import Normal, Unsupported
 from derive.backends.cpu.writer import Writer
+from derive.nodes.walking import places, walk
 from derive.passes.share import put
 from derive.program import Assign, Call, Node, Num, Program, Read
-from derive.walking import places, walk
 
 _WHOLE = {"add": "+", "sub": "-", "mul": "*"}
 _EXTREMA = {"maximum": "at_least", "minimum": "at_most"}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from derive.backends.cpu.normal import Loop, Normal, Running
-from derive.cost import product_factors
+from derive.costs.cost import product_factors
+from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
 from derive.program import Call, Merged, Node, Read, Scan
-from derive.walking import axes_along, index_axes, node_axes, reads, walk
 
 
 @dataclass(frozen=True)

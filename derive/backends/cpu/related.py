@@ -15,12 +15,12 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from derive.arithmetic import signed_terms
 from derive.backends.cpu.monomials import Monomial, Monomials, values_of
 from derive.backends.cpu.normal import Loop, Normal
+from derive.nodes.arithmetic import signed_terms
+from derive.nodes.walking import reads, walk
 from derive.passes.share import put
 from derive.program import Call, Node, Num, Read
-from derive.walking import reads, walk
 
 _TWO = Num(Fraction(2))
 _PLAIN = Monomials({})

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from derive.backends.cpu.monomials import values_of
 from derive.backends.cpu.normal import Normal
+from derive.nodes.ties import told_by_sign
 from derive.program import Call, Node, Read
-from derive.ties import told_by_sign
 
 
 def with_rounded_products(form: Normal) -> None:

@@ -11,8 +11,8 @@ from derive.backends.cpu.expressions import Expressions, length, variable
 from derive.backends.cpu.nests import START, extent, fold
 from derive.backends.cpu.normal import Normal, Running
 from derive.backends.cpu.writer import Writer
+from derive.nodes.walking import axes_along
 from derive.program import Read, Run
-from derive.walking import axes_along
 
 
 def print_running(step: Running, form: Normal, out: Writer) -> None:

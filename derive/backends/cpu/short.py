@@ -14,8 +14,8 @@ from derive.backends.cpu.groups import Group, memories
 from derive.backends.cpu.nests import extent
 from derive.backends.cpu.normal import Loop, Normal
 from derive.backends.cpu.stages import Plan, chosen_reads, planned
+from derive.nodes.walking import axes_along, index_axes
 from derive.program import Merged, Read, Window
-from derive.walking import axes_along, index_axes
 
 
 def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:

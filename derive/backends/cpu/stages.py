@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from derive.backends.cpu.groups import Group
 from derive.backends.cpu.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
+from derive.nodes.walking import axes_along, by_axes, index_axes, node_axes, walk
 from derive.passes.share import put
 from derive.program import Call, Index, Merged, Node, Read, Window
-from derive.walking import axes_along, by_axes, index_axes, node_axes, walk
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps

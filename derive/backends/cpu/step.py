@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from derive.arithmetic import ONE
+from derive.nodes.arithmetic import ONE
+from derive.nodes.soundness import check
 from derive.passes.share import put, renamed, share
 from derive.pipeline import Derivation
 from derive.program import Assign, Call, Index, Node, Program, Read, Scal, Scatter, Statement
-from derive.soundness import check
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from derive.nodes.walking import walk
 from derive.program import Call, Node, Num
-from derive.walking import walk
 
 _UNITS: dict[str, float] = {
     "exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "expm1": 4, "log1p": 5,

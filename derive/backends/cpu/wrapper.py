@@ -16,14 +16,14 @@ from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.turned import backwards
 from derive.backends.values import Dims
 from derive.equations import Op
-from derive.length_code import lengths_of
-from derive.nominal import nominal
+from derive.lengths.length_code import lengths_of
+from derive.lengths.nominal import nominal
+from derive.nodes.walking import walk
 from derive.passes.contraction_order import two_at_a_time
 from derive.pipeline import Derivation
 from derive.program import Program, Reduce
 from derive.terms.axes import Axis, Size
 from derive.terms.elements import At
-from derive.walking import walk
 
 
 @dataclass(frozen=True)

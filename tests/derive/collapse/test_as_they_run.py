@@ -22,8 +22,8 @@ from derive.catalogue import catalogue, find, load_file
 from derive.collapse import chain, search, symmetries, vanishing
 from derive.collapse.chain import Step
 from derive.collapse.vocabulary import name_sums
-from derive.definitions import Definition
 from derive.equations import Op
+from derive.lowering.definitions import Definition
 from derive.saving import POLICIES
 from derive.terms.axes import free_axes, sorted_axes
 from derive.verify.battery import situation

@@ -7,8 +7,8 @@ from sympy import Expr, symbols, tanh
 from derive import axes, op, softplus, tensor
 from derive.catalogue import find
 from derive.collapse.complements import complements, tangents
-from derive.functions import sigmoid
 from derive.pipeline import derive_op
+from derive.terms.functions import sigmoid
 from tests.derive.live import module
 
 n = axes("n")

@@ -7,7 +7,7 @@ from sympy import Expr, Integer, Rational
 
 from derive.collapse.inversions import cannot_vanish, definitions_of, inversions, subtracted
 from derive.collapse.vocabulary import name_sums
-from derive.nominal import nominal
+from derive.lengths.nominal import nominal
 from derive.notation import axes, exp, op, rsqrt, scalar, size, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.terms.axes import Size

@@ -14,7 +14,7 @@ from derive.collapse.local_search import in_a_circle
 from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
-from derive.definitions import Definition, circular
+from derive.lowering.definitions import Definition, circular
 from derive.notation import amax, axes, exp, op, rsqrt, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.terms.axes import Size, free_axes

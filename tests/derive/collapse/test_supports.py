@@ -5,7 +5,7 @@ import torch
 
 from derive import amax, axes, constant, eq, exp, index, length, log, mean, ne, oo, op, sum, tensor, where
 from derive.collapse.supports import Side, Support, of_definition, supports
-from derive.definitions import Definition
+from derive.lowering.definitions import Definition
 from derive.pipeline import derive_op
 from derive.terms.elements import At, Tensor
 from tests.derive.live import assert_alike, assert_derived, module

@@ -5,9 +5,9 @@ import pytest
 
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.equations import Op
+from derive.explaining.words import text
 from derive.notation import amax, axes, exp, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
 from derive.pipeline import derive_op
-from derive.words import text
 from tests.derive.evaluate import forward, inputs
 from tests.derive.specs import Spec, each_spec
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 import pytest
 
 from derive.catalogue import find
-from derive.cost import Nominal, is_matrix_product, product_factors
-from derive.nominal import nominal
+from derive.costs.cost import Nominal, is_matrix_product, product_factors
+from derive.lengths.nominal import nominal
+from derive.nodes.walking import reads, walk
 from derive.passes.contraction_order import pairwise, two_at_a_time
 from derive.pipeline import derive_op
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
-from derive.walking import reads, walk
 
 
 def _sum(names: str, over: tuple[str, ...]) -> Reduce:

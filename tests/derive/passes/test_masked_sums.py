@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from derive import axes, constant, exp, op, sum, tensor, where
-from derive.cost import is_matrix_product
+from derive.costs.cost import is_matrix_product
 from derive.equations import Op
+from derive.nodes.walking import walk
 from derive.pipeline import derive_op
 from derive.program import Call, Reduce
-from derive.walking import walk
 from tests.derive.live import assert_derived
 
 n, m, t, s, d = axes("n m t s d")

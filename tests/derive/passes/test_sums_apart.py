@@ -3,11 +3,11 @@
 import pytest
 
 from derive import axes, cos, op, sin, size, sqrt, sum, tensor
-from derive.cost import is_matrix_product
+from derive.costs.cost import is_matrix_product
 from derive.equations import Op
+from derive.nodes.walking import walk
 from derive.pipeline import derive_op
 from derive.program import Reduce
-from derive.walking import walk
 from tests.derive.live import assert_derived
 
 n, m, d = axes("n m d")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from derive import axes, mean, op, relu, rsqrt, scalar, sum, tanh, tensor
-from derive.nominal import nominal
+from derive.lengths.nominal import nominal
 from derive.passes.weighted_sums import weighted_sums
 from derive.pipeline import derive_op
 from derive.program import Assign

@@ -1,0 +1,190 @@
+"""What a program costs, counted: passes over memory and multiply-adds, at a nominal length for every axis.
+
+A pass is one reading of a tensor as large as an operand of two axes. Nothing here is measured: it ranks equal
+backwards, and every count that is reported to a reader comes from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+
+from derive.nodes.walking import axes_along, children, node_axes, walk
+from derive.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter, base
+
+NOMINAL = 32
+"""The length taken for an axis that an input carries, `...` included; the others follow (`nominal.py`)."""
+
+MATMUL = 8.0
+"""Multiply-adds of a matrix product that cost as much as one element of a pass."""
+
+BLOWN_UP = 4.0
+"""What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
+
+NAMED = 0.05
+"""Of an element operation, for every element of a tensor with a name: it is written and read again."""
+
+_HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "softplus": 4.0, "sin": 3.0, "cos": 3.0,
+          "sinh": 4.0, "cosh": 4.0, "tan": 4.0, "atan": 4.0, "pow": 4.0, "rsqrt": 1.5, "sqrt": 1.5}  # fmt: skip
+
+ELEMENTARY = frozenset(_HEAVY)
+"""The functions that take more than a pass."""
+
+DEAR = frozenset({"tanh", "softplus", "pow", "atan", "asinh", "acosh", "loggamma", "digamma", "polygamma"})
+"""Those that PyTorch takes longer for, on a CPU, than it takes to write a tensor and read it again: 14 to 100
+multiplications, where `exp`, `log` and `erf` take 4 to 10."""
+
+
+def is_dear(call: Call) -> bool:
+    """Whether it is of such a function, which the power of 2 or 3 is not."""
+    return call.fn in DEAR and not _is_product(call)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Weighted element operations, and bytes (in elements) kept from the forward."""
+
+    work: float = 0.0
+    kept: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.work + other.work, self.kept + other.kept)
+
+    @property
+    def passes(self) -> float:
+        return self.work / NOMINAL**2
+
+
+@dataclass(frozen=True)
+class Nominal:
+    """The length of each axis (32 where none is given), and the axes of each operand and output."""
+
+    lengths: Mapping[str, float] = field(default_factory=dict)
+    carriers: tuple[frozenset[str], ...] = ()
+
+    def elements(self, axes: Iterable[str]) -> float:
+        """The elements of a tensor over these axes."""
+        return prod(self.lengths.get(base(a), float(NOMINAL)) for a in set(axes))
+
+    @property
+    def unweighted(self) -> Nominal:
+        """The lengths alone, for counts that are shown to a reader."""
+        return Nominal(self.lengths)
+
+    def weighted(self, axes: Iterable[str]) -> float:
+        """The same, and more for a tensor of which no operand or output has all axes."""
+        own = {base(a) for a in set(axes)}
+        held = not self.carriers or any(own <= c for c in self.carriers)
+        return self.elements(axes) * (1.0 if held else BLOWN_UP)
+
+
+def is_tensor(node: Node) -> bool:
+    """Whether a node reads a tensor or runs over an axis; else it is a number."""
+    return any(isinstance(n, Read) for n in walk(node)) or bool(node_axes(node))
+
+
+def node_work(node: Node, nominal: Nominal) -> float:
+    """The element operations of computing a node, operation by operation."""
+    if isinstance(node, Call):
+        inside = sum((node_work(a, nominal) for a in node.args), 0.0)
+        axes = node_axes(node)
+        if node.fn == "neg":  # the sign of a product goes to its smallest factor
+            axes = min(map(node_axes, product_factors(node.args[0])), key=nominal.elements)
+        return inside + (_weight(node) * nominal.weighted(axes) if is_tensor(node) else 0.0)
+    if isinstance(node, Reduce):
+        axes = node_axes(node.body)
+        if is_matrix_product(node):
+            inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
+            return inside + nominal.elements(axes) / MATMUL
+        if is_weighted(node):  # a matrix times a vector: one pass over the matrix
+            inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
+            return inside + nominal.weighted(axes)
+        return node_work(node.body, nominal) + nominal.weighted(axes)
+    if isinstance(node, Join):
+        return sum((node_work(p, nominal) for p in node.parts), 0.0) + nominal.weighted(node_axes(node))
+    return nominal.weighted(node_axes(node)) if _is_gather(node) else 0.0
+
+
+def _is_gather(node: object) -> bool:
+    return isinstance(node, Read) and any(isinstance(i, Read | Arithmetic) for i in node.index)
+
+
+def elementary_work(node: Node, nominal: Nominal) -> float:
+    """The part of a node's work that is elementary functions: `exp`, `erf` and their like."""
+    calls = (n for n in walk(node) if isinstance(n, Call) and n.fn in _HEAVY and is_tensor(n))
+    return sum(_weight(n) * nominal.weighted(node_axes(n)) for n in calls if _weight(n) > 1)
+
+
+def _weight(node: Call) -> float:
+    if node.fn == "where" and node.args[1:] == (Num(Fraction(1)), Num(Fraction(0))):
+        return 0.0  # the condition itself, as a number
+    return 1.0 if _is_product(node) else _HEAVY.get(node.fn, 1.0)
+
+
+def _is_product(call: Call) -> bool:
+    """Whether it is a power that is written as products."""
+    return call.fn == "pow" and str(call.args[1]) in ("2", "3")
+
+
+def is_matrix_product(node: Reduce) -> bool:
+    """Whether a sum of a product runs over more axes than any factor has."""
+    if node.kind != "sum" or not isinstance(node.body, Call) or node.body.fn != "mul":
+        return False
+    union = set(node_axes(node.body))
+    return all(set(node_axes(f)) != union for f in product_factors(node.body))
+
+
+def is_weighted(node: Reduce) -> bool:
+    """Whether a sum of a product weighs a matrix with a vector along the one axis that is summed."""
+    factors = product_factors(node.body)
+    if node.kind != "sum" or len(node.axes) != 1 or len(factors) != 2:
+        return False
+    return any(node_axes(v) == node.axes and set(node_axes(m)) > set(node.axes) for v, m in (factors, factors[::-1]))
+
+
+def product_factors(node: Node) -> list[Node]:
+    """The factors of a nested product, left to right."""
+    if isinstance(node, Call) and node.fn == "mul":
+        return [f for a in node.args for f in product_factors(a)]
+    return [node]
+
+
+def work(program: Program, nominal: Nominal) -> float:
+    """The element operations of a whole program.
+
+    What is made of a gather counts once, as it will be made (`passes/share.py`). Any other work that stands twice does
+    not: it speaks for a name, and the names that are tried are those of adjoints, which a reader knows.
+    """
+    total = 0.0
+    gathered: set[Node] = set()
+    for s in program.statements:
+        total += node_work(s.value, nominal) - _work_among(gathered, s.value, nominal)
+        gathered |= {n for n in walk(s.value) if isinstance(n, Call | Read) and any(map(_is_gather, walk(n)))}
+        if isinstance(s, Scatter):
+            over = set(axes_along(s.slots))
+            total += nominal.weighted(over) + (nominal.elements(s.axes) if s.onto is None else 0.0)
+    return total
+
+
+_COMPUTED = (Call, Read, Reduce, Join)
+
+
+def _work_among(known: set[Node], node: Node, nominal: Nominal) -> float:
+    """The part of a node's work that is that of known nodes."""
+    if not known:
+        return 0.0
+    if node in known:
+        return node_work(node, nominal)
+    return sum((_work_among(known, n, nominal) for n in children(node) if isinstance(n, _COMPUTED)), 0.0)
+
+
+def work_and_names(program: Program, nominal: Nominal) -> float:
+    """What equal forms are compared by: the element operations of a program, and what its names cost."""
+    return work(program, nominal) + naming(program, nominal)
+
+
+def naming(program: Program, nominal: Nominal) -> float:
+    """What it costs that tensors have names; of two forms with the same work it prefers the one with fewer."""
+    return sum(NAMED * nominal.weighted(set(axes_along(s.axes))) for s in program.statements)

@@ -1,0 +1,118 @@
+"""A gather in a branch that is not taken is not read: where the condition fails, place 0 is read in its stead.
+
+`where(ne(y[n], -100), logp[n, y[n]], 0)` reads `logp[n, y_read[n]]` with `y_read[n] = where(ne(y[n], -100), y[n], 0)`,
+so that `y` may hold -100. The value read there reaches nothing, and its adjoint is 0. Nor is one read in an equation
+that only such branches read: `nll[n] = -logp[n, y[n]]` before `where(ne(y[n], -100), nll[n], 0)`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from sympy import And, Basic, Expr, Not, S
+
+from derive.equations import Equation
+from derive.nodes.naming import free_name
+from derive.recording.asked import asked
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Tensor
+
+
+def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, list[Equation]]:
+    """The right side with its guarded gathers by indices of their own, and the new ones' equations."""
+    made: list[Equation] = []
+
+    def branch(expr: Basic, condition: Expr | None) -> Basic:
+        if isinstance(expr, Where):
+            return Where(
+                expr.condition,
+                branch(expr.args[1], expr.condition),
+                branch(expr.args[2], asked(Not(expr.condition), At)),
+            )
+        if isinstance(expr, At):
+            return At(expr.tensor, *(index(i, condition) for i in expr.index))
+        if not expr.args or not expr.atoms(At):
+            return expr
+        return expr.func(*(branch(a, condition) if isinstance(a, Expr) else a for a in expr.args))
+
+    def index(i: Expr, condition: Expr | None) -> Expr:
+        if condition is None or not isinstance(i, At) or not all(isinstance(a, Axis) for a in i.index):
+            return i
+        if not free_axes(condition) <= free_axes(i):
+            return i
+        body = Where(condition, i, S.Zero)
+        for e in (*known, *made):
+            if e.body == body and e.index == i.index:
+                return At(e.target, *i.index)
+        name = free_name(f"{i.name}_read", taken | {e.name for e in made})
+        made.append(Equation(Tensor(name, integer=True), i.index, body))
+        return At(made[-1].target, *i.index)
+
+    return branch(rhs, None), made
+
+
+Conditions = frozenset[Basic]
+"""What holds wherever something is read."""
+
+
+def guarded_behind(equations: Sequence[Equation], outputs: Collection[str], given: Collection[str]) -> list[Equation]:
+    """The equations of an op, those guarded that are read under conditions on their own index alone."""
+    read: defaultdict[str, list[tuple[At, Conditions]]] = defaultdict(list)
+    under: dict[str, Conditions] = {}
+    for e in reversed(equations):
+        under[e.name] = frozenset() if e.name in outputs else _shared(e, read[e.name])
+        for at, conditions in _reads(e.body, under[e.name]):
+            read[at.name].append((at, conditions))
+    out: list[Equation] = []
+    known = set(given)
+    taken = known | set(under)
+    for e in equations:
+        body, made = _behind(e, under[e.name], known, taken)
+        out += [*made, e if body == e.body else replace(e, body=body)]
+        known |= {x.name for x in (*made, e)}
+        taken |= known
+    return out
+
+
+def _shared(e: Equation, reads: list[tuple[At, Conditions]]) -> Conditions:
+    """What holds wherever an equation is read, in its own axes."""
+    found: list[Conditions] = []
+    for at, conditions in reads:
+        if not e.is_plain or not all(isinstance(i, Axis) for i in at.index) or len(set(at.index)) < len(at.index):
+            return frozenset()
+        own = dict(zip(at.index, e.index, strict=True))
+        found.append(frozenset(c.xreplace(own) for c in conditions if free_axes(c) <= set(own)))
+    return frozenset.intersection(*found) if found else frozenset()
+
+
+def _reads(expr: Basic, conditions: Conditions) -> Iterator[tuple[At, Conditions]]:
+    """Every element that an expression reads, and what holds there."""
+    if isinstance(expr, Where):
+        yield from _reads(expr.condition, conditions)
+        yield from _reads(expr.args[1], conditions | {expr.condition, *And.make_args(expr.condition)})
+        yield from _reads(expr.args[2], conditions | {asked(Not(expr.condition), At)})
+        return
+    if isinstance(expr, At):
+        yield expr, conditions
+    for a in expr.args:
+        yield from _reads(a, conditions)
+
+
+def _behind(
+    e: Equation, conditions: Conditions, known: Collection[str], taken: set[str]
+) -> tuple[Expr, list[Equation]]:
+    """The body of an equation with the gathers guarded whose index one of the conditions is about."""
+    made: list[Equation] = []
+    put: dict[Basic, Basic] = {}
+    indices = {i for at in e.reads for i in at.index if isinstance(i, At) and all(isinstance(a, Axis) for a in i.index)}
+    for i in sorted(indices, key=lambda i: i.sort_key()):
+        about = {c for c in conditions if i in c.atoms(At) and free_axes(c) <= free_axes(i)}
+        if about and {at.name for c in about for at in c.atoms(At)} <= set(known):
+            target = Tensor(free_name(f"{i.name}_read", taken | {m.name for m in made}), integer=True)
+            made.append(Equation(target, i.index, Where(And(*about), i, S.Zero)))
+            put[i] = At(target, *i.index)
+    gathers = {at: At(at.tensor, *(put.get(i, i) for i in at.index)) for at in e.reads}
+    return e.body.xreplace({a: b for a, b in gathers.items() if a != b}), made

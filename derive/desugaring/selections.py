@@ -1,0 +1,120 @@
+"""A sum of what an index selects is a gather or a scatter, however the selection is written.
+
+`sum(where(eq(y[n], c), p[n, c], 0), over=c)`, or with `delta(y[n], c)`, is `p[n, y[n]]`; and
+`sum(where(eq(to[k], n), m[k], 0), over=k)` adds `m[k]` at `to[k]`. What is not selected reaches neither. So it is with
+maxima, where `-oo` stands for what is not selected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sympy import Add, And, Basic, Eq, Expr, Mul, Not, S, oo
+
+from derive.desugaring.computed_places import Places
+from derive.desugaring.reached_places import reached
+from derive.equations import Equation, Op
+from derive.terms.axes import PACK, Axis, Size, free_axes
+from derive.terms.choices import Placed, Where
+from derive.terms.elements import At, Delta
+
+_Ranges = dict[str, Axis | None]
+"""By the name of an index tensor, the axis that its values run over."""
+
+
+def selected(op: Op) -> Op:
+    """The same op with every such selection as a gather, or as a delta that scatters."""
+    ranges: _Ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
+    places = Places.of(op)
+    equations = [e for equation in reached(op) for e in places.before(equation)]
+    return replace(op, equations=tuple(_selected(e, {**ranges, **places.ranges}) for e in equations))
+
+
+def _selected(equation: Equation, ranges: _Ranges) -> Equation:
+    if equation.kind in _LEAST:
+        return _extremum(equation, ranges)
+    if equation.kind not in ("sum", "mean"):
+        return equation
+    factors = list(Mul.make_args(equation.body))
+    for factor in factors:
+        place, value = _place(factor, ranges)
+        if place is None:
+            continue
+        axis, index = place
+        rest = Mul(*(f for f in factors if f != factor), value)
+        if _in_a_window(axis, rest):
+            continue
+        if axis in equation.over:
+            return _selected(_gathered(equation, rest.xreplace({axis: index}), axis), ranges)
+        if axis in equation.axes and free_axes(index) & set(equation.over):
+            return replace(equation, body=Delta(axis, index) * rest.xreplace({axis: index}))
+    return equation
+
+
+def _in_a_window(axis: Axis, value: Expr) -> bool:
+    """Whether an element is read at a place counted from an axis, `x[n + 1]`."""
+    return any(axis in free_axes(i) and isinstance(i, Add | Mul) for at in value.atoms(At) for i in at.index)
+
+
+_LEAST = {"amax": -oo, "amin": oo}
+"""What a maximum or minimum does not see."""
+
+
+def _extremum(equation: Equation, ranges: _Ranges) -> Equation:
+    """A maximum of what an index selects as what is there, or over what it puts at each place."""
+    least = _LEAST[str(equation.kind)]
+    value, asked = _conditions(equation.body, least)
+    for condition in asked:
+        for axis, index in _named(condition, ranges):
+            if _in_a_window(axis, value):
+                continue
+            others = [c for c in asked if c != condition]
+            rest = (Where(And(*others), value, least) if others else value).xreplace({axis: index})
+            if axis in equation.over:
+                return _selected(_gathered(equation, rest, axis), ranges)
+            own = free_axes(index) & set(equation.over)
+            in_one = own == free_axes(index) or len(own) == 1  # what a scatter along one dimension has
+            if axis in equation.axes and equation.is_plain and own and in_one and PACK not in own:
+                return replace(equation, body=Placed(condition, rest, least))
+    return equation
+
+
+def _conditions(body: Expr, least: Expr) -> tuple[Expr, list[Basic]]:
+    """What a maximum is taken of, and the conditions under which that is not `least`."""
+    asked: list[Basic] = []
+    while isinstance(body, Where) and least in body.args[1:]:
+        holds = body.args[2] == least
+        asked += And.make_args(body.condition if holds else Not(body.condition))
+        body = body.args[1 if holds else 2]
+    return body, asked
+
+
+def _gathered(equation: Equation, body: Expr, axis: Axis) -> Equation:
+    """The sum without an axis of which one place remains."""
+    over = tuple(a for a in equation.over if a != axis)
+    scale = equation.scale / Size(axis) if equation.kind == "mean" else equation.scale
+    if over:
+        return replace(equation, body=body, over=over, scale=scale)
+    return replace(equation, body=scale * body, kind=None, over=(), scale=S.One)
+
+
+def _place(factor: Expr, ranges: _Ranges) -> tuple[tuple[Axis, At] | None, Expr]:
+    """The axis and the index of which a factor asks whether they are equal, and what it is where they are."""
+    if isinstance(factor, Delta):
+        condition, value = factor, S.One
+    elif isinstance(factor, Where) and factor.args[2] == 0:
+        condition, value = factor.condition, factor.args[1]
+    else:
+        return None, factor
+    named = _named(condition, ranges)
+    return (named[0], value) if named else (None, factor)
+
+
+def _named(condition: Basic, ranges: _Ranges) -> list[tuple[Axis, At]]:
+    """The axis and the index of whose equality a condition asks; each value of the index is a place of the axis."""
+    found = []
+    for axis, index in (condition.args, condition.args[::-1]) if isinstance(condition, Eq | Delta) else ():
+        if isinstance(axis, Axis) and isinstance(index, At):
+            over = ranges.get(index.name)
+            found += [(axis, index)] if over is not None and over.base == axis.base else []
+    return found

@@ -1,0 +1,144 @@
+"""One operation an equation: a reduction nested inside something else becomes an equation of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sympy import Basic, Expr, Mul, S
+
+from derive.equations import Equation, signs
+from derive.errors import DeriveError
+from derive.nodes.naming import free_name
+from derive.terms.axes import PACK, Axis, free_axes, sorted_axes
+from derive.terms.choices import Concat, Where
+from derive.terms.elements import At, Tensor
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce
+
+
+def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
+    """`rhs` as a tensor-free scale times one reduction, where it is one."""
+    if isinstance(rhs, Reduce):
+        return S.One, rhs
+    if isinstance(rhs, Mul):
+        reduces = [a for a in rhs.args if isinstance(a, Reduce)]
+        rest = [a for a in rhs.args if not isinstance(a, Reduce)]
+        if len(reduces) == 1 and reduces[0].kind in ("sum", "mean"):
+            scale = Mul(*rest)
+            if not scale.atoms(At, Reduce, Axis):
+                return scale, reduces[0]
+    return None
+
+
+def _nested(expr: Basic) -> list[Reduce]:
+    """Innermost reductions first, in a fixed order."""
+    return sorted((r for r in expr.atoms(Reduce) if not r.body.atoms(Reduce)), key=lambda r: r.sort_key())
+
+
+def split_name(target: str, reduce: Reduce, taken: set[str]) -> str:
+    """A name for a split-off reduction: after what it reduces, else after the equation it comes from."""
+    body = reduce.body
+    stem = body.name if isinstance(body, At) else target
+    return free_name(f"{stem}_{reduce.kind.removeprefix('a')}", taken)
+
+
+def order_axes(axes: set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Axes in the order they stand on the left, the others after them by name; `...` in front where it is another."""
+    ordered = ([PACK] if PACK in axes and PACK not in like else []) + [a for a in like if a in axes]
+    return tuple(ordered + sorted_axes(axes - set(ordered)))
+
+
+def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -> list[Equation]:
+    """The equations that `target[index] = rhs` stands for: nested reductions first, each under a name of its own."""
+    left = tuple(a for i in index for a in (i.args if isinstance(i, Merge) else (i,)))
+    out: list[Equation] = []
+    taken = set(taken) | {target.name}
+    plain = all(isinstance(i, Axis) for i in index)
+    if isinstance(rhs, Concat) and plain:
+        return [_concatenation(target, index, rhs, left)]
+    if isinstance(rhs, Concat):
+        whole = Tensor(free_name(f"{target.name}_apart", taken), **signs(rhs))
+        apart = _concatenation(whole, left, rhs, left)
+        return [replace(apart, given=False), Equation(target, index, At(whole, *left))]
+    while True:
+        top = scaled_reduction(rhs) if plain else None
+        inner = [r for r in _nested(rhs) if top is None or r != top[1]]
+        if not inner:
+            break
+        rhs = _split_off(target, left, rhs, inner[0], taken, out)
+    top = scaled_reduction(rhs) if plain else None
+    if top is not None:
+        scale, reduce = top
+        out.append(Equation(target, index, reduce.body, reduce.kind, reduce.over, scale))
+    else:
+        out.append(Equation(target, index, rhs))
+    return out
+
+
+def _split_off(
+    target: Tensor, left: tuple[Axis, ...], rhs: Expr, reduce: Reduce, taken: set[str], out: list[Equation]
+) -> Expr:
+    """The right side with one reduction read by name; its equation is added to `out`."""
+    axes = order_axes(free_axes(reduce.body) - set(reduce.over), left)
+    out.append(own_equation(split_name(target.name, reduce, taken), axes, reduce, taken))
+    return rhs.xreplace({reduce: out[-1].left})
+
+
+def own_equation(name: str, axes: tuple[Axis, ...], value: Expr, taken: set[str]) -> Equation:
+    """An equation that nobody wrote, for a part of another's right side, under a name that is taken from now on."""
+    taken.add(name)
+    target = Tensor(name, **signs(value))
+    if isinstance(value, Reduce):
+        return Equation(target, axes, value.body, value.kind, value.over, given=False)
+    return Equation(target, axes, value, given=False)
+
+
+def conditions_split(target: Tensor, left: tuple[Axis, ...], rhs: Expr, taken: set[str]) -> tuple[Expr, list[Equation]]:
+    """The right side with the reductions inside conditions read by name, and their equations."""
+    out: list[Equation] = []
+    taken = set(taken) | {target.name}
+    while inner := [r for w in sorted(rhs.atoms(Where), key=lambda w: w.sort_key()) for r in _nested(w.condition)]:
+        rhs = _split_off(target, left, rhs, inner[0], taken, out)
+    return rhs, out
+
+
+def taken_apart(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, list[Equation]]:
+    """Reads that take a dimension apart inside an expression become equations of their own, which are views.
+
+    Its adjoint is then computed over the parts, and merged as a whole.
+    """
+    made: list[Equation] = []
+    put: dict[Basic, Basic] = {}
+    for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
+        axes = tuple(a for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
+        if axes == at.index or not all(isinstance(a, Axis) for a in axes) or len(set(axes)) != len(axes):
+            continue
+        same = next((e for e in (*known, *made) if e.body == at and e.index == axes), None)
+        if same is None:
+            name = free_name(f"{at.name}_apart", taken | {e.name for e in made})
+            same = Equation(Tensor(name, **signs(at)), axes, at)
+            made.append(replace(same, given=False))
+        put[at] = At(same.target, *axes)
+    return rhs.xreplace(put), made
+
+
+def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: tuple[Axis, ...]) -> Equation:
+    own: list[Axis] = []
+    for piece in rhs.pieces:
+        axis = rhs.own_axis(piece, left)
+        if axis is None and free_axes(piece) <= set(left) - {rhs.along}:
+            axis = Axis(f"{rhs.along.base}_{len(own)}", fixed=1)  # one place
+        if axis is None or piece.atoms(Reduce, Concat) or rhs.along not in left:
+            raise DeriveError(
+                f"{piece} is no piece along {rhs.along.base}",
+                equation=target.name,
+                fix=f"give each piece one axis that does not stand on the left, in place of {rhs.along.base}",
+            )
+        if axis == rhs.along:
+            raise DeriveError(
+                f"{piece} runs over {axis.base}, the axis that the pieces are joined along",
+                equation=target.name,
+                fix=f"join along an axis of another name: f.{target.name}[…, k] = concat(…, along=k)",
+            )
+        own.append(axis)
+    return Equation(target, index, rhs, "concat", tuple(own))

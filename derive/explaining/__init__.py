@@ -1,0 +1,1 @@
+"""A derivation for its readers: on the terminal, as a docstring, as a LaTeX document."""

@@ -1,0 +1,1 @@
+"""How long each axis is, and what reads ask of lengths."""

@@ -1,0 +1,115 @@
+"""A length for every axis, so that costs can be compared: 32 where an input carries it, and what follows from that.
+
+Lengths agree with one another as an op's own inputs would: a merged axis is as long as its parts together, a window's
+kernel is short, what an argument counts (groups, heads) is few. Nothing depends on the figures themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from math import prod
+
+from sympy import Expr, Integer
+
+from derive.costs.cost import NOMINAL, Nominal
+from derive.equations import Op, SizeRule
+from derive.terms.axes import Axis, Size
+from derive.terms.indices import Merge
+from derive.terms.windows import affine, is_gather, is_window
+
+FEW = 4
+"""The length of a kernel's axis, and of one that an argument gives: groups, heads."""
+
+
+@lru_cache(maxsize=64)
+def nominal(op: Op) -> Nominal:
+    """The lengths of an op's axes, and which axes its operands and outputs carry (a merged one under its parts too)."""
+    splits = _splits(op)
+    lengths = lengths_of(op)
+    carried: list[frozenset[str]] = []
+    for operand in op.operands:
+        if operand.is_tensor:
+            carried += _variants([a.base for a in operand.axes], splits)
+    for name in op.outputs:
+        equation = op.equation(name)
+        if equation is not None:
+            carried += _variants(["_".join(a.base for a in _parts(i)) for i in equation.index], splits)
+            carried.append(frozenset(a.base for a in equation.axes))
+    return Nominal(lengths, tuple(dict.fromkeys(carried)))
+
+
+def _parts(index: Expr) -> tuple[Axis, ...]:
+    return tuple(index.args) if isinstance(index, Merge) else (index,)
+
+
+def _splits(op: Op) -> dict[str, tuple[Axis, ...]]:
+    """The merges that stand for a dimension: the name of the dimension, and the axes that it is made of."""
+    found: dict[str, tuple[Axis, ...]] = {}
+    for equation in op.equations:
+        for i in equation.index:
+            if isinstance(i, Merge):
+                found["_".join(a.base for a in i.args)] = tuple(i.args)
+        for at in equation.reads:
+            for i, dim in zip(at.index, op.tensors.get(at.name, ()), strict=False):
+                if isinstance(i, Merge) and isinstance(dim, Axis):
+                    found[dim.base] = tuple(i.args)
+                elif isinstance(i, Axis) and isinstance(dim, Merge):
+                    found[i.base] = tuple(dim.args)
+    return found
+
+
+def _variants(axes: Iterable[str], splits: dict[str, tuple[Axis, ...]]) -> list[frozenset[str]]:
+    """The axes as they are, and with every merged one taken apart."""
+    own = list(axes)
+    apart = [p.base for a in own for p in splits.get(a, ())] + [a for a in own if a not in splits]
+    return [frozenset(own), frozenset(apart)]
+
+
+def lengths_of(
+    op: Op, usual: float = NOMINAL, few: float = FEW, given: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """A length for every axis, in agreement: the given ones, what follows from them, `few` or the `usual` otherwise."""
+    lengths = dict(given or {})
+    rules = {r.axis.base: r for r in op.sizes}
+    splits = _splits(op)
+    for name, rule in rules.items():
+        if rule.given is not None:
+            lengths.setdefault(name, few)
+        elif rule.formula is not None and not rule.formula.atoms(Size):
+            lengths[name] = float(rule.formula)
+    for name in _kernels(op, rules):
+        lengths.setdefault(name, few)
+    for name, rule in rules.items():
+        if rule.operand is not None and name not in splits:
+            lengths.setdefault(name, usual)
+    for whole, parts in splits.items():
+        _shared_out(whole, [p.base for p in parts], lengths, usual)
+    for name, rule in rules.items():  # what a window leaves
+        if rule.formula is not None and name not in lengths:
+            lengths[name] = _number(rule.formula, lengths)
+    return lengths
+
+
+def _kernels(op: Op, rules: Mapping[str, SizeRule]) -> Iterator[str]:
+    """The axes of windows that an input carries or an argument gives: a window has at least one that follows."""
+    for equation in op.equations:
+        for at in equation.reads:
+            for i in at.index:
+                if is_window(i) and not is_gather(i):
+                    axes = [a.base for a, _ in affine(i).steps]
+                    kernel = [a for a in axes if rules[a].formula is None or rules[a].axis.fixed is not None]
+                    yield from kernel if len(kernel) < len(axes) else ()
+
+
+def _shared_out(whole: str, parts: list[str], lengths: dict[str, float], usual: float) -> None:
+    """A part that nothing gives is what is left of the merged length."""
+    known = prod(lengths[p] for p in parts if p in lengths)
+    for name in (p for p in parts if p not in lengths):
+        lengths[name] = max(2.0, lengths.get(whole, usual) // known)
+        known *= lengths[name]
+    lengths[whole] = known
+
+
+def _number(formula: Expr, lengths: Mapping[str, float]) -> float:
+    return float(formula.xreplace({size: Integer(int(lengths[size.axis.base])) for size in formula.atoms(Size)}))

@@ -1,0 +1,204 @@
+"""What the lengths of axes must satisfy so that every read finds its element: proven, or checked as the op runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
+
+from derive.equations import Equation, Operand, Requirement, SizeRule
+from derive.errors import DeriveError
+from derive.lengths.agreement import agreed, in_terms
+from derive.lengths.sizes import closed, dimensions, is_at_least, size_of, window_sizes
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Concat, Where, same
+from derive.terms.elements import At, Delta
+from derive.terms.indices import Merge, Prefix
+from derive.terms.windows import Affine, affine, is_window
+
+Rules = dict[Axis, SizeRule]
+
+
+def requirements(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+) -> tuple[Requirement, ...]:
+    """What must hold of the lengths beyond what a plain read of an input says, each once.
+
+    Raises DeriveError where it can hold for no lengths at all.
+    """
+    rules = {r.axis: r for r in sizes}
+    found: dict[Expr, Requirement] = {}
+    for r in _needs(operands, equations, rules, {o.name for o in operands}):
+        try:
+            if not _holds(r, rules):
+                found.setdefault(_key(r), r)
+        except DeriveError as error:
+            raise error.within(equation=r.equation) from None
+    lengths_agreed(operands, equations, sizes)
+    return tuple(r for r in found.values() if not any(_implied(r, other) for other in found.values()))
+
+
+def lengths_agreed(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+) -> Callable[[Expr], Expr]:
+    """A length as a function of those that no read ties to others. Raises DeriveError as `requirements` does."""
+    rules = {r.axis: r for r in sizes}
+    twice = [
+        Requirement("", f"{o.name}", Size(axis), "==", Size(said))
+        for o in operands
+        for said, axis in zip(o.declared or o.axes, o.axes, strict=True)
+    ]
+    known = agreed([*twice, *_needs(operands, equations, rules, set())], lambda length: closed(length, rules))
+    return lambda length: in_terms(closed(length, rules), known)
+
+
+def _needs(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], rules: Rules, inputs: set[str]
+) -> Iterator[Requirement]:
+    """What each equation asks of lengths, but for plain reads of these inputs."""
+    dims = dimensions(operands, equations)
+    for k, equation in enumerate(equations):
+        written = next((e.name for e in equations[k:] if e.given), equation.name)
+        try:
+            for r in _of_equation(equation, dims, inputs, rules):
+                yield replace(r, equation=written)
+        except DeriveError as error:
+            raise error.within(equation=written) from None
+
+
+def deltas_chosen(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+) -> tuple[Equation, ...]:
+    """The equations with a delta as a choice wherever one index may be no place of the axis that the other is.
+
+    A sum puts one index of a delta in place of the other, which is right only where it always finds its element.
+    """
+    ranges = {o.name: o.ranges_over for o in operands if o.kind == "index" and o.ranges_over is not None}
+    length = lengths_agreed(operands, equations, sizes)
+
+    def chosen(e: Equation) -> Equation:
+        loose = [d for d in e.body.atoms(Delta) if not _always_finds(d, ranges, length)]
+        return replace(e, body=e.body.xreplace({d: Where(same(*d.args), 1, 0) for d in loose})) if loose else e
+
+    return tuple(chosen(e) for e in equations)
+
+
+def _always_finds(delta: Delta, ranges: dict[str, Axis], length: Callable[[Expr], Expr]) -> bool:
+    for one, other in (delta.args, delta.args[::-1]):
+        if not isinstance(one, Axis):
+            continue
+        if isinstance(other, Axis | At):
+            axis = other if isinstance(other, Axis) else ranges.get(other.name)
+            return axis is not None and length(Size(axis)) == length(Size(one))
+        low, high = _reach(affine(other)) if is_window(other) else (Integer(-1), Integer(0))
+        return _is_sure(length(low)) and _is_sure(expand(length(Size(one) - 1) - length(high)))
+    return True
+
+
+def _implied(r: Requirement, by: Requirement) -> bool:
+    """Whether another requirement asks for a longer axis."""
+    return r.relation == by.relation == ">=" and r.left == by.left and (by.right - r.right).is_positive is True
+
+
+def _of_equation(
+    equation: Equation, dims: dict[str, tuple[Expr, ...]], inputs: set[str], rules: Rules
+) -> Iterator[Requirement]:
+    name = equation.name
+    if isinstance(equation.body, Concat):
+        along = equation.body.along
+        yield Requirement(name, f"axis {along.base}", Size(along), "==", Add(*(Size(a) for a in equation.over)))
+    if equation.kind in ("amax", "amin"):
+        for axis in equation.over:
+            if rules[axis].operand is None and not axis.is_pack:
+                yield Requirement(name, f"axis {axis.base}", Size(axis), ">=", Integer(1))
+    for at in equation.reads:
+        plain_input = at.name in inputs and all(isinstance(i, Axis) for i in at.index)
+        for i, dim in zip(at.index, dims[at.name], strict=True):
+            length, what = size_of(dim), f"axis {dim.base}" if isinstance(dim, Axis) else str(dim)
+            if isinstance(i, Merge):
+                yield _of_merge(name, what, i, length, rules)
+            elif isinstance(i, Axis) and i != dim and not plain_input:
+                yield Requirement(name, what, length, "==", Size(i))
+            elif is_window(i) and not isinstance(i, Prefix):
+                yield from _of_window(name, at, i, dim, rules)
+
+
+def _of_merge(name: str, what: str, merge: Merge, length: Expr, rules: Rules) -> Requirement:
+    for axis in merge.args:
+        others = Mul(*(Size(a) for a in merge.args if a != axis))
+        if rules[axis].formula == length / others:
+            return Requirement(name, what, length, "%", others)
+    return Requirement(name, what, length, "==", size_of(merge))
+
+
+def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[Requirement]:
+    """The first and the last place that the window reaches lie on the dimension."""
+    length, form = size_of(dim), affine(i)
+    if not form.offset.is_integer:
+        return
+    what = f"{at}"
+    where = f"axis {dim.base}" if isinstance(dim, Axis) else str(dim)
+    low, high = _reach(form)
+    if closed(low, rules).is_negative or _never(closed(low, rules)):
+        raise DeriveError(
+            f"{at} reads before the first place of {where}",
+            fix="there is no padding: shift the axis so that places start at 0, or concat what stands before them",
+        )
+    if any(a == dim and step > 0 for a, step in form.steps) and _never(closed(length - 1 - high, rules)):
+        raise DeriveError(
+            f"{at} reads beyond the end of {where}",
+            fix="give the places an axis of another name on both sides, such as f.y[…, u] = … x[…, u + k]",
+        )
+    yield Requirement(name, what, low, ">=", Integer(0), where)
+    for axis, _ in form.steps:
+        formula = rules[axis].formula
+        rest = {a: r for a, r in rules.items() if a != axis}
+        allowed = [f for _, f in window_sizes(i, length, rest)]
+        if formula is not None and any(is_at_least(f, g) for f in allowed for g in Min.make_args(formula)):
+            least = Integer(min(len(form.steps), 2) - 1)  # one window at least; differences of neighbours may be none
+            yield Requirement(name, what, length, ">=", expand(high.xreplace({Size(axis): least}) + 1), where)
+            return
+    yield Requirement(name, what, length, ">=", high + 1, where)
+
+
+def _reach(form: Affine) -> tuple[Expr, Expr]:
+    """The first and the last place of a window."""
+    low, high = (Add(*((Size(a) - 1) * step for a, step in form.steps if step * way > 0)) for way in (-1, 1))
+    return form.offset + low, form.offset + high
+
+
+def _never(slack: Expr) -> bool:
+    """Whether this is below 0 for every length, or at best 0 where all lengths are 1."""
+    numbers = slack.xreplace({s: Integer(1) for s in slack.atoms(Size)})
+    shrinks = all(t.is_number or t.as_coeff_Mul()[0].is_negative for t in Add.make_args(slack))
+    return bool(slack != 0 and shrinks and numbers.is_number and numbers <= 0)
+
+
+def _holds(r: Requirement, rules: Rules) -> bool:
+    """Whether it holds for all lengths. Raises DeriveError where the lengths are fixed and it does not."""
+    left, right = closed(r.left, rules), closed(r.right, rules)
+    if r.relation == "%":
+        sure, known = fraction(left / right)[1] == 1, left.is_Integer and right.is_Integer and left % right == 0
+    else:
+        slack = expand(left - right)
+        sure = slack == 0 or (r.relation == ">=" and _is_sure(slack))
+        known = False
+    if not sure and not known and left.is_Integer and right.is_Integer:
+        if r.relation == ">=":
+            raise DeriveError(f"{r.what} reads beyond the end of {r.where}, whose length is {left}", fix="count from 0")
+        must = "a multiple of" if r.relation == "%" else "as long as"
+        raise DeriveError(
+            f"{r.what} has length {left}, which must be {must} {right}", fix="give the axes lengths that agree"
+        )
+    return bool(sure or known)
+
+
+def _is_sure(slack: Expr) -> bool:
+    """Whether this is 0 or more for all lengths."""
+    return all(t.as_coeff_Mul()[0].is_nonnegative for t in Add.make_args(slack)) and not slack.atoms(floor, Min)
+
+
+def _key(r: Requirement) -> Basic:
+    from_left = {"%": 2, "==": 3, ">=": 5}[r.relation]
+    return Mul(from_left, r.left, evaluate=False) + Mul(7, r.right, evaluate=False)

@@ -1,0 +1,233 @@
+"""Where the length of each axis comes from: itself, an input, an argument, or what reads and windows allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sympy import Add, Expr, Integer, Min, Mul, expand, floor
+
+from derive.equations import Equation, Operand, SizeRule
+from derive.errors import DeriveError
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.choices import Concat
+from derive.terms.elements import At
+from derive.terms.indices import Merge, Prefix
+from derive.terms.windows import affine, is_window, longest
+
+Dims = dict[str, tuple[Expr, ...]]
+Rules = dict[Axis, SizeRule]
+
+
+def size_rules(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], op: str, written: Sequence[At] = ()
+) -> tuple[SizeRule, ...]:
+    """One rule an axis: its fixed length, the first operand dimension that carries it, else what its reads allow.
+
+    `written` are the reads as the spec wrote them: those that cancel, as in `x[i] - x[i]`, still tell a length.
+    Raises DeriveError where nothing tells the length of an axis.
+    """
+    rules = _declared(operands, equations)
+    dims = dimensions(operands, equations)
+    standing = [at for equation in equations for at in equation.reads]
+    rules = _allowed(rules, standing, dims, equations)
+    if any(a not in rules for e in equations for a in (*e.axes, *e.over)):
+        known = [at for at in written if at.name in dims and len(dims[at.name]) == len(at.index)]
+        rules = _allowed(rules, known, dims, equations)
+    ranged = {o.ranges_over for o in operands if o.ranges_over is not None}
+    for equation in equations:
+        for axis in sorted_axes(set(equation.axes) | set(equation.over) | ranged):
+            if axis not in rules:
+                raise DeriveError(
+                    f"no input carries axis {axis.base}, so its size is unknown",
+                    op=op,
+                    equation=str(equation.name),
+                    fix=f"give an input the axis {axis.base}, an argument {axis.base}_length: length({axis.base}), "
+                    f'or a fixed length: axes("{axis.base}=2")',
+                )
+    return tuple(rules.values())
+
+
+def _allowed(rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equation, ...]) -> Rules:
+    """The rules, and one for every axis that joined pieces or these reads give a length."""
+    for _ in range(len(equations) + 1):
+        for e in equations:
+            lengths = [Size(a) for a in e.over]
+            if isinstance(e.body, Concat) and e.body.along not in rules and _known(Add(*lengths), rules):
+                rules = rules | {e.body.along: SizeRule(e.body.along, formula=Add(*lengths))}
+        found: dict[Axis, list[Expr]] = {}
+        waiting: set[Axis] = set()  # for the length of what they are read from
+        for at in reads:
+            for axis, formula in _sizes_of_read(at, dims[at.name], rules):
+                if axis not in rules and _known(formula, rules):
+                    found.setdefault(axis, []).append(formula)
+                elif axis not in rules:
+                    waiting.add(axis)
+        found = {a: lengths for a, lengths in found.items() if a not in waiting} or found
+        found = found or _by_readers(reads, dims, rules)
+        if not found:
+            break
+        rules = rules | {axis: SizeRule(axis, formula=_shortest(formulas)) for axis, formulas in found.items()}
+    return rules
+
+
+def _by_readers(reads: Sequence[At], dims: Dims, rules: Rules) -> dict[Axis, list[Expr]]:
+    """Axes that a tensor was written with and nothing gives a length, by the one axis that it is read with."""
+    found: dict[Axis, list[Expr]] = {}
+    for at in reads:
+        for i, dim in zip(at.index, dims[at.name], strict=True):
+            if isinstance(dim, Axis) and dim not in rules and isinstance(i, Axis) and i in rules:
+                found.setdefault(dim, []).append(Size(i))
+    return {axis: formulas for axis, formulas in found.items() if len(set(formulas)) == 1}
+
+
+def dimensions(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Dims:
+    """What each dimension of every tensor runs over."""
+    return {o.name: o.axes for o in operands} | {e.name: e.index for e in equations}
+
+
+def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Rules:
+    """The lengths that are fixed, given as arguments, or carried by operands, in this order."""
+    rules: Rules = {}
+    mentioned = [a for o in operands for a in (*o.axes, *([o.ranges_over] if o.ranges_over is not None else []))]
+    mentioned += [a for e in equations for a in (*e.axes, *e.over)]
+    for axis in mentioned:
+        if axis.fixed is not None:
+            rules.setdefault(axis, SizeRule(axis, formula=Integer(axis.fixed)))
+    for operand in operands:
+        if operand.kind == "length" and operand.ranges_over is not None:
+            rules.setdefault(operand.ranges_over, SizeRule(operand.ranges_over, given=operand.name))
+    for operand in operands:
+        for position, axis in enumerate(operand.axes):
+            rules.setdefault(axis, SizeRule(axis, operand.name, position))
+    lengths: dict[str, Axis] = {}
+    for axis in mentioned:
+        if lengths.setdefault(axis.base, axis) != axis:
+            one, other = (f"of length {a.fixed}" if a.fixed else "of any length" for a in (lengths[axis.base], axis))
+            raise DeriveError(f"two axes are called {axis.base}, one {one}, one {other}", fix="rename one of them")
+    return rules
+
+
+def _known(formula: Expr, rules: Rules) -> bool:
+    return all(s.axis in rules for s in formula.atoms(Size))
+
+
+def _shortest(formulas: list[Expr]) -> Expr:
+    """What all the windows over an axis allow; dimensions it merely reads agree, which the op checks as it runs."""
+    plain = [f for f in formulas if isinstance(f, Size | Integer)]
+    windows = [f for f in formulas if not isinstance(f, Size | Integer)]
+    return Min(*_least(windows), *plain[:1]) if windows else plain[0]
+
+
+def _least(lengths: Sequence[Expr]) -> list[Expr]:
+    """The lengths without those that another is never longer than: `(t - 1) // 2 + 1` beside `t // 2`."""
+    kept: list[Expr] = []
+    for one in lengths:
+        if not any(is_at_least(one, other) for other in kept):
+            kept = [other for other in kept if not is_at_least(other, one)] + [one]
+    return kept
+
+
+def is_at_least(one: Expr, other: Expr) -> bool:
+    """Whether two lengths are rounded down from what differs by a number, and the first from no less."""
+    exact = [length.replace(floor, lambda e: e) for length in (one, other)]
+    whole = all(_rounds_once(length) for length in (one, other))
+    gap = expand(exact[0] - exact[1])
+    return whole and bool(gap.is_number and gap >= 0)
+
+
+def _rounds_once(length: Expr) -> bool:
+    """Whether a length is at most one number rounded down, and whole ones."""
+    rest = [t for t in Add.make_args(length) if not isinstance(t, floor)]
+    return len(Add.make_args(length)) - len(rest) <= 1 and all(t.is_integer and not t.has(floor) for t in rest)
+
+
+def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[SizeRule, ...]) -> tuple[Equation, ...]:
+    """The equations with every plain read of a longer dimension marked as a read of its first places.
+
+    A dimension is longer where the axis is as long as some window allows, where a window runs over the same dimension
+    by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined).
+    """
+    rules = {r.axis: r for r in sizes}
+    slid = {
+        (at.name, slot, axis)
+        for e in equations
+        for at in e.reads
+        for slot, i in enumerate(at.index)
+        if is_window(i) and not isinstance(i, Axis)
+        for axis in free_axes(i)
+    }
+
+    def is_prefix(name: str, slot: int, i: Expr, dim: Expr) -> bool:
+        if not isinstance(i, Axis) or not isinstance(dim, Axis) or i == dim:
+            return False
+        formula = rules[i].formula
+        if formula is not None and not isinstance(formula, Size | Integer) and formula != Size(dim):
+            return True
+        return (name, slot, i) in slid or _is_longer(closed(size_of(dim), rules) - closed(Size(i), rules))
+
+    def read(at: At) -> At:
+        slots = enumerate(zip(at.index, dims[at.name], strict=True))
+        return At(at.tensor, *(Prefix(i) if is_prefix(at.name, k, i, d) else i for k, (i, d) in slots))
+
+    return tuple(
+        replace(e, body=e.body.xreplace({at: read(at) for at in e.reads if read(at) != at})) for e in equations
+    )
+
+
+def _is_longer(difference: Expr) -> bool:
+    """Whether a difference of lengths is a sum of lengths: never negative, and not 0."""
+    return difference != 0 and all(
+        t.as_coeff_Mul()[0].is_positive and t.atoms(Size) and not t.atoms(floor, Min) for t in Add.make_args(difference)
+    )
+
+
+def closed(expr: Expr, rules: Rules) -> Expr:
+    """A length over the lengths that inputs and arguments give; one without a rule, as of a merge, stays."""
+    for _ in range(len(rules) + 1):
+        known = {s: rules[s.axis].formula for s in expr.atoms(Size) if s.axis in rules}
+        put = {s: formula for s, formula in known.items() if formula is not None}
+        if not put:
+            break
+        expr = expr.xreplace(put)
+    return expand(expr)
+
+
+def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: Rules) -> list[tuple[Axis, Expr]]:
+    found: list[tuple[Axis, Expr]] = []
+    for i, dim in zip(at.index, dims, strict=True):
+        length = size_of(dim)
+        if isinstance(i, Axis):
+            if not isinstance(dim, Axis) or dim in rules:
+                found.append((i, length))
+        elif isinstance(i, Merge):
+            unknown = [a for a in i.args if a not in rules]
+            if len(unknown) == 1:
+                found.append((unknown[0], length / Mul(*(Size(a) for a in i.args if a != unknown[0]))))
+        elif not i.atoms(At):
+            found += window_sizes(i, length, rules)
+    return found
+
+
+def window_sizes(i: Expr, length: Expr, rules: Rules) -> list[tuple[Axis, Expr]]:
+    """The one unknown axis of `s*t + d*k + c` is as long as the window allows."""
+    form = affine(i)
+    unknown = [a for a, _ in form.steps if a not in rules]
+    return [(unknown[0], longest(form, unknown[0], length))] if len(unknown) == 1 else []
+
+
+def size_of(index: Expr) -> Expr:
+    """The length of what an index runs over."""
+    if isinstance(index, Merge):
+        return Mul(*(Size(a) for a in index.args))
+    return Size(index)
+
+
+def taps(equations: tuple[Equation, ...]) -> frozenset[str]:
+    """The axes that an equation reduces while it keeps the other axis of a window."""
+    found = set()
+    for e in equations:
+        for i in (i for at in e.reads for i in at.index if is_window(i)):
+            axes = {a for a, _ in affine(i).steps}
+            found |= {a.base for a in axes & set(e.over) if not axes <= set(e.over)}
+    return frozenset(found)

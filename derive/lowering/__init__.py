@@ -1,0 +1,1 @@
+"""From expressions of SymPy to statements of a program."""

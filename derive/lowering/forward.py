@@ -1,0 +1,145 @@
+"""The forward program: the equations that the outputs and the kept tensors need, in the order they were written."""
+
+from __future__ import annotations
+
+from sympy import Expr, Mul
+
+from derive.costs.cost import is_matrix_product, is_weighted
+from derive.desugaring import placed
+from derive.equations import Equation, Op
+from derive.errors import DeriveError
+from derive.lengths.nominal import nominal
+from derive.lowering import lower
+from derive.lowering.lower_factored import factored
+from derive.nodes.arithmetic import multiplied
+from derive.nodes.soundness import check
+from derive.nodes.walking import walk
+from derive.passes.order import passed_forward
+from derive.passes.share import put
+from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement
+from derive.saving import dims
+from derive.terms.axes import free_axes
+from derive.terms.choices import Concat
+from derive.terms.elements import Delta, Scalar
+from derive.terms.windows import is_gather, is_window
+
+
+def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> Program:
+    """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it.
+
+    `as_written` keeps the choices and signs of the equations, which the emitted forward says in fewer operations.
+    """
+    needed = _needed(op, set(op.outputs) | set(kept))
+    equations = [e for e in op.equations if e.name in needed]
+    slots = {e.name: found for e in equations if (found := _places(e)) is not None}
+    values = {e.name: _lowered(e, slots.get(e.name)) for e in equations}
+    for e in equations:
+        if not e.given and e.name not in (*op.outputs, *kept, *slots):
+            _inline(e, values)
+    statements = tuple(_statement(e, values[e.name], slots.get(e.name)) for e in equations if e.name in values)
+    given = tuple((o.name, dims(op, o.name)) for o in op.operands if o.is_tensor)
+    used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
+    scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
+    program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
+    return passed_forward(program, nominal(op), as_written)
+
+
+def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:
+    try:
+        return _value(e) if slots is None else _scattered(e, slots)
+    except DeriveError as error:
+        raise error.within(equation=e.name) from None
+
+
+def _statement(e: Equation, value: Node, slots: tuple[Expr, ...] | None) -> Statement:
+    if slots is None:
+        return Assign(e.name, tuple(lower.index(i) for i in e.index), value)
+    kind = e.kind if e.kind in placed.KINDS else "sum"
+    return Scatter(e.name, tuple(a.name for a in e.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
+
+
+def _places(e: Equation) -> tuple[Expr, ...] | None:
+    """Where the terms of `sum(delta(u, ix[e]) * m[e], over=e)` stand: at `ix[e]` of axis `u`. None for another sum.
+
+    What is put at axis arithmetic, `sum(delta(u, i + j) * m[i, j], over=(i, j))`, stands in windows.
+
+    So for a maximum over what an index puts at each place.
+    """
+    if e.kind in placed.KINDS:
+        extremum = placed.slots(e.body, e.axes)
+        return extremum[0] if extremum is not None else None
+    deltas = [f for f in Mul.make_args(e.body) if isinstance(f, Delta)]
+    slots: dict[Expr, Expr] = {}
+    for delta in deltas:
+        for one, other in (delta.args, delta.args[::-1]):
+            summed = free_axes(other) & set(e.over)  # where none is, it asks at every place
+            if one in e.axes and one not in slots and (is_gather(other) or is_window(other)) and summed:
+                slots[one] = other
+                break
+    rest = [f for f in Mul.make_args(e.body) if not isinstance(f, Delta)]
+    fits = e.kind == "sum" and e.is_plain and len(slots) == len(deltas) > 0
+    return tuple(slots.get(a, a) for a in e.axes) if fits and not set(slots) & free_axes(Mul(*rest)) else None
+
+
+def _scattered(e: Equation, slots: tuple[Expr, ...]) -> Node:
+    """What a sum adds at its places: itself without the deltas, over the axes that the places do not have."""
+    extremum = placed.slots(e.body, e.axes)
+    if extremum is not None:
+        return placed.lowered(str(e.kind), *extremum, e.over)
+    body = e.scale * Mul(*(f for f in Mul.make_args(e.body) if not isinstance(f, Delta)))
+    rest = tuple(a.name for a in e.over if a not in {b for i in slots for b in free_axes(i)})
+    return Reduce("sum", rest, lower.node(body)) if rest else lower.node(body)
+
+
+def _needed(op: Op, wanted: set[str]) -> set[str]:
+    needed = set(wanted)
+    for equation in reversed(op.equations):
+        if equation.name in needed:
+            needed |= {at.name for at in equation.reads}
+    return needed
+
+
+def _value(equation: Equation) -> Node:
+    if isinstance(equation.body, Concat):
+        parts = tuple(lower.node(p) for p in equation.body.pieces)
+        runs = zip(equation.over, equation.body.pieces, strict=True)
+        return Join(equation.body.along.name, parts, tuple(a.name if a in free_axes(p) else "" for a, p in runs))
+    body = factored(equation.body, lower.node) if equation.normal else lower.node(equation.body)
+    if equation.kind is None:
+        return body
+    reduced = _reduced(equation.kind, tuple(a.name for a in equation.over), body)
+    if equation.scale == 1:
+        return reduced
+    if equation.scale == -1:
+        return Call("neg", (reduced,))
+    scale = lower.node(equation.scale)
+    if isinstance(scale, Call) and scale.fn == "div" and scale.args[0] == lower.ONE:
+        return Call("div", (reduced, scale.args[1]))
+    return Call("mul", (reduced, scale))
+
+
+def _reduced(kind: str, over: tuple[str, ...], body: Node) -> Node:
+    """A reduction; the mean of a product that a matrix product sums is that sum, divided."""
+    total = Reduce("sum", over, body)
+    if kind == "mean" and (is_matrix_product(total) or is_weighted(total)):
+        return Call("div", (total, multiplied([SizeOf(a) for a in over])))
+    return Reduce(kind, over, body)
+
+
+def _inline(equation: Equation, values: dict[str, Node]) -> None:
+    """Put a split-off value back where it is read, if one equation reads it, once and under its own axes."""
+    own = Read(equation.name, tuple(lower.index(i) for i in equation.index))
+    readers = [
+        (name, [n for n in walk(value) if isinstance(n, Read) and n.name == equation.name])
+        for name, value in values.items()
+    ]
+    readers = [(name, found) for name, found in readers if found]
+    if len(readers) != 1 or readers[0][1] != [own]:
+        return
+    reader = readers[0][0]
+    if any(isinstance(n, Reduce) for n in walk(values[reader])) and any(
+        isinstance(n, Reduce) for n in walk(values[equation.name])
+    ):
+        return
+    values[reader] = put(values[reader], own, values[equation.name])
+    del values[equation.name]

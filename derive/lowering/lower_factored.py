@@ -1,0 +1,141 @@
+"""A normal form as program nodes, in the shape that factoring gives it.
+
+Small factors are multiplied together before they meet a large one, small summands of an adjoint added before theirs
+(`dp - s - t` is `dp - (s + t)` where rows have one `s` and one `t`), and masks are taken last. A factor that is one of
+two numbers, `where(c, 1, 2)`, chooses between the rest and its double.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sympy import Expr, Mul, Rational, S
+
+from derive.lowering.factoring import Product, Sum, factor
+from derive.lowering.lower import Hoist, negated, node, quotient
+from derive.lowering.ordering import divides, factor_order, weight
+from derive.nodes.arithmetic import ZERO
+from derive.program import Call, Node
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At
+
+
+def factored(expr: Expr, hoist: Hoist, as_written: bool = False) -> Node:
+    """A normal form with few operations on large tensors; sums stay `as_written` where digits depend on their order."""
+    product = factor(expr)
+    return _product_node(product if as_written else _small_first(product), hoist)
+
+
+def _small_first(p: Product) -> Product:
+    """The product with the small summands of each of its sums as one sum."""
+    return replace(p, sums=tuple(Sum(_grouped(tuple(map(_small_first, s.parts)))) for s in p.sums))
+
+
+def _grouped(parts: tuple[Product, ...]) -> tuple[Product, ...]:
+    """The summands, those over fewer axes than all together as one for each set of axes that several have."""
+    whole = _axes(Sum(parts))
+    left = {p: own for p in parts if (own := frozenset(_axes(Sum((p,))))) < whole}
+    out = list(parts)
+    for own in sorted(dict.fromkeys(left.values()), key=len, reverse=True):
+        inside = tuple(p for p, axes in left.items() if axes <= own)
+        if len(inside) > 1 and own:
+            left = {p: axes for p, axes in left.items() if p not in inside}
+            out = [*(p for p in out if p not in inside), _in_one(inside)]
+    return tuple(out)
+
+
+def _in_one(parts: tuple[Product, ...]) -> Product:
+    """A sum of summands as one summand."""
+    sign = -1 if all(p.number.is_negative for p in parts) else 1
+    return Product(S(sign), (), (Sum(tuple(replace(p, number=sign * p.number) for p in parts)),))
+
+
+def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int = 0) -> Node:
+    """The product as a node; `also` is one more factor, over `size` axes."""
+    if p.number == 0:
+        return ZERO
+    masks = [f for f in p.powers if isinstance(f, Where) and f.is_mask]
+    others = [f for f in p.powers if f not in masks]
+    choice = next((f for f in others if isinstance(f, Where) and not any(v.atoms(At) for v in _cases(f))), None)
+    if choice is not None and also is None:
+        return _chosen(choice, p, hoist)
+    up = [(weight(f), node(f, hoist)) for f in sorted((f for f in others if not divides(f)), key=factor_order)]
+    down = [(weight(f), node(1 / f, hoist)) for f in sorted((f for f in others if divides(f)), key=factor_order)]
+    up += [(len(_axes(s)), _sum_node(s, hoist)) for s in p.sums]
+    up = [(size, also), *up] if also is not None else up
+    out = quotient(p.number, up, down)
+    for mask in masks:
+        out = Call("where", (node(mask.condition, hoist), out, ZERO))
+    return out
+
+
+def _cases(choice: Expr) -> list[Expr]:
+    """The values that a choice, and those inside it, may take."""
+    if not isinstance(choice, Where):
+        return [choice]
+    return [v for branch in choice.args[1:] for v in _cases(branch)]
+
+
+def _chosen(choice: Where, p: Product, hoist: Hoist) -> Node:
+    """`rest * where(c, a, b)` with numbers `a`, `b`: the rest, scaled by one or the other.
+
+    What is larger than the choice is multiplied after it.
+    """
+    own = free_axes(choice)
+    small = tuple(f for f in p.powers if f != choice and free_axes(f) <= own)
+    large = tuple(f for f in p.powers if f != choice and f not in small)
+    inside, outside = (tuple(s for s in p.sums if (_axes(s) <= own) is fits) for fits in (True, False))
+    chosen = _of_cases(choice, Product(p.number, small, inside), hoist)
+    return _product_node(Product(S.One, large, outside), hoist, chosen, len(own)) if large or outside else chosen
+
+
+def _of_cases(choice: Where, rest: Product, hoist: Hoist) -> Node:
+    """The rest times the number of each case. A number that all cases but those of 0 have is multiplied once."""
+    bare = not any(f.atoms(At) for f in rest.powers) and not rest.sums  # all numbers: each case is one
+    numbers = {v for v in _cases(choice) if v != 0}
+    (common,) = numbers if len(numbers) == 1 else (S.One,)
+    common = common if common.is_Rational else S.One
+    whole = None if bare else _product_node(Product(rest.number * common, rest.powers, rest.sums), hoist)
+
+    def scaled(value: Expr) -> Node:
+        if isinstance(value, Where):
+            return Call("where", (node(value.condition, hoist), scaled(value.args[1]), scaled(value.args[2])))
+        if value == 0:
+            return ZERO
+        if whole is None:
+            number, others = (rest.number * value).as_coeff_Mul()
+            return _product_node(Product(number, (*rest.powers, *_factors(others)), ()), hoist)
+        return _times(value / common, whole, hoist)
+
+    return scaled(choice)
+
+
+def _factors(expr: Expr) -> tuple[Expr, ...]:
+    return tuple(f for f in Mul.make_args(expr) if f != 1)
+
+
+def _times(number: Expr, whole: Node, hoist: Hoist) -> Node:
+    if number in (1, -1):
+        return whole if number == 1 else negated(whole)
+    if isinstance(number, Rational) and number.p == 1:
+        return Call("div", (whole, node(S(number.q), hoist)))
+    return Call("mul", (node(number, hoist), whole))
+
+
+def _sum_node(s: Sum, hoist: Hoist) -> Node:
+    parts = sorted(s.parts, key=lambda p: bool(p.number.is_negative))
+    out: Node | None = None
+    for p in parts:
+        value = _product_node(Product(abs(p.number), p.powers, p.sums), hoist)
+        negative = p.number.is_negative
+        if out is None:
+            out = negated(value) if negative else value
+        else:
+            out = Call("sub" if negative else "add", (out, value))
+    assert out is not None
+    return out
+
+
+def _axes(s: Sum) -> set[Axis]:
+    return set().union(*(free_axes(f) for p in s.parts for f in p.powers), *(_axes(i) for p in s.parts for i in p.sums))

@@ -1,0 +1,75 @@
+"""Sums before they get statements: two behind one factor are one, and one over the length of its axes is a mean."""
+
+from __future__ import annotations
+
+from sympy import Add, Expr, Mul
+
+from derive.algebra import is_contraction
+from derive.lowering.positions import has_delta
+from derive.terms.axes import Axis, Size
+from derive.terms.reductions import Reduce, Sigma
+
+
+def count_sums(values: list[Expr]) -> dict[Expr, int]:
+    """In how many terms each sum stands."""
+    counts: dict[Expr, int] = {}
+    for value in values:
+        for term in Add.make_args(value):
+            for s in term.atoms(Sigma):
+                counts[s] = counts.get(s, 0) + 1
+    return counts
+
+
+def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
+    """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself.
+
+    Those of `c*sum(a) - c*sum(a*s)` with `s >= 0` are merged in any case: they may be nearly equal, and a sum of
+    `a*(1 - s)` subtracts before it adds up.
+    """
+    groups: dict[tuple[Expr, tuple[Axis, ...]], list[tuple[Expr, Sigma]]] = {}
+    out: list[Expr] = []
+    for term in Add.make_args(expr):
+        sums = [f for f in Mul.make_args(term) if isinstance(f, Sigma)]
+        if len(sums) == 1 and not has_delta(sums[0]) and not is_contraction(sums[0].body):
+            outer = term / sums[0]
+            number = outer.as_coeff_Mul()[0]
+            groups.setdefault((outer / number, sums[0].over), []).append((number, sums[0]))
+        else:
+            out.append(term)
+    for (outer, over), members in groups.items():
+        merged = [m for m in members if m[1] not in shared or any(_nearly_equal(m, other) for other in members)]
+        if len(merged) > 1:
+            out.append(outer * Sigma(Add(*(n * s.body for n, s in merged)), *over))
+        out += [n * outer * s for n, s in members if len(merged) < 2 or (n, s) not in merged]
+    return Add(*out)
+
+
+def _nearly_equal(one: tuple[Expr, Sigma], other: tuple[Expr, Sigma]) -> bool:
+    """Whether two sums, each with its number, are subtracted and one has but a factor more, which is not negative."""
+    powers = (other[1].body / one[1].body).as_powers_dict()
+    part = any(all((sign * e).is_positive for e in powers.values()) for sign in (1, -1))
+    not_negative = all(e.is_even or b.is_nonnegative for b, e in powers.items())
+    return bool(part and one[1] != other[1] and (one[0] * other[0]).is_negative and not_negative)
+
+
+def means_among(values: object, own: set[Expr]) -> set[Expr]:
+    """The sums that are divided by their axes' sizes wherever they stand: means."""
+    found: dict[Expr, bool] = {}
+    for value in values:  # type: ignore[attr-defined]
+        for term in Add.make_args(value):
+            powers = term.as_powers_dict()
+            for s in term.atoms(Sigma):
+                top = s in powers
+                divided = top and all(powers.get(Size(a), 0) <= -1 for a in s.over)
+                found[s] = found.get(s, True) and divided and s not in own and not has_delta(s)
+    return {s for s, is_mean in found.items() if is_mean}
+
+
+def with_means(value: Expr, means: set[Expr]) -> Expr:
+    """The value with these sums as means."""
+    terms = []
+    for term in Add.make_args(value):
+        for s in [f for f in Mul.make_args(term) if f in means]:
+            term = term / s * Reduce("mean", s.body, *s.over) * Mul(*(Size(a) for a in s.over))
+        terms.append(term)
+    return Add(*terms)

@@ -1,0 +1,234 @@
+"""From definitions in normal form to a program: sums named once, terms factored, deltas turned into scatters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sympy import Add, Expr, Function, Mul, S, polygamma
+
+from derive.algebra import is_contraction, opened_by_name, sigma
+from derive.desugaring import placed
+from derive.errors import DeriveError
+from derive.lowering import lower
+from derive.lowering.definitions import Definition
+from derive.lowering.lower_factored import factored
+from derive.lowering.merged_sums import count_sums, means_among, merge_sums, with_means
+from derive.lowering.positions import every_place, grouped, has_delta, slots_of, spread_over
+from derive.matching import match
+from derive.nodes.naming import free_name
+from derive.nodes.soundness import check
+from derive.passes.share import numbered_in_order
+from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
+from derive.terms.axes import Axis, free_axes, sorted_axes
+from derive.terms.elements import At
+from derive.terms.functions import power
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce as SpecReduce
+from derive.terms.reductions import Sigma
+
+
+@dataclass(frozen=True)
+class _Sum:
+    name: str
+    pattern: Expr
+    axes: tuple[Axis, ...]
+
+
+def schedule(
+    name: str,
+    definitions: list[Definition],
+    given: tuple[tuple[str, tuple[str, ...]], ...],
+    scalars: tuple[str, ...],
+    returns: tuple[str, ...],
+    again: frozenset[str] = frozenset(),
+) -> Program:
+    """The statements that compute `returns`, each definition just before it is first needed.
+
+    Those named in `again` are tensors of the forward, whose sums keep the order in which it adds them.
+    """
+    builder = _Builder(definitions, {n for n, _ in given} | set(scalars), again)
+    for wanted in returns:
+        builder.ensure(wanted)
+    statements = numbered_in_order(builder.statements, builder.stems)
+    return check(Program(name, given, scalars, tuple(statements), returns))
+
+
+class _Builder:
+    """Collects statements; holds the sums that already have a name."""
+
+    def __init__(self, definitions: list[Definition], taken: set[str], again: frozenset[str]):
+        self.again = again
+        self.definitions = {d.name: d for d in definitions}
+        self.taken = taken | set(self.definitions)
+        self.stems: dict[str, str] = {}  # of the names that this gives, without their numbers
+        self.statements: list[Statement] = []
+        self.done: set[str] = set()
+        counts = count_sums([d.value for d in definitions])
+        own = {d.value: d for d in definitions if isinstance(d.value, Sigma) and not has_delta(d.value)}
+        # one that repeats its sum along an axis would bring that axis to where the sum stands alone
+        self.sums = [_Sum(d.name, s, d.axes) for s, d in own.items() if set(d.axes) <= free_axes(s)]
+        self.shared = {s for s, n in counts.items() if n > 1} | set(own)
+        values = {d.name: merge_sums(d.value, self.shared) for d in definitions}
+        means = means_among(values.values(), set(own))
+        for d in definitions:
+            value = values[d.name]
+            if value not in own or own[value].name != d.name:
+                value = with_means(value, means)
+            self.definitions[d.name] = replace(d, value=value)
+
+    def ensure(self, name: str) -> None:
+        """Emit a definition, after those it reads."""
+        if name in self.done or name not in self.definitions:
+            return
+        self.done.add(name)
+        definition = self.definitions[name]
+        self.reads(definition.value)
+        try:
+            self.emit(definition)
+        except DeriveError as error:
+            raise error.within(equation=name) from None
+
+    def reads(self, value: Expr) -> None:
+        for at in sorted(value.atoms(At), key=lambda a: a.sort_key()):
+            self.ensure(at.name)
+
+    def emit(self, d: Definition) -> None:
+        largest = placed.slots(d.value.body, d.axes) if isinstance(d.value, SpecReduce) else None
+        if largest is not None and isinstance(d.value, SpecReduce):
+            value = placed.lowered(d.value.kind, *largest, d.value.over)
+            self.statements.append(self.scattered(d, largest[0], value, d.value.kind))
+            return
+        at_places = [t for t in Add.make_args(d.value) if has_delta(t) and slots_of(d, t)[0] != d.axes]
+        if isinstance(d.value, Sigma | SpecReduce) and not at_places:
+            self.statements.append(self.assign(d, self.reduction(d.value, set(d.axes))))
+            return
+        spread = grouped(at_places)
+        plain = Add(*(t for t in Add.make_args(d.value) if t not in at_places))
+        places = every_place(d, spread) if plain == 0 else None
+        if places is not None:
+            self.statements.append(self.assign(d, self.stacked(d, *places)))
+            return
+        scatters = self.scatters(d, spread)
+        onto = None
+        if plain != 0 or not scatters:
+            value = factored(plain, self.hoister(d), d.name in self.again) if plain != 0 else Num(lower.ZERO.value)
+            self.statements.append(self.assign(d, value))
+            onto = d.name
+        for s in scatters:
+            self.statements.append(replace(s, onto=onto))
+            onto = d.name
+
+    def assign(self, d: Definition, value: Node) -> Assign:
+        return Assign(d.name, tuple(a.name for a in d.axes), value)
+
+    def stacked(self, d: Definition, axis: Axis, values: list[Expr]) -> Node:
+        """Values for every place of one axis: nothing is filled with zeros first."""
+        part = replace(d, axes=tuple(a for a in d.axes if a != axis))
+        nodes = [
+            self.reduction(v, set(part.axes)) if isinstance(v, Sigma | SpecReduce) else factored(v, self.hoister(part))
+            for v in (merge_sums(v, self.shared) for v in values)
+        ]
+        return Join(axis.name, tuple(nodes), ("",) * len(nodes))
+
+    # --- sums ----------------------------------------------------------------------------------------------
+
+    def hoister(self, d: Definition) -> lower.Hoist:
+        full = set(d.axes)
+
+        def hoist(expr: Expr) -> Node:
+            if (
+                isinstance(expr, Sigma)
+                and expr not in self.shared
+                and free_axes(expr) == full
+                and is_contraction(expr.body)
+            ):
+                return self.reduction(expr, full)
+            return self.named_sum(expr)
+
+        return hoist
+
+    def named_sum(self, expr: Expr) -> Node:
+        """A sum under a name of its own, its statement written if it is not there yet."""
+        for known in self.sums:
+            found = _match(known.pattern, expr)
+            if found is not None:
+                self.ensure(known.name)
+                return Read(known.name, tuple(lower.index(found.get(a, a)) for a in known.axes))
+        axes = _axes_of_sum(expr)
+        d = Definition(self.fresh_name(expr), axes, expr)
+        self.sums.append(_Sum(d.name, expr, axes))
+        self.definitions[d.name] = d
+        self.ensure(d.name)
+        return Read(d.name, tuple(a.name for a in axes))
+
+    def reduction(self, expr: Expr, avoid: set[Axis], hoist: lower.Hoist | None = None) -> Node:
+        if not isinstance(expr, Sigma | SpecReduce):  # a factor came out of the sum, or it fell apart
+            return factored(expr, hoist or self.named_sum)
+        as_sum = expr if isinstance(expr, Sigma) else Sigma(expr.args[1], *expr.args[2])
+        kind = "sum" if isinstance(expr, Sigma) else expr.args[0].name
+        body, bound = opened_by_name(as_sum, avoid | free_axes(as_sum))
+        inner = factored(body, self.named_sum)
+        return Reduce(kind, tuple(a.name for a in bound), inner)
+
+    def fresh_name(self, expr: Expr) -> str:
+        body = expr.body
+        kind = "sum" if isinstance(expr, Sigma) else expr.kind
+        words = sorted(map(_words, Mul.make_args(body)), key=lambda own: not own or not own[0].startswith("d"))
+        stem = "_".join([kind, *dict.fromkeys(w for own in words for w in own)][:4])
+        name = free_name(stem, self.taken, "_")
+        self.taken.add(name)
+        self.stems[name] = stem
+        return name
+
+    # --- scatters ------------------------------------------------------------------------------------------
+
+    def scatters(self, d: Definition, terms: list[Expr]) -> list[Scatter]:
+        """Terms with deltas as additions at the positions that the deltas name; terms at the same positions as one."""
+        groups: dict[tuple[Expr, ...], dict[frozenset[Axis], Expr]] = {}
+        for term in terms:
+            slots, body = slots_of(d, term)
+            summed = frozenset(free_axes(body) - spread_over(slots))
+            parts = groups.setdefault(slots, {})
+            parts[summed] = parts.get(summed, S.Zero) + body
+        return [self.scatter(d, slots, parts) for slots, parts in groups.items()]
+
+    def scatter(self, d: Definition, slots: tuple[Expr, ...], parts: dict[frozenset[Axis], Expr]) -> Scatter:
+        """`parts` holds values by the axes that they are summed over, each over its own."""
+        value: Node
+        if any(parts):
+            total = merge_sums(Add(*(sigma(body, summed) for summed, body in parts.items())), self.shared)
+            spread = replace(d, axes=tuple(sorted_axes(spread_over(slots))))  # a product of matrices is added as it is
+            value = self.reduction(total, set(spread.axes), self.hoister(spread))
+        else:
+            value = factored(parts[frozenset()], self.hoister(d))
+        return self.scattered(d, slots, value)
+
+    def scattered(self, d: Definition, slots: tuple[Expr, ...], value: Node, kind: str = "sum") -> Scatter:
+        return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
+
+
+def _words(factor: Expr) -> list[str]:
+    """The tensors of a factor, adjoints first, behind the function that it is."""
+    names = [at.name.rstrip("_") for at in sorted(factor.atoms(At), key=lambda a: a.sort_key())]
+    names.sort(key=lambda name: not name.startswith("d"))
+    named = isinstance(factor, Function) and not isinstance(factor, At | power)
+    return ["digamma" if isinstance(factor, polygamma) else factor.func.__name__, *names] if named else names
+
+
+def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
+    """The free axes of a sum, in the order of the operand that has most of them."""
+    free = free_axes(expr)
+    best: tuple[Axis, ...] = ()
+    for at in sorted(expr.atoms(At), key=lambda a: a.sort_key()):
+        own = (a for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
+        here = tuple(dict.fromkeys(a for a in own if a in free))
+        best = here if len(here) > len(best) else best
+    return (*best, *sorted_axes(free - set(best)))
+
+
+def _match(pattern: Expr, expr: Expr) -> dict[Axis, Expr] | None:
+    if pattern == expr:
+        return {}
+    if isinstance(pattern, Sigma) and isinstance(expr, Sigma):
+        return match(pattern, expr)
+    return None

@@ -1,0 +1,1 @@
+"""What is asked of a program's nodes."""

@@ -1,0 +1,109 @@
+"""What a spec's body works with: the frame `f`, and handles of tensors that are read by giving their axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sympy import Expr, sympify
+
+from derive.errors import DeriveError
+from derive.terms.axes import PACK, Axis
+from derive.terms.elements import At
+from derive.terms.indices import Merge
+
+if TYPE_CHECKING:
+    from derive.recording.recorder import Recorder
+
+
+class Handle:
+    """A tensor, read by giving its axes: `x[..., d]`."""
+
+    def __init__(self, recorder: Recorder, name: str):
+        self._recorder, self._name = recorder, name
+
+    def __getitem__(self, key: Any) -> At:
+        return self._recorder.read(self._name, _indices(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._recorder.define(self._name, _indices(key), value)
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def _sympy_(self) -> Any:
+        op = self._recorder.name
+        if self._name in self._recorder.results:
+            called = self._name.partition("_call")[0]
+            raise DeriveError(
+                f"{called}(…) is a whole tensor, used as if it were one element", op=op,
+                fix=f"name it without axes first, f.a = {called}(…), and read f.a[…]",
+            )  # fmt: skip
+        known = self._recorder.tensors.get(self._name)
+        index = "()" if known and not known[1] else "…"
+        raise DeriveError(
+            f"{self._name} is used without its axes", op=op, fix=f"read one element: {self._name}[{index}]"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        fix = "write size(d)" if name in ("shape", "size") else f"write functions of elements: {name}({self._name}[…])"
+        raise DeriveError(f"{self._name} has no {name}", op=self._recorder.name, fix=fix)
+
+    def _bare(self, *other: Any) -> Any:
+        self._sympy_()
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _bare
+    __pow__ = __rpow__ = __neg__ = __matmul__ = __lt__ = __gt__ = __le__ = __ge__ = __abs__ = _bare
+    __bool__ = __eq__ = __ne__ = _bare
+    __hash__ = object.__hash__
+    __iter__ = None  # Python would read x[0], x[1] and so on, without end
+
+
+class Frame:
+    """The `f` of a spec: assigning `f.name[axes] = expression` writes an equation, `f.name[axes]` reads it back.
+
+    It has no other attributes, so that every name is free for a tensor.
+    """
+
+    def __init__(self, recorder: Recorder):
+        super().__setattr__("_recorder", recorder)
+
+    def __getattr__(self, name: str) -> Handle:
+        return Handle(super().__getattribute__("_recorder"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        recorder: Recorder = super().__getattribute__("_recorder")
+        if not isinstance(value, Handle):
+            raise DeriveError(
+                f"f.{name} is given something that is no tensor",
+                op=recorder.name,
+                fix=f"write its axes: f.{name}[…] = …",
+            )
+        if value._name in recorder.operands:
+            raise DeriveError(
+                f"f.{name} is given the input {value._name}",
+                op=recorder.name,
+                fix=f"write an equation, f.{name}[…] = {value._name}[…]",
+            )
+        recorder.rename(value._name, name)
+
+
+def _indices(key: Any) -> tuple[Expr, ...]:
+    key = key if isinstance(key, tuple) else (key,)
+    out = []
+    for k in key:
+        if k is Ellipsis:
+            out.append(PACK)
+        elif isinstance(k, tuple):
+            inside = tuple(PACK if a is Ellipsis else a for a in k)
+            if len(inside) < 2 or not all(isinstance(a, Axis) for a in inside):
+                raise DeriveError(f"{k} merges no axes", fix="write two axes or more in brackets of their own: (t, e)")
+            out.append(Merge(*inside))
+        elif isinstance(k, slice):
+            raise DeriveError("a slice `:` is not an index", fix="name the axis: x[n, d]")
+        elif k is None or isinstance(k, str | bool | Handle):
+            raise DeriveError(f"{k!r} is no index", fix="index by axes, whole numbers, or an index(…) with its axes")
+        else:
+            out.append(sympify(k))
+    return tuple(out)

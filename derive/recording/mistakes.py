@@ -1,0 +1,179 @@
+"""What Python itself says of a mistake in a spec, in the words of the notation."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from sympy import Basic
+
+from derive.errors import DeriveError
+
+USAGE = {
+    "amax": "amax(x[n, d], over=d)",
+    "amin": "amin(x[n, d], over=d)",
+    "concat": "concat(x[n, i], z[n, j], along=k)",
+    "delta": "delta(i, j)",
+    "max": "amax(x[n, d], over=d), or maximum(a, b) of two values",
+    "mean": "mean(x[n, d], over=d)",
+    "min": "amin(x[n, d], over=d), or minimum(a, b) of two values",
+    "size": "size(d), of one axis",
+    "sum": "sum(x[n, d], over=d)",
+    "where": "where(condition, a, b)",
+}
+"""How the words that take more than one value are written."""
+
+ABSENT = {
+    "argmax": "its values are integers: pass them as an input, index(d)[n]",
+    "argmin": "its values are integers: pass them as an input, index(d)[n]",
+    "clamp": "write minimum(maximum(x[n, d], low), high)",
+    "clip": "write minimum(maximum(x[n, d], low), high)",
+    "cumsum": "write sum(where(j <= i, x[n, j], 0), over=j)",
+    "prod": "write exp(sum(log(x[n, d]), over=d)) of positive values",
+}
+"""What users of PyTorch look for and the notation lacks, and what there is instead."""
+
+_FUNCTIONS = "use the functions of derive, which take elements: exp, log, sqrt, abs and the others"
+
+_PYTHON: tuple[tuple[str, str, str], ...] = (
+    (
+        "truth value",
+        "asks for one answer where each element has its own",
+        "use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
+    ),
+    (
+        "to float|to int|round symbolic|loop of ufunc|must be Tensor, not|must be real number",
+        "takes numbers",
+        _FUNCTIONS,
+    ),
+    (r"for \^", "^ is no power", "write x[…] ** 2"),
+    (r"for @", "@ multiplies whole tensors", "write a sum: sum(a[i, k] * b[k, j], over=k)"),
+    (
+        "'(Handle|Scalar|At|Axis|Size)' object is not callable",
+        "a tensor or a number is called like a function",
+        "read an element with […], and call no input by a word of the notation",
+    ),
+    (r"'Scalar' object is not subscriptable", "a number is read like a tensor", "write its name without brackets"),
+    ("'At' object is not subscriptable", "an element is read like a tensor", "give all indices at once: x[n, d]"),
+    (
+        "'(Reduce|Add|Mul|Pow|Where|Delta)' object is not subscriptable",
+        "an expression is read like a tensor",
+        "write it as an equation, f.a[n] = …, and read f.a[n]",
+    ),
+    ("is not subscriptable", "a function is read like a tensor", "write round brackets: exp(x[n, d])"),
+    ("unhashable type", "a list stands where indices do", "write them without brackets of their own: x[n, d]"),
+    ("object of type '(Axis|Size)' has no len", "an axis is no list", "the length of an axis is size(d)"),
+    (
+        r"for [&|]: '(int|float|At)' and|for [&|]: .* and '(int|float|At)'",
+        "& and | bind before comparisons do",
+        "put each comparison in brackets: (a > 0) & (b < 1)",
+    ),
+    (
+        "'(Axis|Size)' object cannot be interpreted",
+        "an axis is no number here",
+        "an equation holds at all places of its axes: write no loop",
+    ),
+    (
+        "object of type 'Handle' has no len|object is not iterable|argument of type",
+        "a tensor is used like a list",
+        "the length of an axis is size(d)",
+    ),
+    (
+        "'Relational'|Less|Greater|Equality|Unequality|Boolean|'(Above|NotAbove|Alike|Unlike)'",
+        "calculates with a condition",
+        "write where(condition, 1, 0)",
+    ),
+)
+"""What a TypeError's text holds, what that means in a spec, and what to write."""
+
+
+def wrong_type(error: TypeError) -> DeriveError:
+    """Python cannot do this with an expression."""
+    text = str(error)
+    called = re.match(r"(\w+)\(\) (?:missing|got|takes)", text)
+    if called and called[1] in USAGE:
+        return DeriveError(text, fix=f"write {USAGE[called[1]]}")
+    for pattern, cause, fix in _PYTHON:
+        if re.search(pattern, text):
+            return DeriveError(f"{cause} ({text})", fix=fix)
+    return DeriveError(
+        f"Python cannot do this with an expression ({text})",
+        fix="use & and | for conditions, where() for a choice, maximum() and minimum(), and functions from derive",
+    )
+
+
+def no_attribute(error: AttributeError) -> DeriveError | None:
+    """A method that elements do not have; None where the error is not about them."""
+    if not isinstance(error.obj, Basic):
+        return None
+    kind = "an axis" if type(error.obj).__name__ == "Axis" else "an element"
+    return DeriveError(
+        f"{kind} has no {error.name}",
+        fix="write functions around elements, such as exp(x[n, d]) or mean(x[n, d], over=d)",
+    )
+
+
+FROM_SYMPY = frozenset({
+    "tan", "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "erfc", "erfinv",
+    "loggamma", "digamma", "Max", "Min", "Piecewise",
+})  # fmt: skip
+"""What a spec may use beside the words of the notation, from where it has them."""
+
+
+_SHORT = 2
+"""Letters that the name of an axis has; a longer name may be that of a number."""
+
+
+def undeclared(error: NameError, known: dict[str, str], signature: bool = False) -> DeriveError:
+    """A name that Python does not know. `known` maps what the spec knows to how it is written.
+
+    In the `signature`, where kinds and axes stand, it is not the name of a number.
+    """
+    name = error.name or str(error)
+    if name in known:
+        return DeriveError(f"{name} is not defined", fix=f"an equation is read back as {known[name]}")
+    if name in ABSENT:
+        return DeriveError(f"{name} is no part of the notation", fix=ABSENT[name])
+    if name in FROM_SYMPY:
+        return DeriveError(f"{name} is not defined", fix=f"write `from sympy import {name}`")
+    family = _family(name)
+    if family:
+        fix = f"write `from derive.ops.{family} import {name}`, and name its result: f.a = {name}(x)"
+        return DeriveError(f"{name} is not defined", fix=fix)
+    close = get_close_matches(name, known, 1, 0.75)
+    if close:
+        return DeriveError(f"{name} is not defined", fix=f"did you mean {known[close[0]]}?")
+    fix = f'declare an axis with {name} = axes("{name}"), or import the function'
+    if len(name) > _SHORT and not signature:
+        fix = f"declare a number as an input, {name}: scalar = 1e-5, {fix.removeprefix('declare ')}"
+    return DeriveError(f"{name} is not defined", fix=fix)
+
+
+def _family(name: str) -> str | None:
+    """The file of the catalogue that defines an op of that name."""
+    files = sorted((Path(__file__).parent.parent / "ops").glob("*.py"))
+    return next((f.stem for f in files if f"\ndef {name}(f, " in f.read_text(encoding="utf-8")), None)
+
+
+def names_near(function: Callable[..., Any], inputs: Iterable[str], equations: Iterable[str]) -> dict[str, str]:
+    """What a name in a spec may have meant: words in reach, inputs, equations."""
+    words = {n: n for n in function.__globals__ if len(n) > 2 and not n.startswith("_")}
+    return words | {n: n for n in inputs} | {n: f"f.{n}[…]" for n in equations}
+
+
+def check_signature(function: Callable[..., Any]) -> None:
+    """A spec is a plain function of the frame and its inputs. Raises DeriveError."""
+    if not inspect.isfunction(function):
+        raise DeriveError(f"@op is given {function!r}", fix="write @op above a function of equations")
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].annotation is not inspect.Parameter.empty:
+        raise DeriveError("its first parameter is not the frame", fix=f"write def {function.__name__}(f, …)")
+    for p in parameters:
+        if p.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            raise DeriveError(
+                f"parameter {p.name} is no plain one", fix="write each input by its name, without * and /"
+            )

@@ -1,0 +1,152 @@
+"""What a spec has said so far: each equation is checked and split as it is written."""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass, field
+from typing import Any
+
+from sympy import Basic, Expr, SympifyError, sympify
+from sympy.logic.boolalg import Boolean
+
+from derive.desugaring.guards import guarded, guarded_behind
+from derive.desugaring.splitting import conditions_split, scaled_reduction, split, taken_apart
+from derive.equations import Equation, Operand, signs
+from derive.errors import DeriveError
+from derive.lengths.sizes import size_of
+from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read
+from derive.recording.handles import Handle
+from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
+from derive.terms.axes import PACK, Axis
+from derive.terms.choices import Concat
+from derive.terms.elements import At, Tensor
+from derive.terms.indices import Merge
+from derive.terms.reductions import Reduce
+
+
+@dataclass
+class Recorder:
+    """What a spec has said so far."""
+
+    name: str
+    operands: dict[str, Operand] = field(default_factory=dict)
+    equations: list[Equation] = field(default_factory=list)
+    tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]] = field(default_factory=dict)
+    results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
+    written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
+    infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
+
+    @property
+    def ranges(self) -> dict[str, Axis]:
+        """The axis that the values of each integer input run over."""
+        return {n: o.ranges_over for n, o in self.operands.items() if o.ranges_over is not None}
+
+    def read(self, name: str, key: tuple[Expr, ...]) -> At:
+        known = self.tensors.get(name)
+        if known and len(known[1]) == len(key):  # a place counted from the end
+            key = tuple(
+                size_of(d) + i if i.is_Integer and i < 0 and d != PACK else i
+                for i, d in zip(key, known[1], strict=True)
+            )
+        made = self._equation(name)
+        tensor = unsigned(made, self.infinite) if made else known[0] if known else Tensor(name)
+        self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
+        return self.written[-1]
+
+    def _equation(self, name: str) -> Equation | None:
+        return next((e for e in self.equations if e.name == name), None)
+
+    def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
+        try:
+            known = {unsigned(e, self.infinite): e.target for e in self.equations}
+            self._define(name, key, as_recorded(_expression(value), known))
+        except DeriveError as error:
+            raise error.within(self.name, name) from None
+
+    def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
+        self._check_new(name)
+        if isinstance(rhs, Boolean) and not isinstance(rhs, Expr):  # a number's symbol may be either
+            raise DeriveError("the right side is a condition", fix="write where(condition, 1, 0)")
+        left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
+        if not all(isinstance(a, Axis) for a in left):
+            raise DeriveError("the left side holds something that is no axis", fix="write axes, or (t, e) to merge two")
+        if len(set(left)) != len(left):
+            raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
+        for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
+            dims = self.tensors[at.name][1] if at.name in self.tensors else None
+            declared = self.operands[at.name].declared if at.name in self.operands else ()
+            check_read(at, dims, list(self.tensors), self.ranges, name, declared)
+        check_functions(rhs, name)
+        plain = rhs
+        rhs, indices = guarded(plain, self.equations, set(self.tensors) | {name})
+        if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
+            plain, sums = conditions_split(Tensor(name), left, plain, set(self.tensors))
+            self._add(sums)
+            rhs, indices = guarded(plain, self.equations, set(self.tensors) | {name})
+        self._add(indices)
+        if not isinstance(rhs, At) or left != key:  # what only takes apart is such an equation itself
+            rhs, apart = taken_apart(rhs, self.equations, set(self.tensors) | {name})
+            self._add(apart)
+        target = Tensor(name, **signs(rhs))
+        for equation in split(target, key, rhs, set(self.tensors)):
+            if not isinstance(equation.body, Concat):
+                check_no_concat(equation.body, name)
+                check_axes(equation.axes, equation.body, equation.over, name)
+            if scaled_reduction(equation.body) is not None:
+                raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
+            self._add([equation])
+
+    def _add(self, equations: list[Equation]) -> None:
+        for equation in equations:
+            self.equations.append(equation)
+            self.tensors[equation.name] = (equation.target, equation.index)
+            if may_be_infinite(equation, self.infinite):
+                self.infinite.add(equation.name)
+
+    def _check_new(self, name: str) -> None:
+        if name in self.tensors:
+            what = "an input" if name in self.operands else "defined already"
+            raise DeriveError(f"{name} is {what}", fix="give the equation another name")
+        if keyword.iskeyword(name) or name in ("saved", "torch", "self", "ctx") or name.startswith("_"):
+            raise DeriveError(f"{name} cannot name a tensor", fix="choose another name")
+
+    def guard(self, outputs: tuple[str, ...]) -> None:
+        """Guard what only the branches of conditions read, once all readers are known."""
+        equations, self.equations = self.equations, []
+        self._add(guarded_behind(equations, outputs, set(self.operands)))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the result of a call its name, and the call's own intermediates that name as a prefix."""
+        self._check_new(new)
+        call = old.rpartition("__")[0]
+        names = {old: new}
+        for equation in self.equations:
+            if equation.name not in self.results and call and equation.name.startswith(f"{call}__"):
+                names.setdefault(equation.name, f"{new}_{equation.name.rpartition('__')[2]}")
+        swap = {self.tensors[a][0]: Tensor(b, **self.tensors[a][0]._assumptions_orig) for a, b in names.items()}
+        self.equations[:] = [_renamed(e, swap) for e in self.equations]
+        for a, b in names.items():
+            target, key = self.tensors.pop(a)
+            self.tensors[b] = (swap[target], key)
+        self.infinite = {names.get(n, n) for n in self.infinite}
+
+    def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
+        self._add(inlined)
+        self.results |= set(outputs)
+        handles = tuple(Handle(self, name) for name in outputs)
+        return handles[0] if len(handles) == 1 else handles
+
+
+def _expression(value: Any) -> Basic:
+    """What stands on the right of an equation. Raises DeriveError where it is none of SymPy's."""
+    try:
+        found = sympify(value)
+    except SympifyError:
+        found = None
+    if not isinstance(found, Basic):
+        raise DeriveError(f"{value!r} is no expression", fix="write one value, made of elements and numbers")
+    return found
+
+
+def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:
+    return Equation(swap.get(e.target, e.target), e.index, e.body.xreplace(swap), e.kind, e.over, e.scale, e.given)

@@ -1,0 +1,180 @@
+"""Reading a spec: its function runs once with a frame that records the equations it writes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from derive.desugaring import computed_places, reached_places
+from derive.desugaring.inline import inline_call
+from derive.equations import Op, Operand
+from derive.errors import DeriveError
+from derive.lengths.requirements import deltas_chosen, requirements
+from derive.lengths.sizes import read_prefixes, size_rules
+from derive.recording.annotations import operand
+from derive.recording.handles import Frame, Handle
+from derive.recording.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
+from derive.recording.questions import refused
+from derive.recording.recorder import Recorder
+from derive.terms.axes import Size
+from derive.terms.elements import At, Scalar
+
+_recording: ContextVar[Recorder | None] = ContextVar("_recording", default=None)
+
+
+class OpCall:
+    """An op as the spec's author holds it: `op` is its data; calling it inside another spec inlines its equations."""
+
+    def __init__(self, op: Op):
+        self.op = op
+        self.__doc__, self.__name__ = op.doc, op.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        recorder = _recording.get()
+        if recorder is None:
+            raise DeriveError(
+                f"{self.op.name} is called outside a spec",
+                fix="import the generated function, or call derive.build(op) for live functions",
+            )
+        calls = sum(1 for e in recorder.equations if e.name.startswith(f"{self.op.name}_call"))
+        prefix = f"{self.op.name}_call{calls}__"
+        try:
+            inlined, outputs = inline_call(self.op, args, kwargs, recorder.tensors, prefix)
+        except DeriveError as error:
+            raise error.within(recorder.name) from None
+        return recorder.bind(inlined, outputs)
+
+    def __repr__(self) -> str:
+        return str(self.op)
+
+    def _repr_latex_(self) -> str:
+        return self.op._repr_latex_()
+
+
+def op(function: Callable[..., Any] | None = None, *, stepwise: bool = False) -> Any:
+    """Read a function of equations as an op. `stepwise=True` also emits the backward that returns every adjoint."""
+    if function is None:
+        return lambda f: op(f, stepwise=stepwise)
+    return OpCall(_trace(function, stepwise))
+
+
+def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
+    name = getattr(function, "__name__", "")
+    try:
+        return _traced(function, name, stepwise)
+    except DeriveError as error:
+        raise error.within(name) from None
+
+
+def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
+    operands = _operands(function, name)
+    recorder = Recorder(name)
+    returned = _run(function, recorder, operands)
+    outputs = _outputs(returned, recorder)
+    recorder.guard(outputs)
+    sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
+    declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
+    equations = read_prefixes(tuple(recorder.equations), declared, sizes)
+    needs = requirements(operands, equations, sizes)
+    made = Op(
+        name=name,
+        doc=inspect.getdoc(function) or "",
+        operands=operands,
+        equations=deltas_chosen(operands, equations, sizes),
+        outputs=outputs,
+        sizes=sizes,
+        requirements=needs,
+        stepwise=stepwise,
+        source=_source(function),
+        tensors=declared,
+    )
+    needs = (*needs, *computed_places.requirements(made), *reached_places.requirements(made))
+    return replace(made, sizes=(*sizes, *reached_places.sizes(made)), requirements=needs)
+
+
+def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
+    """What the signature declares."""
+    try:
+        check_signature(function)
+        given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        return tuple(operand(p, name) for p in given)
+    except NameError as error:
+        raise undeclared(error, names_near(function, (), ()), signature=True) from None
+
+
+def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Operand, ...]) -> Any:
+    """What the function returns, its equations recorded; Python's complaints in the notation's words."""
+    args = [_argument(o, recorder) for o in operands]
+    token = _recording.set(recorder)
+    try:
+        with refused(function.__code__.co_filename):
+            return function(Frame(recorder), *args)
+    except NameError as error:
+        inputs = [o.name for o in operands]
+        raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))) from None
+    except TypeError as error:
+        raise wrong_type(error) from None
+    except AttributeError as error:
+        mistake = no_attribute(error)
+        if mistake is None:
+            raise
+        raise mistake from None
+    finally:
+        _recording.reset(token)
+
+
+def _argument(o: Operand, recorder: Recorder) -> Any:
+    """An operand as the function has it."""
+    if o.kind == "length":
+        assert o.ranges_over is not None
+        return Size(o.ranges_over)
+    if o.kind == "scalar":
+        return Scalar(o.name)
+    recorder.operands[o.name] = o
+    recorder.tensors[o.name] = (o.tensor, o.axes)
+    return Handle(recorder, o.name)
+
+
+def _source(function: Callable[..., Any]) -> str:
+    """The spec's file, named from the package it stands in, so that it is the same on every machine."""
+    path = Path(inspect.getsourcefile(function) or "?")
+    return f"derive/ops/{path.name}" if path.parent.name == "ops" and path.parent.parent.name == "derive" else path.name
+
+
+def _outputs(returned: Any, recorder: Recorder) -> tuple[str, ...]:
+    if returned is None:
+        raise DeriveError("the spec returns nothing", op=recorder.name, fix="end it with return f.y")
+    returned = returned if isinstance(returned, tuple) else (returned,)
+    names = []
+    for value in returned:
+        if isinstance(value, At):
+            raise DeriveError(
+                f"returns one element, {value}", op=recorder.name, fix=f"return the whole tensor: return f.{value.name}"
+            )
+        if not isinstance(value, Handle):
+            raise DeriveError(
+                "the spec returns something that is no tensor", op=recorder.name, fix="return f.y, or (f.y, f.z)"
+            )
+        name = value._name
+        if name in recorder.operands:
+            raise DeriveError(
+                f"returns its input {name}", op=recorder.name, fix="return what an equation defines, such as f.y"
+            )
+        if name not in recorder.tensors:
+            raise DeriveError(
+                f"returns {name}, which no equation defines", op=recorder.name, fix=f"write f.{name}[…] = …"
+            )
+        if name in names:
+            raise DeriveError(f"returns {name} twice", op=recorder.name, fix="return each tensor once")
+        right = next(e.right for e in recorder.equations if e.name == name)
+        if right.atoms(At) and right.is_integer:
+            raise DeriveError(
+                f"returns {name}, which holds integers and has no gradient", op=recorder.name, equation=name,
+                fix="return real tensors only",
+            )  # fmt: skip
+        names.append(name)
+    return tuple(names)

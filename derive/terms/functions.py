@@ -1,0 +1,283 @@
+"""Functions of the notation that SymPy lacks or rewrites at once, each with its derivative, stable at both ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sympy import Dummy, Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log, pi, sqrt
+from sympy import erfc as sympy_erfc
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import Boolean
+
+from derive.recording.asked import Above, Alike, asked
+from derive.terms.axes import Axis, Size
+from derive.terms.choices import Where
+from derive.terms.elements import At, Scalar
+
+
+class _Named(Function):
+    """A function that is typeset by its name, an exponent between that and what it is of."""
+
+    latex_name: str
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"{self.latex_name}{power}\left({', '.join(printer.doprint(a) for a in self.args)}\right)"
+
+
+class _Real(_Named):
+    nargs = 1
+
+    def _eval_is_real(self) -> bool | None:
+        return self.args[0].is_extended_real
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return self.args[0].is_extended_real
+
+
+class sigmoid(_Real):
+    """`1 / (1 + exp(-x))`."""
+
+    latex_name = r"\sigma"
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return self * (1 - self)
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if self.args[0].is_real else None
+
+    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
+        return 1 / (1 + exp(-x))
+
+
+class softplus(_Real):
+    """`log(1 + exp(x))`, whose derivative is the sigmoid."""
+
+    latex_name = r"\operatorname{softplus}"
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return sigmoid(self.args[0])
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if self.args[0].is_real else None
+
+    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
+        return log(1 + exp(x))
+
+
+class log1p(_Real):
+    """`log(1 + x)`, exact also where `x` is small."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return 1 / (1 + self.args[0])
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\log{power}\left(1 + {printer.doprint(self.args[0])}\right)"
+
+
+class expm1(_Real):
+    """`exp(x) - 1`, exact also where `x` is small."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return self + 1
+
+    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
+        return exp(x) - 1
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        text = rf"e^{{{printer.doprint(self.args[0])}}} - 1"
+        return rf"\left({text}\right)^{{{exp}}}" if exp else rf"\left({text}\right)"
+
+
+class erfc(_Real):
+    """`1 - erf(x)`, exact also where `x` is large. `erfc(-x)` stays so: as `2 - erfc(x)` it loses its tail."""
+
+    latex_name = r"\operatorname{erfc}"
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return -2 * exp(-(self.args[0] ** 2)) / sqrt(pi)
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if self.args[0].is_real else None
+
+
+def _erfc_of_ours(eval_of_sympy: Any) -> Any:
+    """SymPy's `erfc` of elements, axes and given numbers is ours; of anything else it is what it was.
+
+    SymPy makes `2 - erfc(x)` of `erfc(-x)` at once, which cannot be told from what else is written so.
+    """
+
+    def evaluate(cls: type[Function], x: Expr) -> Expr | None:
+        return erfc(x) if x.has(At, Axis, Scalar, Size) else eval_of_sympy(x)
+
+    return classmethod(evaluate)
+
+
+sympy_erfc.eval = _erfc_of_ours(sympy_erfc.eval)
+
+
+class relu(_Real):
+    """`max(x, 0)`, whose derivative at 0 is 0 (PyTorch's convention)."""
+
+    latex_name = r"\operatorname{relu}"
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return Where(Above(self.args[0], S.Zero), S.One, S.Zero)
+
+    @staticmethod
+    def slope_at_value(y: Expr) -> Expr:
+        """The derivative in terms of the function's value."""
+        return Where(Above(y, S.Zero), S.One, S.Zero)
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if self.args[0].is_extended_real else None
+
+
+class sign(_Real):
+    """-1, 0 or 1; its derivative is 0 everywhere, as PyTorch has it."""
+
+    latex_name = r"\operatorname{sign}"
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return S.Zero
+
+
+class absolute(_Real):
+    """`|x|`, whose derivative is `sign(x)`: 0 at 0 (PyTorch's convention)."""
+
+    @classmethod
+    def eval(cls, x: Expr) -> Expr | None:
+        if x.is_nonnegative:
+            return x
+        if x.is_Number:
+            return abs(x)
+        return None
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return sign(self.args[0])
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        power = rf"^{{{exp}}}" if exp else ""
+        return rf"\left|{printer.doprint(self.args[0])}\right|{power}"
+
+
+def _is_zero(value: Expr) -> Boolean:
+    """Whether a number is 0; of `-a` it is `a` that is asked."""
+    return Eq(-value if value.is_Mul and value.could_extract_minus_sign() else value, 0)
+
+
+class power(Function):
+    """`base ** exponent` with an exponent that is no number.
+
+    Its derivatives stay finite where PyTorch's do: `e * base**(e - 1)`, and 0 by the exponent at base 0.
+    """
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, base: Expr, exponent: Expr) -> Expr | None:
+        return base**exponent if exponent.is_number else None
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        base, exponent = self.args
+        if argindex == 1:
+            if exponent.atoms(At, Axis):
+                return Where(_is_zero(exponent), S.Zero, exponent * power(base, exponent - 1))
+            if base.is_positive:
+                return exponent * power(base, exponent - 1)
+            # one number for all elements: the exponent 0 makes 0 * 0**0 there, not 0 * 0**-1, and costs no pass
+            return exponent * power(base, Where(_is_zero(exponent), S.Zero, exponent - 1))
+        return Where(Alike(base, S.Zero), S.Zero, self * log(base))
+
+    def _eval_is_real(self) -> bool | None:
+        return True
+
+    def _eval_is_positive(self) -> bool | None:
+        return self.args[0].is_positive
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        base, exponent = (printer.doprint(a) for a in self.args)
+        inner = base if self.args[0].is_Symbol else rf"\left({base}\right)"
+        return rf"{inner}^{{{exponent}}}" if exp is None else rf"\left({inner}^{{{exponent}}}\right)^{{{exp}}}"
+
+
+class atan2(_Named):
+    """The angle of the point `(x, y)`, as `atan2(y, x)`; its derivatives at the origin are 0 (PyTorch's convention)."""
+
+    nargs = 2
+    latex_name = r"\operatorname{atan2}"
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        y, x = self.args
+        radius = x**2 + y**2
+        return Where(Alike(radius, S.Zero), S.Zero, (x if argindex == 1 else -y) / radius)
+
+    def _eval_is_real(self) -> bool | None:
+        return True
+
+
+def rsqrt(x: Any) -> Expr:
+    """`1 / sqrt(x)`."""
+    return S(x) ** S("-1/2")
+
+
+class _Extremum(_Named):
+    """The larger or the smaller of two values; a tie shares the gradient evenly, as `torch.maximum` does."""
+
+    nargs = 2
+    relation: type[Relational]
+
+    @classmethod
+    def eval(cls, a: Expr, b: Expr) -> Expr | None:
+        if a == b:
+            return a
+        if b.has(At) and not a.has(At, Dummy):
+            return cls(b, a)  # `maximum(0, x)` is `maximum(x, 0)`: one spelling for every rule that reads it
+        first = cls.relation(a, b)
+        return (a if first else b) if first in (S.true, S.false) else None
+
+    def _eval_derivative(self, s: Any) -> Expr:
+        a, b = self.args
+        da, db = a.diff(s), b.diff(s)
+        first, tie = asked(type(self).relation(a, b), At), asked(Eq(a, b), At)
+        if db == 0:
+            return da * Where(first, S.One, Where(tie, S.Half, S.Zero))
+        if da == 0:
+            return db * Where(first, S.Zero, Where(tie, S.Half, S.One))
+        return Where(first, da, Where(tie, (da + db) / 2, db))
+
+    def _eval_is_real(self) -> bool | None:
+        return True if all(a.is_extended_real for a in self.args) else None
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return self._eval_is_real()
+
+
+class maximum(_Extremum):
+    """The larger of two values."""
+
+    relation = StrictGreaterThan
+    latex_name = r"\max"
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if any(a.is_positive for a in self.args) else None
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if any(a.is_nonnegative for a in self.args) else None
+
+
+class minimum(_Extremum):
+    """The smaller of two values."""
+
+    relation = StrictLessThan
+    latex_name = r"\min"
+
+    def _eval_is_positive(self) -> bool | None:
+        return True if all(a.is_positive for a in self.args) else None
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if all(a.is_nonnegative for a in self.args) else None

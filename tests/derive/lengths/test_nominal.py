@@ -1,0 +1,45 @@
+"""The lengths that costs are counted at agree with one another as an op's inputs would."""
+
+from derive.catalogue import find
+from derive.lengths.nominal import FEW, nominal
+from derive.notation import axes, concat, op, sum, tensor
+
+
+def test_what_inputs_carry_is_alike_and_the_rest_follows() -> None:
+    assert nominal(find("matmul")).lengths == {}.fromkeys(nominal(find("matmul")).lengths, 32.0)
+    groups = nominal(find("groupnorm")).lengths
+    assert (groups["g"], groups["k"], groups["c"]) == (FEW, 32 / FEW, 32)
+    heads = nominal(find("split_heads")).lengths
+    assert (heads["h"], heads["k"], heads["d"]) == (FEW, 32 / FEW, 32)
+
+
+def test_a_kernel_is_short_and_a_merged_axis_as_long_as_its_parts() -> None:
+    conv = nominal(find("conv2d")).lengths
+    assert (conv["p"], conv["q"], conv["h"]) == (FEW, FEW, 32)
+    assert nominal(find("flatten")).elements(("...",)) == 32
+    names = nominal(find("names_step")).lengths
+    assert names["i"] == names["t"] * names["e"] == 32 * 32
+
+
+def test_a_tensor_that_no_input_carries_costs_more() -> None:
+    scores = nominal(find("attention"))
+    assert scores.weighted(("...", "i", "j")) == 4 * scores.elements(("...", "i", "j"))
+    assert scores.weighted(("...", "i", "d")) == scores.elements(("...", "i", "d"))
+    assert scores.unweighted.weighted(("...", "i", "j")) == scores.elements(("...", "i", "j"))
+    norm = nominal(find("groupnorm"))
+    assert norm.weighted(("n", "g", "k", "s")) == norm.elements(("n", "c", "s"))
+
+
+i, t, k = axes("i t k=3")
+
+
+@op
+def with_fixed_taps(f, x: tensor[t], w: tensor[k]):
+    f.z[i] = concat(0, 0, x[t], along=i)
+    f.y[t] = sum(w[k] * f.z[t + k], over=k)
+    return f.y
+
+
+def test_a_fixed_axis_of_a_window_is_its_kernel_and_the_other_is_not() -> None:
+    lengths = nominal(with_fixed_taps.op).lengths
+    assert (lengths["k"], lengths["t"]) == (3, 32)
