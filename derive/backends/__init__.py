@@ -1,1 +1,1 @@
-"""Backends: a program over named axes becomes code. `torch` prints whole-tensor PyTorch."""
+"""Backends: a program over named axes becomes code, `torch` of whole tensors, `cpu` loops in C."""

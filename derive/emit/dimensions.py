@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from derive.backends.layout import Layouts
+from derive.backends.torch.layout import Layouts
 from derive.nodes.walking import reads
 from derive.program import Assign, Program
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from sympy import Expr
 
-from derive.backends.choices import choices_first
 from derive.backends.cpu.wrapper import Native, Shapes, native
-from derive.backends.dtypes import Dtypes
-from derive.backends.layout import Layouts, layouts
-from derive.backends.outs import into, views_of
-from derive.backends.scans import with_scans
-from derive.backends.thresholds import without_choices
-from derive.backends.torch import Printer
+from derive.backends.torch.choices import choices_first
+from derive.backends.torch.dtypes import Dtypes
+from derive.backends.torch.layout import Layouts, layouts
+from derive.backends.torch.outs import into, views_of
+from derive.backends.torch.printer import Printer
+from derive.backends.torch.reductions.scans import with_scans
+from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line
 from derive.emit.checks import first_reader, indices, read_as, shape

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive.backends.outs import views_of
+from derive.backends.torch.outs import views_of
 from derive.backends.values import Line
 from derive.notation import axes, concat, eq, exp, index, length, log, op, scalar, sigmoid, sum, tensor, where
 from tests.derive.against_loops import compare

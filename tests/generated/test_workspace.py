@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from derive.backends.outs import into
+from derive.backends.torch.outs import into
 from derive.backends.values import Line
 from derive.catalogue import catalogue
 from derive.equations import Op

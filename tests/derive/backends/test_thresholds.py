@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from derive.backends.thresholds import without_choices
+from derive.backends.torch.thresholds import without_choices
 from derive.emit import render
 from derive.notation import axes, exp, expm1, log, maximum, minimum, oo, op, scalar, sigmoid, size, sum, tensor, where
 from derive.program import Assign, Call, Num, Program, Read, Scal, Scatter

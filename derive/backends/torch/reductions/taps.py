@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.fusions import added_to
-from derive.backends.pointwise import cast
-from derive.backends.slices import flipped, span, subscript
+from derive.backends.torch.fusions import added_to
+from derive.backends.torch.pointwise import cast
+from derive.backends.torch.reads.slices import flipped, span, subscript
 from derive.backends.turned import forwards
 from derive.backends.values import Dims, Line, is_pack
 from derive.costs.cost import is_tensor
@@ -36,7 +36,7 @@ from derive.program import (
 )
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.convolution_roles import is_convolution
-from derive.backends.convolutions import convolved
-from derive.backends.layout import is_product
-from derive.backends.pointwise import broadcast, cast
-from derive.backends.reductions import reduction
+from derive.backends.torch.layout import is_product
+from derive.backends.torch.pointwise import broadcast, cast
+from derive.backends.torch.products.convolutions import convolved
+from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.costs.cost import is_matrix_product, is_tensor
 from derive.nodes.arithmetic import ZERO, multiplied
@@ -19,7 +19,7 @@ from derive.passes.signs import plain
 from derive.program import AxisValue, Call, Node, Num, Reduce
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 _TRIANGLES = {
     "le": (".tril()", ".triu()"),

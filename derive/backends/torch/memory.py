@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.dtypes import Dtypes
-from derive.backends.layout import is_product
+from derive.backends.torch.dtypes import Dtypes
+from derive.backends.torch.layout import is_product
 from derive.backends.values import is_pack
 from derive.costs.cost import product_factors
 from derive.nodes.walking import axes_along, node_axes, reads, walk

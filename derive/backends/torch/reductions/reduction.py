@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from derive.backends.by_vectors import is_by_vector
-from derive.backends.contractions import contraction
-from derive.backends.convolutions import convolved
-from derive.backends.dtypes import is_read
-from derive.backends.layout import body_order, is_product, plain_dims
-from derive.backends.pointwise import call_code, cast
-from derive.backends.pools import pooled
+from derive.backends.torch.dtypes import is_read
+from derive.backends.torch.layout import body_order, is_product, plain_dims
+from derive.backends.torch.pointwise import call_code, cast
+from derive.backends.torch.products.by_vectors import is_by_vector
+from derive.backends.torch.products.contractions import contraction
+from derive.backends.torch.products.convolutions import convolved
+from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
 from derive.costs.cost import is_matrix_product, is_tensor, product_factors
 from derive.nodes.arithmetic import multiplied
@@ -19,7 +19,7 @@ from derive.nodes.walking import by_axes_once, node_axes
 from derive.program import Call, Node, Read, Reduce, Window
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 
 def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Value:

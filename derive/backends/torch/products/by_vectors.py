@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from derive.backends.flattened import Size
+from derive.backends.torch.products.flattened import Size
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
 from derive.costs.cost import product_factors
 from derive.nodes.walking import by_axes_once, node_axes, reads

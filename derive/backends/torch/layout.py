@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from derive.backends.by_vectors import is_by_vector
 from derive.backends.convolution_roles import is_convolution
-from derive.backends.pools import is_pool
-from derive.backends.sizes import in_order
+from derive.backends.torch.products.by_vectors import is_by_vector
+from derive.backends.torch.reductions.pools import is_pool
+from derive.backends.torch.sizes import in_order
 from derive.backends.values import Dims, is_pack
 from derive.costs.cost import is_matrix_product, is_tensor, product_factors
 from derive.nodes.arithmetic import multiplied

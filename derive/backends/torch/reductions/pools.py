@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from derive.backends.slices import reached, sliced
+from derive.backends.torch.reads.slices import reached, sliced
 from derive.backends.values import Value, is_pack, squeeze
 from derive.program import Node, Read, Reduce, Window
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 _KINDS = {"mean": "avg", "amax": "max"}
 _MOST = 3  # dimensions that torch pools over

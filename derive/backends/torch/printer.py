@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from derive.backends.chains import is_long, led, with_minus
-from derive.backends.dtypes import Dtypes, is_read
-from derive.backends.fusions import fused, off_diagonal, triangle
-from derive.backends.joins import joined
-from derive.backends.layout import Layouts, is_product
-from derive.backends.memory import Memory, is_whole
-from derive.backends.pointwise import call_code, cast, number_code, written_over
-from derive.backends.ranges import ranges_named, views_named
-from derive.backends.reads import read
-from derive.backends.reductions import reduction
-from derive.backends.runs import run_sum
-from derive.backends.scans import running
-from derive.backends.scatters import scatter
-from derive.backends.sizes import Sizes
+from derive.backends.torch.chains import is_long, led, with_minus
+from derive.backends.torch.dtypes import Dtypes, is_read
+from derive.backends.torch.fusions import fused, off_diagonal, triangle
+from derive.backends.torch.joins import joined
+from derive.backends.torch.layout import Layouts, is_product
+from derive.backends.torch.memory import Memory, is_whole
+from derive.backends.torch.pointwise import call_code, cast, number_code, written_over
+from derive.backends.torch.reads.ranges import ranges_named, views_named
+from derive.backends.torch.reads.read import read
+from derive.backends.torch.reductions.reduction import reduction
+from derive.backends.torch.reductions.runs import run_sum
+from derive.backends.torch.reductions.scans import running
+from derive.backends.torch.reductions.scatters import scatter
+from derive.backends.torch.sizes import Sizes
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, permute, position, squeeze
 from derive.lengths.nominal import FEW
 from derive.nodes.ties import told_by_sign

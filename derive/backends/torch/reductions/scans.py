@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from derive.backends.runs import BEYOND, ends, in_runs, quotient, unmasked, up_to
+from derive.backends.torch.reductions.runs import BEYOND, ends, in_runs, quotient, unmasked, up_to
 from derive.backends.values import ATOM, Value, position
 from derive.nodes.walking import node_axes, walk
 from derive.passes.masked_sums import as_product

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from derive.backends.sizes import Sizes, length, packs
+from derive.backends.torch.sizes import Sizes, length, packs
 from derive.backends.values import PACK, Dims, Value, permute, position
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.walking import index_axes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from derive.backends.index_tensors import index_tensor, indexed
-from derive.backends.sizes import Sizes
-from derive.backends.slices import subscript
+from derive.backends.torch.reads.index_tensors import index_tensor, indexed
+from derive.backends.torch.reads.slices import subscript
+from derive.backends.torch.sizes import Sizes
 from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
 from derive.costs.cost import is_tensor
 from derive.nodes.walking import axes_along, index_axes

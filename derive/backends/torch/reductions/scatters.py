@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.convolutions import scattered
-from derive.backends.extrema import extremum
-from derive.backends.gathers import along, gathers_in_a_row, whole_index
-from derive.backends.index_tensors import index_tensor, pack_first, places_end
-from derive.backends.pointwise import number_code
-from derive.backends.slices import subscript
-from derive.backends.taps import through_windows
+from derive.backends.torch.pointwise import number_code
+from derive.backends.torch.products.convolutions import scattered
+from derive.backends.torch.reads.gathers import along, gathers_in_a_row, whole_index
+from derive.backends.torch.reads.index_tensors import index_tensor, pack_first, places_end
+from derive.backends.torch.reads.slices import subscript
+from derive.backends.torch.reductions.extrema import extremum
+from derive.backends.torch.reductions.taps import through_windows
 from derive.backends.values import ATOM, Line, is_pack, position
 from derive.costs.cost import is_tensor
 from derive.nodes.arithmetic import multiplied
@@ -31,7 +31,7 @@ from derive.program import (
 )
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 
 def scatter(printer: Printer, s: Scatter) -> None:

@@ -12,7 +12,7 @@ from derive.nodes.walking import index_axes
 from derive.program import Read, Scatter
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 
 def extremum(printer: Printer, s: Scatter) -> str:

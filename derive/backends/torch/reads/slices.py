@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from derive.backends.index_tensors import indexed
-from derive.backends.sizes import Sizes
+from derive.backends.torch.reads.index_tensors import indexed
+from derive.backends.torch.sizes import Sizes
 from derive.backends.turned import forwards
 from derive.backends.values import Dim, Dims, Value, is_pack, position
 from derive.program import Index, Node, Read, Window

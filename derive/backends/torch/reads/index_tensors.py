@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from derive.backends.sizes import Sizes, length, packs
+from derive.backends.torch.sizes import Sizes, length, packs
 from derive.backends.values import ATOM, PACK, Dims, Value, align, is_pack
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import Arithmetic, Index, Merged, Node, PartOf, Place, Read, SizeOf, Window

@@ -19,7 +19,7 @@ from derive.program import Assign, AxisValue, Call, Index, Join, Node, Num, Read
 from derive.terms.axes import Axis
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 BEYOND = {"amax": Num(float("-inf")), "amin": Num(float("inf"))}
 """What no maximum or minimum is of."""

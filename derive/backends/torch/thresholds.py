@@ -15,8 +15,8 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, exp, expand, tanh
 
-from derive.backends.dtypes import Dtypes
-from derive.backends.or_nothing import in_full, or_nothing
+from derive.backends.torch.dtypes import Dtypes
+from derive.backends.torch.or_nothing import in_full, or_nothing
 from derive.lowering.lower import node as lowered
 from derive.lowering.raising import is_finite_number, raised
 from derive.nodes.arithmetic import ONE, ZERO

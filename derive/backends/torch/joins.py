@@ -10,7 +10,7 @@ from derive.backends.values import Dims, Value, is_pack, position
 from derive.program import Join, Node, Num
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 
 def joined(printer: Printer, node: Join, order: Dims) -> Value:

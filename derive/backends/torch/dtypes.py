@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.pointwise import is_whole
+from derive.backends.torch.pointwise import is_whole
 from derive.nodes.walking import children, walk
 from derive.program import CONDITIONS, AxisValue, Call, Index, Join, Node, Program, Read, Reduce, Scan, Scatter
 

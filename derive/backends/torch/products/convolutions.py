@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from derive.backends.convolution_roles import Convolution, Spatial, one_signal, roles, straightened
-from derive.backends.reads import read
-from derive.backends.slices import flipped, reached, sliced
+from derive.backends.torch.reads.read import read
+from derive.backends.torch.reads.slices import flipped, reached, sliced
 from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.costs.cost import product_factors
@@ -20,7 +20,7 @@ from derive.nodes.walking import axes_along, node_axes
 from derive.program import Index, Node, Read, Reduce, Scatter, Window
 
 if TYPE_CHECKING:
-    from derive.backends.torch import Printer
+    from derive.backends.torch.printer import Printer
 
 
 def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value | None:

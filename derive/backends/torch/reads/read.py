@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from derive.backends.gathers import gathered
-from derive.backends.index_tensors import indexed
-from derive.backends.reshapes import reshaped
-from derive.backends.sizes import Sizes
-from derive.backends.slices import windowed
+from derive.backends.torch.reads.gathers import gathered
+from derive.backends.torch.reads.index_tensors import indexed
+from derive.backends.torch.reads.reshapes import reshaped
+from derive.backends.torch.reads.slices import windowed
+from derive.backends.torch.sizes import Sizes
 from derive.backends.values import Dims, Value, is_pack, squeeze
 from derive.nodes.walking import axes_along
 from derive.program import Arithmetic, Index, Merged, Node, PartOf, Read

@@ -1,0 +1,1 @@
+"""Whole-tensor PyTorch: named axes become dimensions."""

@@ -1,0 +1,1 @@
+"""Sums of products: `@`, `einsum`, and convolutions."""
