@@ -13,9 +13,9 @@ from derive.costs.cost import Nominal, is_tensor, node_work, product_factors, wo
 from derive.nodes.arithmetic import multiplied, signed_terms, whole_power
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, rebuilt, uses, walk
-from derive.passes.opened_sums import is_product, renamed
+from derive.passes.opened_sums import is_product, plain, renamed
 from derive.passes.share import put
-from derive.program import Assign, Call, Node, Num, Program, Reduce, Scatter
+from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter
 
 
 def distributed(program: Program, nominal: Nominal) -> Program:
@@ -45,10 +45,18 @@ def written_where_read(made: Assign, program: Program) -> Program | None:
     ((reader, read),) = found
     if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)) or isinstance(reader, Scatter):
         return None
+    if made.axes != read.index and not _may_stand_elsewhere(made):
+        return None
     names = {str(a): i for a, i in zip(made.axes, read.index, strict=True)}
     value = put(reader.value, read, renamed(made.value, names))
     statements = (replace(s, value=value) if s == reader else s for s in program.statements if s != made)
     return replace(program, statements=tuple(statements))
+
+
+def _may_stand_elsewhere(made: Assign) -> bool:
+    """Whether a value may be had at other indices: it asks no axis for its places, nor has a merged one."""
+    axes = [*made.axes, *(i for n in walk(made.value) if isinstance(n, Read) for i in n.index)]
+    return plain(made.value) and all(isinstance(i, str) for i in axes)
 
 
 def _within(node: Node, nominal: Nominal) -> Node:

@@ -1,14 +1,19 @@
 """One sign where there are two, and nothing that adds 0 or multiplies by 1."""
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
+import torch
+from torch import Tensor
 
-from derive import axes, constant, eq, exp, maximum, mean, minimum, op, scalar, softplus, sqrt, tensor, where
+from derive import axes, constant, eq, exp, maximum, mean, minimum, op, scalar, size, softplus, sqrt, tensor, where
 from derive.emit import render
+from derive.equations import Op
 from derive.passes.signs import plain
 from derive.pipeline import derive_op
 from derive.program import Call, Node, Num, Read
+from tests.derive.live import assert_derived
 
 n, c = axes("n c")
 X, Y, TWO, ZERO, ONE = Read("x", ("n",)), Read("y", ("n",)), *(Num(Fraction(k)) for k in (2, 0, 1))
@@ -115,3 +120,39 @@ def log_gated(f, g: tensor[n], m: tensor[n], state: tensor[n]):
 def test_what_is_minus_something_is_taken_away() -> None:
     values = [str(s.value) for s in log_gated.op.derivation.forward.statements]
     assert any("m[n] - softplus(-g[n])" in v for v in values) and not any("-softplus" in v for v in values), values
+
+
+@op
+def counted(f, x: tensor[n], w: tensor[n, c]):
+    """Minus what its places count in, read at another axis of the same length."""
+    f.ramp[n] = -(n * x[n])
+    f.y[c, n] = f.ramp[c] + w[n, c]
+    return f.y
+
+
+@op
+def turned(f, x: tensor[n], w: tensor[n, c]):
+    """Minus what is read from the end, read at another axis."""
+    f.last[n] = -exp(x[size(n) - 1 - n])
+    f.y[c, n] = f.last[c] + w[n, c]
+    return f.y
+
+
+@op
+def in_one_row(f, x: tensor[n], w: tensor[n, c]):
+    """Minus something over a merged axis, read at one of its places."""
+    f.rows[(n, c),] = -where(n <= c, x[n], w[n, c])
+    f.y[c] = w[0, c] + f.rows[1]
+    return f.y
+
+
+ELSEWHERE: dict[str, Callable[..., Tensor]] = {
+    "counted": lambda x, w: (w - (torch.arange(4) * x)).T,
+    "turned": lambda x, w: (w - x.flip(0).exp()).T,
+    "in_one_row": lambda x, w: w[0] - x[0],
+}
+
+
+@pytest.mark.parametrize("made", [counted.op, turned.op, in_one_row.op], ids=lambda made: made.name)
+def test_what_is_taken_away_elsewhere_is_that_of_its_own_place(made: Op) -> None:
+    assert_derived(made, ELSEWHERE[made.name], {"x": (4,), "w": (4, 4)})
