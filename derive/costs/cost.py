@@ -26,8 +26,12 @@ BLOWN_UP = 4.0
 NAMED = 0.05
 """Of an element operation, for every element of a tensor with a name: it is written and read again."""
 
-_HEAVY = {"exp": 3.0, "log": 3.0, "tanh": 4.0, "erf": 4.0, "sigmoid": 4.0, "softplus": 4.0, "sin": 3.0, "cos": 3.0,
-          "sinh": 4.0, "cosh": 4.0, "tan": 4.0, "atan": 4.0, "pow": 4.0, "rsqrt": 1.5, "sqrt": 1.5}  # fmt: skip
+_HEAVY = {
+    **dict.fromkeys(("exp", "log", "expm1", "log1p", "sin", "cos"), 3.0),
+    **dict.fromkeys(("tanh", "erf", "erfc", "erfinv", "sigmoid", "softplus", "sinh", "cosh", "asinh", "acosh"), 4.0),
+    **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "atanh", "loggamma", "digamma", "polygamma", "pow"), 4.0),
+    **dict.fromkeys(("rsqrt", "sqrt"), 1.5),
+}
 
 ELEMENTARY = frozenset(_HEAVY)
 """The functions that take more than a pass."""

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from sympy import erfc
 
-from derive import amax, axes, constant, exp, log, log1p, op, sigmoid, softplus, sum, tanh, tensor
+from derive import amax, axes, constant, exp, log, log1p, op, sigmoid, softplus, sqrt, sum, tanh, tensor
 from derive.collapse.search import search
 from derive.costs.autograd_cost import total_bytes
 from derive.emit import render
@@ -22,6 +23,13 @@ def mish(f, x: tensor[...]):
     """x * tanh(log(1 + exp(x))) (Misra, 2019)."""
     f.t[...] = tanh(log(1 + exp(x[...])))
     f.y[...] = x[...] * f.t[...]
+    return f.y
+
+
+@op
+def by_erfc(f, x: tensor[...]):
+    """x times the normal distribution's mass below it (Hendrycks and Gimpel, 2016), by the complement."""
+    f.y[...] = x[...] * erfc(-x[...] / sqrt(2)) / 2
     return f.y
 
 
@@ -76,6 +84,7 @@ def pulled_and_pushed(f, x: tensor[n, d], w: constant[n, d]):
     ("spec", "kept"),
     [
         (mish, ("dy_dx",)),
+        (by_erfc, ("dy_dx",)),
         (gated_layer, ("dy_dz", "x", "W")),
         (swapped, ("dy_dx_local",)),
         (pulled_and_pushed, ("near_sum", "far_sum", "dfar_sum_dx", "exp_minus_2_x_w_squared")),
@@ -90,7 +99,7 @@ def test_kept(spec, kept):
     assert len(d.backward.statements) <= len(d.closed.kept.program.statements)
 
 
-@pytest.mark.parametrize("spec", [mish, gated, gated_layer, swapped, pulled_and_pushed])
+@pytest.mark.parametrize("spec", [mish, by_erfc, gated, gated_layer, swapped, pulled_and_pushed])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_gradients(spec, dtype):
     op, made = spec.op, module(spec.op)
@@ -103,6 +112,7 @@ def test_gradients(spec, dtype):
     real = [e for e, o in zip(exact, op.operands, strict=True) if o in op.differentiable]
     plain = {
         "mish": lambda x: x * torch.tanh(torch.nn.functional.softplus(x, threshold=800)),
+        "by_erfc": torch.nn.functional.gelu,
         "gated": lambda a, b: torch.tanh(a) * torch.sigmoid(b),
         "gated_layer": lambda x, W: torch.nn.functional.silu(x @ W),
         "swapped": lambda dy_dx, x: torch.nn.functional.silu(x) + dy_dx,
