@@ -9,16 +9,16 @@ Forward
     loss[] = mean(e[...], over=...)
 
 Backward
-    dr[...] = dloss[] * where(r[...] <= threshold, r[...], threshold) / size(...)
-    dx[...] = -sign(t[...] - x[...]) * dr[...]
-    dt[...] = sign(t[...] - x[...]) * dr[...]
+    dt_minus_x[...] = dloss[] * sign(t_minus_x[...]) * where(r[...] <= threshold, r[...], threshold) / size(...)
+    dx[...] = -dt_minus_x[...]
+    dt[...] = dt_minus_x[...]
 
 In LaTeX
-    \mathrm{d}r_{\ldots} = \frac{\mathrm{d}\mathrm{loss}}{|{\ldots}|}\, \left(\begin{cases}r_{\ldots} & r_{\ldots} \leq \mathrm{threshold} \\ \mathrm{threshold} & \text{otherwise}\end{cases}\right)
-    \mathrm{d}x_{\ldots} = - \operatorname{sign}\left(t_{\ldots} - x_{\ldots}\right)\, \mathrm{d}r_{\ldots}
-    \mathrm{d}t_{\ldots} = \operatorname{sign}\left(t_{\ldots} - x_{\ldots}\right)\, \mathrm{d}r_{\ldots}
+    \mathrm{d}\mathrm{t\_minus\_x}_{\ldots} = \frac{\mathrm{d}\mathrm{loss}\, \operatorname{sign}\left(\mathrm{t\_minus\_x}_{\ldots}\right)}{|{\ldots}|}\, \left(\begin{cases}r_{\ldots} & r_{\ldots} \leq \mathrm{threshold} \\ \mathrm{threshold} & \text{otherwise}\end{cases}\right)
+    \mathrm{d}x_{\ldots} = - \mathrm{d}\mathrm{t\_minus\_x}_{\ldots}
+    \mathrm{d}t_{\ldots} = \mathrm{d}\mathrm{t\_minus\_x}_{\ldots}
 
-Saved for the backward: x [...], t [...], threshold a number; 2*|...| elements. Autograd of the same equations keeps
+Saved for the backward: t_minus_x [...], threshold a number; |...| elements. Autograd of the same equations keeps
 3*|...|.
 """
 
@@ -37,8 +37,7 @@ from ._support import check_shapes, in_float32, keep, kept, typed, widened
 class HuberSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    x: Tensor  # [...]
-    t: Tensor  # [...]
+    t_minus_x: Tensor  # [...]
     threshold: float  # a number
 
 
@@ -53,22 +52,21 @@ class HuberGradients(NamedTuple):
 def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor, HuberSaved]:
     """Returns loss and what the backward needs."""
     check_shapes("huber", ("x: ...", "t: ..."), x, t)
-    r = torch.abs(t - x)  # r[...] = absolute(t[...] - x[...])
+    t_minus_x = t - x  # t_minus_x[...] = t[...] - x[...]
+    r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
     e = (r - threshold).relu_().mul_(threshold).add_(r.clamp(max=threshold).square_().div_(2))
     loss = e.mean()  # loss[] = mean(e[...], over=...)
-    return loss, HuberSaved(x, t, threshold)
+    return loss, HuberSaved(t_minus_x, threshold)
 
 
 @in_float32
-def huber_backward(dloss: Tensor, x: Tensor, t: Tensor, threshold: float) -> HuberGradients:
+def huber_backward(dloss: Tensor, t_minus_x: Tensor, threshold: float) -> HuberGradients:
     """The gradient of every real input, from dloss and what the forward saved."""
-    leading = x.shape[:]
-    t_minus_x = t - x  # t_minus_x[...] = t[...] - x[...]
+    leading = t_minus_x.shape[:]
     r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
-    dr = r.clamp(max=threshold).mul_(dloss / math.prod(leading))
-    dt = t_minus_x.sign_().mul_(dr)  # dt[...] = sign(t_minus_x[...]) * dr[...]
-    dx = -dt  # dx[...] = -dt[...]
-    return HuberGradients(dx, dt)
+    dt_minus_x = torch.sign(t_minus_x).mul_(r.clamp(max=threshold)).mul_(dloss / math.prod(leading))
+    dx = -dt_minus_x  # dx[...] = -dt_minus_x[...]
+    return HuberGradients(dx, dt_minus_x)
 
 
 class _Huber(torch.autograd.Function):

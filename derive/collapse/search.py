@@ -15,6 +15,7 @@ from derive.collapse.denominators import cancelled
 from derive.collapse.domain import conditions, divided_by, divisors, outside_domain, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.local_search import Candidate
+from derive.collapse.magnitudes import magnitudes
 from derive.collapse.masked import masked
 from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
@@ -178,6 +179,8 @@ def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
         for law, values, reason in _IDENTITIES:
             ways = ((value, reason) for value in values(found.definitions[k].value))
             found = _cheaper(steps, found, k, law, ways, policy)
+        ways = ((value, "sign(u) * abs(u) = u") for value in magnitudes(found.definitions[k].value, steps.op))
+        found = _cheaper(steps, found, k, "magnitude", ways, policy)
         names = with_definitions(known, list(found.definitions[:k]))
         found = _cheaper(steps, found, k, "open", opened(found.definitions[k].value, names), policy)
     return found

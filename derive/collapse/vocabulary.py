@@ -19,12 +19,12 @@ from derive.nodes.naming import free_name, labels
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
-from derive.terms.functions import atan2, relu, sigmoid
+from derive.terms.functions import absolute, atan2, relu, sigmoid
 from derive.terms.reductions import Reduce
 
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)
-_BENT = (relu, atan2)
-"""Functions whose derivative is a choice by their argument or a multiple of it: the backward reads it again."""
+_BENT = (relu, absolute, atan2)
+"""Functions whose derivative is by the sign of their argument, or a multiple of it: the backward reads it again."""
 
 
 def name_functions(op: Op) -> Op:

@@ -1,0 +1,41 @@
+"""Law: `sign(u) * abs(u) = u`: a magnitude that is squared leaves no sign behind.
+
+With `r = abs(e)` and `y = r**2`, `de = 2*dy*r*sign(e)` is `2*dy*e`, and `r` need not be there. Taken where cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sympy import Expr, Mul
+
+from derive.algebra import normal
+from derive.equations import Op
+from derive.terms.elements import At
+from derive.terms.functions import absolute, sign
+
+
+def magnitudes(value: Expr, op: Op) -> Iterator[Expr]:
+    """The value with every product of a magnitude and its sign as what it is the magnitude of, where there is one."""
+    known = {e.name: e for e in op.equations if e.is_plain and e.kind is None and isinstance(e.body, absolute)}
+
+    def argument(factor: Expr) -> Expr | None:
+        if isinstance(factor, At) and factor.name in known:
+            equation = known[factor.name]
+            return equation.body.args[0].xreplace(dict(zip(equation.axes, factor.index, strict=True)))
+        return factor.args[0] if isinstance(factor, absolute) else None
+
+    new = {product: signed for product in value.atoms(Mul) if (signed := _signed(product, argument)) is not None}
+    if new:
+        yield normal(value.xreplace(new))
+
+
+def _signed(product: Expr, argument: Callable[[Expr], Expr | None]) -> Expr | None:
+    """The product without one magnitude and its sign, times what they are of; None where it has no such pair."""
+    powers = product.as_powers_dict()
+    for factor, exponent in powers.items():
+        inner = argument(factor) if exponent.is_Integer and exponent.is_positive else None
+        for u in () if inner is None else (inner, -inner):
+            if powers.get(sign(u)) == 1:
+                return product / sign(u) / factor * u
+    return None

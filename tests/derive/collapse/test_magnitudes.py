@@ -1,0 +1,63 @@
+"""A magnitude times its sign is what it is the magnitude of, and what stands in it has a name."""
+
+import pytest
+import torch
+
+from derive.equations import Op
+from derive.notation import axes, constant, mean, op, sqrt, sum, tensor
+from tests.derive.live import assert_derived, module
+
+n, d = axes("n d")
+
+
+@op
+def mean_square(f, x: tensor[n, d], t: tensor[n, d]):
+    f.r[n, d] = abs(x[n, d] - t[n, d])
+    f.y[()] = mean(f.r[n, d] ** 2, over=(n, d))
+    return f.y
+
+
+@op
+def mean_cube(f, x: tensor[n, d], t: tensor[n, d]):
+    f.r[n, d] = abs(x[n, d] - t[n, d])
+    f.y[()] = mean(f.r[n, d] ** 3, over=(n, d))
+    return f.y
+
+
+@op
+def lengths(f, x: tensor[n, d], t: constant[n, d]):
+    f.r[n, d] = abs(x[n, d] - t[n, d])
+    f.y[n] = sqrt(1 + sum(f.r[n, d] * f.r[n, d], over=d))
+    return f.y
+
+
+REFERENCES = {
+    "mean_square": lambda x, t: ((x - t) ** 2).mean(),
+    "mean_cube": lambda x, t: ((x - t).abs() ** 3).mean(),
+    "lengths": lambda x, t: (1 + ((x - t) ** 2).sum(1)).sqrt(),
+}
+
+
+@pytest.mark.parametrize("made", [mean_square.op, mean_cube.op, lengths.op], ids=lambda made: made.name)
+def test_no_sign_is_left(made: Op) -> None:
+    statements = [str(s) for s in made.derivation.backward.statements]
+    assert not any("sign" in s for s in statements), statements
+    assert_derived(made, REFERENCES[made.name], {"x": (4, 3), "t": (4, 3)})
+
+
+def test_the_difference_alone_is_kept() -> None:
+    assert [dims for name, dims in mean_square.op.derivation.backward.given if name != "dy"] == [("n", "d")]
+
+
+@op
+def square(f, x: tensor[n]):
+    f.r[n] = abs(x[n])
+    f.y[n] = f.r[n] ** 2
+    return f.y
+
+
+def test_of_zero_and_of_infinity() -> None:
+    x = torch.tensor([0.0, -torch.inf, torch.inf, -2.0, torch.nan], dtype=torch.float64)
+    _, *saved = module(square.op).square_forward(x)
+    dx = module(square.op).square_backward(torch.ones(5, dtype=torch.float64), *saved[0])
+    torch.testing.assert_close(dx, 2 * x, equal_nan=True)
