@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Function, Mul, Pow, S, exp, expand_mul, log, tanh
+from sympy import Add, Basic, Expr, Function, Integer, Mul, Pow, S, exp, expand_mul, log, tanh
 
 from derive.desugaring.splitting import order_axes, own_equation
 from derive.equations import Equation, Op
@@ -103,7 +103,7 @@ def _functions(equation: Equation) -> list[Expr]:
     found = [
         f
         for f in body.atoms(*_OWN_DERIVATIVE)
-        if f != own and f.atoms(At) and all(isinstance(i, Axis) for at in f.atoms(At) for i in at.index)
+        if f != own and f.atoms(At) and all(isinstance(i, Axis | Integer) for at in f.atoms(At) for i in at.index)
     ]
     return sorted(found, key=lambda f: (len(f.atoms(Function)), f.sort_key()))
 
@@ -113,7 +113,8 @@ def _function_name(expr: Expr, target: str) -> str:
     inner = expr.args[0]
     sign, inner = ("minus_", -inner) if inner.could_extract_minus_sign() and not isinstance(inner, Add) else ("", inner)
     if isinstance(inner, At):
-        return f"{expr.func.__name__}_{sign}{inner.name}"
+        places = (f"_{i}" for i in inner.index if i.is_Integer)
+        return f"{expr.func.__name__}_{sign}{inner.name}{''.join(places)}"
     words = _name(inner, "", set()) if isinstance(inner, Add) else "_inner"
     return f"{target}_{expr.func.__name__}" if words.startswith("_") else f"{expr.func.__name__}_{words}"
 

@@ -11,7 +11,7 @@ from derive.pipeline import derive_op
 from tests.derive.evaluate import forward, inputs
 from tests.derive.specs import Spec, each_spec
 
-n, d = axes("n d")
+n, d, g = axes("n d g=3")
 
 
 @op
@@ -137,6 +137,10 @@ def gates(f, a: tensor[n], b: tensor[n]):
     return f.z
 
 
+@op
+def gates_of_one_tensor(f, z: tensor[n, g], c: tensor[n]):
+    f.y[n] = sigmoid(z[n, 0]) * c[n] + sigmoid(z[n, 1]) * tanh(z[n, 2])
+    return f.y
 
 
 @pytest.mark.parametrize(
@@ -144,6 +148,10 @@ def gates(f, a: tensor[n], b: tensor[n]):
     [
         (softmax_written_out, {"exp_x_minus_x_max": "exp(x[n, d] - x_max[n])"}),
         (gates, {"sigmoid_minus_b": "sigmoid(-b[n])"}),  # `3*tanh(a)` knows its derivative as it is
+        (
+            gates_of_one_tensor,
+            {"sigmoid_z_0": "sigmoid(z[n, 0])", "sigmoid_z_1": "sigmoid(z[n, 1])", "tanh_z_2": "tanh(z[n, 2])"},
+        ),
     ],
 )
 def test_a_function_gets_a_name_once(made: Op, names: dict[str, str]) -> None:
