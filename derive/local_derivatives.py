@@ -212,10 +212,12 @@ def _name(part: _Part, gradient: str, of: Mapping[str, str], taken: set[str]) ->
 
 
 def _is_cheaper(new: Handing, old: Handing) -> bool:
-    """Whether both passes together spare an elementary function, at no more work, and no more is kept."""
+    """Whether both passes together spare a function wherever the forward makes more, do no more work, keep no more."""
     (new_work, new_functions), (old_work, old_functions) = _work(new), _work(old)
+    made = (e.name for e in new.made if e not in old.made)
+    more = priced(new.op, made, _MEMORY)
     no_more = priced(new.op, new.kept.names, _MEMORY) <= priced(old.op, old.kept.names, _MEMORY)
-    return no_more and new_work < old_work and new_functions < old_functions
+    return no_more and new_work < old_work and old_functions - new_functions >= more
 
 
 def _work(handing: Handing) -> tuple[float, float]:

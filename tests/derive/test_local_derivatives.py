@@ -4,7 +4,7 @@ import pytest
 import torch
 from sympy import erfc
 
-from derive import amax, axes, constant, exp, log, log1p, op, sigmoid, softplus, sqrt, sum, tanh, tensor
+from derive import amax, axes, constant, exp, log, log1p, maximum, op, sigmoid, softplus, sqrt, sum, tanh, tensor
 from derive.collapse.search import search
 from derive.costs.autograd_cost import total_bytes
 from derive.emit import render
@@ -80,6 +80,13 @@ def pulled_and_pushed(f, x: tensor[n, d], w: constant[n, d]):
     return f.y
 
 
+@op
+def directions(f, a: tensor[n, d], b: tensor[n, d]):
+    f.s[n] = maximum(sqrt(sum(a[n, d] ** 2, over=d)) * sqrt(sum(b[n, d] ** 2, over=d)), 1e-8)
+    f.y[n] = sum(a[n, d] * b[n, d], over=d) / f.s[n]
+    return f.y
+
+
 @pytest.mark.parametrize(
     ("spec", "kept"),
     [
@@ -97,6 +104,10 @@ def test_kept(spec, kept):
     d = derive_op(spec.op)
     assert d.kept == kept
     assert len(d.backward.statements) <= len(d.closed.kept.program.statements)
+
+
+def test_roots_of_rows_are_no_reason_to_make_matrices():
+    assert derive_op(directions.op).kept == ("s_sum", "s_sum2", "y", "a", "b")
 
 
 @pytest.mark.parametrize("spec", [mish, by_erfc, gated, gated_layer, swapped, pulled_and_pushed])
