@@ -11,7 +11,6 @@ from sympy import (
     Basic,
     Equality,
     Expr,
-    Float,
     Function,
     Max,
     Min,
@@ -20,7 +19,6 @@ from sympy import (
     Not,
     Piecewise,
     Pow,
-    Rational,
     S,
     Unequality,
     exp,
@@ -31,6 +29,7 @@ from sympy import sign as sympy_sign
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import to_nnf
 
+from derive.decimals import exact
 from derive.equations import Equation
 from derive.errors import DeriveError
 from derive.recording.asked import asked
@@ -40,12 +39,10 @@ from derive.terms.elements import At, Tensor
 from derive.terms.functions import absolute, atan2, maximum, minimum, power, sign
 from derive.terms.reductions import Reduce
 
-_SHORT = 12  # digits of a decimal that somebody means
-
 
 def as_recorded(expr: Basic, known: Mapping[Basic, Tensor]) -> Any:
     """The expression with what is `known` of the tensors, by how they were read (`unsigned`)."""
-    return _masks_last(_exact(_canonical(settled(expr).xreplace(known))))
+    return _masks_last(exact(_canonical(settled(expr).xreplace(known))))
 
 
 def settled(expr: Basic) -> Any:
@@ -142,14 +139,3 @@ def _turned(e: Where) -> Expr:
 
 def _symbolic_power(e: Pow) -> Expr:
     return e if isinstance(e, exp) or (not e.base.atoms(At) and not e.exp.atoms(At)) else power(e.base, e.exp)
-
-
-def _exact(expr: Basic) -> Any:
-    """Decimal literals as the rationals they were written as: 0.5 is 1/2, 0.044715 is 8943/200000."""
-    return expr.xreplace({f: _decimal(f) for f in expr.atoms(Float)})
-
-
-def _decimal(f: Float) -> Rational:
-    """The decimal as written, up to its 17 digits; arithmetic between short ones gives a short one: 0.1 * 3 is 3/10."""
-    digits = [c for c in str(f).partition("e")[0] if c.isdigit()]
-    return Rational(str(f) if len("".join(digits).strip("0")) <= _SHORT else repr(float(f)))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from derive.decimals import exact_from_the_start
 from derive.desugaring import computed_places, reached_places
 from derive.desugaring.inline import inline_call
 from derive.equations import Op, Operand
@@ -111,7 +112,7 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
     args = [_argument(o, recorder) for o in operands]
     token = _recording.set(recorder)
     try:
-        with refused(function.__code__.co_filename):
+        with refused(function.__code__.co_filename), exact_from_the_start():
             return function(Frame(recorder), *args)
     except NameError as error:
         inputs = [o.name for o in operands]

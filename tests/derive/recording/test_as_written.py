@@ -6,7 +6,7 @@ import torch
 from sympy import erfc
 
 from derive.equations import Op
-from derive.notation import axes, log, op, scalar, sqrt, tensor
+from derive.notation import axes, constant, exp, log, op, scalar, sqrt, tensor
 from tests.derive.live import module
 
 n, d = axes("n d")
@@ -83,3 +83,29 @@ def test_a_number_is_multiplied_after_the_sum() -> None:
     z, u = module(apart.op).apart(x, y)
     assert float(z) == 3
     assert float(u) == float(torch.tensor(-2.0) / 10)
+
+
+def test_a_decimal_is_not_taken_out_of_an_exponential() -> None:
+    """SymPy has `exp(x - 0.5)` as `0.6065*exp(x)` at once, and `exp(x - 1e9*(1 - m))` as 0."""
+
+    @op
+    def shifted(f, x: tensor[n], seen: constant[n]):
+        f.y[n] = exp(x[n] - 60.5)
+        f.z[n] = exp(x[n] - 1e9 * (1 - seen[n]))
+        return f.y, f.z
+
+    x, seen = torch.tensor([100.0, 1.0, 2.0]), torch.tensor([0.0, 1.0, 0.0])
+    y, z = module(shifted.op).shifted(x, seen)
+    torch.testing.assert_close(y, (x - 60.5).exp())
+    torch.testing.assert_close(z, torch.where(seen > 0, x.exp(), 0))
+
+
+def test_sympy_keeps_its_decimals() -> None:
+    @op
+    def halves(f, x: tensor[n]):
+        f.y[n] = x[n] ** 0.5 + sympy.tanh(0.5)
+        return f.y
+
+    assert str(halves.op.equations[0].body) == "sqrt(x[n]) + tanh(1/2)"
+    assert isinstance(sympy.sympify(0.5), sympy.Float)
+    assert isinstance(sympy.tanh(0.5), sympy.Float)
