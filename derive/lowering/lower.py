@@ -123,10 +123,7 @@ def _arithmetic(expr: Add | Mul | Pow, hoist: Hoist | None) -> Node:
         return product(list(Mul.make_args(expr)), hoist)
     if isinstance(expr, Pow):
         return Call("div", (ONE, node(1 / expr, hoist))) if divides(expr) else _power(expr.base, expr.exp, hoist)
-    if (number := _common(expr)) is not None:
-        rest = Add(*(t / number for t in expr.args))
-        return quotient(number, [(weight(rest), node(rest, hoist))], [])
-    return _sum([(t, node(abs_term(t), hoist)) for t in ordered_terms(expr)])
+    return _sum([(terms[0], _together(terms, hoist)) for terms in _by_number(expr)])
 
 
 def _choice(expr: Basic, hoist: Hoist | None) -> Node:
@@ -147,11 +144,24 @@ def _function(expr: Function, hoist: Hoist | None) -> Node:
     return Call(name, tuple(node(a, hoist) for a in expr.args))
 
 
-def _common(expr: Add) -> Expr | None:
-    """What all terms of a sum of tensors are multiplied by: SymPy has `3*(x - y)` as `3*x - 3*y` at once."""
-    numbers = {abs(t.as_coeff_Mul()[0]) for t in expr.args}
-    (number,) = numbers if len(numbers) == 1 else (S.One,)
-    return number if number != 1 and expr.atoms(At) else None
+def _by_number(expr: Add) -> list[list[Expr]]:
+    """The terms of a sum, those of tensors that one number multiplies together: SymPy has `s - 9*(1 - m)` as
+    `s + 9*m - 9` at once, where a large number leaves nothing of `s`."""
+    terms = ordered_terms(expr)
+    number = {t: abs(t.as_coeff_Mul()[0]) for t in terms}
+    found: dict[Expr, list[Expr]] = {}
+    for t in terms:
+        found.setdefault(number[t] if number[t] != 1 else t, []).append(t)
+    return [ts for group in found.values() for ts in ([group] if Add(*group).atoms(At) else [[t] for t in group])]
+
+
+def _together(terms: list[Expr], hoist: Hoist | None) -> Node:
+    """Terms of one number as that number times their sum, without the minus that the first is read with."""
+    if len(terms) == 1:
+        return node(abs_term(terms[0]), hoist)
+    number = abs(terms[0].as_coeff_Mul()[0])
+    rest = Add(*(abs_term(t) / number if is_negative(terms[0]) else t / number for t in terms))
+    return quotient(number, [(weight(rest), node(rest, hoist))], [])
 
 
 def _place(i: Prefix | Slot | Merge | Part, hoist: Hoist | None) -> Node:

@@ -23,8 +23,28 @@ from derive.terms.elements import At
 
 def factored(expr: Expr, hoist: Hoist, as_written: bool = False) -> Node:
     """A normal form with few operations on large tensors; sums stay `as_written` where digits depend on their order."""
-    product = factor(expr)
+    product = _numbers_out(factor(expr))
     return _product_node(product if as_written else _small_first(product), hoist)
+
+
+def _numbers_out(p: Product) -> Product:
+    """The product with the summands that one number multiplies, in each of its sums, as that number times theirs."""
+    return replace(p, sums=tuple(Sum(_by_number(tuple(map(_numbers_out, s.parts)))) for s in p.sums))
+
+
+def _by_number(parts: tuple[Product, ...]) -> tuple[Product, ...]:
+    """The summands; several of one number other than 1 in one, as in `lower` where a sum stands as it was written."""
+    found: dict[Expr, list[Product]] = {}
+    for p in parts:
+        found.setdefault(abs(p.number), []).append(p)
+    out: list[Product] = []
+    for number, same in found.items():
+        if number == 1 or not 1 < len(same) < len(parts):
+            out += same
+        else:
+            inner = _in_one(tuple(replace(p, number=p.number / number) for p in same))
+            out.append(replace(inner, number=number * inner.number))
+    return tuple(out) if len(out) < len(parts) else parts
 
 
 def _small_first(p: Product) -> Product:

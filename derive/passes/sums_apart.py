@@ -7,6 +7,7 @@ A quotient is such a product where a factor of it can be divided, and so is a su
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 from derive.costs.cost import MATMUL, Nominal, is_matrix_product, node_work, product_factors
@@ -33,7 +34,7 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
 
 def _apart(node: Reduce) -> Node | None:
     """The sum of the terms' own sums; None where one of them would still run over all axes, or none is a product."""
-    terms = signed_terms(node.body)
+    terms = _terms(node.body)
     signs = {minus for _, minus in terms}
     named = [name for term, _ in terms for name in reads(term)]
     if len(terms) < 2 or (len(signs) > 1 and len(set(named)) < len(named)):
@@ -49,6 +50,26 @@ def _apart(node: Reduce) -> Node | None:
     first, minus = values[0]
     start: Node = Call("neg", (first,)) if minus else first
     return reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), values[1:], start)
+
+
+def _terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
+    """The terms of a sum, each with whether it is subtracted; a number times a sum is in each of that sum's terms."""
+    out: list[tuple[Node, bool]] = []
+    for term, negative in signed_terms(node, minus):
+        inside: list[tuple[Node, bool]] = []
+        if isinstance(term, Call) and term.fn in ("mul", "div") and any(map(_is_number, term.args)):
+            k = 0 if term.fn == "div" or _is_number(term.args[1]) else 1
+            inside = [(replace(term, args=_with(term.args, k, t)), sign) for t, sign in _terms(term.args[k], negative)]
+        out += inside if len(inside) > 1 else [(term, negative)]
+    return out
+
+
+def _with(args: tuple[Node, ...], k: int, other: Node) -> tuple[Node, ...]:
+    return (*args[:k], other, *args[k + 1 :])
+
+
+def _is_number(node: Node) -> bool:
+    return not node_axes(node) and not reads(node)
 
 
 def _counted(own: Reduce, node: Reduce) -> Node:

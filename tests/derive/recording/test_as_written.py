@@ -1,15 +1,18 @@
 """What a spec calls is what the code calls: SymPy's own evaluation must not lose digits that the author had."""
 
+from collections.abc import Callable
+
 import pytest
 import sympy
 import torch
 from sympy import erfc
 
 from derive.equations import Op
-from derive.notation import axes, constant, exp, log, op, scalar, sqrt, tensor
+from derive.live import build
+from derive.notation import amax, axes, constant, exp, log, op, scalar, sqrt, sum, tensor
 from tests.derive.live import module
 
-n, d = axes("n d")
+n, m, d = axes("n m d")
 
 
 def log_of_a_tail() -> Op:
@@ -109,3 +112,34 @@ def test_sympy_keeps_its_decimals() -> None:
     assert str(halves.op.equations[0].body) == "sqrt(x[n]) + tanh(1/2)"
     assert isinstance(sympy.sympify(0.5), sympy.Float)
     assert isinstance(sympy.tanh(0.5), sympy.Float)
+
+
+@op
+def masked_softmax(f, s: tensor[n, m], seen: constant[m]):
+    f.a[n, m] = s[n, m] - 1e9 * (1 - seen[m])
+    f.u[n, m] = exp(f.a[n, m] - amax(f.a[n, m], over=m))
+    f.p[n, m] = f.u[n, m] / sum(f.u[n, m], over=m)
+    return f.p
+
+
+@op
+def of_a_pair(f, s: tensor[n, m], seen: constant[n]):
+    f.y[n, m] = (s[n, m] + (seen[n] * seen[m] - 1) * 1e6 - s[n, n] * 0.5) ** 3
+    return f.y
+
+
+@pytest.mark.parametrize("save", ["cost", "least", "input", "fused"])
+def test_a_number_beside_other_terms_is_multiplied_after_its_sum(save: str) -> None:
+    """SymPy has `s - 1e9*(1 - m)` as `s + 1e9*m - 1e9`, which in float32 is 0 where `m` is 1."""
+    s, seen = torch.randn(4, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([1.0, 0.0, 1.0, 1.0])
+    plain: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "masked_softmax": lambda s: s.masked_fill(seen == 0, -torch.inf).softmax(1),
+        "of_a_pair": lambda s: (s + (seen[:, None] * seen - 1) * 1e6 - s.diagonal()[:, None] * 0.5) ** 3,
+    }
+    for made in (masked_softmax, of_a_pair):
+        x = s.clone().requires_grad_()
+        expected, ours = plain[made.op.name](x), build(made, save=save)(x, seen)
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
+        dy = torch.ones_like(ours).tril()
+        for a, b in zip(*(torch.autograd.grad(y, x, dy) for y in (ours, expected)), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
