@@ -36,7 +36,8 @@ def size_rules(
         rules = _allowed(rules, known, dims, equations)
     ranged = {o.ranges_over for o in operands if o.ranges_over is not None}
     for equation in equations:
-        for axis in sorted_axes(set(equation.axes) | set(equation.over) | ranged):
+        counted = {size.axis for part in (equation.body, equation.scale) for size in part.atoms(Size)}
+        for axis in sorted_axes(set(equation.axes) | set(equation.over) | counted | ranged):
             if axis not in rules:
                 raise DeriveError(
                     f"no input carries axis {axis.base}, so its size is unknown",

@@ -121,6 +121,13 @@ def size_unknown():
         return f.y
 
 
+def length_of_an_axis_summed_away_unknown():
+    @op
+    def bad(f, x: tensor[n]):
+        f.y[n] = sum(x[n], over=k)
+        return f.y
+
+
 def size_of_a_merge_unknown():
     @op
     def bad(f, x: tensor[n]):
@@ -181,6 +188,9 @@ MESSAGES = [
     (size_unknown,
      "op bad, equation y: no input carries axis d, so its size is unknown; give an input the axis d, "
      "an argument d_length: length(d), or a fixed length: axes(\"d=2\")"),
+    (length_of_an_axis_summed_away_unknown,
+     "op bad, equation y: no input carries axis k, so its size is unknown; give an input the axis k, "
+     "an argument k_length: length(k), or a fixed length: axes(\"k=2\")"),
     (size_of_a_merge_unknown,
      "op bad, equation y: no input carries axis e, so its size is unknown; give an input the axis e, "
      "an argument e_length: length(e), or a fixed length: axes(\"e=2\")"),
