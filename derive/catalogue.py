@@ -48,6 +48,9 @@ def load_file(path: Path | str) -> list[Op]:
     except (*MISTAKES, SyntaxError) as error:
         raise _located(error, path, source) from None
     ops = _distinct(_ops_of(module, path.name))
+    for op in ops:
+        if _written(source).count(op.name) > 1:  # of which Python keeps the last
+            raise DeriveError(f"op {op.name} is defined twice in {op.source}", fix="give one of them another name")
     if not ops:
         raise DeriveError(f"{path} defines no op", fix="decorate a function of equations with @op")
     return ops
@@ -58,6 +61,11 @@ def _ops_of(module: ModuleType, source: str | None) -> list[Op]:
     source = source or f"{module.__name__.replace('.', '/')}.py"
     found = [value.op for value in vars(module).values() if isinstance(value, OpCall)]
     return [op for op in found if op.source == source]
+
+
+def _written(source: str) -> list[str]:
+    """The names of the decorated functions that a file defines, as often as it does so."""
+    return [s.name for s in ast.parse(source).body if isinstance(s, ast.FunctionDef) and s.decorator_list]
 
 
 def _distinct(ops: Iterable[Op]) -> list[Op]:
