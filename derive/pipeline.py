@@ -30,6 +30,7 @@ from derive.program import Assign, Program, Read
 from derive.recording.checks import check_inputs
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.terms.elements import tensor_names
+from derive.twins import one_of_each
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    written = made_before_windows(selected(op))
+    written = made_before_windows(one_of_each(selected(op)))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)
