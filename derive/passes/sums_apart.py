@@ -2,7 +2,8 @@
 
 `sum(a[o, k] * u[n, k] + b[o, k] * v[n, k], over=k)` is `u @ a.T + v @ b.T`, and nothing runs over all three axes. What
 is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n, k]**2`: they may be all but equal.
-A quotient is such a product where a factor of it can be divided, and so is a sum of convolutions.
+A quotient is such a product where a factor of it can be divided, and so is a sum of convolutions. A mean is such a sum,
+divided.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
 
     def within(node: Node) -> Node:
         node = rebuilt(node, within)
-        if not isinstance(node, Reduce) or node.kind != "sum":
+        if not isinstance(node, Reduce) or node.kind not in ("sum", "mean"):
             return node
-        divided = with_divided_factors(node)
-        forms = [node, divided, *(f for f in map(_apart, (node, divided)) if f is not None)]
-        return min(forms, key=lambda form: _work(form, nominal))
+        total = replace(node, kind="sum")
+        divided = with_divided_factors(total)
+        forms = [total, divided, *(f for f in map(_apart, (total, divided)) if f is not None)]
+        best = min(forms, key=lambda form: _work(form, nominal))
+        if node.kind == "sum" or best == total:
+            return best if node.kind == "sum" else node
+        return Call("div", (best, multiplied([SizeOf(a) for a in node.axes])))
 
     return check(program.with_values(within))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from derive import axes, cos, op, scalar, sin, size, sqrt, sum, tensor
+from derive import axes, cos, mean, op, scalar, sin, size, sqrt, sum, tensor
 from derive.costs.cost import is_matrix_product
 from derive.equations import Op
 from derive.nodes.walking import walk
@@ -62,6 +62,12 @@ def numbered(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: tensor[m, 
     return f.y
 
 
+@op
+def averaged(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: tensor[m, d]):
+    f.y[n, m] = mean(u[n, d] / (1 + v[n, d] ** 2) * a[m, d] / (1 + b[m, d] ** 2), over=d)
+    return f.y
+
+
 REFERENCES = {
     "waves": lambda u, a, b, c: u.cos() @ a.T + u.sin() @ b.T + u.shape[1] * c[:, None],
     "real_part": lambda u, v, a, b: u @ a.T - v @ b.T,
@@ -70,10 +76,11 @@ REFERENCES = {
     "divided": lambda u, v, a: u / (1 + v**2) @ a.T,
     "divided_both": lambda u, v, a, b: (1 / (1 + v**2).sqrt()) @ a.T + u / (1 + v**2).sqrt() @ b.T,
     "numbered": lambda u, v, a, b: (u @ a.T - v @ b.T) * 6 / 7,
+    "averaged": lambda u, v, a, b: u / (1 + v**2) @ (a / (1 + b**2)).T / 3,
     "gated": lambda u, a: u @ a.T + (u[:, None] + a).sin().sum(2),
 }
 SHAPES = {"u": (5, 3), "v": (5, 3), "a": (4, 3), "b": (4, 3), "c": (5,)}
-OPS = [waves.op, real_part.op, scaled.op, distances.op, divided.op, divided_both.op, numbered.op, gated.op]
+OPS = [waves.op, real_part.op, scaled.op, distances.op, divided.op, divided_both.op, numbered.op, averaged.op, gated.op]
 
 
 def _products(made: Op) -> list[bool]:
@@ -82,7 +89,10 @@ def _products(made: Op) -> list[bool]:
     return [is_matrix_product(n) for n in nodes]
 
 
-COUNTS = [(waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2), (numbered.op, 2)]
+COUNTS = [
+    (waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2), (numbered.op, 2),
+    (averaged.op, 1),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "count"), COUNTS)
