@@ -60,7 +60,10 @@ def _masked(factors: list[Node]) -> Call | None:
 
 
 def as_product(node: Reduce) -> Reduce:
-    """`sum(where(c, a*b, 0) * d)` with the choice made in one factor, where that leaves a product of matrices."""
+    """`sum(where(c, a*b, 0) * d)` with the choice made in one factor, where that leaves a product of matrices.
+
+    Else in each factor that has all axes of `c`: what is left out is 0 in both, and may be infinite in neither.
+    """
     outside = product_factors(node.body)
     chosen = _masked(outside)
     if node.kind != "sum" or chosen is None:
@@ -71,9 +74,12 @@ def as_product(node: Reduce) -> Reduce:
     if not inside:
         return node
     rest = [*(f for f in factors if f not in inside), *(f for f in outside if f != chosen)]
-    masked = Call("where", (condition, multiplied(inside), zero))  # all of them: what is left out may be infinite
-    product = Reduce("sum", node.axes, multiplied([masked, *rest]))
-    return product if is_matrix_product(product) else node
+    for own in ([multiplied(inside)], inside):  # all of them: what is left out may be infinite
+        masked: list[Node] = [Call("where", (condition, f, zero)) for f in own]
+        product = Reduce("sum", node.axes, multiplied([*masked, *rest]))
+        if is_matrix_product(product):
+            return product
+    return node
 
 
 def _in_sums(program: Program, change: Callable[[Reduce], Node]) -> Program:

@@ -1,6 +1,7 @@
 """Choices in sums: those that leave the sum."""
 
 from collections.abc import Callable
+from inspect import getsource
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from derive.equations import Op
 from derive.nodes.walking import walk
 from derive.pipeline import derive_op
 from derive.program import Call, Reduce
-from tests.derive.live import assert_derived
+from tests.derive.live import assert_derived, module
 
 n, m, t, s, d = axes("n m t s d")
 
@@ -54,3 +55,24 @@ def test_a_choice_whose_condition_lacks_what_is_summed_comes_after_the_matrix_pr
 @pytest.mark.parametrize("made", [mixed.op, paired.op, summed.op], ids=REFERENCES)
 def test_values_and_gradients(made: Op) -> None:
     assert_derived(made, REFERENCES[made.name], SHAPES)
+
+
+@op
+def left_out(f, x: tensor[n, d], y: tensor[m, d], c: constant[d]):
+    f.s[n, m] = sum(where(c[d] > 0, x[n, d] * y[m, d], 0), over=d)
+    return f.s
+
+
+def test_a_choice_of_what_is_summed_is_made_in_both_factors() -> None:
+    """Nothing runs over all three axes, and what is left out may be infinite."""
+    forward = getsource(module(left_out.op).left_out_forward)
+    assert " @ " in forward and ".sum(" not in forward
+    c = torch.tensor([1.0, 0.0, 1.0])
+    x, y = (torch.randn(size, 3, dtype=torch.float64) for size in (5, 4))
+    expected = x[:, c > 0] @ y[:, c > 0].T
+    x[:, 1], y[2, 1] = torch.inf, torch.nan
+    leaves = [x.requires_grad_(), y.requires_grad_()]
+    ours = module(left_out.op).left_out(*leaves, c)
+    torch.testing.assert_close(ours, expected, rtol=1e-12, atol=0)
+    for gradient in torch.autograd.grad(ours.sum(), leaves):
+        assert gradient.isfinite().all() and (gradient[:, 1] == 0).all()
