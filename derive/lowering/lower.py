@@ -144,22 +144,27 @@ def _function(expr: Function, hoist: Hoist | None) -> Node:
     return Call(name, tuple(node(a, hoist) for a in expr.args))
 
 
+FAR = 1000  # times larger than 1: such terms may cancel, and leave nothing of others that they meet before
+
+
 def _by_number(expr: Add) -> list[list[Expr]]:
     """The terms of a sum, those of tensors that one number multiplies together: SymPy has `s - 9*(1 - m)` as
-    `s + 9*m - 9` at once, where a large number leaves nothing of `s`."""
-    terms = ordered_terms(expr)
-    number = {t: abs(t.as_coeff_Mul()[0]) for t in terms}
+    `s + 9*m - 9` at once, where a large number leaves nothing of `s`. Several large ones are together too."""
     found: dict[Expr, list[Expr]] = {}
-    for t in terms:
-        found.setdefault(number[t] if number[t] != 1 else t, []).append(t)
+    terms = {t: abs(t.as_coeff_Mul()[0]) for t in ordered_terms(expr)}
+    near = any(number < FAR for number in terms.values())
+    for t, number in terms.items():
+        key = t if number == 1 else S(FAR) if near and number >= FAR else number
+        found.setdefault(key, []).append(t)
     return [ts for group in found.values() for ts in ([group] if Add(*group).atoms(At) else [[t] for t in group])]
 
 
 def _together(terms: list[Expr], hoist: Hoist | None) -> Node:
-    """Terms of one number as that number times their sum, without the minus that the first is read with."""
+    """Terms as one number times their sum, without the minus that the first is read with."""
     if len(terms) == 1:
         return node(abs_term(terms[0]), hoist)
-    number = abs(terms[0].as_coeff_Mul()[0])
+    numbers = {abs(t.as_coeff_Mul()[0]) for t in terms}
+    number = numbers.pop() if len(numbers) == 1 else S.One
     rest = Add(*(abs_term(t) / number if is_negative(terms[0]) else t / number for t in terms))
     return quotient(number, [(weight(rest), node(rest, hoist))], [])
 

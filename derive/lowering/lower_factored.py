@@ -12,7 +12,7 @@ from dataclasses import replace
 from sympy import Expr, Mul, Rational, S
 
 from derive.lowering.factoring import Product, Sum, factor
-from derive.lowering.lower import Hoist, negated, node, quotient
+from derive.lowering.lower import FAR, Hoist, negated, node, quotient
 from derive.lowering.ordering import divides, factor_order, weight
 from derive.nodes.arithmetic import ZERO
 from derive.program import Call, Node
@@ -34,6 +34,9 @@ def _numbers_out(p: Product) -> Product:
 
 def _by_number(parts: tuple[Product, ...]) -> tuple[Product, ...]:
     """The summands; several of one number other than 1 in one, as in `lower` where a sum stands as it was written."""
+    far = tuple(p for p in parts if abs(p.number) >= FAR)
+    if len({abs(p.number) for p in far}) > 1 and len(far) < len(parts):
+        return (*_by_number(tuple(p for p in parts if p not in far)), _in_one(_by_number(far)))
     found: dict[Expr, list[Product]] = {}
     for p in parts:
         found.setdefault(abs(p.number), []).append(p)

@@ -128,6 +128,12 @@ def of_a_pair(f, s: tensor[n, m], seen: constant[n]):
     return f.y
 
 
+@op
+def of_two_masks(f, s: tensor[n, m], seen: constant[n]):
+    f.y[n, m] = (s[n, m] - 1e9 * (1 - seen[n]) - 1e9 * (1 - seen[m]) - 2e4 * (1 - seen[n])) ** 3
+    return f.y
+
+
 @pytest.mark.parametrize("save", ["cost", "least", "input", "fused"])
 def test_a_number_beside_other_terms_is_multiplied_after_its_sum(save: str) -> None:
     """SymPy has `s - 1e9*(1 - m)` as `s + 1e9*m - 1e9`, which in float32 is 0 where `m` is 1."""
@@ -136,7 +142,9 @@ def test_a_number_beside_other_terms_is_multiplied_after_its_sum(save: str) -> N
         "masked_softmax": lambda s: s.masked_fill(seen == 0, -torch.inf).softmax(1),
         "of_a_pair": lambda s: (s + (seen[:, None] * seen - 1) * 1e6 - s.diagonal()[:, None] * 0.5) ** 3,
     }
-    for made in (masked_softmax, of_a_pair):
+    off = 1 - seen
+    plain["of_two_masks"] = lambda s: (s - 1e9 * off[:, None] - 1e9 * off - 2e4 * off[:, None]) ** 3
+    for made in (masked_softmax, of_a_pair, of_two_masks):
         x = s.clone().requires_grad_()
         expected, ours = plain[made.op.name](x), build(made, save=save)(x, seen)
         torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
