@@ -318,6 +318,11 @@ MISTAKES = {
         "f.y[n, ()] = x[n, 0]\n    return f.y",
         "op mine, equation y: () merges no axes; write two axes or more in brackets of their own: (t, e)",
     ),
+    "place_in_a_merge": (
+        "f, x: tensor[n, d]",
+        "f.y[n, t] = x[n, (0, t)] * x[n, (1, t)]\n    return f.y",
+        "op mine, equation y: (0, t) merges no axes; take it apart before, f.z[…, p, h] = x[…, (p, h)], and read a place of that: f.z[…, 0, h]",
+    ),
     "bad_fixed": (
         None,
         'q = axes("q=0")\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y',

@@ -98,7 +98,10 @@ def _indices(key: Any) -> tuple[Expr, ...]:
         elif isinstance(k, tuple):
             inside = tuple(PACK if a is Ellipsis else a for a in k)
             if len(inside) < 2 or not all(isinstance(a, Axis) for a in inside):
-                raise DeriveError(f"{k} merges no axes", fix="write two axes or more in brackets of their own: (t, e)")
+                fix = "write two axes or more in brackets of their own: (t, e)"
+                if len(inside) > 1:  # such as (0, h)
+                    fix = "take it apart before, f.z[…, p, h] = x[…, (p, h)], and read a place of that: f.z[…, 0, h]"
+                raise DeriveError(f"{k} merges no axes", fix=fix)
             out.append(Merge(*inside))
         elif isinstance(k, slice):
             raise DeriveError("a slice `:` is not an index", fix="name the axis: x[n, d]")
