@@ -73,14 +73,17 @@ def _powers(product: Expr) -> dict[Expr, Rational]:
 
 
 def _quotient(product: Mul, condition: Basic) -> Expr | None:
-    """What is raised to the highest power in a product, where it divides and one of its parts has all its axes."""
+    """What is raised to the highest power in a product, where it divides and one of its parts has all its axes.
+
+    No root is taken of what the product takes none of, which may be negative: `q*s*r**(1/2)/p` holds no `(q*s/p)**(1/2)`.
+    """
     powers = _powers(product)
     unit = lcm(*(int(p.q) for p in powers.values()))
     times = {b: int(p * unit) for b, p in powers.items()}
     for k in range(max(map(abs, times.values()), default=0), 1, -1):
-        part = {b: e for b, e in times.items() if e % k == 0}
+        part = {b: p / k for b, p in powers.items() if times[b] % k == 0 and p.q % (p / k).q == 0}
         if min(part.values(), default=0) < 0 < max(part.values(), default=0):
-            quotient = Mul(*(b ** Rational(e // k, unit) for b, e in part.items()))
+            quotient = Mul(*(b**p for b, p in part.items()))
             whole = free_axes(quotient)
             fits = any(free_axes(b) == whole for b in part) and free_axes(condition) <= whole
             return Where(condition, quotient, 0) if fits and _is_plain(quotient) else None

@@ -41,6 +41,12 @@ def weighted(f, x: tensor[n], s: tensor[n], w: tensor[n]):
 
 
 @op
+def beside_a_root(f, x: tensor[n], s: tensor[n], q: tensor[n]):
+    f.y[n] = (x[n] / s[n]) ** 2 * sqrt(q[n])
+    return f.y
+
+
+@op
 def written_before(f, x: tensor[n], s: tensor[n]):
     f.z[n] = x[n] / s[n]
     f.y[n] = f.z[n] + (x[n] / s[n]) ** 4
@@ -68,6 +74,19 @@ def masked_and_weighted(f, a: tensor[()], r: tensor[n], w: tensor[n], far: scala
 
 
 @op
+def squashed(f, s: tensor[n, d]):
+    """A capsule's output: a quotient beside a root, and neither of them a power."""
+    f.q[n] = sum(s[n, d] ** 2, over=d)
+    f.v[n, d] = f.q[n] / (1 + f.q[n]) * s[n, d] / sqrt(f.q[n] + 1)
+    return f.v
+
+
+def squash(s: torch.Tensor) -> torch.Tensor:
+    q = s.square().sum(1, keepdim=True)
+    return q / (1 + q) * s / torch.sqrt(q + 1)
+
+
+@op
 def left_alone(f, x: tensor[n], y: tensor[m], s: tensor[n], length: scalar = 2.0):
     f.a[n] = x[n] / s[n]
     f.b[n] = x[n] ** 2 / s[n]
@@ -85,6 +104,7 @@ TABLE = [
                        "y[n] = mean(x_minus_mu_over_s[n, d]**3, over=d)"]),
     (over_a_root, ["y_inner[n, d] = x[n, d]/sqrt(v[n])", "y[n] = mean(y_inner[n, d]**3, over=d)"]),
     (weighted, ["x_over_s[n] = x[n]/s[n]", "y[n] = w[n]*x_over_s[n]**2 + exp(-x_over_s[n])"]),
+    (beside_a_root, ["x_over_s[n] = x[n]/s[n]", "y[n] = sqrt(q[n])*x_over_s[n]**2"]),
     (written_before, ["z[n] = x[n]/s[n]", "y[n] = z[n]**4 + z[n]"]),
     (written_before_over_more, ["z[n, d] = x[n]/s[n]", "x_over_s[n] = x[n]/s[n]", "y[n] = x_over_s[n]**3",
                                 "w[n, d] = b[d]*z[n, d]"]),
@@ -97,6 +117,11 @@ TABLE = [
 @pytest.mark.parametrize(("made", "lines"), TABLE, ids=lambda v: getattr(v, "__name__", ""))
 def test_named(made: object, lines: list[str]) -> None:
     assert [str(e) for e in name_quotients(made.op).equations] == lines  # type: ignore[attr-defined]
+
+
+def test_no_root_is_taken_of_what_may_be_negative() -> None:
+    assert name_quotients(squashed.op) == squashed.op  # type: ignore[attr-defined]
+    assert_derived(squashed.op, squash, {"s": (3, 4)})  # type: ignore[attr-defined]
 
 
 def test_what_is_no_quotient_to_a_power_or_larger_than_its_parts_stays() -> None:
