@@ -75,7 +75,7 @@ def _powers(product: Expr) -> dict[Expr, Rational]:
 def _quotient(product: Mul, condition: Basic) -> Expr | None:
     """What is raised to the highest power in a product, where it divides and one of its parts has all its axes.
 
-    No root is taken of what the product takes none of, which may be negative: `q*s*r**(1/2)/p` holds no `(q*s/p)**(1/2)`.
+    No root is taken of what the product takes none of, which may be negative: `sqrt(r)*s/q` holds no `sqrt(s/q)`.
     """
     powers = _powers(product)
     unit = lcm(*(int(p.q) for p in powers.values()))
