@@ -14,14 +14,16 @@ from derive.nodes.walking import axes_along, index_axes
 from derive.program import Index, Node, Read, Window
 
 
-def gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+def gathered(
+    stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims = ()
+) -> Value:
     gathers = [k for k, i in enumerate(node.index) if isinstance(i, Read)]
     plain = [i for i in node.index if isinstance(i, str)]
     fixed = [k for k, i in enumerate(node.index) if isinstance(i, Window) and not i.steps and not is_tensor(i.offset)]
     if plain and fixed and not any(map(is_pack, plain)):  # at one place of a dimension is a view
         pieces = [sizes.number(i.offset) if k in fixed else ":" for k, i in enumerate(node.index)]  # type: ignore[union-attr]
         rest = replace(node, index=tuple(i for k, i in enumerate(node.index) if k not in fixed))
-        return gathered(stored.method(subscript(pieces)), rest, sizes, value)
+        return gathered(stored.method(subscript(pieces)), rest, sizes, value, order)
     if len(gathers) == 1 and len(plain) == len(node.index) - 1 and len(set(plain)) == len(plain):
         slot = gathers[0]
         inner = node.index[slot]
@@ -30,7 +32,7 @@ def gathered(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dim
             sizes.checked.add(inner.name)  # type: ignore[union-attr]
             return _batched_gather(stored, node, slot, value)
         if not set(axes) & set(plain):
-            return _row_gather(stored, node, slot, sizes, value)
+            return _row_gather(stored, node, slot, sizes, value, order)
         if len(along(node.index, slot)) == len(node.index):
             sizes.checked.add(inner.name)  # type: ignore[union-attr]
             at = position(along(node.index, slot), slot)
@@ -92,10 +94,21 @@ def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Callab
     return f"{code.inside(ATOM)}.expand({lengths})"
 
 
-def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
-    """`C[ix[n, t], e]`: whole slices, by an index of its own axes."""
+def _row_gather(
+    stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims
+) -> Value:
+    """`C[ix[n, t], e]`: whole slices, by an index of its own axes.
+
+    What is read row by row is gathered so: of `B[j, ix[n]]` as `[n, j]`, `B.T[ix]` takes a fifth of `B[:, ix].T`.
+    """
     inner = node.index[slot]
     axes = index_axes(inner)
+    first = tuple(d for d in order if d in axes_along(node.index))[: len(axes)] == axes
+    if slot and first and not any(is_pack(a) for a in axes_along(node.index)):
+        names = tuple("" if k == slot else str(i) for k, i in enumerate(node.index))
+        rest = tuple(n for n in names if n)
+        turned = permute(Value(stored.code, names, stored.strength), ("", *rest))
+        return Value(f"{turned.inside(ATOM)}[{value(inner, axes).code}]", (*axes, *rest))  # type: ignore[arg-type]
     index = value(inner, axes)  # type: ignore[arg-type]
     if slot == 0 and len(node.index) == 2:
         sizes.checked.add(inner.name)  # type: ignore[union-attr]

@@ -30,7 +30,7 @@ def read(
     if all(k is str for k in kinds):
         return _diagonal(stored, node)
     if any(isinstance(i, Read) for i in node.index):
-        return gathered(stored, node, sizes, value)
+        return gathered(stored, node, sizes, value, order)
     axes = axes_along(node.index)
     if len(set(axes)) < len(axes):  # one axis in a window and beside it: no view reads that
         return indexed(stored, node, sizes, value)

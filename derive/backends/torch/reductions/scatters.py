@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from derive.backends.torch.pointwise import number_code
+from derive.backends.added_rows import Along, gather_back, rows_turned
 from derive.backends.torch.products.convolutions import scattered
-from derive.backends.torch.reads.gathers import along, gathers_in_a_row, whole_index
+from derive.backends.torch.reads.gathers import gathers_in_a_row
 from derive.backends.torch.reads.index_tensors import index_tensor, pack_first, places_end
 from derive.backends.torch.reads.slices import subscript
 from derive.backends.torch.reductions.extrema import extremum
 from derive.backends.torch.reductions.taps import through_windows
-from derive.backends.values import ATOM, Line, is_pack, position
+from derive.backends.values import Line, is_pack
 from derive.costs.cost import is_tensor
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import (
     Call,
-    Index,
     Merged,
     Node,
-    Num,
     Place,
     Read,
     Scatter,
@@ -50,7 +47,10 @@ def scatter(printer: Printer, s: Scatter) -> None:
         return
     moved = [i for k, i in enumerate(s.slots) if i != s.axes[k]]
     one = moved[0] if len(moved) == 1 else None
-    if isinstance(one, Read) and (code := _gather_back(printer, _Along(s, s.slots.index(one), one))) is not None:
+    if isinstance(one, Read) and (code := rows_turned(printer, s, s.slots.index(one), one)) is not None:
+        printer.lines.append(Line(f"{name} = {code}", str(s)))
+        return
+    if isinstance(one, Read) and (code := gather_back(printer, Along(s, s.slots.index(one), one))) is not None:
         _put(printer, s, name, target, code)
         return
     if _at_one_place(printer, s, name, target):
@@ -77,7 +77,7 @@ def _at_one_place(printer: Printer, s: Scatter, name: str, target: str) -> bool:
     rest = [k for k in range(len(s.axes)) if k not in fixed]
     part = replace(s, axes=tuple(s.axes[k] for k in rest), slots=tuple(s.slots[k] for k in rest))
     index = s.slots[along[0]]
-    code = _gather_back(printer, _Along(part, rest.index(along[0]), index)) if isinstance(index, Read) else None
+    code = gather_back(printer, Along(part, rest.index(along[0]), index)) if isinstance(index, Read) else None
     if code is None:
         return False
     pieces = [printer.number(i.offset) if isinstance(i, Window) else ":" for i in s.slots]
@@ -185,105 +185,3 @@ def _put(printer: Printer, s: Scatter, name: str, target: str, call: str) -> Non
 def _start(printer: Printer, s: Scatter, name: str, target: str) -> None:
     if s.onto is None:
         printer.lines.append(Line(f"{name} = {target}"))
-
-
-@dataclass(frozen=True)
-class _Along:
-    """A scatter whose places along one dimension an index tells; the other slots are axes, or no call is for it."""
-
-    scatter: Scatter
-    slot: int
-    index: Read
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """What the index runs over."""
-        return index_axes(self.index)
-
-    @property
-    def plain(self) -> tuple[str, ...]:
-        """The axes that are the other dimensions."""
-        return tuple(i for k, i in enumerate(self.scatter.slots) if k != self.slot and isinstance(i, str))
-
-    @property
-    def at(self) -> int:
-        """The dimension in code."""
-        return position(tuple(i if isinstance(i, str) else "" for i in self.scatter.slots), self.slot)
-
-
-def _gather_back(printer: Printer, one: _Along) -> str | None:
-    """A scatter-add along one dimension: rows by `index_add_`, single elements by `scatter_add_`; None for others."""
-    shared = set(one.axes) & set(one.plain)
-    return _elements_added(printer, one) if shared else _rows_added(printer, one)
-
-
-def _elements_added(printer: Printer, one: _Along) -> str | None:
-    """Every element to a place of its own: the index runs over other dimensions of the tensor as well."""
-    s, at, plain = one.scatter, one.at, one.plain
-    if set(one.axes) != set(plain):
-        dims = along(s.slots, one.slot)
-        if len(dims) != len(s.slots):
-            return None
-        chosen = whole_index(s.slots, one.slot, printer.sizes, printer.value)
-        return f".scatter_add_({at}, {chosen}, {printer.full(s.value, dims).code})"
-    index = printer.value(one.index, plain).inside(ATOM)
-    value = printer.value(s.value, plain)
-    if not value.dims and not value.scalar and len(plain) == 1 and not is_pack(plain[0]):
-        size = printer.size(plain[0])
-        source = f"{value.inside(ATOM)}.expand({f'{size}, 1' if at else f'1, {size}'})"
-    else:
-        source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
-    return f".scatter_add_({at}, {index}.unsqueeze({at}), {source})"
-
-
-def _rows_added(printer: Printer, one: _Along) -> str | None:
-    """Whole rows, the axes of the index as one dimension of the source."""
-    s, slot, axes = one.scatter, one.slot, one.axes
-    # a multiple of rows PyTorch adds one row at a time, which takes a CPU four times as long
-    single = printer.fuse and len(s.axes) == 1 and not is_pack(s.axes[0])
-    number, term = _numbered(s.value) if single else (Fraction(1), s.value)
-    times = "" if number == 1 else f", alpha={number_code(Num(number)).code}"
-    if not axes:
-        place = printer.value(one.index, ()).inside(ATOM)
-        source = printer.full(term, one.plain).inside(ATOM)
-        return f".index_add_({one.at}, {place}.reshape(1), {source}.unsqueeze({one.at}){times})"
-    if any(is_pack(a) for a in one.plain):
-        return None
-    order = (*s.slots[:slot], *axes, *s.slots[slot + 1 :])
-    value = printer.full(term, order)  # type: ignore[arg-type]
-    where = printer.value(one.index, axes)
-    if len(axes) == 1 and not is_pack(axes[0]):
-        return f".index_add_({slot}, {where.code}, {value.code}{times})"
-    whole = _whole(printer, term, order)
-    if whole is None and not any(is_pack(a) for a in axes):
-        flat = f"{value.inside(ATOM)}.flatten({slot}, {slot + len(axes) - 1})"
-    else:
-        sides = (s.slots[:slot], s.slots[slot + 1 :])
-        before, after = ([printer.size(a) for a in side if isinstance(a, str)] for side in sides)
-        beside = bool(before or after)  # an empty axis, perhaps: then -1 could be any number
-        shape = [*before, f"{where.inside(ATOM)}.numel()" if beside else "-1", *after]
-        flat = f"{whole or value.inside(ATOM)}.reshape({', '.join(shape)})"
-    return f".index_add_({slot}, {where.inside(ATOM)}.reshape(-1), {flat}{times})"
-
-
-def _numbered(node: Node) -> tuple[Fraction, Node]:
-    """The number that a product of tensors begins with, or its sign, and the rest."""
-    if isinstance(node, Call) and node.fn == "neg":
-        number, rest = _numbered(node.args[0])
-        return -number, rest
-    if isinstance(node, Call) and node.fn in ("mul", "div"):
-        first, second = node.args
-        if node.fn == "mul" and isinstance(first, Num) and isinstance(first.value, Fraction) and is_tensor(second):
-            return first.value, second
-        number, rest = _numbered(first)
-        return number, replace(node, args=(rest, second))
-    return Fraction(1), node
-
-
-def _whole(printer: Printer, node: Node, order: tuple[Index, ...]) -> str | None:
-    """The tensor itself, where reading it through merged indices changes no order of elements."""
-    if not isinstance(node, Read) or None in printer.layouts[node.name]:
-        return None
-    in_order = axes_along(node.index) == order
-    unmoved = all(isinstance(i, str | Merged) for i in node.index)
-    return printer.stored(node.name).code if in_order and unmoved else None
