@@ -8,23 +8,34 @@ from derive.nodes.naming import free_name, name_of
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, node_axes, reads
 from derive.passes.share import put
-from derive.program import Assign, Call, Node, Program, Read, Reduce, Statement, base
+from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, Statement, base
 
 
 def choices_first(program: Program) -> Program:
-    """The same program with a name for every choice over some of its statement's axes, inside a longer expression."""
+    """The same program with a name for every choice over some of its statement's axes, inside a longer expression.
+
+    One that has a name already, in this statement or behind it, keeps that.
+    """
     taken = program.names
-    out: list[Statement] = []
-    for s in program.statements:
+    changed = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
+    lasting = (s for s in program.statements if isinstance(s, Assign) and not {s.name, *reads(s.value)} & changed)
+    whole = {s.value: s for s in reversed(list(lasting))}
+    out: dict[int | str, Statement] = {}
+    for k, s in enumerate(program.statements):
         if isinstance(s, Assign) and isinstance(s.value, Call):
             for choice in dict.fromkeys(_small(s.value, {base(a) for a in axes_along(s.axes)})):
-                name = free_name(name_of(choice, taken), taken, "_")
-                taken.add(name)
                 axes = tuple(dict.fromkeys(a for a in axes_along(s.axes) if a in node_axes(choice)))
-                out.append(Assign(name, axes, choice))
-                s = replace(s, value=put(s.value, choice, Read(name, axes)))
-        out.append(s)
-    return program if len(out) == len(program.statements) else check(replace(program, statements=tuple(out)))
+                own = whole.get(choice)
+                if own is None or set(own.axes) != set(axes):
+                    own = Assign(free_name(name_of(choice, taken), taken, "_"), axes, choice)
+                    taken.add(own.name)
+                    if not reads(choice) & changed:
+                        whole.setdefault(choice, own)
+                out.setdefault(own.name, own)
+                s = replace(s, value=put(s.value, choice, Read(own.name, own.axes)))
+        out.setdefault(k if isinstance(s, Scatter) else s.name, s)
+    statements = tuple(out.values())
+    return program if statements == program.statements else check(replace(program, statements=statements))
 
 
 def _small(node: Node, axes: set[str]) -> list[Node]:
