@@ -62,6 +62,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(joined_products, nominal=lengths),
         after_sums,
         partial(with_masks, cotangents=cotangents, op=steps.op),
+        numbers_outside,
         one_sign,
         common_products,
         share,
