@@ -226,6 +226,19 @@ def pooled_softly(f, x: tensor[n, h, w]):
 
 
 @op
+def means_of_pairs(f, x: tensor[n, g, c, h, w]):
+    """A level of a pyramid over the last two axes of what has three in front, as correlations of two images have."""
+    f.y[n, g, c, u, v] = mean(x[n, g, c, 2 * u + p2, 2 * v + q2], over=(p2, q2))
+    return f.y
+
+
+@op
+def maxima_of_pairs(f, x: tensor[n, g, c, l]):
+    f.y[n, g, c, u] = amax(x[n, g, c, 2 * u + p2], over=p2)
+    return f.y
+
+
+@op
 def bordered(f, x: tensor[..., t, c]):
     f.y[..., l, c] = concat(-oo, x[..., t, c] ** 2, -oo, -oo, along=l)
     return f.y
@@ -240,6 +253,11 @@ def padded_with_two_numbers(f, x: tensor[n, t]):
 CASES = [
     (pairs_of_heads, {"n": 2, "t": 3, "h": 2, "m": 6, "k": 3}),
     (pairs_of_heads, {"n": 2, "t": 2, "h": 2, "m": 4, "k": 2}),
+    (means_of_pairs, {"n": 2, "g": 3, "c": 2, "h": 4, "w": 5}),
+    (means_of_pairs, {"n": 2, "g": 0, "c": 2, "h": 4, "w": 6}),
+    (means_of_pairs, {"n": 2, "g": 2, "c": 2, "h": 2, "w": 2}),
+    (maxima_of_pairs, {"n": 2, "g": 3, "c": 2, "l": 7}),
+    (maxima_of_pairs, {"n": 2, "g": 3, "c": 0, "l": 6}),
     (pooled_softly, {"n": 2, "h": 4, "w": 5}),
     (pooled_softly, {"n": 0, "h": 4, "w": 6}),
     (even_and_odd, {"n": 2, "l": 6}),
@@ -345,6 +363,8 @@ WRITTEN = [
     (window_maxima, "+= dx_share * x_is_y[..., at_k]", "patches"),
     (window_means, "functional.avg_pool2d(x[:, :, :, 1:], (height, width), stride=(2, 3))", "patches"),
     (window_maxima, "functional.max_pool1d(x, width, stride=1, dilation=2)", "index_put_"),
+    (means_of_pairs, "pool2d(x.flatten(0, 2)[:, None], 2, stride=2).squeeze(1).unflatten(0, (n, g, c))", ".unfold("),
+    (maxima_of_pairs, "pool1d(x.flatten(0, 2)[:, None], 2, stride=2).squeeze(1).unflatten(0, (n, g, c))", "patches"),
     (window_variance, "x.unfold(-1, width, 1).mean(-1", "mT"),
     (differences, "y = x[:, 1:] - x[:, :t]", "narrow"),
     (two_places, "x[:, 0] * x[:, 2]", "+="),

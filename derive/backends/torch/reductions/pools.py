@@ -23,10 +23,10 @@ def is_pool(node: Node) -> bool:
     windows = [i for i in index if isinstance(i, Window)]
     plain = index[: len(index) - len(windows)]
     steps = [a for w in windows for a, _ in w.steps]
-    return (
+    return bool(
         1 <= len(windows) <= _MOST
         and all(len(w.steps) == 2 and all(step > 0 for _, step in w.steps) for w in windows)
-        and len(plain) in (1, 2)
+        and plain
         and all(isinstance(i, str) and not is_pack(i) for i in plain)
         and len({*plain, *steps}) == len(index) + len(windows)
         and len(node.axes) == len(windows)
@@ -59,9 +59,13 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
         out.append(place)
     options = f", stride={_together(stride)}" + (f", dilation={_together(dilation)}" if set(dilation) != {"1"} else "")
     name = f"functional.{_KINDS[node.kind]}_pool{len(width)}d"
-    if len(out) - len(width) == 1:  # torch takes rows alone for channels, of which there must be one
-        return Value(f"{name}({code.code}[:, None], {_together(width)}{options}).squeeze(1)", tuple(out))
-    return Value(f"{name}({code.code}, {_together(width)}{options})", tuple(out))
+    plain = out[: len(out) - len(width)]
+    if len(plain) == 2:
+        return Value(f"{name}({code.code}, {_together(width)}{options})", tuple(out))
+    # torch takes rows alone for channels, of which there must be one; it pools behind two dimensions, no more
+    rows = f"{code.code}[:, None]" if len(plain) == 1 else f"{code.code}.flatten(0, {len(plain) - 1})[:, None]"
+    apart = f".unflatten(0, ({', '.join(map(printer.size, plain))}))" if len(plain) > 1 else ""
+    return Value(f"{name}({rows}, {_together(width)}{options}).squeeze(1){apart}", tuple(out))
 
 
 def _together(numbers: list[str]) -> str:
