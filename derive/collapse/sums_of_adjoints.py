@@ -40,7 +40,7 @@ def weighted_sums_of_adjoints(
 def _as_sum(definition: Definition, left: At, other: Definition, weight: Expr) -> Iterator[tuple[Expr, str]]:
     """The definition as a multiple of the weighted sum of another, where it is one."""
     over = set(other.axes) - set(definition.axes)
-    if not set(definition.axes) < set(other.axes) or other.value.atoms(Sigma):
+    if not set(definition.axes) < set(other.axes):
         return
     total = sigma(other.value * weight, over)
     for times in _ratios(definition.value, total, over):

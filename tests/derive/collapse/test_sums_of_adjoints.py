@@ -4,9 +4,9 @@ import torch
 
 from derive import amax, axes, constant, exp, log, mean, op, sigmoid, sum, tensor
 from derive.catalogue import find
-from tests.derive.live import module
+from tests.derive.live import assert_derived, module
 
-n, d = axes("n d")
+n, m, d, k = axes("n m d k")
 
 
 @op
@@ -72,3 +72,19 @@ def test_gradients() -> None:
     right = torch.autograd.grad(-(y * (p**2 + 1).log() + p**3).mean(), leaves)
     found = torch.autograd.grad(module(odds.op).odds(x, w, bias, y), leaves)
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
+
+
+@op
+def excited(f, x: tensor[n, m, d], s: tensor[n, k], w: tensor[k, d], b: tensor[d]):
+    """The gate of a squeeze-and-excitation block: its gradient is itself a sum, over the places of an image."""
+    f.g[n, d] = sigmoid(sum(s[n, k] * w[k, d], over=k) + b[d])
+    f.y[n, m, d] = x[n, m, d] * f.g[n, d]
+    return f.y
+
+
+def test_the_gradient_of_a_bias_beside_what_gates_many_places() -> None:
+    lines = [str(s) for s in excited.op.derivation.backward.statements]
+    assert "db[d] = sum(dg_sum[n, d], over=n)" in lines, lines
+    reference = lambda x, s, w, b: x * (s @ w + b).sigmoid()[:, None]  # noqa: E731
+    assert_derived(excited.op, reference, {"x": (2, 3, 4), "s": (2, 5), "w": (5, 4), "b": (4,)})
+    assert_derived(excited.op, reference, {"x": (3, 3, 3), "s": (3, 3), "w": (3, 3), "b": (3,)})
