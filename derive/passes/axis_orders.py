@@ -38,7 +38,7 @@ def _order(made: Assign, statements: tuple[Statement, ...]) -> Order | None:
     if len(axes) < 2 or len(axes) < len(made.axes):
         return None
     own = [n for n in walk(made.value) if isinstance(n, Read) and set(axes) <= set(node_axes(n))]
-    if any(isinstance(i, Window) and len(i.steps) > 1 for n in own for i in n.index):
+    if any(isinstance(i, Window) and len({a for a, _ in i.steps} & set(axes)) > 1 for n in own for i in n.index):
         return None  # the places of a window before its taps, wherever the window stands
     if own:
         wanted = Counter(_order_of(node_axes(n), axes) for n in own)

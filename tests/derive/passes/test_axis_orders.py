@@ -5,13 +5,13 @@ from fractions import Fraction
 import pytest
 import torch
 
-from derive.notation import axes, constant, index, op, sum, tanh, tensor
+from derive.notation import axes, constant, index, length, mean, op, sum, tanh, tensor
 from derive.passes.axis_orders import in_order
 from derive.program import Assign, Call, Num, Program, Read, Reduce, Window
-from tests.derive.against_loops import code_of
+from tests.derive.against_loops import code_of, compare
 from tests.derive.live import module
 
-n, i, j, k, o, v, d = axes("n i j k o v d")
+n, i, j, k, o, u, v, d = axes("n i j k o u v d")
 
 
 @op
@@ -82,6 +82,21 @@ def test_windows_have_their_places_before_their_taps() -> None:
     s = Assign("s", ("n", "o", "k"), Call("mul", (Read("b", ("k", "o")), read_)))
     t = Assign("y", ("n", "o", "k"), Call("neg", (read(s, ("n", "o", "k")),)))
     assert in_order(program(s, t), ()) == program(s, t)
+
+
+@op
+def correlated(f, a: tensor[n, d, i, j], b: tensor[n, d, k, o], height: length(u) = 3, width: length(v) = 3):
+    """What two images have in common near each place, at each displacement."""
+    f.y[n, u, v, i, j] = mean(a[n, d, i, j] * b[n, d, i + u, j + v], over=d)
+    return f.y
+
+
+def test_what_is_summed_over_taps_has_its_axes_as_the_windows_have_them() -> None:
+    statements = correlated.op.derivation.backward.statements
+    summed = next(s for s in statements if s.name == "sum_dy_b")
+    assert summed.axes == ("n", "d", "i", "j"), str(summed)
+    compare(correlated.op, {"n": 2, "d": 4, "i": 5, "j": 2, "k": 7, "o": 4, "u": 3, "v": 3})
+    compare(correlated.op, {"n": 3, "d": 3, "i": 3, "j": 3, "k": 5, "o": 5, "u": 3, "v": 3})
 
 
 def test_leading_axes_stay_in_front() -> None:
