@@ -104,7 +104,7 @@ def rows_turned(printer: Printer, s: Scatter, slot: int, index: Read) -> str | N
     plain = tuple(i for k, i in enumerate(s.slots) if k != slot and isinstance(i, str))
     axes, own = index_axes(index), (str(s.axes[slot]), *plain)
     order = (*axes, *plain)
-    alone = sum(isinstance(x, Scatter) and x.name == s.name for x in printer.program.statements) == 1
+    alone = s.onto is None and sum(x.name == s.name for x in printer.program.statements) == 1
     apart = len(set(order)) == len(order) and len(set(own)) == len(own) == len(s.axes)
     if not slot or not axes or not alone or not apart or any(map(is_pack, order)) or not _is_at_hand(printer, s, order):
         return None

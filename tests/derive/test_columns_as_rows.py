@@ -52,6 +52,14 @@ def scored(f, x: tensor[b, d], w: tensor[d, o], seen: index(o)[b]):
     return f.y
 
 
+@op
+def near_and_large(f, a: tensor[b, j], B: tensor[j, o], seen: index(o)[b]):
+    """What is added to a tensor that is there already: the gradient of all columns."""
+    f.y[b, j] = (a[b, j] - B[j, seen[b]]) ** 2
+    f.z[j, o] = exp(B[j, o])
+    return f.y, f.z
+
+
 def drawn(*shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(len(shape)))
 
@@ -84,6 +92,14 @@ def test_values_and_gradients(made: Op, reference: Callable[..., Tensor], given:
     leaves = [t for t in given if t.requires_grad]
     function = getattr(module(made.op), made.op.name)  # type: ignore[attr-defined]
     assert_alike(function(*given), reference(*given), leaves)
+
+
+def test_what_is_added_to_a_tensor_that_is_there() -> None:
+    a, B = (drawn(*shape).requires_grad_() for shape in ((4, 5), (5, 3)))
+    y, z = module(near_and_large.op).near_and_large(a, B, SEEN)  # type: ignore[attr-defined]
+    expected = ((a - B[:, SEEN].T).square(), B.exp())
+    found, right = (torch.autograd.grad((u.sin().sum(), v.sin().sum()), (a, B)) for u, v in ((y, z), expected))
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
