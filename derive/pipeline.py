@@ -17,6 +17,7 @@ from derive.costs.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by
 from derive.costs.cost import NOMINAL, work
 from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.selections import selected
+from derive.desugaring.twins import one_of_each
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.lengths.nominal import nominal
@@ -30,7 +31,6 @@ from derive.program import Assign, Program, Read
 from derive.recording.checks import check_inputs
 from derive.saving import POLICIES, Policy, dims, with_kept
 from derive.terms.elements import tensor_names
-from derive.twins import one_of_each
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from derive.decimals import exact_from_the_start
 from derive.desugaring import computed_places, reached_places
 from derive.desugaring.inline import inline_call
 from derive.equations import Op, Operand
@@ -17,6 +16,7 @@ from derive.errors import DeriveError
 from derive.lengths.requirements import deltas_chosen, requirements
 from derive.lengths.sizes import read_prefixes, size_rules
 from derive.recording.annotations import operand
+from derive.recording.decimals import exact_from_the_start
 from derive.recording.handles import Frame, Handle
 from derive.recording.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
 from derive.recording.questions import refused

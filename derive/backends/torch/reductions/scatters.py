@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from derive.backends.added_rows import Along, gather_back, rows_turned
 from derive.backends.torch.products.convolutions import scattered
 from derive.backends.torch.reads.gathers import gathers_in_a_row
 from derive.backends.torch.reads.index_tensors import index_tensor, pack_first, places_end
 from derive.backends.torch.reads.slices import subscript
+from derive.backends.torch.reductions.added_rows import Along, gather_back, rows_turned
 from derive.backends.torch.reductions.extrema import extremum
 from derive.backends.torch.reductions.taps import through_windows
 from derive.backends.values import Line, is_pack

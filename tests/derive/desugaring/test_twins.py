@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from derive import amax, axes, exp, mean, op, sigmoid, sqrt, sum, tanh, tensor
+from derive.desugaring.twins import one_of_each
 from derive.equations import Op
 from derive.pipeline import derive_op
-from derive.twins import one_of_each
 from tests.derive.live import assert_derived
 
 n, m, d, e, i, j, k = axes("n m d e i j k")
