@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from derive.nodes.numbers import decimal
+
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 CONDITIONS = COMPARISONS | {"and", "or", "not"}
 """The functions whose values are true or false."""
@@ -26,7 +28,7 @@ class Num:
     value: Fraction | float
 
     def __str__(self) -> str:
-        return str(self.value)
+        return (isinstance(self.value, Fraction) and decimal(self.value)) or str(self.value)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ A name of one letter is set in italics (`x`), a Greek one as its letter (`gamma`
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Any
 
-from sympy import Add, Expr, Mul, S
+from sympy import Add, Expr, Mul, Rational, S, Symbol
 from sympy.core.alphabets import greeks
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.precedence import PRECEDENCE
@@ -21,6 +22,7 @@ from derive.equations import Equation
 from derive.explaining.reading import Signed, factored, rank, signed
 from derive.lowering.definitions import Definition
 from derive.lowering.ordering import ordered_terms
+from derive.nodes.numbers import decimal
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.reductions import Reduce, Sigma
@@ -65,6 +67,14 @@ def tensor_latex(at: At, printer: Any) -> str:
     return f"{head}_{{{index}}}" if index else head
 
 
+def _decimal_latex(text: str) -> str:
+    digits, _, exponent = text.partition("e")
+    power = f"10^{{{exponent}}}" if exponent else ""
+    if not power or digits == "1":
+        return power or digits
+    return rf"-{power}" if digits == "-1" else rf"{digits} \cdot {power}"
+
+
 # --- the printer ------------------------------------------------------------------------------------------
 
 
@@ -74,6 +84,13 @@ class Printer(LatexPrinter):
     def __init__(self, adjoints: Adjoints = frozenset()):
         super().__init__()
         self.adjoints = adjoints
+
+    def _print_Rational(self, expr: Rational) -> str:
+        text = decimal(Fraction(int(expr.p), int(expr.q)))
+        return str(super()._print_Rational(expr)) if text is None else _decimal_latex(text)
+
+    def _print_Symbol(self, expr: Symbol, style: str = "plain") -> str:
+        return _decimal_latex(expr.name) if expr.name[:1].isdigit() else str(super()._print_Symbol(expr, style))
 
     def _print_Scalar(self, expr: Scalar) -> str:
         return name_latex(expr.name)

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,16 @@ from pylatexenc.latexwalker import (
     LatexWalker,
     LatexWalkerParseError,
 )
-from sympy import Integer, Symbol, latex, sqrt
+from sympy import Integer, Rational, Symbol, latex, sqrt
 from sympy.core.alphabets import greeks
 
 from derive.algebra import normal
 from derive.catalogue import catalogue, find, load_file
 from derive.explaining.document import document, escaped
 from derive.explaining.reading import factored
+from derive.explaining.words import text
 from derive.pipeline import derive_op
+from derive.program import Num
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
@@ -268,3 +271,22 @@ def test_factoring_changes_the_reading_and_not_the_value() -> None:
 def test_text_is_escaped(text: str, expected: str) -> None:
     assert escaped(text) == expected
     parse(expected)
+
+
+@pytest.mark.parametrize(
+    ("written", "words", "tex"),
+    [
+        ("3/10", "3/10", r"\frac{3}{10}"),
+        ("0.044715", "0.044715", "0.044715"),
+        ("0.0015", "0.0015", "0.0015"),
+        ("1e-12", "1e-12", "10^{-12}"),
+        ("2.5e-6", "2.5e-6", r"2.5 \cdot 10^{-6}"),
+        ("-1e-5", "-1e-5", "-10^{-5}"),
+        ("1/300", "1/300", r"\frac{1}{300}"),
+    ],
+)
+def test_a_number_reads_as_a_person_writes_it(written: str, words: str, tex: str) -> None:
+    number = Rational(written)
+    assert text(number) == str(Num(Fraction(written))) == words
+    assert Printer().doprint(number).replace("- ", "-") == tex
+    assert Rational(words) == number

@@ -6,12 +6,13 @@ The LaTeX and the terminal read expressions in the same order, close to that of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
+from fractions import Fraction
 
-from sympy import Add, Expr, Mul, Number, Pow, S, Symbol, factorint
+from sympy import Add, Expr, Mul, Number, Pow, S, Symbol
 
 from derive.lowering.factoring import Product, factor
 from derive.lowering.ordering import weight
+from derive.nodes.numbers import decimal
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import Delta
@@ -47,15 +48,11 @@ def signed(term: Expr) -> Signed:
     return Signed(bool(number.is_negative), tuple(up), tuple(down))
 
 
-_LARGEST_DENOMINATOR = 100
-
-
 def _written(number: Expr) -> tuple[Expr, Expr]:
     """Numerator and denominator, or the decimal that a person would have written: 0.044715, not 8943/200000."""
     top, bottom = number.as_numer_denom()
-    if bottom <= _LARGEST_DENOMINATOR or set(factorint(bottom)) - {2, 5}:
-        return top, bottom
-    return Symbol(f"{Decimal(int(top)) / Decimal(int(bottom)):f}"), S.One
+    text = decimal(Fraction(int(top), int(bottom)))
+    return (top, bottom) if text is None else (Symbol(text), S.One)
 
 
 def _factor_order(f: Expr) -> tuple[object, ...]:

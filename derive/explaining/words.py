@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
-from sympy import Add, Expr, Mul, Pow, S
+from sympy import Add, Expr, Mul, Pow, Rational, S
 from sympy.core.relational import Relational
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
 from derive.explaining.reading import signed
 from derive.lowering.ordering import ordered_terms
+from derive.nodes.numbers import decimal
 from derive.terms.elements import Tensor
 
 
@@ -42,6 +44,9 @@ class _Printer(StrPrinter):
         if expr.exp.is_number and expr.exp.is_negative:
             return self._product((S.One,), (Pow(expr.base, -expr.exp),))
         return str(super()._print_Pow(expr, rational))
+
+    def _print_Rational(self, expr: Rational) -> str:
+        return decimal(Fraction(int(expr.p), int(expr.q))) or str(super()._print_Rational(expr))
 
     def _print_Relational(self, expr: Relational) -> str:
         return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"

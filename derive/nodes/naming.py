@@ -101,7 +101,7 @@ def _words(node: Node) -> str:
     if isinstance(node, SizeOf | AxisValue):
         return "leading" if node.axis == "..." else node.axis
     if isinstance(node, Num):
-        written = _NUMBERS.get(str(node.value), str(node.value))
+        written = _NUMBERS.get(str(node), "tiny" if "e-" in str(node) else str(node))
         return written.replace("/", "_over_").replace(".", "p").replace("-", "minus_")
     if isinstance(node, Reduce):
         return f"{node.kind}_{_words(node.body)}"

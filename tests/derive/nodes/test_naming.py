@@ -25,6 +25,8 @@ ROWS = [
     (Call("sub", (Read("z", ("n", at("y", "n"))), at("z", "n", "c"))), "z_y_minus_z_c"),
     (Call("mul", (Call("exp", (Call("sub", (at("L", "t"), at("L", "s"))),)), at("sum_dy_x", "t", "s"))),
      "exp_L_minus_L_sum_dy_x"),
+    (Call("add", (at("u", "n"), Num(Fraction("1e-7")))), "u_plus_tiny"),
+    (Call("add", (at("u", "n"), Num(Fraction("0.0015")))), "u_plus_0p0015"),
 ]  # fmt: skip
 
 
