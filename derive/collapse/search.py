@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import isclose
 
 from sympy import Add, Expr
 
@@ -39,7 +38,7 @@ from derive.equations import Op
 from derive.lengths.nominal import nominal
 from derive.lowering.definitions import Definition, circular
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
-from derive.terms.elements import At, Scalar, tensor_names
+from derive.terms.elements import At, Scalar
 from derive.terms.reductions import Sigma
 
 
@@ -154,27 +153,13 @@ def _reassociate(
         if circular({d.name: d for d in (*everything, *changed)}.values()) or any(d.value == 0 for d in changed):
             continue  # gradients of inputs stay as they are asked for
         kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
-        tied = _sooner(s, value, products) and _costs_as_much(kept, found.kept, held)
-        if (kept.total < found.kept.total or tied) and not outside_domain(changed, allowed):
+        if kept.total < found.kept.total and not outside_domain(changed, allowed):
             new = [
                 Step("reassociate", adjoints[d.name], d.value, c.value, because)
                 for d, c in zip(found.definitions, changed, strict=True) if d != c
             ]  # fmt: skip
             found = Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
     return found
-
-
-def _sooner(sum_: Sigma, value: Expr, products: dict[str, Definition]) -> bool:
-    """Whether a sum over a named product is there before the product: `sum(do * o)`, where `dp = do @ v.T`, for
-    `sum(dp * p)`. One pass over the product is enough then, which takes two otherwise.
-    """
-    before = (tensor_names(products[n].value) for n in tensor_names(sum_) & products.keys() - tensor_names(value))
-    return any(tensor_names(value) & products.keys() <= names for names in before)
-
-
-def _costs_as_much(kept: Kept, found: Kept, held: frozenset[str]) -> bool:
-    """Whether one form costs what another costs, and keeps no more of what is not held in any case."""
-    return isclose(kept.total, found.total) and set(kept.names) - set(found.names) <= held
 
 
 _IDENTITIES: tuple[tuple[str, Callable[[Expr], Iterator[Expr]], str], ...] = (

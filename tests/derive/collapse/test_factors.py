@@ -8,7 +8,7 @@ from derive.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived
 
-n, t, s, d, e, b = axes("n t s d e b")
+n, t, s, d, e = axes("n t s d e")
 
 
 def weights(f, q, k):
@@ -36,15 +36,6 @@ def gated_twice(f, q: tensor[n, t, d], k: tensor[n, s, d], v: tensor[n, s, e], g
     return f.y
 
 
-@op
-def mapped(f, q: tensor[n, t, d], k: tensor[n, s, d], v: tensor[n, s, e], w: tensor[e, b]):
-    """The output passes a matrix, whose gradient keeps what attention gives."""
-    p = weights(f, q, k)
-    f.o[n, t, e] = sum(p[n, t, s] * v[n, s, e], over=s)
-    f.y[n, t, b] = sum(f.o[n, t, e] * w[e, b], over=e)
-    return f.y
-
-
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
 
@@ -53,7 +44,6 @@ SHAPES = {"q": (2, 3, 4), "k": (2, 5, 4), "v": (2, 5, 6)}
 CASES = [
     (gated.op, lambda q, k, v, g: g.sigmoid() * attention(q, k, v), SHAPES | {"g": (2, 3, 6)}),
     (gated_twice.op, lambda q, k, v, g: 2 * g.sigmoid() * attention(q, k, v), SHAPES | {"g": (2, 3, 6)}),
-    (mapped.op, lambda q, k, v, w: attention(q, k, v) @ w, SHAPES | {"w": (6, 2)}),
 ]
 
 
@@ -68,12 +58,7 @@ def test_the_output_is_read_and_no_sum_runs_over_the_weights(made: Op) -> None:
     assert "sum_dy_y" in backward and "dp * p" not in backward
 
 
-def test_a_row_term_that_costs_as_much_is_taken_before_the_product_that_it_would_wait_for() -> None:
-    backward = code_of(mapped.op).partition("_backward(")[2]
-    assert "sum_do_o = (do * o)" in backward and "dp * p" not in backward
-
-
-m, h = axes("m h")
+m, b, h = axes("m b h")
 
 
 @op
