@@ -18,8 +18,9 @@ _SHORT = 12  # digits of a decimal that somebody means
 
 
 def exact(expr: Basic) -> Any:
-    """The expression with its decimals as fractions."""
-    return expr.xreplace({f: _fraction(f) for f in expr.atoms(Float)})
+    """The expression with its decimals as fractions; one over a long decimal is a long decimal again."""
+    ratios = [r for r in expr.atoms(Rational) if r.q > 10**_SHORT and 10 ** int(r.q).bit_length() % int(r.q)]
+    return expr.xreplace({n: _fraction(Float(n)) for n in (*expr.atoms(Float), *ratios)})
 
 
 @contextmanager

@@ -103,6 +103,17 @@ def test_a_decimal_is_not_taken_out_of_an_exponential() -> None:
     torch.testing.assert_close(z, torch.where(seen > 0, x.exp(), 0))
 
 
+def test_a_quotient_by_a_long_decimal_is_one() -> None:
+    @op
+    def scaled(f, x: tensor[n]):
+        f.y[n] = x[n] / 2**0.5 + x[n] ** 2 / 0.3
+        return f.y
+
+    x = torch.tensor([3.0], dtype=torch.float64)
+    assert str(scaled.op.equations[0].body) == "10*x[n]**2/3 + 282842712474619*x[n]/400000000000000"
+    torch.testing.assert_close(module(scaled.op).scaled(x), x / 2**0.5 + x**2 / 0.3, rtol=1e-15, atol=0)
+
+
 def test_sympy_keeps_its_decimals() -> None:
     @op
     def halves(f, x: tensor[n]):
