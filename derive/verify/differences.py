@@ -22,6 +22,7 @@ ENOUGH = 1e-6
 
 _DECADES = (1.0, 0.1, 10.0, 0.01, 100.0, 0.001)
 _DIRECTIONS = 2
+_COARSE = 0.05  # of a slope: what rounding may leave of a difference that still tells something
 _SMALL = 1e-3  # a gradient of about 0 is compared absolutely
 
 
@@ -52,7 +53,8 @@ def step_for(dtype: torch.dtype) -> float:
 def slope(case: Case, operand: str, gradient: Tensor) -> Slope:
     """How far a gradient is from finite differences of the executed equations, in float64, at the best step nearby.
 
-    What has no slope (a distance of a point from itself) is left where it is: there autograd's word is all there is.
+    What has no slope (a distance of a point from itself) is left where it is, and so is what rounding hides at every
+    step: there autograd's word is all there is.
     """
     has_slope = gradient.isfinite()
     directions = [torch.where(has_slope, v, 0) for v in _directions(case, operand)]
@@ -60,12 +62,15 @@ def slope(case: Case, operand: str, gradient: Tensor) -> Slope:
     best = Slope(float("inf"), step_for(torch.float64))
     for decade in _DECADES:
         step = decade * step_for(torch.float64)
-        error = max((_error(case.call, operand, gradient, v, step) for v in directions), default=0.0)
+        found = [_missed(case.call, operand, gradient, v, step) for v in directions]
+        if any(rounding > _COARSE for _, rounding in found):
+            continue  # nothing can be told from this step
+        error = max((error - min(error, rounding) for error, rounding in found), default=0.0)
         if not error >= best.error:
             best = Slope(error, step)
         if best.error <= ENOUGH:
             break
-    return best
+    return best if best.error < float("inf") else Slope(0.0, best.step)
 
 
 def curves(case: Case, gradients: Mapping[str, Tensor], dtypes: Iterable[torch.dtype]) -> tuple[Curve, ...]:
@@ -76,7 +81,7 @@ def curves(case: Case, gradients: Mapping[str, Tensor], dtypes: Iterable[torch.d
         call = case.call.in_dtype(dtype)
         for operand, gradient in gradients.items():
             directions = _directions(case, operand)[:1]
-            errors = [max((_error(call, operand, gradient, v, h) for v in directions), default=0.0) for h in steps]
+            errors = [max((_missed(call, operand, gradient, v, h)[0] for v in directions), default=0.0) for h in steps]
             out.append(Curve(f"d{operand}", dtype, step_for(dtype), steps, tuple(errors)))
     return tuple(out)
 
@@ -89,18 +94,23 @@ def _directions(case: Case, operand: str) -> list[Tensor]:
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(_DIRECTIONS)]
 
 
-def _error(call: Call, operand: str, gradient: Tensor, direction: Tensor, step: float) -> float:
-    """The slope along a direction less what the gradient says, over the size that such a slope usually has."""
+def _missed(call: Call, operand: str, gradient: Tensor, direction: Tensor, step: float) -> tuple[float, float]:
+    """The slope along a direction less what the gradient says, over the size that such a slope usually has.
+
+    And how much of it rounding may be: outputs near 1e9 have no digits for a slope of 1.
+    """
     here = call.inputs[operand].double()
     unit = step * max(1.0, float(here.abs().max()))
-    up, down = (_loss(call, operand, here + sign * unit * direction) for sign in (1, -1))
+    (up, size), (down, _) = (_loss(call, operand, here + sign * unit * direction) for sign in (1, -1))
     said = float((gradient.double() * direction).sum())
     usual = max(float(gradient.double().norm()), _SMALL)
-    return abs((up - down) / (2 * unit) - said) / usual
+    rounding = torch.finfo(call.dtype).eps * size / unit
+    return abs((up - down) / (2 * unit) - said) / usual, rounding / usual
 
 
-def _loss(call: Call, operand: str, value: Tensor) -> float:
+def _loss(call: Call, operand: str, value: Tensor) -> tuple[float, float]:
+    """The loss, and the size of what it is the sum of; an infinity does not move."""
     moved = replace(call, inputs={**call.inputs, operand: value.to(call.dtype)})
     outputs = executed(moved)
-    pairs = zip(outputs.values(), call.cotangents, strict=True)
-    return float(sum(torch.where(o.isfinite(), o * c, 0).sum() for o, c in pairs))  # an infinity does not move
+    terms = [torch.where(o.isfinite(), o * c, 0) for o, c in zip(outputs.values(), call.cotangents, strict=True)]
+    return float(sum(t.sum() for t in terms)), float(sum(t.abs().sum() for t in terms))

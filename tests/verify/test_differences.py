@@ -2,6 +2,7 @@
 
 import torch
 
+from derive import axes, constant, op, tensor
 from derive.catalogue import find
 from derive.verify.battery import BATTERY
 from derive.verify.differences import curves, slope, step_for
@@ -37,3 +38,19 @@ def test_what_has_no_slope_is_left_out() -> None:
     broken.view(-1)[0] = torch.nan
     assert slope(case, "x", broken).error < 1e-8
     assert slope(case, "x", broken * (1 + 1e-4)).error > 1e-5
+
+
+i, j = axes("i j")
+
+
+@op
+def masked_scores(f, s: tensor[i, j], mask: constant[j]):
+    """Scores of which some are pushed out of reach."""
+    f.z[i, j] = s[i, j] - 1e9 * (1 - mask[j])
+    return f.z
+
+
+def test_what_rounding_leaves_of_large_outputs_is_no_error() -> None:
+    case = BATTERY[0].make(masked_scores.op)
+    assert slope(case, "s", case.gradients["s"]).error < 1e-6
+    assert slope(case, "s", case.gradients["s"] * 1.1).error > 1e-2
