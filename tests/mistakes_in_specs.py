@@ -408,6 +408,11 @@ MISTAKES = {
         "f.pad[k] = concat(0, x[t], along=k)\n    f.y[t] = f.pad[t + 2]\n    return f.y",
         "op mine, equation y: pad[t + 2] needs size(t) + 2 places of axis k, which never has more than size(t) + 1; give axes whose lengths differ names of their own",
     ),
+    "half_of_a_whole": (
+        "f, x: tensor[t]",
+        "f.y[k] = x[k] * x[k + size(k)]\n    return f.y",
+        "op mine, equation y: x[k + size(k)] needs 2*size(t) places of axis t, which never has more than size(t); give axes whose lengths differ names of their own",
+    ),
     "fixed_read_by_fixed": (
         None,
         'p, q = axes("p=2 q=3")\n@op\ndef mine(f, x: tensor[n, p]):\n    f.y[n, q] = x[n, q]\n    return f.y',

@@ -31,7 +31,7 @@ def agreed(needs: Iterable[Requirement], closed: Callable[[Expr], Expr]) -> Leng
             known = {k: in_terms(v, dict([solved])) for k, v in known.items()} | dict([solved])
     for r in (r for r in needs if r.relation == ">="):
         left, right = (in_terms(closed(side), known) for side in (r.left, r.right))
-        if _is_below_zero(expand(left - right)):
+        if _is_below_zero(expand(left - right), or_zero=True):
             raise _refused(r, f"{r.what} needs {right} places of {r.where or r.what}, which never has more than {left}")
     return known
 
@@ -56,9 +56,11 @@ def in_terms(length: Expr, known: Lengths) -> Expr:
     return expand(length.xreplace(known))
 
 
-def _is_below_zero(slack: Expr) -> bool:
+def _is_below_zero(slack: Expr, or_zero: bool = False) -> bool:
+    """Whether it is, whatever the lengths are; or 0, where all of them are."""
     number, terms = slack.as_coeff_add()
-    return number < 0 and not slack.has(floor, Min) and all(t.as_coeff_Mul()[0] < 0 for t in terms)
+    least = number < 0 or bool(or_zero and number == 0 and terms)
+    return least and not slack.has(floor, Min) and all(t.as_coeff_Mul()[0] < 0 for t in terms)
 
 
 def _is_never_zero(slack: Expr) -> bool:
