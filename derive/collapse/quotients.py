@@ -76,18 +76,24 @@ def _quotient(product: Mul, condition: Basic) -> Expr | None:
     """What is raised to the highest power in a product, where it divides and one of its parts has all its axes.
 
     No root is taken of what the product takes none of, which may be negative: `sqrt(r)*s/q` holds no `sqrt(s/q)`.
+    Nor of what may be 0 above the line: `r**(3/2)` has a derivative there, and `sqrt(r)` has none.
     """
     powers = _powers(product)
     unit = lcm(*(int(p.q) for p in powers.values()))
     times = {b: int(p * unit) for b, p in powers.items()}
     for k in range(max(map(abs, times.values()), default=0), 1, -1):
-        part = {b: p / k for b, p in powers.items() if times[b] % k == 0 and p.q % (p / k).q == 0}
+        part = {b: p / k for b, p in powers.items() if times[b] % k == 0 and _has_root(b, p, p / k)}
         if min(part.values(), default=0) < 0 < max(part.values(), default=0):
             quotient = Mul(*(b**p for b, p in part.items()))
             whole = free_axes(quotient)
             fits = any(free_axes(b) == whole for b in part) and free_axes(condition) <= whole
             return Where(condition, quotient, 0) if fits and _is_plain(quotient) else None
     return None
+
+
+def _has_root(base: Expr, power: Rational, of: Rational) -> bool:
+    """Whether a factor to this lower power has a value and a derivative wherever the factor has."""
+    return bool(of.is_Integer or (power.q % of.q == 0 and (power.is_negative or base.is_positive)))
 
 
 def _is_plain(quotient: Expr) -> bool:

@@ -87,6 +87,13 @@ def squash(s: torch.Tensor) -> torch.Tensor:
 
 
 @op
+def above_and_below(f, x: tensor[n], r: tensor[n], s: tensor[n]):
+    f.y[n] = r[n] ** 1.5 * x[n] ** 2 / s[n] ** 3
+    f.z[n] = (r[n] / s[n] ** 2) ** 2.5
+    return f.y, f.z
+
+
+@op
 def left_alone(f, x: tensor[n], y: tensor[m], s: tensor[n], length: scalar = 2.0):
     f.a[n] = x[n] / s[n]
     f.b[n] = x[n] ** 2 / s[n]
@@ -214,3 +221,16 @@ def test_what_a_mask_leaves_out_may_divide_by_0() -> None:
     i, j = torch.triu_indices(5, 5, 1)
     s6 = (sigma**2 / ((x[i] - x[j]) ** 2).sum(1)) ** 3
     assert_alike(module(energy.op).energy(x, sigma), 4 * (s6**2 - s6).sum(), [x, sigma])  # type: ignore[attr-defined]
+
+
+def test_no_root_is_taken_of_what_may_be_0() -> None:
+    """The chain rule would go through it: 0 times the infinite derivative of a root."""
+    x, s = torch.tensor([2.0, -1.0, 3.0]).double(), torch.tensor([1.5, -2.0, -0.5]).double()
+    x, r, s = leaves = [t.requires_grad_() for t in (x, torch.tensor([0.0, 0.0, 2.0]).double(), s)]
+    ours = module(above_and_below.op).above_and_below(x, r, s)  # type: ignore[attr-defined]
+    for found, expected in zip(ours, (r**1.5 * x**2 / s**3, (r / s**2) ** 2.5), strict=True):
+        torch.testing.assert_close(found, expected)
+        sums = (found.sum(), expected.sum())
+        by_leaf = (torch.autograd.grad(v, leaves, retain_graph=True, allow_unused=True) for v in sums)
+        for a, b in zip(*by_leaf, strict=True):
+            torch.testing.assert_close(a, torch.zeros_like(a) if b is None else b)
