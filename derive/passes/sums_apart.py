@@ -32,9 +32,31 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
         best = min(forms, key=lambda form: _work(form, nominal))
         if node.kind == "sum" or best == total:
             return best if node.kind == "sum" else node
-        return Call("div", (best, multiplied([SizeOf(a) for a in node.axes])))
+        return _mean(best, [SizeOf(a) for a in node.axes])
 
     return check(program.with_values(within))
+
+
+def _mean(total: Node, sizes: list[Node]) -> Node:
+    """A sum divided by how many it is of; what it has as often as that is no part of the quotient."""
+    terms = [(_without(sizes, term), term, minus) for term, minus in signed_terms(total)]
+    divided = [(Call("div", (term, multiplied(sizes))), minus) for once, term, minus in terms if once is None]
+    if len(divided) == len(terms):
+        return Call("div", (total, multiplied(sizes)))
+    return _added([*divided, *((once, minus) for once, _, minus in terms if once is not None)])
+
+
+def _without(sizes: list[Node], term: Node) -> Node | None:
+    """What a term is so many times; None where it is no such multiple."""
+    factors = product_factors(term)
+    return multiplied(factors[len(sizes) :]) if factors[: len(sizes)] == sizes and len(factors) > len(sizes) else None
+
+
+def _added(terms: list[tuple[Node, bool]]) -> Node:
+    """The sum of signed terms, what is added before what is subtracted."""
+    (first, minus), *others = sorted(terms, key=lambda term: term[1])
+    start: Node = Call("neg", (first,)) if minus else first
+    return reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), others, start)
 
 
 def _apart(node: Reduce) -> Node | None:
@@ -50,11 +72,7 @@ def _apart(node: Reduce) -> Node | None:
         return None
     if any(not _is_product(s) and set(node_axes(s.body)) == whole for s, _ in own):
         return None
-    values = [(_counted(s, node), minus) for s, minus in own]
-    values.sort(key=lambda term: term[1])
-    first, minus = values[0]
-    start: Node = Call("neg", (first,)) if minus else first
-    return reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), values[1:], start)
+    return _added([(_counted(s, node), minus) for s, minus in own])
 
 
 def _terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:

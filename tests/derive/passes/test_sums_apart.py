@@ -68,6 +68,12 @@ def averaged(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: tensor[m, 
     return f.y
 
 
+@op
+def averaged_beside(f, u: tensor[n, d], a: tensor[m, d], b: tensor[m, d], c: tensor[n]):
+    f.y[n, m] = mean(c[n] * cos(b[m, 0]) - u[n, d] * a[m, d], over=d)
+    return f.y
+
+
 REFERENCES = {
     "waves": lambda u, a, b, c: u.cos() @ a.T + u.sin() @ b.T + u.shape[1] * c[:, None],
     "real_part": lambda u, v, a, b: u @ a.T - v @ b.T,
@@ -77,10 +83,14 @@ REFERENCES = {
     "divided_both": lambda u, v, a, b: (1 / (1 + v**2).sqrt()) @ a.T + u / (1 + v**2).sqrt() @ b.T,
     "numbered": lambda u, v, a, b: (u @ a.T - v @ b.T) * 6 / 7,
     "averaged": lambda u, v, a, b: u / (1 + v**2) @ (a / (1 + b**2)).T / 3,
+    "averaged_beside": lambda u, a, b, c: c[:, None] * b[:, 0].cos() - u @ a.T / 3,
     "gated": lambda u, a: u @ a.T + (u[:, None] + a).sin().sum(2),
 }
 SHAPES = {"u": (5, 3), "v": (5, 3), "a": (4, 3), "b": (4, 3), "c": (5,)}
-OPS = [waves.op, real_part.op, scaled.op, distances.op, divided.op, divided_both.op, numbered.op, averaged.op, gated.op]
+OPS = [
+    waves.op, real_part.op, scaled.op, distances.op, divided.op, divided_both.op, numbered.op, averaged.op,
+    averaged_beside.op, gated.op,
+]  # fmt: skip
 
 
 def _products(made: Op) -> list[bool]:
@@ -91,13 +101,18 @@ def _products(made: Op) -> list[bool]:
 
 COUNTS = [
     (waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2), (numbered.op, 2),
-    (averaged.op, 1),
+    (averaged.op, 1), (averaged_beside.op, 1),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "count"), COUNTS)
 def test_every_term_is_a_product_of_its_own(made: Op, count: int) -> None:
     assert _products(made) == [True] * count
+
+
+def test_what_a_mean_has_at_every_place_is_not_divided_again() -> None:
+    (y,) = averaged_beside.op.derivation.forward.statements  # type: ignore[attr-defined]
+    assert str(y) == "y[n, m] = cos(b[m, 0]) * c[n] - sum(a[m, d] * u[n, d], over=d) / size(d)"
 
 
 @pytest.mark.parametrize("made", [distances.op, gated.op], ids=["all but equal", "still over all axes"])
