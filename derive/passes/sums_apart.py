@@ -28,7 +28,8 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
             return node
         total = replace(node, kind="sum")
         divided = with_divided_factors(total)
-        forms = [total, divided, *(f for f in map(_apart, (total, divided)) if f is not None)]
+        spread = with_divided_factors(replace(total, body=_added(_terms(total.body))))
+        forms = [total, divided, *(f for f in map(_apart, (total, divided, spread)) if f is not None)]
         best = min(forms, key=lambda form: _work(form, nominal))
         if node.kind == "sum" or best == total:
             return best if node.kind == "sum" else node

@@ -74,6 +74,12 @@ def averaged_beside(f, u: tensor[n, d], a: tensor[m, d], b: tensor[m, d], c: ten
     return f.y
 
 
+@op
+def numbered_quotients(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: tensor[m, d], r: scalar = 3.0):
+    f.y[n, m] = mean(r * (u[n, d] * a[m, d] - v[n, d] / (1 + b[m, d] ** 2)), over=d)
+    return f.y
+
+
 REFERENCES = {
     "waves": lambda u, a, b, c: u.cos() @ a.T + u.sin() @ b.T + u.shape[1] * c[:, None],
     "real_part": lambda u, v, a, b: u @ a.T - v @ b.T,
@@ -84,12 +90,13 @@ REFERENCES = {
     "numbered": lambda u, v, a, b: (u @ a.T - v @ b.T) * 6 / 7,
     "averaged": lambda u, v, a, b: u / (1 + v**2) @ (a / (1 + b**2)).T / 3,
     "averaged_beside": lambda u, a, b, c: c[:, None] * b[:, 0].cos() - u @ a.T / 3,
+    "numbered_quotients": lambda u, v, a, b: u @ a.T - v @ (1 / (1 + b**2)).T,
     "gated": lambda u, a: u @ a.T + (u[:, None] + a).sin().sum(2),
 }
 SHAPES = {"u": (5, 3), "v": (5, 3), "a": (4, 3), "b": (4, 3), "c": (5,)}
 OPS = [
     waves.op, real_part.op, scaled.op, distances.op, divided.op, divided_both.op, numbered.op, averaged.op,
-    averaged_beside.op, gated.op,
+    averaged_beside.op, numbered_quotients.op, gated.op,
 ]  # fmt: skip
 
 
@@ -101,7 +108,7 @@ def _products(made: Op) -> list[bool]:
 
 COUNTS = [
     (waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2), (numbered.op, 2),
-    (averaged.op, 1), (averaged_beside.op, 1),
+    (averaged.op, 1), (averaged_beside.op, 1), (numbered_quotients.op, 2),
 ]  # fmt: skip
 
 
