@@ -46,6 +46,13 @@ def as_columns(f, a: tensor[j, b], B: tensor[j, o], seen: index(o)[b]):
 
 
 @op
+def one_column(f, a: tensor[c, j], B: tensor[c, j, o], seen: index(o)[()]):
+    """One place for all rows: a view, as it stands."""
+    f.y[c, j] = a[c, j] * B[c, j, seen[()]]
+    return f.y
+
+
+@op
 def scored(f, x: tensor[b, d], w: tensor[d, o], seen: index(o)[b]):
     """The score of one class for each row."""
     f.y[b] = sum(x[b, d] * w[d, seen[b]], over=d)
@@ -82,6 +89,7 @@ CASES = [
         (drawn(4, 5), drawn(5, 3), SEEN, LAST),
     ),
     (as_columns, lambda a, B, seen: a * B[:, seen], (drawn(5, 4), drawn(5, 3), SEEN)),
+    (one_column, lambda a, B, seen: a * B[:, :, seen], (drawn(4, 5), drawn(4, 5, 3), SEEN[1])),
     (scored, lambda x, w, seen: (x * w[:, seen].T).sum(1), (drawn(4, 5), drawn(5, 3), SEEN)),
 ]
 
@@ -109,6 +117,7 @@ def test_what_is_added_to_a_tensor_that_is_there() -> None:
         (emitted_over_time, ["B.permute(2, 0, 1)[seen]", "new_zeros(o, c, j).index_add_(0, seen.reshape(-1), "]),
         (in_the_middle, ["B.transpose(0, 1)[seen]", "new_zeros(o, c, d).index_add_(0, seen, "]),
         (scored, ["w.T[seen]"]),
+        (one_column, ["B[:, :, seen]"]),
         (as_columns, ["B[:, seen]", "new_zeros(j, o).index_add_(1, seen, "]),
         (read_at_two, ["B.T[seen]", "B.T[last]", "new_zeros(j, o).index_add_(1, last, ", "dB.index_add_(1, seen, "]),
     ],

@@ -100,11 +100,12 @@ def _row_gather(
     """`C[ix[n, t], e]`: whole slices, by an index of its own axes.
 
     What is read row by row is gathered so: of `B[j, ix[n]]` as `[n, j]`, `B.T[ix]` takes a fifth of `B[:, ix].T`.
+    One place alone is a view as it stands: `B[:, ix]`.
     """
     inner = node.index[slot]
     axes = index_axes(inner)
     first = tuple(d for d in order if d in axes_along(node.index))[: len(axes)] == axes
-    if slot and first and not any(is_pack(a) for a in axes_along(node.index)):
+    if slot and axes and first and not any(is_pack(a) for a in axes_along(node.index)):
         names = tuple("" if k == slot else str(i) for k, i in enumerate(node.index))
         rest = tuple(n for n in names if n)
         turned = permute(Value(stored.code, names, stored.strength), ("", *rest))
