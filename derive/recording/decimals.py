@@ -32,6 +32,7 @@ def exact_from_the_start() -> Iterator[None]:
         met.append(number)
         return exact(Float(number))
 
+    clear_cache()  # where SymPy remembers what `exp(0.5)` was before, a decimal
     converter[float] = fraction
     try:
         yield

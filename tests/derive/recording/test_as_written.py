@@ -114,6 +114,19 @@ def test_a_quotient_by_a_long_decimal_is_one() -> None:
     torch.testing.assert_close(module(scaled.op).scaled(x), x / 2**0.5 + x**2 / 0.3, rtol=1e-15, atol=0)
 
 
+def test_what_sympy_was_asked_before_changes_no_equation() -> None:
+    """A function of a decimal, called before the spec, is remembered as a decimal, which is not the spec's."""
+    sympy.tanh(0.7)
+
+    @op
+    def remembered(f, x: tensor[n]):
+        f.y[n] = x[n] * sympy.tanh(0.7)
+        return f.y
+
+    (y,) = remembered.op.equations
+    assert y.body.atoms(sympy.tanh) == {sympy.tanh(sympy.Rational(7, 10))}
+
+
 def test_sympy_keeps_its_decimals() -> None:
     @op
     def halves(f, x: tensor[n]):
