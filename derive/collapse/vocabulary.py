@@ -188,6 +188,12 @@ def _small(body: Expr) -> list[Expr]:
     ]  # fmt: skip
 
 
+def _is_bent(expr: Basic) -> bool:
+    """Whether what a function is of has a name; not magnitudes of neighbours, `abs(x[i + 1] - x[i])`: `x` is kept."""
+    in_place = all(isinstance(i, Axis) for at in expr.atoms(At) for i in at.index)
+    return isinstance(expr, _BENT) and (in_place or not isinstance(expr, absolute))
+
+
 def _nested(expr: Basic, inside: bool) -> list[Expr]:
     out: list[Expr] = []
     if isinstance(expr, Add) and inside and len([t for t in expr.args if t.atoms(At)]) > 1:
@@ -197,7 +203,7 @@ def _nested(expr: Basic, inside: bool) -> list[Expr]:
     into = isinstance(expr, Mul) or (isinstance(expr, Pow) and expr.exp.is_Integer)
     for arg in expr.args:
         if isinstance(expr, Function | Pow) and not into:
-            out += _nested(arg, isinstance(expr, _BENT))
+            out += _nested(arg, _is_bent(expr))
         else:
             out += _nested(arg, into)
     return out
