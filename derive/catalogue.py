@@ -48,8 +48,9 @@ def load_file(path: Path | str) -> list[Op]:
     except (*MISTAKES, SyntaxError) as error:
         raise _located(error, path, source) from None
     ops = _distinct(_ops_of(module, path.name))
+    written = _written(source)
     for op in ops:
-        if _written(source).count(op.name) > 1:  # of which Python keeps the last
+        if written.count(op.name) > 1:  # of which Python keeps the last
             raise DeriveError(f"op {op.name} is defined twice in {op.source}", fix="give one of them another name")
     if not ops:
         raise DeriveError(f"{path} defines no op", fix="decorate a function of equations with @op")

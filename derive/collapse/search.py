@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sympy import Add, Expr
 
@@ -162,7 +163,8 @@ def _reassociate(
     return found
 
 
-_IDENTITIES: tuple[tuple[str, Callable[[Expr], Iterator[Expr]], str], ...] = (
+_Identity = tuple[str, Callable[[Expr], Iterator[Expr]], str]
+_IDENTITIES: tuple[_Identity, ...] = (
     ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
     ("complement", tangents, "1 - 2*sigmoid(u) = tanh(-u/2)"),
     ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
@@ -175,12 +177,11 @@ def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
     returns = tuple(d.name for d in found.definitions)
     found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
     known = bodies(steps.op)
+    magnitude: _Identity = ("magnitude", partial(magnitudes, op=steps.op), "sign(u) * abs(u) = u")
     for k in range(len(found.definitions)):
-        for law, values, reason in _IDENTITIES:
+        for law, values, reason in (*_IDENTITIES, magnitude):
             ways = ((value, reason) for value in values(found.definitions[k].value))
             found = _cheaper(steps, found, k, law, ways, policy)
-        ways = ((value, "sign(u) * abs(u) = u") for value in magnitudes(found.definitions[k].value, steps.op))
-        found = _cheaper(steps, found, k, "magnitude", ways, policy)
         names = with_definitions(known, list(found.definitions[:k]))
         found = _cheaper(steps, found, k, "open", opened(found.definitions[k].value, names), policy)
     return found
