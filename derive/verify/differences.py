@@ -59,18 +59,19 @@ def slope(case: Case, operand: str, gradient: Tensor) -> Slope:
     has_slope = gradient.isfinite()
     directions = [torch.where(has_slope, v, 0) for v in _directions(case, operand)]
     gradient = torch.where(has_slope, gradient, 0)
-    best = Slope(float("inf"), step_for(torch.float64))
+    best, told = Slope(float("inf"), step_for(torch.float64)), False
     for decade in _DECADES:
         step = decade * step_for(torch.float64)
         found = [_missed(case.call, operand, gradient, v, step) for v in directions]
         if any(rounding > _COARSE for _, rounding in found):
             continue  # nothing can be told from this step
+        told = True
         error = max((error - min(error, rounding) for error, rounding in found), default=0.0)
         if not error >= best.error:
             best = Slope(error, step)
         if best.error <= ENOUGH:
             break
-    return best if best.error < float("inf") else Slope(0.0, best.step)
+    return best if told else Slope(0.0, best.step)
 
 
 def curves(case: Case, gradients: Mapping[str, Tensor], dtypes: Iterable[torch.dtype]) -> tuple[Curve, ...]:

@@ -54,3 +54,9 @@ def test_what_rounding_leaves_of_large_outputs_is_no_error() -> None:
     case = BATTERY[0].make(masked_scores.op)
     assert slope(case, "s", case.gradients["s"]).error < 1e-6
     assert slope(case, "s", case.gradients["s"] * 1.1).error > 1e-2
+
+
+def test_what_is_no_number_is_no_agreement() -> None:
+    case = BATTERY[0].make(find("softmax"))
+    huge = case.gradients["x"] + torch.finfo(torch.float64).max
+    assert not slope(case, "x", huge).error <= 1e-6
