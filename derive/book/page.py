@@ -12,7 +12,19 @@ from derive.book.drawing import Drawing, drawing
 from derive.book.formulas import display, inline
 from derive.book.listing import BACKWARD, FORWARD, Listing, highlighted, key, listings
 from derive.book.measured import Measured
-from derive.collapse import chain, complements, inversions, reassociate, relations, supports, symmetries, wholes
+from derive.collapse import (
+    chain,
+    complements,
+    denominators,
+    inversions,
+    magnitudes,
+    openings,
+    reassociate,
+    relations,
+    supports,
+    symmetries,
+    wholes,
+)
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
 from derive.costs.autograd_cost import elements_formula, example_sizes, saved_by_autograd, saved_by_forward, total_bytes
@@ -45,6 +57,9 @@ _LAWS = {
     "symmetry": symmetries,
     "reassociate": reassociate,
     "complement": complements,
+    "denominator": denominators,
+    "magnitude": magnitudes,
+    "open": openings,
 }
 
 
