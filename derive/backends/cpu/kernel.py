@@ -18,6 +18,7 @@ from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.related import with_related
 from derive.backends.cpu.rounded import with_rounded_products
 from derive.backends.cpu.running import print_running
+from derive.backends.cpu.scales import with_scales
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
 from derive.nodes.walking import axes_along, children, walk
@@ -46,6 +47,7 @@ def kernel(
     program, places = with_places(with_masked_products(program), integers & set(given))
     form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
     without_views(form)
+    with_scales(form)
     with_related(form)
     with_rounded_products(form)
     steps = grouped(costly_first(with_products(form), form), form)

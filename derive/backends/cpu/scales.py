@@ -1,0 +1,80 @@
+"""A number that multiplies or divides a matrix product wherever it is read goes into the product, which has it free.
+
+`w[i, j] = s[i, j] / sqrt(size(d))` with `s` a product: the product is of `q` and `k` times `1 / sqrt(size(d))`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive.backends.cpu.normal import Loop, Normal
+from derive.nodes.arithmetic import ONE
+from derive.nodes.walking import node_axes, reads, walk
+from derive.passes.share import put
+from derive.program import Call, Node, Read
+
+
+def with_scales(form: Normal) -> None:
+    """Take such numbers into products, and products that are then only copied to where they are copied."""
+    known = {n for n, _ in form.program.given}
+    for loop in [s for s in form.loops if s.is_product]:
+        alone = sum(s.name == loop.name for s in form.loops) == 1
+        if not alone or loop.name in known | set(form.program.returns):
+            continue
+        scaled = _scaled(loop, form)
+        if scaled:
+            _take_in(loop, scaled, form)
+            _to_copy(loop, form)
+
+
+def _scaled(loop: Loop, form: Normal) -> set[Call]:
+    """The quotients or products in which the loop's result is read, if it always is with the same number."""
+    values = [s.value for s in form.loops]
+    found = {n for v in values for n in walk(v) if isinstance(n, Call) and _number(n, loop.name) is not None}
+    inside = {r for n in found for r in n.args if isinstance(r, Read)}
+    every = {n for v in values for n in walk(v) if isinstance(n, Read) and n.name == loop.name}
+    for v in values:  # a read that also stands by itself is not always with the number
+        for call in found:
+            v = put(v, call, ONE)
+        if loop.name in reads(v):
+            return set()
+    same = {(c.fn, _number(c, loop.name)) for c in found}
+    return found if every == inside and len(same) == 1 else set()
+
+
+def _number(call: Call, name: str) -> Node | None:
+    """By what a tensor of this name is multiplied or divided in a call."""
+    if call.fn not in ("mul", "div"):
+        return None
+    left, right = call.args
+    if call.fn == "mul" and isinstance(right, Read):
+        left, right = right, left
+    of = isinstance(left, Read) and left.name == name
+    return right if of and not reads(right) and not node_axes(right) else None
+
+
+def _take_in(loop: Loop, scaled: set[Call], form: Normal) -> None:
+    call = next(iter(scaled))
+    number = _number(call, loop.name)
+    assert number is not None
+    factor = number if call.fn == "mul" else Call("div", (ONE, number))
+    at = form.loops.index(loop)
+    form.loops[at] = replace(loop, value=Call("mul", (factor, loop.value)))
+    for k, s in enumerate(form.loops):
+        value = s.value
+        for c in scaled:
+            value = put(value, c, next(r for r in c.args if isinstance(r, Read)))
+        form.loops[k] = replace(s, value=value)
+
+
+def _to_copy(loop: Loop, form: Normal) -> None:
+    """The product writes what is nothing but a copy of it."""
+    readers = [s for s in form.loops if loop.name in {r.name for r in s.reads()}]
+    if len(readers) != 1 or readers[0].kind != "set" or readers[0].value != Read(loop.name, loop.slots):
+        return
+    (copy,) = readers
+    if copy.slots != loop.slots or sum(s.name == copy.name for s in form.loops) > 1:
+        return
+    at = next(k for k, s in enumerate(form.loops) if s.name == loop.name)
+    form.loops[at] = replace(form.loops[at], name=copy.name, note=copy.note or loop.note)
+    form.loops.remove(copy)
