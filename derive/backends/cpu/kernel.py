@@ -12,6 +12,7 @@ from derive.backends.cpu.costly import costly_first
 from derive.backends.cpu.expressions import Expressions, length
 from derive.backends.cpu.forms import Scratch, count, plans, print_group, read_by
 from derive.backends.cpu.groups import grouped
+from derive.backends.cpu.masked import with_masks_last
 from derive.backends.cpu.normal import Normal, Running, normal
 from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
@@ -49,6 +50,7 @@ def kernel(
     without_views(form)
     with_scales(form)
     with_related(form)
+    with_masks_last(form)
     with_rounded_products(form)
     steps = grouped(costly_first(with_products(form), form), form)
     planned = [plans(k, steps, form) for k in range(len(steps))]
