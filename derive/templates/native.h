@@ -78,6 +78,18 @@ INLINE int64_t column_blocks(int64_t n) { return (n + columns(n, 1) - 1) / colum
 INLINE int64_t pieces(int64_t rows) { return at_least(1, at_least((rows + ROWS - 1) / ROWS, at_most(16, rows / 8))); }
 INLINE int64_t first_of_piece(int64_t piece, int64_t rows) { return piece * rows / pieces(rows); }
 
+// A chain of products takes some rows at a time, a tile: what it makes of them lies near, in the cache, from the first product
+// to the last. Tiles are as high as each other. A product of too few rows would wait for its other matrix.
+enum { NEAR = 1 << 20, HIGH = 128, LOW = 64 };
+INLINE int64_t near(int64_t bytes_each, int64_t least) { return at_least(least, NEAR / at_least(1, bytes_each)); }
+INLINE int64_t tile_of(int64_t rows, int64_t most) {
+#if defined(FEW_ROWS) // who verifies kernels wants tiles where there are few rows
+    most = FEW_ROWS;
+#endif
+    const int64_t tiles = at_least(1, (rows + most - 1) / most);
+    return at_least(1, (rows + tiles - 1) / tiles);
+}
+
 INLINE size_t bytes(int64_t count, size_t size) { return ((size_t)at_least(count, 1) * size + 63) / 64 * 64 + 64; }
 
 SHARED void *take(char **next, int64_t count, size_t size) {

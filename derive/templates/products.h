@@ -252,21 +252,28 @@ INLINE bool suit_tiles(int64_t rows, int64_t columns, int64_t inner) {
     return inner <= LONGEST && rows * columns <= LARGEST / inner;
 }
 
-// c = alpha * a @ b, of rows x columns x inner. An operand has its rows `lead` apart; TRANSPOSED, it lies columns first.
-SHARED void product(const real *a, int a_lies, int64_t a_lead, const real *b, int b_lies, int64_t b_lead, real *c,
-                    int c_lies, int64_t c_lead, int64_t rows, int64_t columns, int64_t inner, real alpha, int threads) {
+// c = alpha * a @ b, of rows x columns x inner, or that much more. An operand has its rows `lead` apart; TRANSPOSED, it
+// lies columns first.
+SHARED void sum_of_products(const real *a, int a_lies, int64_t a_lead, const real *b, int b_lies, int64_t b_lead, real *c,
+                            int c_lies, int64_t c_lead, int64_t rows, int64_t columns, int64_t inner, real alpha, bool adds,
+                            int threads) {
     if (c_lies == TRANSPOSED) { // c' = b' @ a'
-        product(b, !b_lies, b_lead, a, !a_lies, a_lead, c, PLAIN, c_lead, columns, rows, inner, alpha, threads);
+        sum_of_products(b, !b_lies, b_lead, a, !a_lies, a_lead, c, PLAIN, c_lead, columns, rows, inner, alpha, adds, threads);
         return;
     }
     if (blas == NULL || inner > INT32_MAX || rows > INT32_MAX || columns > INT32_MAX || suit_tiles(rows, columns, inner)) {
         const operand left = {a, a_lies ? 1 : a_lead, a_lies ? a_lead : 1};
         const operand right = {b, b_lies ? 1 : b_lead, b_lies ? b_lead : 1};
-        in_tiles(left, right, (result){c, c_lead, false}, rows, columns, inner, alpha, threads);
+        in_tiles(left, right, (result){c, c_lead, adds}, rows, columns, inner, alpha, threads);
         return;
     }
     // Fortran keeps columns together: our c is its c', so that a and b change places.
     const int m = (int)columns, n = (int)rows, k = (int)inner, lda = (int)b_lead, ldb = (int)a_lead, ldc = (int)c_lead;
-    const real zero = 0;
-    blas(b_lies ? "T" : "N", a_lies ? "T" : "N", &m, &n, &k, &alpha, b, &lda, a, &ldb, &zero, c, &ldc);
+    const real kept = adds;
+    blas(b_lies ? "T" : "N", a_lies ? "T" : "N", &m, &n, &k, &alpha, b, &lda, a, &ldb, &kept, c, &ldc);
+}
+
+INLINE void product(const real *a, int a_lies, int64_t a_lead, const real *b, int b_lies, int64_t b_lead, real *c, int c_lies,
+                    int64_t c_lead, int64_t rows, int64_t columns, int64_t inner, real alpha, int threads) {
+    sum_of_products(a, a_lies, a_lead, b, b_lies, b_lead, c, c_lies, c_lead, rows, columns, inner, alpha, false, threads);
 }

@@ -9,8 +9,8 @@ from derive.backends.cpu.products import Matrix, Product
 from derive.backends.cpu.writer import Writer
 
 
-def print_product(p: Product, form: Normal, out: Writer) -> None:
-    """A call of the matrix product, for every value of the batch axes."""
+def print_product(p: Product, form: Normal, out: Writer, adds: str = "") -> None:
+    """A call of the matrix product, for every value of the batch axes; `adds` says when it adds to what is there."""
     text = Expressions(form)
     out.comment(p.note)
     alpha = " * ".join(text.value(x).real.inside(7) for x in p.alpha) or "1"
@@ -19,6 +19,8 @@ def print_product(p: Product, form: Normal, out: Writer) -> None:
     c = _side(p.out, p.rows, p.columns, p.batch, text)
     sizes = f"{extent(p.rows)}, {extent(p.columns)}, {extent(p.inner)}"
     call = f"product({a}, {b}, {c}, {sizes}, {alpha}, {{}});"
+    if adds:
+        call = f"sum_of_products({a}, {b}, {c}, {sizes}, {alpha}, {adds}, {{}});"
     if not p.batch:
         out.line(call.format("threads"))
         return

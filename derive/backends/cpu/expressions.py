@@ -32,19 +32,20 @@ from derive.program import (
 _RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    real threads status scratch chunk chunks piece pieces task at from to block lane R main bool true false
-    asm""".split()  # noqa: SIM905
+    real threads status scratch chunk chunks piece pieces task at from to block lane adds tile place R main bool true
+    false asm""".split()  # noqa: SIM905
 )
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
-    larger smaller not_above not_below fill add_up largest smallest square cube whole_power product blas use_blas malloc
+    larger smaller not_above not_below fill add_up largest smallest square cube whole_power product sum_of_products
+    tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc
     free reserve release spare kept next width fresh KEPT VECTOR
     BLOCK STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
     IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
     NARROW MANY errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
-    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _last".split()  # noqa: SIM905
+    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tiles _last".split()  # noqa: SIM905
 )
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""
@@ -106,7 +107,7 @@ class Expressions:
 
     def name(self, tensor: str) -> str:
         """A tensor's name in C."""
-        ours = tensor.startswith(("i_", "n_", "given_n_", "real_", "number_")) or tensor.endswith(_SUFFIXES)
+        ours = tensor.startswith(("i_", "n_", "given_n_", "first_", "real_", "number_")) or tensor.endswith(_SUFFIXES)
         if ours or tensor in _RESERVED | _SHARED:
             return f"{tensor}_"
         return tensor
@@ -123,7 +124,8 @@ class Expressions:
         if isinstance(node, SizeOf):
             return Text(f"(double){length(node.axis)}", _UNARY, "number")
         if isinstance(node, AxisValue):
-            return Text(variable(node.axis), kind="int")
+            counted = self.normal.places.get(node.axis)
+            return Text(counted, _SUM, "int") if counted else Text(variable(node.axis), kind="int")
         if isinstance(node, Call):
             return self.call(node)
         raise Unsupported(f"{type(node).__name__.lower()} inside an expression")
@@ -260,6 +262,8 @@ class Expressions:
         """Whole-number arithmetic on lengths."""
         if isinstance(node, SizeOf):
             return length(node.axis)
+        if isinstance(node, Scal) and node.name in self.normal.starts:
+            return node.name
         if isinstance(node, Num) and Fraction(node.value).denominator == 1:
             return str(int(node.value))
         if isinstance(node, Call) and node.fn in ("add", "sub", "mul"):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from derive.backends.cpu.chains import Step, names_read, names_written
 from derive.backends.cpu.columns import Columns
 from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.flat import Flat
 from derive.backends.cpu.groups import Group
 from derive.backends.cpu.nests import MERGE, Nest, extent
-from derive.backends.cpu.normal import Normal, Running
-from derive.backends.cpu.products import Product
+from derive.backends.cpu.normal import Normal
 from derive.backends.cpu.rows import Rows
 from derive.backends.cpu.short import ShortRows, short_form
 from derive.backends.cpu.stages import Plan, planned, rows_first
@@ -28,32 +29,26 @@ class Scratch:
     def take(self, kind: str, name: str, count: str) -> None:
         self.lines.append((kind, name, count))
 
-
-Alone = Product | Running
-"""What runs by itself, beside no other."""
-
-
-def _reads(step: Group | Alone) -> set[str]:
-    if isinstance(step, Alone):
-        return step.reads
-    return {r.name for s in step.loops for r in s.reads()}
+    @property
+    def names(self) -> set[str]:
+        return {name for _, name, _ in self.lines}
 
 
-def read_by(steps: list[Group | Alone]) -> set[str]:
-    """The tensors that steps read."""
-    return set().union(*map(_reads, steps))
-
-
-def plans(k: int, steps: list[Group | Alone], form: Normal) -> tuple[Plan | None, Plan | None]:
-    """How a group runs, and how where its rows are short."""
-    step = steps[k]
-    if isinstance(step, Alone):
-        return None, None
+def shared_with(others: Iterable[Step], form: Normal) -> frozenset[str]:
+    """The tensors of which other steps know, or who calls."""
     outside = set(form.program.returns) | {n for n, _ in form.program.given}
-    for other in (s for j, s in enumerate(steps) if j != k):
-        outside |= _reads(other) | ({other.name} if isinstance(other, Alone) else {s.name for s in other.loops})
-    step = rows_first(step, form)
-    return planned(step, form, frozenset(outside)), short_form(step, form, frozenset(outside))
+    return frozenset(outside.union(*(names_read(s) | names_written(s) for s in others)))
+
+
+def read_by(steps: Iterable[Step]) -> set[str]:
+    """The tensors that steps read."""
+    return set().union(*map(names_read, steps))
+
+
+def plans(group: Group, outside: frozenset[str], form: Normal) -> tuple[Plan, Plan | None]:
+    """How a group runs, and how where its rows are short; `outside` are the tensors of which others know."""
+    group = rows_first(group, form)
+    return planned(group, form, outside), short_form(group, form, outside)
 
 
 def print_group(
@@ -65,7 +60,7 @@ def print_group(
     for name, place in plan.place.items():
         c, dims = nest.text.name(name), form.dims[name]
         own = name not in outputs and name not in {n for n, _ in form.program.given}
-        if place == "memory" and own and c not in {n for _, n, _ in scratch.lines}:
+        if place == "memory" and own and c not in scratch.names:
             scratch.take(form.type(name), c, count(dims, nest.text))
         elif place == "buffer":
             assert isinstance(nest, Rows)

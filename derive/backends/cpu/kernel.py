@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from derive.backends.cpu.calls import print_product
+from derive.backends.cpu.chains import Chain, Step, chained
 from derive.backends.cpu.costly import costly_first
 from derive.backends.cpu.expressions import Expressions, length
-from derive.backends.cpu.forms import Scratch, count, plans, print_group, read_by
-from derive.backends.cpu.groups import grouped
+from derive.backends.cpu.forms import Scratch, count, plans, print_group, read_by, shared_with
+from derive.backends.cpu.groups import Group, grouped
 from derive.backends.cpu.masked import with_masks_last
-from derive.backends.cpu.normal import Normal, Running, normal
+from derive.backends.cpu.normal import Normal, normal
 from derive.backends.cpu.places import with_places
 from derive.backends.cpu.products import Product, with_products
 from derive.backends.cpu.related import with_related
 from derive.backends.cpu.rounded import with_rounded_products
 from derive.backends.cpu.running import print_running
 from derive.backends.cpu.scales import with_scales
+from derive.backends.cpu.tiles import Tiles
 from derive.backends.cpu.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
 from derive.nodes.walking import axes_along, children, walk
@@ -52,26 +54,15 @@ def kernel(
     with_related(form)
     with_masks_last(form)
     with_rounded_products(form)
-    steps = grouped(costly_first(with_products(form), form), form)
-    planned = [plans(k, steps, form) for k in range(len(steps))]
+    steps = chained(grouped(costly_first(with_products(form), form), form), form)
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
     out, scratch, first = Writer(depth=1), Scratch(), Writer(depth=1)
     text = Expressions(form)
     for p in places:
         scratch.take("int64_t", text.name(p.name), count(form.dims[p.name], text))
         p.fill(form, first)
-    for step, (plan, short) in zip(steps, planned, strict=True):
-        out.line()
-        if plan is None:
-            assert isinstance(step, Product | Running)
-            if step.name not in outputs:
-                scratch.take("real", step.name, count(form.dims[step.name], Expressions(form)))
-            if isinstance(step, Product):
-                print_product(step, form, out)
-            else:
-                print_running(step, form, out)
-        else:
-            print_group(plan, short, form, out, scratch, outputs)
+    printed = _Steps(name, steps, form, outputs, out, scratch)
+    printed.print()
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
     counts = [count(form.dims[n], text) for n in outputs]
@@ -85,10 +76,61 @@ def kernel(
     params += ["const int threads", *(f"const double {text.name(s)}" for s in program.scalars)]
     sizes = {n: count(form.dims[n], text) for n in outputs}
     fresh = [f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});" for n, size in sizes.items() if form.dims[n]]
-    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in read_by(steps)]
+    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in read_by(printed.flat)]
+    checks += printed.before
     fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
-    source = _function(name, params, checks, fresh, scratch, out)
+    source = "\n\n".join([*printed.functions, _function(name, params, checks, fresh, scratch, out)])
     return Kernel(name, f"{source}\n\n{_in_a_row(name, members)}", inputs, outputs, lengths, program.scalars)
+
+
+@dataclass
+class _Steps:
+    """Prints the steps of a kernel, one after another."""
+
+    name: str
+    steps: list[Step | Chain]
+    form: Normal
+    outputs: tuple[str, ...]
+    out: Writer
+    scratch: Scratch
+    functions: list[str] = field(default_factory=list)  # of tiles
+    before: list[str] = field(default_factory=list)  # lines that stand before memory is taken
+
+    def __post_init__(self) -> None:
+        self.flat = [x for s in self.steps for x in (s.steps if isinstance(s, Chain) else (s,))]
+
+    def print(self) -> None:
+        for step in self.steps:
+            self.out.line()
+            if isinstance(step, Chain):
+                self._chain(step)
+            elif isinstance(step, Group):
+                print_group(*plans(step, self.shared(step), self.form), self.form, self.out, self.scratch, self.outputs)
+            else:
+                self._take(step.name)
+                if isinstance(step, Product):
+                    print_product(step, self.form, self.out)
+                else:
+                    print_running(step, self.form, self.out)
+
+    def shared(self, step: Step) -> frozenset[str]:
+        return shared_with((s for s in self.flat if s is not step), self.form)
+
+    def _take(self, name: str) -> None:
+        text = Expressions(self.form)
+        c = text.name(name)
+        if name not in self.outputs and name not in dict(self.form.program.given) and c not in self.scratch.names:
+            self.scratch.take(self.form.type(name), c, count(self.form.dims[name], text))
+
+    def _chain(self, chain: Chain) -> None:
+        number = len(self.functions)
+        tiles = Tiles(chain, self.form, f"{self.name}_tile{f'_{number + 1}' if number else ''}", number)
+        self.functions.append(tiles.function([self.shared(s) for s in chain.steps], all_axes(self.form)))
+        for v in tiles.given:
+            self._take(v.tensor)
+        self.before += tiles.before()
+        tiles.take(self.scratch)
+        tiles.print(self.out)
 
 
 def _in_a_row(name: str, members: list[str]) -> str:
@@ -116,6 +158,11 @@ def _pointers(inputs: tuple[str, ...], outputs: tuple[str, ...], form: Normal, t
 def _lengths(form: Normal, lines: list[str]) -> tuple[str, ...]:
     """The axes whose length the code mentions."""
     words = set(re.findall(r"\bn_\w+", "\n".join(lines)))
+    return tuple(a for a in all_axes(form) if length(a) in words)
+
+
+def all_axes(form: Normal) -> tuple[str, ...]:
+    """The axes that loops run over, tensors have, or values are the lengths of."""
     axes = {base(a) for dims in form.dims.values() for a in axes_along(dims)}
     axes |= {base(a) for s in form.loops for a in s.domain}
     axes |= {base(n.axis) for s in form.loops for n in walk(s.value) if isinstance(n, SizeOf)}
@@ -124,7 +171,7 @@ def _lengths(form: Normal, lines: list[str]) -> tuple[str, ...]:
             axes |= {base(n.axis) for n in walk(i) if isinstance(n, SizeOf)}
             if isinstance(i, PartOf):
                 axes |= {base(n.axis) for length_ in i.lengths for n in walk(length_) if isinstance(n, SizeOf)}
-    return tuple(sorted(a for a in axes if length(a) in words))
+    return tuple(sorted(axes))
 
 
 def _checks(form: Normal, text: Expressions, filled: set[str]) -> tuple[list[str], list[str]]:

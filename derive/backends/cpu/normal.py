@@ -8,7 +8,7 @@ concatenation is one loop a part, a scatter is a loop of zeros and a loop of add
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.merges import split_merged
@@ -123,6 +123,8 @@ class Normal:
     taken: set[str] = field(default_factory=set)
     integers: frozenset[str] = frozenset()  # inputs whose elements are indices
     numbers: tuple[str, ...] = ()  # inputs of one real number that stays as it is: a variable holds each
+    places: Mapping[str, str] = field(default_factory=dict)  # of axes, where loops do not count them
+    starts: frozenset[str] = frozenset()  # variables from which loops count such places
 
     def type(self, name: str) -> str:
         """The C type of elements in memory: of what is chosen by a `bool` from there GCC makes no vectors."""

@@ -6,6 +6,7 @@ that the product wants; for a window that is the matrix of patches.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -57,6 +58,16 @@ class Product:
     @property
     def reads(self) -> set[str]:
         return {self.a.name, self.b.name}.union(*map(reads, self.alpha))
+
+    def with_names(self, names: Mapping[str, str]) -> Product:
+        """The same product with other names for axes."""
+
+        def named(axes: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names.get(a, a) for a in axes)
+
+        a, b, out = (Matrix(m.name, named(m.dims)) for m in (self.a, self.b, self.out))
+        batch, rows, columns, inner = map(named, (self.batch, self.rows, self.columns, self.inner))
+        return Product(self.name, out, a, b, batch, rows, columns, inner, self.alpha, self.note)
 
 
 Step = Loop | Product | Running

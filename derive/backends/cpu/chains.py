@@ -1,0 +1,234 @@
+"""Chains of matrix products and of what stands between them, which can be taken a few rows at a time.
+
+What a product gives is often much larger than all that goes in and comes out: the scores of an attention, the logits
+of a contrastive loss. Taken in tiles of rows, from the first product that makes it to the last that reads it, such a
+tensor never exists as a whole: a tile of it lies in the cache of each thread.
+
+A chain has *axes*: it steps along all but the last, which it cuts into tiles. A step belongs to it if all that it
+writes and reads begins with those of these axes that it has. What is summed over the tiles, by a product or as a total
+of all that there is, is complete only after the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple
+
+from derive.backends.cpu.groups import Group
+from derive.backends.cpu.normal import Loop, Normal, Running
+from derive.backends.cpu.products import Matrix, Product
+from derive.costs.cost import NOMINAL
+from derive.nodes.walking import axes_along, index_axes, reads
+from derive.program import Index, Read
+
+Step = Group | Product | Running
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Steps over the same axes, the last of which is cut into tiles; `local` is what nothing else needs."""
+
+    axes: tuple[str, ...]
+    steps: tuple[Group | Product, ...]
+    local: frozenset[str]
+
+    @property
+    def stepped(self) -> tuple[str, ...]:
+        return self.axes[:-1]
+
+    @property
+    def tiled(self) -> str:
+        return self.axes[-1]
+
+    @property
+    def sums(self) -> frozenset[str]:
+        """The products that every tile adds to."""
+        return frozenset(s.name for s in self.steps if isinstance(s, Product) and self.tiled in s.inner)
+
+    @property
+    def totals(self) -> tuple[Loop, ...]:
+        """The folds over all of the chain's axes, of which each tile gives a part."""
+        return tuple(s for g in self.steps if isinstance(g, Group) for s in g.loops if _is_total(s, self.axes))
+
+    def __str__(self) -> str:
+        return "\n".join([f"in tiles of {', '.join(self.axes)}:", *(f"  {s}" for s in self.steps)])
+
+
+def chained(steps: list[Step], form: Normal) -> list[Step | Chain]:
+    """The steps with every chain that keeps something from memory as one, in an order that respects what reads what."""
+    out: list[Step | Chain] = []
+    left = list(steps)
+    known = {n for n, _ in form.program.given} | set(form.program.returns)
+    while left:
+        found = [c for c in (_collected(axes, left, known, form) for axes in _axes(left[0])) if c is not None]
+        best = max(found, key=lambda c: (_kept_local(c.chain, form), len(c.chain.axes)), default=None)
+        if best is None or not _kept_local(best.chain, form):
+            known |= names_written(left[0])
+            out.append(left.pop(0))
+            continue
+        out.append(best.chain)
+        known |= {n for s in best.chain.steps for n in names_written(s)}
+        left = best.left
+    return out
+
+
+def names_read(step: Step) -> set[str]:
+    """The tensors that a step reads."""
+    return {r.name for s in step.loops for r in s.reads()} if isinstance(step, Group) else step.reads
+
+
+def names_written(step: Step) -> set[str]:
+    """The tensors that a step writes."""
+    return {s.name for s in step.loops} if isinstance(step, Group) else {step.name}
+
+
+def leading(index: tuple[Index, ...], axes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The axes of a chain that a tensor begins with, in their order; None where a stepped one stands elsewhere.
+
+    So may the tiled one only by itself: `s[n, n]` begins with n, and is read at the same place once more.
+    """
+    own: tuple[str, ...] = ()
+    for a in axes:
+        own += (a,) if len(own) < len(index) and index[len(own)] == a else ()
+    rest = [i for i in index[len(own) :] if not isinstance(i, Read)]  # what is read there is a tensor of its own
+    parts = [i for i in rest if i != axes[-1]]
+    return None if set(axes) & set(axes_along(parts)) else own
+
+
+def reads_at(step: Group | Product) -> list[tuple[str, tuple[Index, ...]]]:
+    """What a step reads and where."""
+    if isinstance(step, Product):
+        found: list[tuple[str, tuple[Index, ...]]] = [(m.name, m.dims) for m in (step.a, step.b)]
+        return [*found, *((n, ()) for x in step.alpha for n in reads(x))]
+    return [(r.name, r.index) for s in step.loops for r in s.reads()]
+
+
+def _axes(first: Step) -> Iterator[tuple[str, ...]]:
+    """The axes that a chain can have which begins with this step: those that what it writes begins with."""
+    if isinstance(first, Running):
+        return
+    places = first.out.dims if isinstance(first, Product) else max((s.slots for s in first.loops), key=len)
+    axes = tuple(takewhile(lambda i: isinstance(i, str), places))
+    for n in range(1, len(axes) + 1):
+        yield axes[:n]  # type: ignore[misc]
+
+
+class _Candidate(NamedTuple):
+    """A chain, and the steps that are left for after it."""
+
+    chain: Chain
+    left: list[Step]
+
+
+def _collected(axes: tuple[str, ...], steps: list[Step], known: set[str], form: Normal) -> _Candidate | None:
+    """All that belongs to the chain of these axes which begins with the first step; `known` are earlier tensors."""
+    taken, left = _Taken(axes, form), list[Step]()
+    held: set[str] = set()  # written or read by steps that are left behind
+    changed: set[str] = set()  # written by them
+    for step in steps:
+        free = not names_written(step) & held and not names_read(step) & changed
+        if not isinstance(step, Running) and free and taken.takes(step):
+            continue
+        if step is steps[0]:
+            return None
+        left.append(step)
+        held |= names_written(step) | names_read(step)
+        changed |= names_written(step)
+    local = frozenset(n for n in taken.written if n not in known | taken.sums | held)
+    return _Candidate(Chain(axes, tuple(taken.steps), local), left)
+
+
+@dataclass
+class _Taken:
+    """A chain's steps so far: what they write and where, what they sum over tiles, what they read of other tiles."""
+
+    axes: tuple[str, ...]
+    form: Normal
+    steps: list[Group | Product] = field(default_factory=list)
+    written: dict[str, tuple[Index, ...]] = field(default_factory=dict)
+    sums: set[str] = field(default_factory=set)
+    elsewhere: set[str] = field(default_factory=set)
+
+    def takes(self, step: Group | Product) -> bool:
+        """Add a step, if it can be taken tile by tile, and needs of the chain what is in its own tile alone."""
+        if isinstance(step, Product):
+            step = self._renamed(step)
+        if names_written(step) & (self.sums | self.elsewhere) or names_read(step) & self.sums:
+            return False
+        if not _belongs(step, self.axes, self.form):
+            return False
+        if any(leading(index, self.axes) != self.axes for name, index in reads_at(step) if name in self.written):
+            return False
+        self.steps.append(step)
+        self.written |= _written_at(step)
+        self.sums |= _summed(step, self.axes)
+        self.elsewhere |= {name for name, index in reads_at(step) if leading(index, self.axes) != self.axes}
+        return True
+
+    def _renamed(self, p: Product) -> Product:
+        """The product with the chain's names for its axes: `sum(ds[n', n] * x[n', d], over=n')` is one over n."""
+        for side in ("a", "b"):
+            for k, a in enumerate(self.axes):
+                m: Matrix = getattr(p, side)
+                if m.name in self.written and m.dims[k : k + 1] not in ((), (a,)):
+                    p = p.with_names({a: m.dims[k], m.dims[k]: a})
+        return p
+
+
+def _summed(step: Group | Product, axes: tuple[str, ...]) -> set[str]:
+    """What a step adds to in every tile."""
+    if isinstance(step, Product):
+        return {step.name} if axes[-1] in step.inner else set()
+    return {s.name for s in step.loops if _is_total(s, axes)}
+
+
+def _is_total(loop: Loop, axes: tuple[str, ...]) -> bool:
+    return loop.is_fold and set(axes) <= set(loop.over)
+
+
+def _written_at(step: Group | Product) -> dict[str, tuple[Index, ...]]:
+    if isinstance(step, Product):
+        return {step.name: tuple(step.out.dims)}
+    return {s.name: s.slots for s in step.loops}
+
+
+def _belongs(step: Group | Product, axes: tuple[str, ...], form: Normal) -> bool:
+    """Whether a step can be taken tile by tile; in memory too, each of these axes is a dimension by itself."""
+    for name, index in (*reads_at(step), *_written_at(step).items()):
+        own = leading(index, axes)
+        if own is None or not all(isinstance(d, str) for d in form.dims[name][: len(own)]):
+            return False
+    return _product_belongs(step, axes) if isinstance(step, Product) else _group_belongs(step, axes)
+
+
+def _product_belongs(p: Product, axes: tuple[str, ...]) -> bool:
+    """Whether each place on the stepped axes is a product of its own, and a tile some rows of it, or of its sum."""
+    *stepped, tiled = axes
+    if not set(stepped) <= set(p.batch) or any(index_axes(x) for x in p.alpha):
+        return False
+    sides = [(m.dims, leading(m.dims, axes) or ()) for m in (p.a, p.b, p.out)]
+    if any(tiled in dims[len(own) :] for dims, own in sides) or set(stepped) - set(p.out.dims):
+        return False
+    return tiled in (*p.batch, *p.rows[:1], *p.columns[:1], *p.inner[:1])
+
+
+def _group_belongs(group: Group, axes: tuple[str, ...]) -> bool:
+    """Whether each loop writes one place of the axes, and reads at the same."""
+    if group.lane in axes[:-1]:
+        return False
+    for s in group.loops:
+        total = group.is_total(s) and _is_total(s, axes)
+        if not total and (leading(s.slots, axes) != axes or set(axes) & set(s.over)):
+            return False
+    return True
+
+
+def _kept_local(chain: Chain, form: Normal) -> float:
+    """The elements kept from memory: of what a product reads or makes, and no input or output is as large as."""
+    program = form.program
+    ends = [set(axes_along(form.dims[n])) for n in (*(n for n, _ in program.given), *program.returns)]
+    products = {m.name for p in chain.steps if isinstance(p, Product) for m in (p.a, p.b, p.out)}
+    found = [set(axes_along(form.dims[n])) for n in chain.local & products]
+    return sum(float(NOMINAL) ** len(axes) for axes in found if not any(axes <= e for e in ends))

@@ -1,0 +1,197 @@
+"""A chain in C: the function of one tile, and the loops over all tiles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from derive.backends.cpu.calls import print_product
+from derive.backends.cpu.chains import Chain
+from derive.backends.cpu.expressions import length, variable
+from derive.backends.cpu.forms import Scratch, count, plans, print_group
+from derive.backends.cpu.groups import Group
+from derive.backends.cpu.nests import MERGE, decode, extent
+from derive.backends.cpu.normal import Normal
+from derive.backends.cpu.products import Product
+from derive.backends.cpu.tile import Tile, View
+from derive.backends.cpu.writer import LINE_LENGTH, Writer
+
+
+@dataclass
+class Tiles:
+    """Prints a chain: the function `name`, which takes a tile, and what calls it."""
+
+    chain: Chain
+    form: Normal
+    name: str
+    number: int  # among the chains of a kernel
+
+    def __post_init__(self) -> None:
+        self.tile = Tile(self.chain, self.form, self.number)
+        self.text = self.tile.text
+        self.scratch = Scratch()  # of one tile
+
+    # --- the function of one tile ----------------------------------------------------------------------------
+
+    def function(self, shared: Iterable[frozenset[str]], lengths: tuple[str, ...]) -> str:
+        """The function's text; `shared` are the tensors of each step of which others know, `lengths` all axes."""
+        tile, body = self.tile, Writer(depth=1)
+        beyond = tuple(v.name for v in tile.views if v.tensor not in self.chain.local)
+        for step, outside in zip(tile.steps, shared, strict=True):
+            body.line()
+            if isinstance(step, Product):
+                self._product(step, body)
+            else:
+                print_group(*plans(step, outside, tile.form), tile.form, body, self.scratch, beyond)
+        code = [*body.lines, *tile.reached(), *(n for _, _, n in self.scratch.lines)]
+        words = set(re.findall(r"\w+", "\n".join(code)))
+        self.given = [v for v in tile.views if v.name in beyond and self._called(v.name) in words]
+        self.scalars = [c for c in map(self.text.name, self.form.program.scalars) if c in words]
+        self.counts = [length(a) for a in lengths if length(a) in words]
+        self.counts += [variable(a) for a in self.chain.stepped if variable(a) in words]
+        self.counts += [tile.first] if tile.first in words else []
+        return self._around(body)
+
+    def _product(self, p: Product, body: Writer) -> None:
+        if p.name in self.chain.local:
+            self.scratch.take("real", self.text.name(p.name), count(self.tile.form.dims[p.name], self.text))
+        sums = p.name in self.chain.sums
+        print_product(p, self.tile.form, body, "adds" if sums else "")
+        for line in self.tile.nothing_beyond(p) if sums else ():
+            body.line(line)
+
+    def _called(self, name: str) -> str:
+        """What a tensor is called in C: the variable that holds a number, or memory."""
+        return f"{self.text.name(name)}_here" if name in self.tile.form.numbers else self.text.name(name)
+
+    def _around(self, body: Writer) -> str:
+        written = {s.name for step in self.chain.steps for s in (step.loops if isinstance(step, Group) else (step,))}
+        params = []
+        for v in self.given:
+            const = "" if v.tensor in written else "const "
+            pointer = "" if v.name in self.tile.form.numbers else "*restrict "
+            params.append(f"{const}{self.tile.form.type(v.name)} {pointer}{self._called(v.name)}")
+        params += [f"const double {s}" for s in self.scalars]
+        params += [f"const int64_t {c}" for c in (self.tile.height, *self.counts)]
+        params += ["const bool adds"] if self.chain.sums else []
+        params += ["char *next"] if self.scratch.lines else []
+        lines = [f"// Some places on {self.chain.tiled}: what is made of them alone lies in the cache."]
+        lines += _in_rows(f"SHARED void {self.name}(", [*params, "const int threads"], ") {")
+        lines += [f"    {line}" for line in self.tile.reached()]
+        for kind, own, n in self.scratch.lines:
+            lines.append(f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));")
+        return "\n".join([*lines, *body.lines, "}"])
+
+    # --- the loops over all tiles --------------------------------------------------------------------------------
+
+    @property
+    def tasks(self) -> str:
+        """How many parts there are that threads may share: tiles, unless one adds to what others give."""
+        stepped = extent(self.chain.stepped)
+        return stepped if self.chain.sums else f"{stepped} * {self.tile.height}s".removeprefix("1 * ")
+
+    @property
+    def number_of_tiles(self) -> str:
+        return " * ".join([*map(length, self.chain.stepped), f"{self.tile.height}s"])
+
+    def before(self) -> list[str]:
+        """The lines that say how high a tile is, how many there are, and what they need of memory."""
+        rows, h, least = length(self.chain.tiled), self.tile.height, self.tile.least()
+        needs = [(kind, self.tile.whole(n)) for kind, _, n in self.scratch.lines]
+        each = " + ".join(f"sizeof({kind}) * {_of_one(n, h)}" for kind, n in needs) or "1"
+        # the lower the tiles, the less they reach
+        most = f"near((int64_t)({each}), {least})" if self.tile.reach is None else least
+        lines = [f"const int64_t {h} = tile_of({rows}, {most});"]
+        lines.append(f"const int64_t {h}s = at_least(1, ({rows} + {h} - 1) / {h});")  # of nothing a sum is 0
+        lines.append(f"const int {h}_team = batch_team(threads, {self.tasks});")
+        if needs:
+            own = re.compile(r"\bthreads\b")
+            sizes = (f"bytes({own.sub(f'(threads / {h}_team)', n)}, sizeof({kind}))" for kind, n in needs)
+            lines.append(f"const int64_t {h}_bytes = (int64_t)({' + '.join(sizes)});")
+        return lines
+
+    def take(self, scratch: Scratch) -> None:
+        """The memory that the tiles at work need, and that of the parts that they give of totals."""
+        h = self.tile.height
+        if self.scratch.lines:
+            scratch.take("char", f"{h}_memory", f"{h}_team * {h}_bytes")
+        for s in self.chain.totals:
+            size = f"{self.number_of_tiles} * {extent(s.free)}".removesuffix(" * 1")
+            scratch.take("real", f"{self.text.name(s.name)}_tiles", size)
+
+    def print(self, out: Writer) -> None:
+        """The loops, and what completes totals."""
+        chain, h = self.chain, self.tile.height
+        out.comment(f"in tiles along {chain.tiled}: {', '.join(sorted(chain.local))}")
+        parallel = self.tasks != "1"
+        if parallel:
+            uneven = self.tile.reach is not None and not chain.sums
+            kind = "dynamic" if uneven else "static"
+            out.line(f"#pragma omp parallel for num_threads({h}_team) schedule({kind})")
+        with ExitStack() as stack:
+            if parallel:
+                stack.enter_context(out.loop("at", "0", self.tasks))
+                self._decode(out)
+            if chain.sums:
+                stack.enter_context(out.loop("tile", "0", f"{h}s"))
+            out.line(f"const int64_t {self.tile.first} = tile * {h};")
+            for line in _in_rows(f"{self.name}(", self._arguments(parallel), ");"):
+                out.line(line)
+        for s in chain.totals:
+            c, size = self.text.name(s.name), extent(s.free)
+            out.line(f"{MERGE[s.kind]}({c}, {c}_tiles, {self.number_of_tiles}, {size}, {size});")
+
+    def _decode(self, out: Writer) -> None:
+        stepped, h = self.chain.stepped, self.tile.height
+        if self.chain.sums:
+            decode(out, stepped, "at")
+        elif stepped:
+            out.line(f"const int64_t tile = at % {h}s, place = at / {h}s;")
+            decode(out, stepped, "place")
+        else:
+            out.line("const int64_t tile = at;")
+
+    def _arguments(self, parallel: bool) -> list[str]:
+        h, first = self.tile.height, self.tile.first
+        args = [*map(self._start, self.given), *self.scalars]
+        args += [f"at_most({h}, {length(self.chain.tiled)} - {first})", *self.counts]
+        args += [f"{first} > 0"] if self.chain.sums else []
+        own = f"{h}_memory{f' + omp_get_thread_num() * {h}_bytes' if parallel else ''}"
+        return [*args, *([own] if self.scratch.lines else []), f"threads / {h}_team"]
+
+    def _start(self, v: View) -> str:
+        """Where a tensor begins for a tile; of a total, where its part goes."""
+        if v.name in self.tile.form.numbers:
+            return self._called(v.name)
+        dims, name = self.form.dims[v.tensor], self.text.name(v.tensor)
+        if any(s.name == v.tensor for s in self.chain.totals):
+            place = f"at * {self.tile.height}s + tile" if self.chain.sums else "at"
+            place = place if self.chain.stepped else "tile"
+            size = " * ".join(self.text.extent(d) for d in dims)
+            return f"{name}_tiles + {f'({place}) * {size}' if size else place}"
+        steps = []
+        for k, a in enumerate(v.axes):
+            place = self.tile.first if a == self.chain.tiled else variable(a)
+            after = " * ".join(self.text.extent(d) for d in dims[k + 1 :])
+            steps.append(f"{place} * {after}" if after else place)
+        return " + ".join([name, *steps])
+
+
+def _of_one(n: str, height: str) -> str:
+    """A number of elements for a tile of one row, and one thread."""
+    own = re.compile(rf"\b({height}|threads)\b")
+    return f"({own.sub('1', n)})"
+
+
+def _in_rows(head: str, words: list[str], tail: str) -> list[str]:
+    """`head word, word, … tail`, broken where a line would be too long."""
+    rows = [head]
+    for k, word in enumerate(words):
+        text = word + (tail if k == len(words) - 1 else ",")
+        if len(rows[-1]) + 1 + len(text) > LINE_LENGTH - 8 and rows[-1] != head:
+            rows.append(f"    {text}")
+        else:
+            rows[-1] += text if rows[-1] == head else f" {text}"
+    return rows

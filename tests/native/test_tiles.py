@@ -1,0 +1,283 @@
+"""Chains of matrix products, a few rows at a time: right wherever tiles end, with nothing as large as all rows."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.native.conftest import Package
+
+pytestmark = pytest.mark.usefixtures("kernels", "threads")
+
+ATTENTION = '''
+@op
+def {name}(f, q: tensor[..., i, d], k: tensor[..., j, d], v: tensor[..., j, e]):
+    f.s[..., i, j] = sum(q[..., i, d] * k[..., j, d], over=d) / sqrt(size(d))
+    f.w[..., i, j] = where({condition}, f.s[..., i, j], -oo)
+    f.m[..., i] = amax(f.w[..., i, j], over=j)
+    f.u[..., i, j] = exp(f.w[..., i, j] - f.m[..., i])
+    f.p[..., i, j] = f.u[..., i, j] / sum(f.u[..., i, j], over=j)
+    f.o[..., i, e] = sum(f.p[..., i, j] * v[..., j, e], over=j)
+    return f.o
+'''
+
+# the condition, the same of two grids of places and their numbers, and how far a tile reaches beyond its end
+MASKS: dict[str, tuple[str, Callable[..., Tensor], str | None]] = {
+    "causal": ("j <= i", lambda i, j, n, m: j <= i, ""),
+    "turned": ("i >= j", lambda i, j, n, m: j <= i, ""),
+    "two_more": ("j < i + 3", lambda i, j, n, m: j < i + 3, " + 2"),
+    "apart": ("i - j > -2", lambda i, j, n, m: i - j > -2, " + 1"),
+    "excluded": ("~(j > i + 1)", lambda i, j, n, m: j <= i + 1, " + 1"),
+    "near_by": ("(j <= i) & (j > i - 4)", lambda i, j, n, m: (j <= i) & (j > i - 4), ""),
+    "aligned_ends": ("j - size(j) <= i - size(i)", lambda i, j, n, m: j - m <= i - n, " + n_j - n_i"),
+    "from_here_on": ("j >= i", lambda i, j, n, m: j >= i, None),
+    "every_other": ("j <= 2 * i", lambda i, j, n, m: j <= 2 * i, None),
+    "all_of_them": ("j >= 0", lambda i, j, n, m: j >= 0, None),
+}
+
+SPECS = "from derive import *\nn, m, c, d, i, j, e, h, b = axes('n m c d i j e h b')\n" + "".join(
+    ATTENTION.format(name=name, condition=condition) for name, (condition, _, _) in MASKS.items()
+)
+SPECS += '''
+@op
+def linear_attention(f, q: tensor[..., i, d], k: tensor[..., j, d], v: tensor[..., j, e]):
+    f.s[..., i, j] = where(j <= i, sum(q[..., i, d] * k[..., j, d], over=d), 0)
+    f.o[..., i, e] = sum(f.s[..., i, j] * v[..., j, e], over=j)
+    return f.o
+
+
+@op
+def heads_last(f, q: tensor[b, i, h, d], k: tensor[b, j, h, d], v: tensor[b, j, h, e]):
+    """Its batches lie apart in memory: one of them is a tile."""
+    f.s[b, h, i, j] = sum(q[b, i, h, d] * k[b, j, h, d], over=d)
+    f.p[b, h, i, j] = exp(f.s[b, h, i, j]) / sum(exp(f.s[b, h, i, j]), over=j)
+    f.o[b, i, h, e] = sum(f.p[b, h, i, j] * v[b, j, h, e], over=j)
+    return f.o
+
+
+@op
+def gives_weights(f, q: tensor[i, d], k: tensor[j, d], v: tensor[j, e]):
+    """What is an output is made whole: it has zeros as far as there are keys."""
+    f.s[i, j] = sum(q[i, d] * k[j, d], over=d)
+    f.w[i, j] = where(j <= i, f.s[i, j], -oo)
+    f.u[i, j] = exp(f.w[i, j] - amax(f.w[i, j], over=j))
+    f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
+    f.o[i, e] = sum(f.p[i, j] * v[j, e], over=j)
+    return f.o, f.p
+
+
+@op
+def contrastive(f, x: tensor[n, d], y: tensor[n, d]):
+    """A row's own column is read at its place on all rows."""
+    f.s[n, m] = sum(x[n, d] * y[m, d], over=d) * 3
+    f.top[n] = amax(f.s[n, m], over=m)
+    f.lse[n] = f.top[n] + log(sum(exp(f.s[n, m] - f.top[n]), over=m))
+    f.loss[()] = mean(f.lse[n] - f.s[n, n], over=n)
+    return f.loss
+
+
+@op
+def classes(f, x: tensor[n, d], w: tensor[c, d], bias: tensor[c], y: index(c)[n], scale: tensor[()]):
+    """Its bias gradient is a total of what each tile makes; `scale` is one number."""
+    f.z[n, c] = scale[()] * sum(x[n, d] * w[c, d], over=d) + bias[c]
+    f.top[n] = amax(f.z[n, c], over=c)
+    f.lse[n] = f.top[n] + log(sum(exp(f.z[n, c] - f.top[n]), over=c))
+    f.loss[()] = mean(f.lse[n] - f.z[n, y[n]], over=n)
+    return f.loss
+
+
+@op
+def batched(f, x: tensor[b, n, d], y: tensor[b, m, d]):
+    """A total over stepped axes too."""
+    f.s[b, n, m] = sum(x[b, n, d] * y[b, m, d], over=d)
+    f.loss[()] = sum(log(1 + f.s[b, n, m] ** 2), over=(b, n, m)) + amax(f.s[b, n, m], over=(b, n, m))
+    return f.loss
+
+
+@op
+def weighted(f, x: tensor[n, d], y: tensor[m, d], g: tensor[n]):
+    """Read with its scale and without: the product stays as it is."""
+    f.s[n, m] = sum(x[n, d] * y[m, d], over=d)
+    f.t[n, m] = exp(-f.s[n, m] ** 2) + f.s[n, m] / 7
+    f.o[n, d] = sum(f.t[n, m] * g[n] * y[m, d], over=m)
+    return f.o
+'''
+
+
+@pytest.fixture(scope="module", params=["few rows", "as many as fit"])
+def native(package: Package, request: pytest.FixtureRequest) -> ModuleType:
+    """Compiled for tiles of three rows, the other time for as many as there would be."""
+    made = package(specs=SPECS)
+    if request.param == "few rows":
+        runtime = sys.modules[f"{made.__name__}._native"]
+        runtime.FLAGS = (*runtime.FLAGS, "-DFEW_ROWS=3")
+    return made
+
+
+def _softmax(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+    s = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~allowed, -torch.inf)
+    return s.softmax(-1) @ v
+
+
+def _grids(n: int, m: int) -> tuple[Tensor, Tensor, int, int]:
+    return torch.arange(n)[:, None], torch.arange(m)[None, :], n, m
+
+
+def _masked(name: str) -> Callable[..., Tensor]:
+    return lambda q, k, v: _softmax(q, k, v, MASKS[name][1](*_grids(q.shape[-2], k.shape[-2])))
+
+
+def _linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    i, j, *_ = _grids(q.shape[-2], k.shape[-2])
+    return torch.where(j <= i, q @ k.mT, 0) @ v
+
+
+def _heads_last(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.einsum("bhij,bjhe->bihe", torch.einsum("bihd,bjhd->bhij", q, k).softmax(-1), v)
+
+
+def _weights(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    i, j, *_ = _grids(len(q), len(k))
+    p = (q @ k.mT).masked_fill(j > i, -torch.inf).softmax(-1)
+    return p @ v, p
+
+
+def _weighted(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
+    s = x @ y.mT
+    return g[:, None] * ((torch.exp(-(s**2)) + s / 7) @ y)
+
+
+SIZES = [((2, 3), 7, 7), ((1,), 200, 200), ((), 130, 140), ((5,), 1, 9)]
+CASES = [
+    *((name, _masked(name), ((*rows, n, 5), (*rows, m, 5), (*rows, m, 4))) for name in MASKS for rows, n, m in SIZES),
+    *(("linear_attention", _linear, ((*rows, n, 5), (*rows, m, 5), (*rows, m, 4))) for rows, n, m in SIZES),
+    ("heads_last", _heads_last, ((4, 6, 3, 5), (4, 8, 3, 5), (4, 8, 3, 2))),
+    ("heads_last", _heads_last, ((2, 150, 2, 5), (2, 160, 2, 5), (2, 160, 2, 2))),
+    ("gives_weights", _weights, ((170, 5), (180, 5), (180, 4))),
+    ("weighted", _weighted, ((150, 6), (40, 6), (150,))),
+]
+
+
+def _agree(found: object, exact: object) -> None:
+    for got, want in zip(_flat(found), map(Tensor.detach, _flat(exact)), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12 * float(want.abs().max()))
+
+
+def _flat(values: object) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, tuple | list):
+        for v in values:
+            yield from _flat(v)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("name", "reference", "shapes"), CASES, ids=[f"{n}-{k}" for k, (n, *_) in enumerate(CASES)])
+def test_agrees_with_autograd(
+    native: ModuleType,
+    threads: Callable[[int], None],
+    name: str,
+    reference: Callable[..., Tensor],
+    shapes: tuple[tuple[int, ...], ...],
+    count: int,
+) -> None:
+    torch.manual_seed(0)
+    threads(count)
+    if name in ("from_here_on", "aligned_ends") and shapes[0][-2] > shapes[1][-2]:
+        pytest.skip("rows without a key")
+    leaves = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in shapes]
+    want = reference(*leaves)
+    cotangents = [torch.randn_like(w) for w in _flat(want)]
+    gradients = torch.autograd.grad(list(_flat(want)), leaves, cotangents)
+    given = [x.detach() for x in leaves]
+    *outputs, saved = getattr(native, f"{name}_forward")(*given)
+    found = getattr(native, f"{name}_backward")(*cotangents, *saved)
+    _agree(outputs, want)
+    _agree(found, gradients)
+    again = getattr(native, f"{name}_backward")(*cotangents, *saved)
+    assert all(map(torch.equal, _flat(found), _flat(again)))
+
+
+def _classes(x: Tensor, w: Tensor, bias: Tensor, y: Tensor, scale: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(scale * x @ w.mT + bias, y)
+
+
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "contrastive": lambda x, y: torch.nn.functional.cross_entropy(3 * x @ y.mT, torch.arange(len(x))),
+    "classes": _classes,
+    "batched": lambda x, y: (1 + (x @ y.mT) ** 2).log().sum() + (x @ y.mT).amax(),
+}
+
+
+def _given(name: str, rows: int) -> list[Tensor]:
+    double = {"dtype": torch.float64}
+    if name == "classes":
+        y = torch.randint(0, 11, (rows,))
+        return [torch.randn(rows, 5, **double), torch.randn(11, 5, **double), torch.randn(11, **double), y,
+                torch.rand((), **double)]  # fmt: skip
+    batch = (3,) if name == "batched" else ()
+    return [torch.randn(*batch, rows, 5, **double), torch.randn(*batch, rows, 5, **double)]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("rows", [1, 8, 300])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_with_its_gradients_agrees_with_autograd(
+    native: ModuleType, threads: Callable[[int], None], name: str, rows: int, count: int
+) -> None:
+    torch.manual_seed(0)
+    threads(count)
+    given = _given(name, rows)
+    leaves = [x.requires_grad_() for x in given if x.is_floating_point()]
+    loss = LOSSES[name](*given)
+    gradients = torch.autograd.grad(loss, leaves)
+    with torch.no_grad():
+        found, derived = getattr(native, f"{name}_with_gradients")(*given)
+    _agree(found, loss)
+    _agree(derived, gradients)
+
+
+def _text(native: ModuleType, name: str) -> str:
+    return Path(f"{native.__path__[0]}/{name}.c").read_text()
+
+
+@pytest.mark.parametrize("name", [n for n, (_, _, end) in MASKS.items() if end is not None])
+def test_a_tile_reaches_as_far_as_its_mask_lets_it(native: ModuleType, name: str) -> None:
+    found = set(re.findall(r"n_j_reach = at_least\(1, at_most\(n_j, (.*)\)\);", _text(native, name)))
+    assert found == {f"first_i_tile + n_i_tile{MASKS[name][2]}"}
+
+
+@pytest.mark.parametrize("name", ["from_here_on", "every_other", "all_of_them", "gives_weights", "heads_last"])
+def test_it_takes_all_where_that_is_needed(native: ModuleType, name: str) -> None:
+    assert "reach" not in _text(native, name)
+
+
+@pytest.mark.parametrize("name", [*MASKS, "linear_attention"])
+def test_no_scores_are_kept_for_all_rows(native: ModuleType, name: str) -> None:
+    text = _text(native, name)
+    assert re.search(r"take\(&next, n_i_tile \* n_j\w*, sizeof\(real\)\)", text)
+    assert "n_i * n_j" not in text
+
+
+def test_no_logits_are_kept_beside_a_loss_with_its_gradients(native: ModuleType) -> None:
+    *_, contrastive = _text(native, "contrastive").partition("contrastive_with_gradients_tile")
+    assert "n_n * n_m" not in contrastive
+    *_, classes = _text(native, "classes").partition("classes_with_gradients_tile")
+    assert "n_n * n_c" not in classes
+
+
+def test_a_number_goes_into_the_product_where_it_is_always_there(native: ModuleType) -> None:
+    assert "number_sqrt" not in re.sub(r"(product|products)\(.*\);", "", _text(native, "causal"))
+    assert "/ 7" in re.sub(r"//.*", "", _text(native, "weighted"))
+
+
+def test_a_mask_is_chosen_after_the_exponential(native: ModuleType) -> None:
+    *_, backward = _text(native, "causal").partition("causal_backward_tile")
+    assert re.search(r"<= .* \? real_exp\(.* : 0;", backward)
