@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from sympy import Expr
+from sympy import Expr, Mul
 
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import is_contraction, normal, sigma
@@ -21,7 +22,7 @@ from derive.lengths.nominal import nominal
 from derive.lowering.definitions import Definition
 from derive.lowering.schedule import schedule
 from derive.program import Program
-from derive.terms.axes import Axis, Size
+from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import Scalar, tensor_names
 from derive.terms.indices import Merge, Part
 from derive.terms.reductions import Reduce as SpecReduce
@@ -59,7 +60,8 @@ class Policy:
     inner: float = PRICE  # a tensor that exists for the backward's sake
     operand: float = PRICE
     output: float = OUTPUT_PRICE
-    again: frozenset[str | None] = _CHEAP_WORK  # and "gather", which reads at random places, "product", any reduction
+    batch: float | None = None  # a tensor as large as what a batch of products makes, if that is larger than all else
+    again: frozenset[str | None] = _CHEAP_WORK  # and "gather", which reads at random places, "batch", "product", sums
     conditional: bool = False  # whether eliminations that hold only under a condition are tried
     local: bool = False  # whether the forward makes local derivatives
     functions: bool = False  # whether a function of a kept tensor may be kept instead of it
@@ -68,8 +70,10 @@ class Policy:
     fused: bool = False  # whether loops are fused, so that to weigh each element with its place costs nothing
 
 
-_LARGE: frozenset[str | None] = _CHEAP_WORK | {"gather", "product"}
+_LARGE: frozenset[str | None] = _CHEAP_WORK | {"gather", "batch", "product"}
 """What makes large tensors: all but the statistics of rows, which are small and take a pass each."""
+_SMALL: frozenset[str | None] = _CHEAP_WORK | {"batch"}
+"""What kernels make again, a tile at a time: what each product of a batch makes that is larger than all else."""
 _EVERYTHING: frozenset[str | None] = _LARGE | {"sum", "mean", "amax", "amin"}
 _DEAR, _CHEAP = 1e6, 0.01
 
@@ -79,7 +83,9 @@ POLICIES = {
     "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
     "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
     "fused": Policy("fused", inner=PRICE + 4, functions=True, fused=True),
-    "kernel": Policy("kernel", inner=PRICE + 4, local=True, functions=True, fused=True),
+    "kernel": Policy(
+        "kernel", inner=PRICE + 4, output=PRICE, batch=_DEAR, again=_SMALL, local=True, functions=True, fused=True
+    ),
 }
 """How `save=` chooses: by cost, where an inner tensor that is kept is one that no later result is written over; the
 fewest bytes, statistics of rows apart; from the inputs alone; from the outputs; by what costs where loops are fused,
@@ -139,7 +145,26 @@ def _work_of(equation: Equation, op: Op) -> str | None:
         return "count"  # which the forward would make for the backward's sake alone
     if equation.kind is None and any(is_gather(i) for at in equation.reads for i in at.index):
         return "gather"
-    return "product" if equation.kind == "sum" and is_contraction(equation.body) else equation.kind
+    if equation.kind != "sum" or not is_contraction(equation.body):
+        return equation.kind
+    return "batch" if frozenset(a.base for a in equation.axes) in _made_by_batches(op) else "product"
+
+
+@lru_cache(maxsize=64)
+def _made_by_batches(op: Op) -> frozenset[frozenset[str]]:
+    """The axes of what a batch of matrix products makes, where no operand or output has all of them.
+
+    The products of a batch are small, and a tile of what each makes never leaves the cache of a kernel. What a single
+    product makes (a layer of a network) would take as much again of a large one.
+    """
+    found = set()
+    for equation in op.equations:
+        axes = frozenset(a.base for a in equation.axes)
+        factors = [free_axes(f) for f in Mul.make_args(equation.body) if free_axes(f)]
+        contracts = equation.kind == "sum" and is_contraction(equation.body)
+        if contracts and set(equation.axes).intersection(*factors) and not any(axes <= c for c in nominal(op).carriers):
+            found.add(axes)
+    return frozenset(found)
 
 
 def _definition(equation: Equation, op: Op) -> Definition:
@@ -205,7 +230,9 @@ def priced(op: Op, names: Iterable[str], policy: Policy) -> float:
 def _price(op: Op, name: str, policy: Policy) -> float:
     if name in op.outputs:
         return policy.output
-    return policy.operand if op.operand(name) is not None else policy.inner
+    if op.operand(name) is not None:
+        return policy.operand
+    return policy.batch if policy.batch and frozenset(dims(op, name)) in _made_by_batches(op) else policy.inner
 
 
 def forward_names(op: Op) -> list[str]:

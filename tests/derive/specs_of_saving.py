@@ -80,3 +80,20 @@ def squares_of_rows(f, ix: index(c)[n], table: tensor[c, d]):
     """An integer input that comes first hides no half precision behind it."""
     f.y[()] = sum(table[ix[n], d] ** 2 - 1, over=(n, d))
     return f.y
+
+
+@op
+def one_head(f, q: tensor[n, d], k: tensor[c, d], v: tensor[c, a]):
+    """Scores that no batch has: what they are made of is as likely to be a layer's weights."""
+    f.s[n, c] = sum(q[n, d] * k[c, d], over=d)
+    f.u[n, c] = exp(f.s[n, c] - amax(f.s[n, c], over=c))
+    f.p[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    f.o[n, a] = sum(f.p[n, c] * v[c, a], over=c)
+    return f.o
+
+
+@op
+def two_layers(f, x: tensor[n, d], w: tensor[d, c], z: tensor[c, a]):
+    f.h[n, c] = tanh(sum(x[n, d] * w[d, c], over=d))
+    f.y[n, a] = sum(f.h[n, c] * z[c, a], over=c)
+    return f.y

@@ -85,6 +85,13 @@ def test_where_loops_are_fused_inputs_are_kept_and_not_what_is_made_of_them() ->
     assert set(derive_op(specs.norm_with_gain.op, "fused").kept) == {"x", "gain", "r"}
 
 
+def test_a_kernel_keeps_nothing_as_large_as_what_a_batch_of_products_makes() -> None:
+    """It makes the scores again, a tile at a time; what one large product makes would take as much again."""
+    assert derive_op(causal_attention.op, "kernel").kept == ("m", "u_sum", "q", "k", "v")
+    assert "p" in derive_op(specs.one_head.op, "kernel").kept
+    assert "h" in derive_op(specs.two_layers.op, "kernel").kept
+
+
 def test_from_the_output_keeps_the_output() -> None:
     kept = derive_op(specs.norm_with_nonzero_gain.op, "output").kept
     assert "y" in kept and "x" not in kept and "xhat" not in kept
