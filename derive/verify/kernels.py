@@ -10,7 +10,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -150,12 +150,13 @@ def compiled(op: Op, save: str = "cost") -> Iterator[Kernels]:
     """
     derivation = derive_op(op, cheapest("cpu") if save == "cost" else save)
     module = _printed(derivation)
-    with TemporaryDirectory(prefix="handgrad_kernels_") as folder, _package(Path(folder), module) as package:
+    with TemporaryDirectory(prefix="handgrad_kernels_") as folder, ExitStack() as stack:
+        package = stack.enter_context(_package(Path(folder), module))
         runtime = importlib.import_module(f"{package}._native")
         _compile(op, runtime)
         made = importlib.import_module(f"{package}.{op.name}")
         names = tuple(k.name for k in vars(made).values() if isinstance(k, runtime.Kernel))
-        functions = {n.removeprefix(f"{op.name}_"): f for n, f in vars(made).items() if n.startswith(f"{op.name}_")}
+        functions = _functions(made, op)
         others: dict[str, Subject] = {}
         if "with_gradients" in functions:
             others[f"{op.name}_with_gradients"] = of_loss_with_gradients(functions["with_gradients"])
@@ -163,10 +164,30 @@ def compiled(op: Op, save: str = "cost") -> Iterator[Kernels]:
             others[f"{op.name}_sgd"] = of_descent(functions["sgd"])
         if "backward_out" in functions:
             others[f"{op.name}_backward_out"] = of_workspace(functions)
+        if "tile_of(" in files_of(module).get(f"{op.name}.c", ""):
+            low = _functions(stack.enter_context(_in_low_tiles(op, Path(folder), module)), op)
+            others[f"{op.name}_backward in low tiles"] = of_functions(low["forward"], low["backward"])
+            if "with_gradients" in low:
+                others[f"{op.name}_with_gradients in low tiles"] = of_loss_with_gradients(low["with_gradients"])
         with watched(runtime) as watch, warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* runs as PyTorch: ")  # the watch tells it
             subject = of_functions(functions["forward"], functions["backward"])
             yield Kernels(derivation, subject, others, names, watch)
+
+
+def _functions(module: ModuleType, op: Op) -> dict[str, Any]:
+    """The functions of an op's module by what comes after its name."""
+    return {n.removeprefix(f"{op.name}_"): f for n, f in vars(module).items() if n.startswith(f"{op.name}_")}
+
+
+@contextmanager
+def _in_low_tiles(op: Op, folder: Path, module: Module) -> Iterator[ModuleType]:
+    """The op's module with kernels that take few rows at a time: tiles that fit a cache have more than a case has."""
+    with _package(folder, module) as package:
+        runtime: Any = importlib.import_module(f"{package}._native")
+        runtime.FLAGS = (*runtime.FLAGS, "-DFEW_ROWS=2")
+        _compile(op, runtime)
+        yield importlib.import_module(f"{package}.{op.name}")
 
 
 def _printed(derivation: Derivation) -> Module:

@@ -107,9 +107,22 @@ def test_a_tail_that_is_left_out_is_seen_in_long_loops_alone(printed) -> None:
     assert {d.case.situation for d in found.rows[0].wrong} == {s.name for s in LOOPS}
 
 
+def test_what_only_several_tiles_get_wrong_is_told(printed) -> None:
+    printed(".c", "first_i_tile > 0", "false")  # each tile of rows begins its sums anew
+    found = verify_kernels(find("attention"))
+    assert {row.gradient for row in found.rows if row.wrong} == {"dk", "dv"}
+    small = [t for t in complaint_texts(found) if t.startswith("ordinary: ")]
+    assert small and all("by attention_backward in low tiles" in t for t in small)
+
+
 def test_what_is_wrong_on_two_threads_alone_is_told(printed) -> None:
     printed(".c", BACKWARD, BACKWARD.replace("1 -", "(threads == 2 ? 2 : 1) -"))
-    texts = complaint_texts(verify_kernels(find("tanh")))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # on which finite differences are taken
+    try:
+        texts = complaint_texts(verify_kernels(find("tanh")))
+    finally:
+        torch.set_num_threads(before)
     assert texts and all(t.endswith("on 2 threads") for t in texts)
 
 
