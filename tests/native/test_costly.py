@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.backends.cpu.costly import costly_first
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.statements.costly import costly_first
+from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.program import AxisValue, Call, Index, Node, Num, Program, Read, Window
 from tests.derive.live import assert_alike
 

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.backends.cpu.groups import Group, grouped
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.loops.groups import Group, grouped
+from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.arithmetic import ZERO
 from derive.program import Call, Node, Program, Read, Window
 from tests.derive.live import assert_alike

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.backends.cpu.normal import Loop, Normal
-from derive.backends.cpu.products import with_products
+from derive.backends.cpu.products.contractions import with_products
+from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.program import Call, Program, Read
 from tests.native.conftest import Package
 

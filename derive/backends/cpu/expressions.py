@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from derive.backends.cpu.normal import Normal, Unsupported
-from derive.backends.cpu.signs import extremum, never_positive
+from derive.backends.cpu.names import length, tensor_name, variable
+from derive.backends.cpu.statements.normal import Normal, Unsupported
+from derive.backends.cpu.statements.signs import extremum, never_positive
 from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.walking import index_axes
@@ -26,27 +27,8 @@ from derive.program import (
     Scal,
     SizeOf,
     Window,
-    base,
 )
 
-_RESERVED = frozenset(
-    """auto break case char const continue default do double else enum extern float for goto if inline int long
-    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    real threads status scratch chunk chunks piece pieces task at from to block lane adds tile place R main bool true
-    false asm""".split()  # noqa: SIM905
-)
-_SHARED = frozenset(
-    """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
-    larger smaller not_above not_below fill add_up largest smallest square cube whole_power product sum_of_products
-    tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc
-    free reserve release spare kept next width fresh KEPT VECTOR
-    BLOCK STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
-    IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
-    NARROW MANY errno""".split()  # noqa: SIM905
-)
-_SUFFIXES = tuple(  # of our own variables
-    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tiles _last".split()  # noqa: SIM905
-)
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""
 
@@ -60,23 +42,6 @@ _FUNCTIONS = frozenset(
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
 _HELD = {"amax": "not_above", "amin": "not_below"}
-
-
-def axis_name(axis: str) -> str:
-    """`row` for `...`, and a number for each prime of a bound copy."""
-    stem, *rest = axis.split("'")
-    stem = stem.replace("...", "rows")  # which stands alone, or in the name of a merge
-    return "_".join([stem, *(r or "1" for r in rest)])
-
-
-def variable(axis: str) -> str:
-    """What the place on an axis is called in C."""
-    return f"i_{axis_name(axis)}"
-
-
-def length(axis: str) -> str:
-    """What the length of an axis is called in C."""
-    return f"n_{axis_name(base(axis))}"
 
 
 @dataclass(frozen=True)
@@ -107,10 +72,7 @@ class Expressions:
 
     def name(self, tensor: str) -> str:
         """A tensor's name in C."""
-        ours = tensor.startswith(("i_", "n_", "given_n_", "first_", "real_", "number_")) or tensor.endswith(_SUFFIXES)
-        if ours or tensor in _RESERVED | _SHARED:
-            return f"{tensor}_"
-        return tensor
+        return tensor_name(tensor)
 
     # --- values --------------------------------------------------------------------------------------------
 

@@ -7,22 +7,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from derive.backends.cpu.calls import print_product
-from derive.backends.cpu.chains import Chain, Step, chained
-from derive.backends.cpu.costly import costly_first
-from derive.backends.cpu.expressions import Expressions, length
-from derive.backends.cpu.forms import Scratch, count, plans, print_group, read_by, shared_with
-from derive.backends.cpu.groups import Group, grouped
-from derive.backends.cpu.masked import with_masks_last
-from derive.backends.cpu.normal import Normal, normal
-from derive.backends.cpu.places import with_places
-from derive.backends.cpu.products import Product, with_products
-from derive.backends.cpu.related import with_related
-from derive.backends.cpu.rounded import with_rounded_products
-from derive.backends.cpu.running import print_running
-from derive.backends.cpu.scales import with_scales
-from derive.backends.cpu.tiles import Tiles
-from derive.backends.cpu.views import without_views
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.forms import Scratch, count, plans, print_group, read_by, shared_with
+from derive.backends.cpu.loops.groups import Group, grouped
+from derive.backends.cpu.loops.running import print_running
+from derive.backends.cpu.names import length
+from derive.backends.cpu.products.calls import print_product
+from derive.backends.cpu.products.chains import Chain, Step, chained
+from derive.backends.cpu.products.contractions import Product, with_products
+from derive.backends.cpu.products.tiles import Tiles
+from derive.backends.cpu.statements.costly import costly_first
+from derive.backends.cpu.statements.masked import with_masks_last
+from derive.backends.cpu.statements.normal import Normal, normal
+from derive.backends.cpu.statements.places import with_places
+from derive.backends.cpu.statements.related import with_related
+from derive.backends.cpu.statements.rounded import with_rounded_products
+from derive.backends.cpu.statements.scales import with_scales
+from derive.backends.cpu.statements.views import without_views
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
 from derive.nodes.walking import axes_along, children, walk
 from derive.passes.masked_sums import with_masked_products

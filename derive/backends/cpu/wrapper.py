@@ -10,8 +10,8 @@ from sympy import Expr
 
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.cpu.kernel import Kernel, kernel
-from derive.backends.cpu.merges import Parts, taken_apart
-from derive.backends.cpu.normal import Unsupported
+from derive.backends.cpu.statements.merges import Parts, taken_apart
+from derive.backends.cpu.statements.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.turned import backwards
 from derive.backends.values import Dims

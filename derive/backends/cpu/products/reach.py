@@ -10,10 +10,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from derive.backends.cpu.chains import Chain
-from derive.backends.cpu.groups import Group
-from derive.backends.cpu.normal import FOLDS, Loop
-from derive.backends.cpu.products import Product
+from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.products.chains import Chain
+from derive.backends.cpu.products.contractions import Product
+from derive.backends.cpu.statements.normal import FOLDS, Loop
 from derive.nodes.arithmetic import ONE
 from derive.nodes.walking import axes_along, walk
 from derive.program import AxisValue, Call, Node, Num, Read, SizeOf

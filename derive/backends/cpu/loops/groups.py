@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from derive.backends.cpu.normal import Loop, Normal, Running, Unsupported
-from derive.backends.cpu.products import Product, Step
+from derive.backends.cpu.products.contractions import Product, Step
+from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.work import calls, is_heavy
 from derive.costs.cost import NOMINAL
 from derive.nodes.walking import axes_along, index_axes

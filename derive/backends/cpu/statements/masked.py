@@ -11,8 +11,8 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from derive.backends.cpu.normal import Loop, Normal
-from derive.backends.cpu.signs import never_positive
+from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.statements.signs import never_positive
 from derive.nodes.arithmetic import ZERO
 from derive.nodes.walking import walk
 from derive.passes.share import put

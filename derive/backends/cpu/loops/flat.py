@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.cpu.expressions import variable
-from derive.backends.cpu.nests import extent
-from derive.backends.cpu.normal import Loop
-from derive.backends.cpu.rows import Rows
+from derive.backends.cpu.loops.nests import extent
+from derive.backends.cpu.loops.rows import Rows
+from derive.backends.cpu.names import variable
+from derive.backends.cpu.statements.normal import Loop
 
 
 @dataclass

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.backends.cpu.normal import Loop, Normal, is_boolean
-from derive.backends.cpu.products import Step
-from derive.backends.cpu.stages import in_memory_order
+from derive.backends.cpu.loops.stages import in_memory_order
+from derive.backends.cpu.products.contractions import Step
+from derive.backends.cpu.statements.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
 from derive.nodes.walking import node_axes, walk
 from derive.passes.share import put

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from derive.backends.cpu.columns import Columns
-from derive.backends.cpu.expressions import length, variable
-from derive.backends.cpu.nests import MERGE, extent
-from derive.backends.cpu.normal import Loop
-from derive.backends.cpu.stages import Plan, Sweep
+from derive.backends.cpu.loops.columns import Columns
+from derive.backends.cpu.loops.nests import MERGE, extent
+from derive.backends.cpu.loops.stages import Plan, Sweep
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.statements.normal import Loop
 
 
 def streams(plan: Plan) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from derive.backends.cpu.merges import split_merged
+from derive.backends.cpu.statements.merges import split_merged
 from derive.costs.cost import is_matrix_product
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.naming import free_name

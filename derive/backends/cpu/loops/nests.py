@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from derive.backends.cpu.expressions import Expressions, length, variable
-from derive.backends.cpu.normal import CHANGES, Loop, Normal
-from derive.backends.cpu.stages import Plan, Sweep, in_memory_order
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.stages import Plan, Sweep, in_memory_order
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
 from derive.nodes.walking import axes_along, index_axes, walk

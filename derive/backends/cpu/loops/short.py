@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from derive.backends.cpu.columns import Columns
-from derive.backends.cpu.expressions import length
-from derive.backends.cpu.groups import Group, memories
-from derive.backends.cpu.nests import extent
-from derive.backends.cpu.normal import Loop, Normal
-from derive.backends.cpu.stages import Plan, chosen_reads, planned
+from derive.backends.cpu.loops.columns import Columns
+from derive.backends.cpu.loops.groups import Group, memories
+from derive.backends.cpu.loops.nests import extent
+from derive.backends.cpu.loops.stages import Plan, chosen_reads, planned
+from derive.backends.cpu.names import length
+from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import Merged, Read, Window
 

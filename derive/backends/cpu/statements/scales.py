@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.arithmetic import ONE
 from derive.nodes.walking import node_axes, reads, walk
 from derive.passes.share import put

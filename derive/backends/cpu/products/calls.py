@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from derive.backends.cpu.expressions import Expressions, variable
-from derive.backends.cpu.nests import decode, extent
-from derive.backends.cpu.normal import Normal
-from derive.backends.cpu.products import Matrix, Product
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.nests import decode, extent
+from derive.backends.cpu.names import variable
+from derive.backends.cpu.products.contractions import Matrix, Product
+from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
 
 

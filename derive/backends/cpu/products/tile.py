@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from derive.backends.cpu.chains import Chain, leading
-from derive.backends.cpu.expressions import Expressions, axis_name, length, variable
-from derive.backends.cpu.groups import Group
-from derive.backends.cpu.nests import extent
-from derive.backends.cpu.normal import Loop, Normal, rewritten
-from derive.backends.cpu.products import Matrix, Product
-from derive.backends.cpu.reach import reach
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.loops.nests import extent
+from derive.backends.cpu.names import axis_name, length, variable
+from derive.backends.cpu.products.chains import Chain, leading
+from derive.backends.cpu.products.contractions import Matrix, Product
+from derive.backends.cpu.products.reach import reach
+from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
 from derive.program import Index, Node, Read, Scal, Window
 
 

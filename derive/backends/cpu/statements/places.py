@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from derive.backends.cpu.expressions import Expressions, length, variable
-from derive.backends.cpu.normal import Normal, Unsupported
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.statements.normal import Normal, Unsupported
 from derive.backends.cpu.writer import Writer
 from derive.nodes.walking import places, walk
 from derive.passes.share import put

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from derive.backends.cpu.expressions import Expressions, length, variable
-from derive.backends.cpu.nests import START, extent, fold
-from derive.backends.cpu.normal import Normal, Running
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.nests import START, extent, fold
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.statements.normal import Normal, Running
 from derive.backends.cpu.writer import Writer
 from derive.nodes.walking import axes_along
 from derive.program import Read, Run

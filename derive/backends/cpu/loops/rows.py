@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.expressions import length, variable
-from derive.backends.cpu.nests import START, Nest, as_one, decode, extent, fold
-from derive.backends.cpu.normal import CHANGES, Loop
-from derive.backends.cpu.stages import Sweep, in_memory_order
+from derive.backends.cpu.loops.nests import START, Nest, as_one, decode, extent, fold
+from derive.backends.cpu.loops.stages import Sweep, in_memory_order
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.statements.normal import CHANGES, Loop
 
 
 @dataclass

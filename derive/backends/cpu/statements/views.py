@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from derive.backends.cpu.normal import Loop, Normal, rewritten
+from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
 from derive.program import Index, Merged, Node, PartOf, Place, Read, SizeOf, base
 
 

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
-from derive.backends.cpu.expressions import length, variable
-from derive.backends.cpu.nests import START, Nest, extent, fold
-from derive.backends.cpu.normal import CHANGES, Loop
-from derive.backends.cpu.stages import Stage, Sweep
+from derive.backends.cpu.loops.nests import START, Nest, extent, fold
+from derive.backends.cpu.loops.stages import Stage, Sweep
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.statements.normal import CHANGES, Loop
 
 
 @dataclass

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from derive.backends.cpu.groups import Group
-from derive.backends.cpu.normal import Loop, Normal, is_boolean
+from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.statements.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
 from derive.nodes.walking import axes_along, by_axes, index_axes, node_axes, walk
 from derive.passes.share import put

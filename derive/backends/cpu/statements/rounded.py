@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.backends.cpu.monomials import values_of
-from derive.backends.cpu.normal import Normal
+from derive.backends.cpu.statements.monomials import values_of
+from derive.backends.cpu.statements.normal import Normal
 from derive.nodes.ties import told_by_sign
 from derive.program import Call, Node, Read
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.calls import print_product
-from derive.backends.cpu.chains import Chain
-from derive.backends.cpu.expressions import length, variable
-from derive.backends.cpu.forms import Scratch, count, plans, print_group
-from derive.backends.cpu.groups import Group
-from derive.backends.cpu.nests import MERGE, decode, extent
-from derive.backends.cpu.normal import Normal
-from derive.backends.cpu.products import Product
-from derive.backends.cpu.tile import Tile, View
+from derive.backends.cpu.loops.forms import Scratch, count, plans, print_group
+from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.loops.nests import MERGE, decode, extent
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.products.calls import print_product
+from derive.backends.cpu.products.chains import Chain
+from derive.backends.cpu.products.contractions import Product
+from derive.backends.cpu.products.tile import Tile, View
+from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import LINE_LENGTH, Writer
 
 

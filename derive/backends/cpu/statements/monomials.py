@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from derive.backends.cpu.normal import Normal
+from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.work import whole_exponent
 from derive.program import Call, Node, Num, Read
 

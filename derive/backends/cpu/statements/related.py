@@ -15,8 +15,8 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from derive.backends.cpu.monomials import Monomial, Monomials, values_of
-from derive.backends.cpu.normal import Loop, Normal
+from derive.backends.cpu.statements.monomials import Monomial, Monomials, values_of
+from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.arithmetic import signed_terms
 from derive.nodes.walking import reads, walk
 from derive.passes.share import put

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from derive.backends.cpu.chains import Step, names_read, names_written
-from derive.backends.cpu.columns import Columns
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.flat import Flat
-from derive.backends.cpu.groups import Group
-from derive.backends.cpu.nests import MERGE, Nest, extent
-from derive.backends.cpu.normal import Normal
-from derive.backends.cpu.rows import Rows
-from derive.backends.cpu.short import ShortRows, short_form
-from derive.backends.cpu.stages import Plan, planned, rows_first
-from derive.backends.cpu.streams import Streams, streams
+from derive.backends.cpu.loops.columns import Columns
+from derive.backends.cpu.loops.flat import Flat
+from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.loops.nests import MERGE, Nest, extent
+from derive.backends.cpu.loops.rows import Rows
+from derive.backends.cpu.loops.short import ShortRows, short_form
+from derive.backends.cpu.loops.stages import Plan, planned, rows_first
+from derive.backends.cpu.loops.streams import Streams, streams
+from derive.backends.cpu.products.chains import Step, names_read, names_written
+from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
 from derive.program import Index
 

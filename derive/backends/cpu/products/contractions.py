@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from derive.backends.cpu.normal import Loop, Normal, Running
+from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.costs.cost import product_factors
 from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
 from derive.program import Call, Merged, Node, Read, Scan

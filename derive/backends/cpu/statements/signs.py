@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from derive.backends.cpu.normal import Normal
+from derive.backends.cpu.statements.normal import Normal
 from derive.nodes.walking import reads
 from derive.program import AxisValue, Call, Index, Node, Num, Read, SizeOf
 

@@ -1,0 +1,1 @@
+"""Statements as loops: which share a pass, in which order, along which axes."""

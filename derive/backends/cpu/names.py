@@ -1,0 +1,48 @@
+"""What tensors, axes and lengths are called in C."""
+
+from __future__ import annotations
+
+from derive.program import base
+
+_RESERVED = frozenset(
+    """auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    real threads status scratch chunk chunks piece pieces task at from to block lane adds tile place R main bool true
+    false asm""".split()  # noqa: SIM905
+)
+_SHARED = frozenset(
+    """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
+    larger smaller not_above not_below fill add_up largest smallest square cube whole_power product sum_of_products
+    tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc
+    free reserve release spare kept next width fresh KEPT VECTOR
+    BLOCK STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
+    IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
+    NARROW MANY errno""".split()  # noqa: SIM905
+)
+_SUFFIXES = tuple(  # of our own variables
+    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tiles _last".split()  # noqa: SIM905
+)
+_PREFIXES = ("i_", "n_", "given_n_", "first_", "real_", "number_")
+
+
+def tensor_name(tensor: str) -> str:
+    """A tensor's name, with an underscore after what C or we have for something else."""
+    ours = tensor.startswith(_PREFIXES) or tensor.endswith(_SUFFIXES)
+    return f"{tensor}_" if ours or tensor in _RESERVED | _SHARED else tensor
+
+
+def axis_name(axis: str) -> str:
+    """`row` for `...`, and a number for each prime of a bound copy."""
+    stem, *rest = axis.split("'")
+    stem = stem.replace("...", "rows")  # which stands alone, or in the name of a merge
+    return "_".join([stem, *(r or "1" for r in rest)])
+
+
+def variable(axis: str) -> str:
+    """What the place on an axis is called in C."""
+    return f"i_{axis_name(axis)}"
+
+
+def length(axis: str) -> str:
+    """What the length of an axis is called in C."""
+    return f"n_{axis_name(base(axis))}"

@@ -1,0 +1,1 @@
+"""Matrix products, and chains of them that are taken in tiles of rows."""
