@@ -1,7 +1,8 @@
-"""How far a tile of a chain reaches along another axis, where a condition on both leaves nothing beyond.
+"""How far a tile of a chain reaches along another axis, where a condition on both leaves nothing before or beyond.
 
-With `where(j <= i, s[i, j], -oo)` the rows of a tile that ends at `i` have weights up to `j = i`, and zeros after it:
-loops and products of the tile end there. What is masked out is taken to be finite: 0 times it is 0.
+With `where((j <= i) & (j > i - 100), s[i, j], -oo)` the rows of a tile from `i` to `i'` have weights from `j = i - 99`
+to `j = i'`, and zeros elsewhere: loops and products of the tile begin and end there. What is masked out is taken to be
+finite: 0 times it is 0.
 """
 
 from __future__ import annotations
@@ -23,29 +24,51 @@ _AT_MINUS_INFINITY = {"exp": 0.0, "sigmoid": 0.0, "softplus": 0.0, "relu": 0.0}
 
 
 @dataclass(frozen=True)
+class Offset:
+    """A whole number, and so many times each of some lengths."""
+
+    number: int
+    lengths: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
 class Reach:
-    """A tile that ends before `t` needs the places of `axis` before `t + after` plus so many times each length."""
+    """A tile needs the places of `axis` from its first row plus `start`, and those before its end plus `end`."""
 
     axis: str
-    after: int
-    lengths: tuple[tuple[str, int], ...]
+    start: Offset | None
+    end: Offset | None
 
 
 def reach(chain: Chain) -> Reach | None:
     """How far its tiles reach along an axis, if any comparison says so."""
     loops = [s for step in chain.steps if isinstance(step, Group) for s in step.loops]
-    for call in dict.fromkeys(n for s in loops for n in walk(s.value) if isinstance(n, Call)):
-        found = _border(call, chain)
-        if found is not None and _Beyond(chain, found[0].axis, {call: found[1]}).is_nothing():
-            return found[0]
+    calls = dict.fromkeys(n for s in loops for n in walk(s.value) if isinstance(n, Call))
+    borders = [b for b in (_border(call, chain) for call in calls) if b is not None]
+    for axis in dict.fromkeys(b.axis for b in borders):
+        own = [b for b in borders if b.axis == axis]
+        start = next((b.start for b in own if _Elsewhere(chain, axis, {b.call: b.before}).is_nothing()), None)
+        end = next((b.end for b in own if _Elsewhere(chain, axis, {b.call: not b.before}).is_nothing()), None)
+        if start is not None or end is not None:
+            return Reach(axis, start, end)
     return None
 
 
 # --- comparisons of a place on the tiled axis and one on another ---------------------------------------------
 
 
-def _border(call: Call, chain: Chain) -> tuple[Reach, bool] | None:
-    """From where on a comparison is the same for all places of a tile, and whether it holds there."""
+@dataclass(frozen=True)
+class _Border:
+    """A comparison that is `before` for all rows of a tile at places before `start`, and not so from `end` on."""
+
+    call: Call
+    axis: str
+    before: bool
+    start: Offset  # from the tile's first row
+    end: Offset  # from the tile's end
+
+
+def _border(call: Call, chain: Chain) -> _Border | None:
     if call.fn not in ("lt", "le", "gt", "ge"):
         return None
     left, right = call.args if call.fn in ("lt", "le") else reversed(call.args)  # left - right < 0, or <= 0
@@ -59,12 +82,13 @@ def _border(call: Call, chain: Chain) -> tuple[Reach, bool] | None:
     sign = places[others[0]]
     if abs(sign) != 1 or places.get(chain.tiled) != -sign:
         return None
-    # j - t + c <= 0 holds for no t of a tile from j = last t - c + 1 on, t - j + c <= 0 for all from j = last t + c on;
-    # where both may not be equal, that is one place earlier, and one later. The tile ends at last t + 1.
+    # j - t + c <= 0 holds up to j = t - c, and t - j + c <= 0 from j = t + c on; where both may not be equal, one place
+    # less: for all rows before the one place from the first of them, for none from the other place after the last on
     strict = call.fn in ("lt", "gt")
-    later = -int(strict) if sign > 0 else int(strict) - 1
+    more = int(not strict) if sign > 0 else int(strict)
     lengths = tuple((n.axis, -sign * times) for n, times in terms.items() if isinstance(n, SizeOf) and times)
-    return Reach(others[0], -sign * terms[ONE] + later, lengths), sign < 0
+    number = -sign * terms[ONE] + more
+    return _Border(call, others[0], sign > 0, Offset(number, lengths), Offset(number - 1, lengths))
 
 
 def _linear(node: Node, sign: int, terms: Counter[Node]) -> bool:
@@ -81,11 +105,11 @@ def _linear(node: Node, sign: int, terms: Counter[Node]) -> bool:
     return all(_linear(a, s, terms) for a, s in zip(node.args, signs, strict=True))
 
 
-# --- what is there beyond ------------------------------------------------------------------------------------
+# --- what is there elsewhere---------------------------------------------------------------------------------
 
 
 @dataclass
-class _Beyond:
+class _Elsewhere:
     """What a chain makes at places of an axis where some conditions are known."""
 
     chain: Chain
@@ -138,7 +162,7 @@ class _Beyond:
         return zeros and (self.axis in p.inner or p.name in self.chain.sums)
 
     def value(self, node: Node) -> float | bool | None:
-        """The value of a node beyond, if that is one number or truth."""
+        """The value of a node there, if that is one number or truth."""
         if isinstance(node, Num):
             return float(node.value)
         if isinstance(node, Read):

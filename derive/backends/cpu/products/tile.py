@@ -15,7 +15,7 @@ from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.names import axis_name, length, variable
 from derive.backends.cpu.products.chains import Chain, leading
 from derive.backends.cpu.products.contractions import Matrix, Product
-from derive.backends.cpu.products.reach import reach
+from derive.backends.cpu.products.reach import Offset, reach
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
 from derive.program import Index, Node, Read, Scal, Window
 
@@ -37,17 +37,19 @@ class Tile:
     outside: Normal
     number: int  # among the chains of a kernel
     views: list[View] = field(default_factory=list)
+    moved: dict[str, Matrix] = field(default_factory=dict)  # of names from where the tile reaches: the whole matrix
 
     def __post_init__(self) -> None:
         self.axis = f"{axis_name(self.chain.tiled)}_tile{f'_{self.number + 1}' if self.number else ''}"
         self.first = f"first_{self.axis}"
-        self.names = {self.chain.tiled: self.axis}
-        places = {self.chain.tiled: f"{self.first} + {variable(self.axis)}"}
+        self.names, self.starts = {self.chain.tiled: self.axis}, {self.axis: self.first}
         self.reach = reach(self.chain)
         if self.reach is not None:
-            self.names[self.reach.axis] = near = f"{axis_name(self.reach.axis)}_reach"
-            places[self.reach.axis] = variable(near)
-        self.form = replace(self.outside, loops=[], dims={}, places=places, starts=frozenset({self.first}))
+            self.near = f"{axis_name(self.reach.axis)}_reach"
+            self.names[self.reach.axis] = self.near
+            self.starts |= {self.near: f"first_{self.near}"} if self.reach.start is not None else {}
+        places = {a: " + ".join([*filter(None, [self.starts.get(n)]), variable(n)]) for a, n in self.names.items()}
+        self.form = replace(self.outside, loops=[], dims={}, places=places, starts=frozenset(self.starts.values()))
         self.text = Expressions(self.form)
         self.steps = [self._step(s) for s in self.chain.steps]
         self.form.loops += [s for step in self.steps if isinstance(step, Group) for s in step.loops]
@@ -78,7 +80,16 @@ class Tile:
     def _matrix(self, m: Matrix) -> Matrix:
         own = leading(m.dims, self.chain.axes)
         assert own is not None
-        return Matrix(self._view(m.name, own), self._axes(m.dims))
+        name, dims = self._view(m.name, own), self._axes(m.dims)
+        whole = Matrix(name, dims)
+        if dims[0] == self.axis or dims[0] not in self.starts or m.name in self.chain.local:
+            return whole
+        for known, of in self.moved.items():
+            if of == whole:
+                return Matrix(known, dims)
+        near = self.outside.fresh(f"{name}_near")
+        self.moved[near] = whole
+        return Matrix(near, dims)
 
     def _node(self, node: Node | Index) -> Node | Index:
         """A node, or a place, inside the tile."""
@@ -91,14 +102,17 @@ class Tile:
         return rewritten(node, inside)
 
     def _read(self, read: Read) -> Read:
-        """A read whose first dimensions are the chain's; on a later one, a place on the tiled axis is on all of it."""
+        """A read whose first dimensions are the chain's; on later ones, places begin at 0 unless it is a tile."""
         back = {inner: a for a, inner in self.names.items()}
         index = tuple(back.get(i, i) if isinstance(i, str) else i for i in read.index)
         own = leading(index, self.chain.axes)
         assert own is not None
         begins = (self.axis,) if self.chain.tiled in own else ()
-        whole = Window(((self.axis, 1),), Scal(self.first))
-        rest = tuple(whole if i == self.axis else i for i in read.index[len(own) :])
+        starts = {self.axis: self.first} if read.name in self.chain.local else self.starts
+        rest = tuple(
+            Window(((i, 1),), Scal(starts[i])) if isinstance(i, str) and i in starts else i
+            for i in read.index[len(own) :]
+        )
         return Read(self._view(read.name, own), (*begins, *rest))
 
     def _loop(self, s: Loop) -> Loop:
@@ -112,7 +126,8 @@ class Tile:
             return Group(self._axes(step.outer), tuple(map(self._loop, step.loops)), lane, step.short)
         a, b, out = map(self._matrix, (step.a, step.b, step.out))
         batch, rows, columns, inner = map(self._axes, (step.batch, step.rows, step.columns, step.inner))
-        return Product(out.name, out, a, b, batch, rows, columns, inner, step.alpha, step.note)
+        name = self.moved[out.name].name if out.name in self.moved else out.name
+        return Product(name, out, a, b, batch, rows, columns, inner, step.alpha, step.note)
 
     # --- how high it is, and how far it reaches ----------------------------------------------------------------
 
@@ -137,26 +152,42 @@ class Tile:
         return tuple(a for a in axes if a not in near[0] and a != self.chain.tiled) if near else ()
 
     def reached(self) -> list[str]:
-        """The line that says how far the tile reaches."""
+        """The lines that say how far the tile reaches, and where what it reads there begins."""
         if self.reach is None:
             return []
-        end = f"{self.first} + {self.height}"
-        for factor, times in [*((length(a), n) for a, n in self.reach.lengths), ("1", self.reach.after)]:
-            size = factor if abs(times) == 1 else f"{abs(times)}" if factor == "1" else f"{abs(times)} * {factor}"
-            end += f" {'+' if times > 0 else '-'} {size}" if times else ""
-        reached = f"at_least(1, at_most({length(self.reach.axis)}, {end}))"
-        return [f"const int64_t {length(self.names[self.reach.axis])} = {reached}; // nothing is left beyond"]
+        all_of_it, near = length(self.reach.axis), length(self.near)
+        end = all_of_it
+        if self.reach.end is not None:
+            end = f"at_most({all_of_it}, {_moved(f'{self.first} + {self.height}', self.reach.end)})"
+        if self.reach.start is None:
+            return [f"const int64_t {near} = at_least(1, {end}); // nothing is left beyond"]
+        first = self.starts[self.near]
+        start = f"at_least(0, {_moved(self.first, self.reach.start)})"
+        lines = [f"const int64_t {first} = at_most({start}, {all_of_it} - 1);"]
+        lines.append(f"const int64_t {near} = at_least(1, {end} - {first}); // nothing is left before and beyond")
+        for name, of in self.moved.items():
+            const = "" if of.name in self.chain.sums else "const "
+            at = f"{self.text.name(of.name)} + {first} * {extent(of.dims[1:])}".removesuffix(" * 1")
+            lines.append(f"{const}real *const {self.text.name(name)} = {at};")
+        return lines
 
-    def nothing_beyond(self, p: Product) -> list[str]:
-        """Zeros where no tile so far has added anything to a sum of products, since none has reached there."""
-        if self.reach is None or self.names[self.reach.axis] not in p.out.dims:
-            return []
-        near, after = length(self.names[self.reach.axis]), extent(p.out.dims[1:])
-        size = f"({length(self.reach.axis)} - {near}) * {after}"
-        return [f"if (!adds) fill({self.text.name(p.name)} + {near} * {after}, 0, {size});"]
+    def nothing_elsewhere(self, p: Product) -> str:
+        """Zeros for a sum of products, before any tile adds to it: none may reach all of it."""
+        if self.reach is None or self.near not in p.out.dims:
+            return ""
+        size = " * ".join([length(self.reach.axis), *map(length, p.out.dims[1:])])
+        return f"if (!adds) fill({self.text.name(p.name)}, 0, {size});"
 
     def whole(self, size: str) -> str:
         """A number of elements for a tile that reaches as far as there is anything."""
         if self.reach is None:
             return size
-        return re.sub(rf"\b{length(self.names[self.reach.axis])}\b", length(self.reach.axis), size)
+        return re.sub(rf"\b{length(self.near)}\b", length(self.reach.axis), size)
+
+
+def _moved(place: str, offset: Offset) -> str:
+    """A place so many further on."""
+    for factor, times in [*((length(a), n) for a, n in offset.lengths), ("1", offset.number)]:
+        size = factor if abs(times) == 1 else f"{abs(times)}" if factor == "1" else f"{abs(times)} * {factor}"
+        place += f" {'+' if times > 0 else '-'} {size}" if times else ""
+    return place

@@ -57,10 +57,13 @@ class Tiles:
     def _product(self, p: Product, body: Writer) -> None:
         if p.name in self.chain.local:
             self.scratch.take("real", self.text.name(p.name), count(self.tile.form.dims[p.name], self.text))
-        sums = p.name in self.chain.sums
-        print_product(p, self.tile.form, body, "adds" if sums else "")
-        for line in self.tile.nothing_beyond(p) if sums else ():
-            body.line(line)
+        if p.name not in self.chain.sums:
+            print_product(p, self.tile.form, body)
+            return
+        zeros = self.tile.nothing_elsewhere(p)
+        if zeros:
+            body.line(zeros)
+        print_product(p, self.tile.form, body, "true" if zeros else "adds")
 
     def _called(self, name: str) -> str:
         """What a tensor is called in C: the variable that holds a number, or memory."""
