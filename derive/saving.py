@@ -155,16 +155,17 @@ def _made_by_batches(op: Op) -> frozenset[frozenset[str]]:
     """The axes of what a batch of matrix products makes, where no operand or output has all of them.
 
     The products of a batch are small, and a tile of what each makes never leaves the cache of a kernel. What a single
-    product makes (a layer of a network) would take as much again of a large one.
+    product makes (a layer of a network) would take as much again of a large one. Nothing counts that would take more
+    than a fifth of all products again, each of which has two in the backward.
     """
-    found = set()
-    for equation in op.equations:
+    products = [e for e in op.equations if e.kind == "sum" and is_contraction(e.body)]
+    found = []
+    for equation in products:
         axes = frozenset(a.base for a in equation.axes)
         factors = [free_axes(f) for f in Mul.make_args(equation.body) if free_axes(f)]
-        contracts = equation.kind == "sum" and is_contraction(equation.body)
-        if contracts and set(equation.axes).intersection(*factors) and not any(axes <= c for c in nominal(op).carriers):
-            found.add(axes)
-    return frozenset(found)
+        if set(equation.axes).intersection(*factors) and not any(axes <= c for c in nominal(op).carriers):
+            found.append(axes)
+    return frozenset(found) if 5 * len(found) <= 3 * len(products) else frozenset()
 
 
 def _definition(equation: Equation, op: Op) -> Definition:

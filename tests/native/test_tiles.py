@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,8 @@ MASKS: dict[str, tuple[str, Callable[..., Tensor], str | None, str | None]] = {
     "all_of_them": ("j >= 0", lambda i, j, n, m: j >= 0, None, None),
 }
 
-SPECS = "from derive import *\nn, m, c, d, i, j, e, h, b = axes('n m c d i j e h b')\n" + "".join(
+SPECS = "from derive import *\nn, m, c, d, i, j, e, h, b, i_tile, j_reach, rows = axes(\n"
+SPECS += "    'n m c d i j e h b i_tile j_reach rows'\n)\n" + "".join(
     ATTENTION.format(name=name, condition=condition) for name, (condition, *_) in MASKS.items()
 )
 SPECS += '''
@@ -85,6 +87,71 @@ def gives_weights(f, q: tensor[i, d], k: tensor[j, d], v: tensor[j, e]):
     f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
     f.o[i, e] = sum(f.p[i, j] * v[j, e], over=j)
     return f.o, f.p
+
+
+@op
+def of_itself(f, x: tensor[b, n, d]):
+    """Its backward adds what it makes of scores to the same of their transpose: to what other tiles make."""
+    f.s[b, n, m] = sum(x[b, n, d] * x[b, m, d], over=d) / size(d)
+    f.p[b, n, m] = exp(f.s[b, n, m]) / sum(exp(f.s[b, n, m]), over=m)
+    f.o[b, n, d] = sum(f.p[b, n, m] * x[b, m, d], over=m)
+    return f.o
+
+
+@op
+def both_ways(f, x: tensor[b, n, d], u: tensor[b, n, e]):
+    """An output is read the other way round within a batch."""
+    f.s[b, n, m] = sum(x[b, n, d] * x[b, m, d], over=d) / size(d)
+    f.p[b, n, m] = exp(f.s[b, n, m]) / sum(exp(f.s[b, n, m]), over=m)
+    f.c[b, n, m] = f.p[b, n, m] + f.p[b, m, n]
+    f.o[b, n, e] = sum(f.c[b, n, m] * u[b, m, e], over=m)
+    return f.o, f.p
+
+
+@op
+def single_places(f, q: tensor[b, i, d], k: tensor[b, j, d], v: tensor[b, j, e], y: index(j)[b, i]):
+    """Places of the keys that a tile would not reach are read by themselves, and added to."""
+    f.s[b, i, j] = sum(q[b, i, d] * k[b, j, d], over=d)
+    f.w[b, i, j] = where(j <= i - 3, tanh(f.s[b, i, j]), 0)
+    f.o[b, i, e] = sum(f.w[b, i, j] * v[b, j, e], over=j)
+    f.z[b, i] = f.w[b, i, y[b, i]] + f.w[b, i, -1]
+    return f.o, f.z
+
+
+@op
+def own_place(f, q: tensor[b, i, d], k: tensor[b, i, d], v: tensor[b, i, e]):
+    """So is the place of a row itself, which the mask leaves out."""
+    f.s[b, i, j] = sum(q[b, i, d] * k[b, j, d], over=d)
+    f.w[b, i, j] = where(j <= i - 3, tanh(f.s[b, i, j]), 0)
+    f.o[b, i, e] = sum(f.w[b, i, j] * v[b, j, e], over=j) + f.s[b, i, i] * v[b, i, e]
+    return f.o
+
+
+@op
+def heads_inside(f, q: tensor[b, i, h, d], k: tensor[b, j, d], v: tensor[b, j, e]):
+    """Rows and heads are one axis in memory, but not for the mask."""
+    f.s[b, i, h, j] = where(j <= i, sum(q[b, i, h, d] * k[b, j, d], over=d), -oo)
+    f.p[b, i, h, j] = exp(f.s[b, i, h, j]) / sum(exp(f.s[b, i, h, j]), over=j)
+    f.o[b, i, h, e] = sum(f.p[b, i, h, j] * v[b, j, e], over=j)
+    return f.o
+
+
+@op
+def scaled_twice(f, x: tensor[b, n, d], y: tensor[b, m, d], w: tensor[b, m, c], v: tensor[c, e], a: scalar = 3.0):
+    """A product that takes in a number is read by one that does."""
+    f.s[b, n, m] = sum(x[b, n, d] * y[b, m, d], over=d)
+    f.t[b, n, c] = sum(exp(f.s[b, n, m] / a) * w[b, m, c], over=m)
+    f.q[b, n, c] = exp(-f.t[b, n, c] ** 2) + tanh(f.t[b, n, c] / a)
+    f.o[b, n, e] = sum(f.q[b, n, c] * v[c, e], over=c)
+    return f.o
+
+
+@op
+def same_names(f, q: tensor[..., i, i_tile], k: tensor[..., j, i_tile], v: tensor[..., j, j_reach], g: tensor[rows]):
+    """Its axes are called as those of a tile."""
+    f.s[..., i, j] = where(j <= i, sum(q[..., i, i_tile] * k[..., j, i_tile], over=i_tile), 0)
+    f.o[..., i, j_reach] = sum(f.s[..., i, j] * v[..., j, j_reach], over=j) + sum(g[rows] ** 2, over=rows)
+    return f.o
 
 
 @op
@@ -168,6 +235,43 @@ def _weights(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return p @ v, p
 
 
+def _of_itself(x: Tensor) -> Tensor:
+    return (x @ x.mT / x.shape[-1]).softmax(-1) @ x
+
+
+def _both_ways(x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    p = (x @ x.mT / x.shape[-1]).softmax(-1)
+    return (p + p.mT) @ u, p
+
+
+def _single_places(q: Tensor, k: Tensor, v: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    s = q @ k.mT
+    i, j, *_ = _grids(s.shape[-1], s.shape[-1])
+    w = torch.where(j <= i - 3, s.tanh(), 0)
+    return w @ v, w.gather(-1, y[..., None])[..., 0] + w[..., -1]
+
+
+def _own_place(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    s = q @ k.mT
+    i, j, *_ = _grids(s.shape[-1], s.shape[-1])
+    return torch.where(j <= i - 3, s.tanh(), 0) @ v + s.diagonal(dim1=-2, dim2=-1)[..., None] * v
+
+
+def _heads_inside(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    s = torch.einsum("bihd,bjd->bihj", q, k)
+    i, j, *_ = _grids(q.shape[1], k.shape[1])
+    return torch.einsum("bihj,bje->bihe", s.masked_fill((j > i)[:, None, :], -torch.inf).softmax(-1), v)
+
+
+def _scaled_twice(x: Tensor, y: Tensor, w: Tensor, v: Tensor, a: float) -> Tensor:
+    t = (x @ y.mT / a).exp() @ w
+    return (torch.exp(-(t**2)) + (t / a).tanh()) @ v
+
+
+def _same_names(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Tensor:
+    return _linear(q, k, v) + (g**2).sum()
+
+
 def _weighted(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     s = x @ y.mT
     return g[:, None] * ((torch.exp(-(s**2)) + s / 7) @ y)
@@ -179,6 +283,18 @@ CASES = [
     *(("linear_attention", _linear, ((*rows, n, 5), (*rows, m, 5), (*rows, m, 4))) for rows, n, m in SIZES),
     ("with_bias", _with_bias, ((9, 5), (9, 5), (9, 4), (9, 9))),
     ("with_bias", _with_bias, ((200, 5), (210, 5), (210, 4), (200, 210))),
+    ("of_itself", _of_itself, ((3, 7, 5),)),
+    ("of_itself", _of_itself, ((2, 140, 5),)),
+    ("both_ways", _both_ways, ((3, 5, 4), (3, 5, 2))),
+    ("both_ways", _both_ways, ((2, 140, 4), (2, 140, 3))),
+    ("single_places", _single_places, ((3, 7, 4), (3, 7, 4), (3, 7, 2), 7)),
+    ("single_places", _single_places, ((2, 150, 4), (2, 150, 4), (2, 150, 2), 150)),
+    ("own_place", _own_place, ((3, 7, 4), (3, 7, 4), (3, 7, 2))),
+    ("own_place", _own_place, ((2, 150, 4), (2, 150, 4), (2, 150, 2))),
+    ("heads_inside", _heads_inside, ((2, 5, 17, 2), (2, 5, 2), (2, 5, 2))),
+    ("heads_inside", _heads_inside, ((2, 130, 40, 3), (2, 13, 3), (2, 13, 2))),
+    ("scaled_twice", _scaled_twice, ((2, 140, 4), (2, 9, 4), (2, 9, 3), (3, 2), 3.0)),
+    ("same_names", _same_names, ((2, 150, 4), (2, 150, 4), (2, 150, 3), (5,))),
     ("heads_last", _heads_last, ((4, 6, 3, 5), (4, 8, 3, 5), (4, 8, 3, 2))),
     ("heads_last", _heads_last, ((2, 150, 2, 5), (2, 160, 2, 5), (2, 160, 2, 2))),
     ("gives_weights", _weights, ((170, 5), (180, 5), (180, 4))),
@@ -199,6 +315,11 @@ def _flat(values: object) -> Iterator[Tensor]:
             yield from _flat(v)
 
 
+def _place_or_number(size: float, of: tuple[int, ...]) -> Tensor | float:
+    """Places on an axis of that length for all rows, where it is a whole number; else the number."""
+    return torch.randint(0, size, of[:-1]) if isinstance(size, int) else size
+
+
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("name", "reference", "shapes"), CASES, ids=[f"{n}-{k}" for k, (n, *_) in enumerate(CASES)])
 def test_agrees_with_autograd(
@@ -206,16 +327,17 @@ def test_agrees_with_autograd(
     threads: Callable[[int], None],
     name: str,
     reference: Callable[..., Tensor],
-    shapes: tuple[tuple[int, ...], ...],
+    shapes: tuple[Any, ...],
     count: int,
 ) -> None:
     torch.manual_seed(0)
     threads(count)
-    leaves = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in shapes]
-    want = reference(*leaves)
+    leaves = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in shapes if isinstance(s, tuple)]
+    others = [_place_or_number(x, shapes[0]) for x in shapes if not isinstance(x, tuple)]
+    want = reference(*leaves, *others)
     cotangents = [torch.randn_like(w) for w in _flat(want)]
     gradients = torch.autograd.grad(list(_flat(want)), leaves, cotangents)
-    given = [x.detach() for x in leaves]
+    given = [*(x.detach() for x in leaves), *others]
     *outputs, saved = getattr(native, f"{name}_forward")(*given)
     found = getattr(native, f"{name}_backward")(*cotangents, *saved)
     _agree(outputs, want)
@@ -273,14 +395,18 @@ def test_a_tile_reaches_as_far_as_its_mask_lets_it(native: ModuleType, name: str
     lines = {x.split(";")[0] for x in re.findall(r"const int64_t ((?:first|n)_j_reach = .*)", _text(native, name))}
     want = set()
     if start is not None:
-        want.add(f"first_j_reach = at_most(at_least(0, first_i_tile{start}), n_j - 1)")
+        want.add(f"first_j_reach = at_least(0, at_most(first_i_tile{start}, n_j - 1))")
     if start is not None or end is not None:
-        stop = "n_j" if end is None else f"at_most(n_j, first_i_tile + n_i_tile{end})"
-        want.add(f"n_j_reach = at_least(1, {stop}{' - first_j_reach' if start is not None else ''})")
+        stop = "n_j" if end is None else f"first_i_tile + n_i_tile{end}"
+        less = " - first_j_reach" if start is not None else ""
+        want.add(f"n_j_reach = at_most(n_j{less}, at_least(1, {stop}{less}))")
     assert lines == want
 
 
-@pytest.mark.parametrize("name", ["every_other", "all_of_them", "gives_weights", "heads_last"])
+WHOLE = ["every_other", "all_of_them", "gives_weights", "heads_last", "single_places", "own_place"]
+
+
+@pytest.mark.parametrize("name", WHOLE)
 def test_it_takes_all_where_that_is_needed(native: ModuleType, name: str) -> None:
     assert "reach" not in _text(native, name)
 
@@ -306,4 +432,5 @@ def test_a_number_goes_into_the_product_where_it_is_always_there(native: ModuleT
 
 def test_a_mask_is_chosen_after_the_exponential(native: ModuleType) -> None:
     *_, backward = _text(native, "causal").partition("causal_backward_tile")
-    assert re.search(r"<= .* \? real_exp\(.* : 0;", backward)
+    assert re.search(r"<= .* \? real_exp\(.* : this_u_exp;", backward)
+    assert "u_exp[i_i_tile] = real_exp(R(-INFINITY) - m[i_i_tile]);" in backward

@@ -125,8 +125,9 @@ class _Steps:
 
     def _chain(self, chain: Chain) -> None:
         number = len(self.functions)
-        tiles = Tiles(chain, self.form, f"{self.name}_tile{f'_{number + 1}' if number else ''}", number)
-        self.functions.append(tiles.function([self.shared(s) for s in chain.steps], all_axes(self.form)))
+        name = f"{self.name}_tile{f'_{number + 1}' if number else ''}"
+        tiles = Tiles(chain, self.form, name, number, all_axes(self.form))
+        self.functions.append(tiles.function([self.shared(s) for s in chain.steps]))
         for v in tiles.given:
             self._take(v.tensor)
         self.before += tiles.before()

@@ -20,7 +20,7 @@ _SHARED = frozenset(
     NARROW MANY errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
-    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tiles _last".split()  # noqa: SIM905
+    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last".split()  # noqa: SIM905
 )
 _PREFIXES = ("i_", "n_", "given_n_", "first_", "real_", "number_")
 
@@ -34,7 +34,7 @@ def tensor_name(tensor: str) -> str:
 def axis_name(axis: str) -> str:
     """`row` for `...`, and a number for each prime of a bound copy."""
     stem, *rest = axis.split("'")
-    stem = stem.replace("...", "rows")  # which stands alone, or in the name of a merge
+    stem = "rows_" if stem == "rows" else stem.replace("...", "rows")  # which stands alone, or in the name of a merge
     return "_".join([stem, *(r or "1" for r in rest)])
 
 

@@ -52,14 +52,17 @@ def plans(group: Group, outside: frozenset[str], form: Normal) -> tuple[Plan, Pl
 
 
 def print_group(
-    plan: Plan, short: Plan | None, form: Normal, out: Writer, scratch: Scratch, outputs: tuple[str, ...]
+    plan: Plan, short: Plan | None, form: Normal, out: Writer, scratch: Scratch, beyond: tuple[str, ...]
 ) -> None:
-    """Write a group in each of its forms, under the condition in which it is better; take the memory that they need."""
+    """Write a group in each of its forms, under the condition in which it is better; take the memory that they need.
+
+    What lies `beyond` has memory already.
+    """
     group = plan.group
     nest = _shape(plan)(plan, form, out)
     for name, place in plan.place.items():
         c, dims = nest.text.name(name), form.dims[name]
-        own = name not in outputs and name not in {n for n, _ in form.program.given}
+        own = name not in beyond and name not in {n for n, _ in form.program.given}
         if place == "memory" and own and c not in scratch.names:
             scratch.take(form.type(name), c, count(dims, nest.text))
         elif place == "buffer":

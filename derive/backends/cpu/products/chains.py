@@ -159,10 +159,11 @@ class _Taken:
             return False
         if not _belongs(step, self.axes, self.form):
             return False
-        if any(leading(index, self.axes) != self.axes for name, index in reads_at(step) if name in self.written):
+        written = self.written | _written_at(step)
+        if any(leading(index, self.axes) != self.axes for name, index in reads_at(step) if name in written):
             return False
         self.steps.append(step)
-        self.written |= _written_at(step)
+        self.written = written
         self.sums |= _summed(step, self.axes)
         self.elsewhere |= {name for name, index in reads_at(step) if leading(index, self.axes) != self.axes}
         return True
@@ -215,7 +216,7 @@ def _product_belongs(p: Product, axes: tuple[str, ...]) -> bool:
 
 
 def _group_belongs(group: Group, axes: tuple[str, ...]) -> bool:
-    """Whether each loop writes one place of the axes, and reads at the same."""
+    """Whether each loop writes at one place of the axes, or is a total over all of them."""
     if group.lane in axes[:-1]:
         return False
     for s in group.loops:

@@ -116,6 +116,7 @@ class _Elsewhere:
     axis: str
     known: dict[Call, bool]
     values: dict[str, float | bool | None] = field(default_factory=dict)  # of its tensors that have the axis
+    rows: dict[str, float | bool | None] = field(default_factory=dict)  # of those that have not
 
     def is_nothing(self) -> bool:
         """Whether nothing that outlives the chain comes from there."""
@@ -125,8 +126,11 @@ class _Elsewhere:
         return all(self._loop(s) for s in group.loops)
 
     def _loop(self, s: Loop) -> bool:
+        if s.name in self.values:
+            return False
         if self.axis not in s.domain:
-            return not any(self.axis in axes_along((i,)) for r in s.reads() for i in r.index)
+            self.rows[s.name] = None if s.kind != "set" or s.name in self.rows else self.value(s.value)
+            return not any(r.name in self.values or self.axis in axes_along(r.index) for r in s.reads())
         if s.changes or not self._reads_in_place(s):
             return False
         value = self.value(s.value)
@@ -166,7 +170,7 @@ class _Elsewhere:
         if isinstance(node, Num):
             return float(node.value)
         if isinstance(node, Read):
-            return self.values.get(node.name) if self.axis in node.index else None
+            return (self.values if self.axis in node.index else self.rows).get(node.name)
         if not isinstance(node, Call):
             return None
         if node in self.known:

@@ -7,6 +7,7 @@ at the place where the chain is.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.expressions import Expressions
@@ -17,7 +18,7 @@ from derive.backends.cpu.products.chains import Chain, leading
 from derive.backends.cpu.products.contractions import Matrix, Product
 from derive.backends.cpu.products.reach import Offset, reach
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
-from derive.program import Index, Node, Read, Scal, Window
+from derive.program import AxisValue, Index, Node, Read, Scal, Window
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,33 @@ class Tile:
     chain: Chain
     outside: Normal
     number: int  # among the chains of a kernel
+    axes: tuple[str, ...]  # all that the kernel has
     views: list[View] = field(default_factory=list)
     moved: dict[str, Matrix] = field(default_factory=dict)  # of names from where the tile reaches: the whole matrix
 
     def __post_init__(self) -> None:
-        self.axis = f"{axis_name(self.chain.tiled)}_tile{f'_{self.number + 1}' if self.number else ''}"
+        self.axis = self._fresh(f"{axis_name(self.chain.tiled)}_tile{f'_{self.number + 1}' if self.number else ''}")
         self.first = f"first_{self.axis}"
         self.names, self.starts = {self.chain.tiled: self.axis}, {self.axis: self.first}
         self.reach = reach(self.chain)
         if self.reach is not None:
-            self.near = f"{axis_name(self.reach.axis)}_reach"
+            self.near = self._fresh(f"{axis_name(self.reach.axis)}_reach")
             self.names[self.reach.axis] = self.near
             self.starts |= {self.near: f"first_{self.near}"} if self.reach.start is not None else {}
-        places = {a: " + ".join([*filter(None, [self.starts.get(n)]), variable(n)]) for a, n in self.names.items()}
-        self.form = replace(self.outside, loops=[], dims={}, places=places, starts=frozenset(self.starts.values()))
+        places = {a: f"{first} + {variable(a)}" for a, first in self.starts.items()}
+        known = {"places": places, "starts": frozenset(self.starts.values()), "booleans": set(self.outside.booleans)}
+        self.form = replace(self.outside, loops=[], dims={}, **known)  # type: ignore[arg-type]
         self.text = Expressions(self.form)
         self.steps = [self._step(s) for s in self.chain.steps]
         self.form.loops += [s for step in self.steps if isinstance(step, Group) for s in step.loops]
+        times = Counter(s.name for s in self.outside.loops)  # parts of a tensor may be written elsewhere
+        self.form.loops += [s for s in self.outside.loops if times[s.name] > 1 and s.name in self.form.dims]
+
+    def _fresh(self, axis: str) -> str:
+        """A name for an axis of the tile's, with which no name of the kernel's begins."""
+        while any(axis_name(a).startswith(axis) for a in self.axes):
+            axis += "_"
+        return axis
 
     # --- tensors and loops -----------------------------------------------------------------------------------
 
@@ -97,6 +108,8 @@ class Tile:
         def inside(x: Node | Index) -> Node | Index:
             if isinstance(x, str):
                 return self.names.get(x, x)
+            if isinstance(x, AxisValue):
+                return AxisValue(self.names.get(x.axis, x.axis))
             return self._read(x) if isinstance(x, Read) else x
 
         return rewritten(node, inside)
@@ -158,13 +171,14 @@ class Tile:
         all_of_it, near = length(self.reach.axis), length(self.near)
         end = all_of_it
         if self.reach.end is not None:
-            end = f"at_most({all_of_it}, {_moved(f'{self.first} + {self.height}', self.reach.end)})"
+            end = _moved(f"{self.first} + {self.height}", self.reach.end)
         if self.reach.start is None:
-            return [f"const int64_t {near} = at_least(1, {end}); // nothing is left beyond"]
+            return [f"const int64_t {near} = at_most({all_of_it}, at_least(1, {end})); // nothing is left beyond"]
         first = self.starts[self.near]
-        start = f"at_least(0, {_moved(self.first, self.reach.start)})"
-        lines = [f"const int64_t {first} = at_most({start}, {all_of_it} - 1);"]
-        lines.append(f"const int64_t {near} = at_least(1, {end} - {first}); // nothing is left before and beyond")
+        start = f"at_most({_moved(self.first, self.reach.start)}, {all_of_it} - 1)"
+        lines = [f"const int64_t {first} = at_least(0, {start});"]
+        most = f"at_most({all_of_it} - {first}, at_least(1, {end} - {first}))"
+        lines.append(f"const int64_t {near} = {most}; // nothing is left before and beyond")
         for name, of in self.moved.items():
             const = "" if of.name in self.chain.sums else "const "
             at = f"{self.text.name(of.name)} + {first} * {extent(of.dims[1:])}".removesuffix(" * 1")

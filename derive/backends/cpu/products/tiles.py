@@ -27,16 +27,17 @@ class Tiles:
     form: Normal
     name: str
     number: int  # among the chains of a kernel
+    axes: tuple[str, ...]  # all that the kernel has
 
     def __post_init__(self) -> None:
-        self.tile = Tile(self.chain, self.form, self.number)
+        self.tile = Tile(self.chain, self.form, self.number, self.axes)
         self.text = self.tile.text
         self.scratch = Scratch()  # of one tile
 
     # --- the function of one tile ----------------------------------------------------------------------------
 
-    def function(self, shared: Iterable[frozenset[str]], lengths: tuple[str, ...]) -> str:
-        """The function's text; `shared` are the tensors of each step of which others know, `lengths` all axes."""
+    def function(self, shared: Iterable[frozenset[str]]) -> str:
+        """The function's text; `shared` are the tensors of each step of which others know."""
         tile, body = self.tile, Writer(depth=1)
         beyond = tuple(v.name for v in tile.views if v.tensor not in self.chain.local)
         for step, outside in zip(tile.steps, shared, strict=True):
@@ -49,7 +50,7 @@ class Tiles:
         words = set(re.findall(r"\w+", "\n".join(code)))
         self.given = [v for v in tile.views if v.name in beyond and self._called(v.name) in words]
         self.scalars = [c for c in map(self.text.name, self.form.program.scalars) if c in words]
-        self.counts = [length(a) for a in lengths if length(a) in words]
+        self.counts = [length(a) for a in self.axes if length(a) in words]
         self.counts += [variable(a) for a in self.chain.stepped if variable(a) in words]
         self.counts += [tile.first] if tile.first in words else []
         return self._around(body)

@@ -1,8 +1,9 @@
 """An exponential of what a mask sends to -oo is chosen after it is computed, and not computed of -oo.
 
-`exp(w[i, j] - m[i])` with `w[i, j] = where(j <= i, s[i, j], -oo)` is `where(j <= i, exp(s[i, j] - m[i]), 0)`. Compilers
-make vectors of the second; of the first, a loop of its own for what is masked out, element by element. Where the
-exponent is known never to be positive it stays: `exp` of that costs less (`signs.py`).
+`exp(w[i, j] - m[i])` with `w[i, j] = where(j <= i, s[i, j], -oo)` is `where(j <= i, exp(s[i, j] - m[i]), exp(-oo -
+m[i]))`, of which the last is 0, or nan where a row has nothing else, and known before the row. Compilers make vectors
+of that; of the first, a loop of its own for what is masked out, element by element. Where the exponent is known never
+to be positive it stays: `exp` of that costs less (`signs.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.statements.signs import never_positive
 from derive.nodes.arithmetic import ZERO
-from derive.nodes.walking import walk
+from derive.nodes.walking import node_axes, walk
 from derive.passes.share import put
 from derive.program import Call, Node, Num, Read
 
@@ -42,9 +43,13 @@ def _chosen(exponential: Call, known: dict[str, Loop]) -> Node | None:
     below = [isinstance(s, Num) and s.value == -math.inf for s in sides]
     if sum(below) != 1:
         return None
-    side = sides[below.index(False)]
-    inside = Call(exponent.fn, (side, *terms[1:])) if isinstance(exponent, Call) and len(terms) > 1 else side
-    return Call("where", (condition, *(ZERO if gone else Call("exp", (inside,)) for gone in below)))
+    if len(terms) == 1:
+        taken = [ZERO if gone else Call("exp", (s,)) for s, gone in zip(sides, below, strict=True)]
+        return Call("where", (condition, *taken))
+    assert isinstance(exponent, Call)
+    if set(node_axes(terms[1])) >= set(node_axes(terms[0])):
+        return None  # what is masked out would be as much to compute
+    return Call("where", (condition, *(Call("exp", (Call(exponent.fn, (s, terms[1])),)) for s in sides)))
 
 
 def _value(node: Node, known: dict[str, Loop]) -> Node:

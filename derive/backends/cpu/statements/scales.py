@@ -17,10 +17,11 @@ from derive.program import Call, Node, Read
 def with_scales(form: Normal) -> None:
     """Take such numbers into products, and products that are then only copied to where they are copied."""
     known = {n for n, _ in form.program.given}
-    for loop in [s for s in form.loops if s.is_product]:
-        alone = sum(s.name == loop.name for s in form.loops) == 1
-        if not alone or loop.name in known | set(form.program.returns):
+    for name in [s.name for s in form.loops if s.is_product]:
+        writers = [s for s in form.loops if s.name == name]
+        if len(writers) != 1 or name in known | set(form.program.returns):
             continue
+        (loop,) = writers
         scaled = _scaled(loop, form)
         if scaled:
             _take_in(loop, scaled, form)
