@@ -1,6 +1,7 @@
 """A number that multiplies or divides a matrix product wherever it is read goes into the product, which has it free.
 
-`w[i, j] = s[i, j] / sqrt(size(d))` with `s` a product: the product is of `q` and `k` times `1 / sqrt(size(d))`.
+`w[i, j] = exp(3 * s[i, j])` with `s` a product: the product is of `x` and `y` times 3. Only where that is as exact: a
+number is rounded before a product takes it, and of `1 / sqrt(size(d))` all elements would be off the same way.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.arithmetic import ONE
-from derive.nodes.walking import node_axes, reads, walk
+from derive.nodes.walking import reads, walk
 from derive.passes.share import put
-from derive.program import Call, Node, Read
+from derive.program import Call, Node, Num, Read
 
 
 def with_scales(form: Normal) -> None:
@@ -51,7 +52,16 @@ def _number(call: Call, name: str) -> Node | None:
     if call.fn == "mul" and isinstance(right, Read):
         left, right = right, left
     of = isinstance(left, Read) and left.name == name
-    return right if of and not reads(right) and not node_axes(right) else None
+    return right if of and isinstance(right, Num) and _is_exact(call.fn, right) else None
+
+
+def _is_exact(fn: str, number: Num) -> bool:
+    """Whether it, or what it is divided into, has no more digits than a float32."""
+    if isinstance(number.value, float) or number.value == 0:
+        return False
+    factor = number.value if fn == "mul" else 1 / number.value
+    below = factor.denominator
+    return abs(factor.numerator).bit_length() <= 24 and below & (below - 1) == 0 and below < 2**64
 
 
 def _take_in(loop: Loop, scaled: set[Call], form: Normal) -> None:
