@@ -93,7 +93,8 @@ which a compiler of PyTorch programs does; by what costs a kernel.
 
 To a fused loop an inner tensor is one more to write and to read, and the few operations that make it again from
 an input, which is read in any case, are free. Elementary functions are not: a kernel keeps the local derivative made
-of them. A compiler's code waits for memory longer, mostly for pages that were not there before, and makes them again.
+of them. It reads an output from memory as anything else, and makes the products of a batch again, a tile at a time. A
+compiler's code waits for memory longer, mostly for pages that were not there before, and makes the derivatives again.
 """
 
 

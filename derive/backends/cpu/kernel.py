@@ -24,7 +24,7 @@ from derive.backends.cpu.statements.related import with_related
 from derive.backends.cpu.statements.rounded import with_rounded_products
 from derive.backends.cpu.statements.scales import with_scales
 from derive.backends.cpu.statements.views import without_views
-from derive.backends.cpu.writer import LINE_LENGTH, Writer
+from derive.backends.cpu.writer import Writer, in_rows
 from derive.nodes.walking import axes_along, children, walk
 from derive.passes.masked_sums import with_masked_products
 from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
@@ -138,12 +138,7 @@ class _Steps:
 def _in_a_row(name: str, members: list[str]) -> str:
     """The function of one argument that the runtime calls."""
     given = [f"a[{k}].{member}" for k, member in enumerate(members)]
-    rows = ["    return " + name + "("]
-    for k, word in enumerate(given):
-        word += ");" if k == len(given) - 1 else ", "
-        if len(rows[-1]) + len(word.rstrip()) > LINE_LENGTH:
-            rows = [*rows[:-1], rows[-1].rstrip(), "        "]
-        rows[-1] += word
+    rows = in_rows(f"    return {name}(", given, ");", indent="        ")
     return "\n".join([f"int {name}_of(const argument *a) {{", *rows, "}"])
 
 
@@ -246,22 +241,11 @@ def _unconditional(node: Node | Index) -> Iterator[Read]:
 
 
 def _function(name: str, params: list[str], checks: list[str], fresh: list[str], scratch: Scratch, body: Writer) -> str:
-    head = f"int {name}("
-    rows, row = [], head
-    for k, p in enumerate(params):
-        word = p + (")" if k == len(params) - 1 else ",")
-        if len(row) + 1 + len(word) > LINE_LENGTH - 2:
-            rows.append(row)
-            row = "    " + word
-        else:
-            row = f"{row}{'' if row == head else ' '}{word}"
-    lines = [*rows, f"{row} {{", *(f"    {c}" for c in checks)]
+    lines = [*in_rows(f"int {name}(", params, ") {"), *(f"    {c}" for c in checks)]
     if scratch.lines:
         sizes = " + ".join(f"bytes({n}, sizeof({kind}))" for kind, _, n in scratch.lines)
         lines += ["    // what stays inside the function", f"    char *const scratch = reserve({sizes});"]
-        lines += ["    if (scratch == NULL) return NO_MEMORY;", "    char *next = scratch;"]
-        for kind, own, n in scratch.lines:
-            lines.append(f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));")
+        lines += ["    if (scratch == NULL) return NO_MEMORY;", "    char *next = scratch;", *scratch.taken()]
     lines += [f"    {x}" for x in fresh]
     lines += body.lines
     if scratch.lines:

@@ -9,6 +9,18 @@ from dataclasses import dataclass, field
 LINE_LENGTH = 120
 
 
+def in_rows(head: str, words: list[str], tail: str, indent: str = "    ") -> list[str]:
+    """`head word, word, … tail`, broken where a line would be too long."""
+    rows = [head]
+    for k, word in enumerate(words):
+        text = word + (tail if k == len(words) - 1 else ",")
+        if len(rows[-1]) + 1 + len(text) > LINE_LENGTH - len(indent) and rows[-1] != head:
+            rows.append(f"{indent}{text}")
+        else:
+            rows[-1] += text if rows[-1] == head else f" {text}"
+    return rows
+
+
 @dataclass
 class Writer:
     lines: list[str] = field(default_factory=list)

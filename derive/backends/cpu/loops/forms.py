@@ -29,6 +29,10 @@ class Scratch:
     def take(self, kind: str, name: str, count: str) -> None:
         self.lines.append((kind, name, count))
 
+    def taken(self) -> list[str]:
+        """The lines that take it, from `next` on."""
+        return [f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));" for kind, own, n in self.lines]
+
     @property
     def names(self) -> set[str]:
         return {name for _, name, _ in self.lines}

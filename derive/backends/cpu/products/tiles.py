@@ -16,7 +16,7 @@ from derive.backends.cpu.products.chains import Chain
 from derive.backends.cpu.products.contractions import Product
 from derive.backends.cpu.products.tile import Tile, View
 from derive.backends.cpu.statements.normal import Normal
-from derive.backends.cpu.writer import LINE_LENGTH, Writer
+from derive.backends.cpu.writer import Writer, in_rows
 
 
 @dataclass
@@ -82,11 +82,9 @@ class Tiles:
         params += ["const bool adds"] if self.chain.sums else []
         params += ["char *next"] if self.scratch.lines else []
         lines = [f"// Some places on {self.chain.tiled}: what is made of them alone lies in the cache."]
-        lines += _in_rows(f"SHARED void {self.name}(", [*params, "const int threads"], ") {")
+        lines += in_rows(f"SHARED void {self.name}(", [*params, "const int threads"], ") {")
         lines += [f"    {line}" for line in self.tile.reached()]
-        for kind, own, n in self.scratch.lines:
-            lines.append(f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));")
-        return "\n".join([*lines, *body.lines, "}"])
+        return "\n".join([*lines, *self.scratch.taken(), *body.lines, "}"])
 
     # --- the loops over all tiles --------------------------------------------------------------------------------
 
@@ -141,7 +139,7 @@ class Tiles:
             if chain.sums:
                 stack.enter_context(out.loop("tile", "0", f"{h}s"))
             out.line(f"const int64_t {self.tile.first} = tile * {h};")
-            for line in _in_rows(f"{self.name}(", self._arguments(parallel), ");"):
+            for line in in_rows(f"{self.name}(", self._arguments(parallel), ");"):
                 out.line(line)
         for s in chain.totals:
             c, size = self.text.name(s.name), extent(s.free)
@@ -187,15 +185,3 @@ def _of_one(n: str, height: str) -> str:
     """A number of elements for a tile of one row, and one thread."""
     own = re.compile(rf"\b({height}|threads)\b")
     return f"({own.sub('1', n)})"
-
-
-def _in_rows(head: str, words: list[str], tail: str) -> list[str]:
-    """`head word, word, … tail`, broken where a line would be too long."""
-    rows = [head]
-    for k, word in enumerate(words):
-        text = word + (tail if k == len(words) - 1 else ",")
-        if len(rows[-1]) + 1 + len(text) > LINE_LENGTH - 8 and rows[-1] != head:
-            rows.append(f"    {text}")
-        else:
-            rows[-1] += text if rows[-1] == head else f" {text}"
-    return rows
