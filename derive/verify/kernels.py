@@ -67,9 +67,9 @@ class Watch:
 
 
 @contextmanager
-def watched(runtime: ModuleType) -> Iterator[Watch]:
+def watched(runtime: ModuleType, watch: Watch | None = None) -> Iterator[Watch]:
     """Watches every kernel of a package, whose module `_native` is given."""
-    watch = Watch()
+    watch = Watch() if watch is None else watch
     reasons: dict[str, str] = {}
     call, torch_form = runtime.Kernel.__call__, runtime.Kernel._torch
 
@@ -167,12 +167,15 @@ def compiled(op: Op, save: str = "cost") -> Iterator[Kernels]:
             others[f"{op.name}_sgd"] = of_descent(functions["sgd"])
         if "backward_out" in functions:
             others[f"{op.name}_backward_out"] = of_workspace(functions)
+        watch = stack.enter_context(watched(runtime))
         if "tile_of(" in files_of(module).get(f"{op.name}.c", ""):
-            low = _functions(stack.enter_context(_in_low_tiles(op, Path(folder), module)), op)
+            low = _functions(stack.enter_context(_in_low_tiles(op, Path(folder), module, watch)), op)
             others[f"{op.name}_backward {_LOW}"] = of_functions(low["forward"], low["backward"])
             if "with_gradients" in low:
                 others[f"{op.name}_with_gradients {_LOW}"] = of_loss_with_gradients(low["with_gradients"])
-        with watched(runtime) as watch, warnings.catch_warnings():
+            if "sgd" in low:
+                others[f"{op.name}_sgd {_LOW}"] = of_descent(low["sgd"])
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* runs as PyTorch: ")  # the watch tells it
             subject = of_functions(functions["forward"], functions["backward"])
             yield Kernels(derivation, subject, others, names, watch)
@@ -184,13 +187,17 @@ def _functions(module: ModuleType, op: Op) -> dict[str, Any]:
 
 
 @contextmanager
-def _in_low_tiles(op: Op, folder: Path, module: Module) -> Iterator[ModuleType]:
-    """The op's module with kernels that take few rows at a time: tiles that fit a cache have more than a case has."""
+def _in_low_tiles(op: Op, folder: Path, module: Module, watch: Watch) -> Iterator[ModuleType]:
+    """The op's module with kernels that take few rows at a time: tiles that fit a cache have more than a case has.
+
+    The watch is told of those that give way; that one of them ran says nothing of the others.
+    """
     with _package(folder, module) as package:
         runtime: Any = importlib.import_module(f"{package}._native")
         runtime.FLAGS = (*runtime.FLAGS, "-DFEW_ROWS=2")
         _compile(op, runtime)
-        yield importlib.import_module(f"{package}.{op.name}")
+        with watched(runtime, Watch(gave_way=watch.gave_way)):
+            yield importlib.import_module(f"{package}.{op.name}")
 
 
 def _printed(derivation: Derivation) -> Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.statements.scales import with_scales
+from derive.costs.cost import product_factors
+from derive.program import Call, Num, Program, Read
 from tests.native.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels", "threads")
@@ -137,16 +142,6 @@ def heads_inside(f, q: tensor[b, i, h, d], k: tensor[b, j, d], v: tensor[b, j, e
 
 
 @op
-def scaled_twice(f, x: tensor[b, n, d], y: tensor[b, m, d], w: tensor[b, m, c], v: tensor[c, e], a: scalar = 3.0):
-    """A product that takes in a number is read by one that does."""
-    f.s[b, n, m] = sum(x[b, n, d] * y[b, m, d], over=d)
-    f.t[b, n, c] = sum(exp(f.s[b, n, m] / a) * w[b, m, c], over=m)
-    f.q[b, n, c] = exp(-f.t[b, n, c] ** 2) + tanh(f.t[b, n, c] / a)
-    f.o[b, n, e] = sum(f.q[b, n, c] * v[c, e], over=c)
-    return f.o
-
-
-@op
 def same_names(f, q: tensor[..., i, i_tile], k: tensor[..., j, i_tile], v: tensor[..., j, j_reach], g: tensor[rows]):
     """Its axes are called as those of a tile."""
     f.s[..., i, j] = where(j <= i, sum(q[..., i, i_tile] * k[..., j, i_tile], over=i_tile), 0)
@@ -263,11 +258,6 @@ def _heads_inside(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.einsum("bihj,bje->bihe", s.masked_fill((j > i)[:, None, :], -torch.inf).softmax(-1), v)
 
 
-def _scaled_twice(x: Tensor, y: Tensor, w: Tensor, v: Tensor, a: float) -> Tensor:
-    t = (x @ y.mT / a).exp() @ w
-    return (torch.exp(-(t**2)) + (t / a).tanh()) @ v
-
-
 def _same_names(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Tensor:
     return _linear(q, k, v) + (g**2).sum()
 
@@ -293,7 +283,6 @@ CASES = [
     ("own_place", _own_place, ((2, 150, 4), (2, 150, 4), (2, 150, 2))),
     ("heads_inside", _heads_inside, ((2, 5, 17, 2), (2, 5, 2), (2, 5, 2))),
     ("heads_inside", _heads_inside, ((2, 130, 40, 3), (2, 13, 3), (2, 13, 2))),
-    ("scaled_twice", _scaled_twice, ((2, 140, 4), (2, 9, 4), (2, 9, 3), (3, 2), 3.0)),
     ("same_names", _same_names, ((2, 150, 4), (2, 150, 4), (2, 150, 3), (5,))),
     ("heads_last", _heads_last, ((4, 6, 3, 5), (4, 8, 3, 5), (4, 8, 3, 2))),
     ("heads_last", _heads_last, ((2, 150, 2, 5), (2, 160, 2, 5), (2, 160, 2, 2))),
@@ -315,11 +304,6 @@ def _flat(values: object) -> Iterator[Tensor]:
             yield from _flat(v)
 
 
-def _place_or_number(size: float, of: tuple[int, ...]) -> Tensor | float:
-    """Places on an axis of that length for all rows, where it is a whole number; else the number."""
-    return torch.randint(0, size, of[:-1]) if isinstance(size, int) else size
-
-
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(("name", "reference", "shapes"), CASES, ids=[f"{n}-{k}" for k, (n, *_) in enumerate(CASES)])
 def test_agrees_with_autograd(
@@ -333,7 +317,7 @@ def test_agrees_with_autograd(
     torch.manual_seed(0)
     threads(count)
     leaves = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in shapes if isinstance(s, tuple)]
-    others = [_place_or_number(x, shapes[0]) for x in shapes if not isinstance(x, tuple)]
+    others = [torch.randint(0, x, shapes[0][:-1]) for x in shapes if not isinstance(x, tuple)]  # places on an axis
     want = reference(*leaves, *others)
     cotangents = [torch.randn_like(w) for w in _flat(want)]
     gradients = torch.autograd.grad(list(_flat(want)), leaves, cotangents)
@@ -429,6 +413,22 @@ def test_a_number_goes_into_the_product_where_it_is_always_there(native: ModuleT
     assert "n_n_tile, n_m, n_d, 3, threads);" in _text(native, "contrastive")
     assert "/ 7" in re.sub(r"//.*", "", _text(native, "weighted"))
     assert "number_sqrt" not in "".join(re.findall(r"product\(.*\);", _text(native, "causal")))  # it is rounded
+
+
+def test_a_product_that_takes_in_a_number_may_read_one_that_does() -> None:
+    def quotient(name: str, axes: tuple[str, ...], by: int) -> Call:
+        return Call("div", (Read(name, axes), Num(Fraction(by))))
+
+    s = Loop("s", ("n", "m"), Call("mul", (Read("x", ("n", "d")), Read("y", ("m", "d")))), "sum", ("d",))
+    t = Loop("t", ("n", "c"), Call("mul", (quotient("s", ("n", "m"), 4), Read("w", ("m", "c")))), "sum", ("m",))
+    o = Loop("o", ("n", "c"), Call("exp", (quotient("t", ("n", "c"), 8),)))
+    given = (("x", ("n", "d")), ("y", ("m", "d")), ("w", ("m", "c")))
+    form = Normal(Program("f", given, (), (), ("o",)), [s, t, o], dict(given))
+    with_scales(form)
+    first, second, last = form.loops
+    assert [str(x) for x in product_factors(first.value)] == ["1 / 4", "x[n, d]", "y[m, d]"]
+    assert [str(x) for x in product_factors(second.value)] == ["1 / 8", "s[n, m]", "w[m, c]"]
+    assert str(last.value) == "exp(t[n, c])"
 
 
 def test_a_mask_is_chosen_after_the_exponential(native: ModuleType) -> None:

@@ -115,6 +115,13 @@ def test_what_only_several_tiles_get_wrong_is_told(printed) -> None:
     assert small and all("by attention_backward in low tiles" in t for t in small)
 
 
+def test_kernels_of_low_tiles_may_not_give_way_either(printed) -> None:
+    taken = "if (scratch == NULL) return NO_MEMORY;"
+    printed(".c", taken, f"{taken}\n#if defined(FEW_ROWS)\n    return BAD_INDEX;\n#endif")
+    found = verify_kernels(find("attention"))
+    assert {d.kind for d in found.wrong} == {"gave way"} and not found.right
+
+
 def test_what_is_wrong_on_two_threads_alone_is_told(printed) -> None:
     printed(".c", BACKWARD, BACKWARD.replace("1 -", "(threads == 2 ? 2 : 1) -"))
     before = torch.get_num_threads()
