@@ -173,8 +173,8 @@ def _atoms(value: Expr) -> set[str]:
 
 
 def is_broadcast(adjoint: Adjoint) -> bool:
-    """Whether it is a product that lacks an axis: put into a sum over that axis, it leaves the sum."""
-    return _is_product(adjoint.value) and not free_axes(adjoint.value) >= set(adjoint.axes)
+    """Whether it is one term that lacks an axis: put into a sum over that axis, it leaves the sum."""
+    return not isinstance(adjoint.value, Add) and not free_axes(adjoint.value) >= set(adjoint.axes)
 
 
 def _is_product(value: Expr) -> bool:

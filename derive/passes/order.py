@@ -15,6 +15,7 @@ from derive.passes.joined_products import joined_products
 from derive.passes.leftovers import without_copies
 from derive.passes.masked_sums import after_sums, before_masks
 from derive.passes.masks import with_masks
+from derive.passes.named_sums import through_named_sums
 from derive.passes.numbers_outside import numbers_outside
 from derive.passes.one_choice import one_choice
 from derive.passes.outer_products import through_outer_products
@@ -38,6 +39,7 @@ def passed_forward(forward: Program, lengths: Nominal, as_written: bool) -> Prog
         after_gathers,
         partial(sums_apart, nominal=lengths),
         partial(through_outer_products, nominal=lengths),
+        partial(through_named_sums, nominal=lengths),
         partial(pairwise, nominal=lengths),
         after_sums,
         share,
@@ -55,6 +57,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         one_choice,
         partial(sums_apart, nominal=lengths),
         partial(through_outer_products, nominal=lengths),
+        partial(through_named_sums, nominal=lengths),
         before_masks,
         partial(shared_sums, nominal=lengths),
         partial(distributed, nominal=lengths),

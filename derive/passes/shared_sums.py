@@ -76,7 +76,6 @@ class _Plan:
     """A sum with a name, and the sums that start from it, each with what it becomes."""
 
     part: Assign
-    value: Node  # the same with every product written out, which may be named for these sums alone
     named: bool  # whether the program has this statement already
     new: tuple[tuple[Reduce, Node], ...]
 
@@ -85,7 +84,7 @@ class _Plan:
         before = sum(node_work(old, nominal) for old, _ in self.new)
         after = sum(node_work(new, nominal) for _, new in self.new)
         if not self.named:
-            after += node_work(self.value, nominal)
+            after += node_work(self.part.value, nominal)
             after += NAMED * nominal.weighted(set(axes_along(self.part.axes)))
         return before - after if before > _GAIN * after else -1.0
 
@@ -137,14 +136,13 @@ def _planned(
     part = next((s for s in program.statements if isinstance(s, Assign) and whole and _defines(s, pattern.node)), None)
     named = part is not None
     kind = "mean" if all(c.other.node.kind == "mean" for c in users) else "sum"
-    written = Reduce(kind, over, multiplied([pattern.written[k] for k in core]))
     if part is None:
-        value = replace(written, body=pattern.product(core))
+        value = Reduce(kind, over, pattern.product(core))
         part = Assign(name_of(value, taken), axes_of(value), value)
     users = [c for c in users if not named or c.other is not pattern]
     new = tuple((c.other.node, _from_part(pattern, part, over, c)) for c in users)
     part = part if named else _unprimed(part)
-    return _Plan(part, written, named, new) if len(users) + named > 1 else None
+    return _Plan(part, named, new) if len(users) + named > 1 else None
 
 
 def _defines(s: Assign, node: Reduce) -> bool:

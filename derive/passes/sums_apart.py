@@ -3,11 +3,12 @@
 `sum(a[o, k] * u[n, k] + b[o, k] * v[n, k], over=k)` is `u @ a.T + v @ b.T`, and nothing runs over all three axes. What
 is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n, k]**2`: they may be all but equal.
 A quotient is such a product where a factor of it can be divided, and so is a sum of convolutions. A mean is such a sum,
-divided.
+divided. A factor that is a sum over more axes than its terms have is multiplied out: `q[i, k] * (u[j, k] + v[i, j])`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import reduce
 
@@ -28,8 +29,10 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
             return node
         total = replace(node, kind="sum")
         divided = with_divided_factors(total)
-        spread = with_divided_factors(replace(total, body=_added(_terms(total.body))))
-        forms = [total, divided, *(f for f in map(_apart, (total, divided, spread)) if f is not None)]
+        spread = with_divided_factors(replace(total, body=added(_terms(total.body))))
+        opened = replace(total, body=_multiplied_out(total.body))
+        forms = [total, divided, *(f for f in map(_apart, (total, divided, spread, opened)) if f is not None)]
+        forms += [f for f in map(_inner_first, forms) if f not in forms]
         best = min(forms, key=lambda form: _work(form, nominal))
         if node.kind == "sum" or best == total:
             return best if node.kind == "sum" else node
@@ -44,7 +47,7 @@ def _mean(total: Node, sizes: list[Node]) -> Node:
     divided = [(Call("div", (term, multiplied(sizes))), minus) for once, term, minus in terms if once is None]
     if len(divided) == len(terms):
         return Call("div", (total, multiplied(sizes)))
-    return _added([*divided, *((once, minus) for once, _, minus in terms if once is not None)])
+    return added([*divided, *((once, minus) for once, _, minus in terms if once is not None)])
 
 
 def _without(sizes: list[Node], term: Node) -> Node | None:
@@ -53,7 +56,7 @@ def _without(sizes: list[Node], term: Node) -> Node | None:
     return multiplied(factors[len(sizes) :]) if factors[: len(sizes)] == sizes and len(factors) > len(sizes) else None
 
 
-def _added(terms: list[tuple[Node, bool]]) -> Node:
+def added(terms: list[tuple[Node, bool]]) -> Node:
     """The sum of signed terms, what is added before what is subtracted."""
     (first, minus), *others = sorted(terms, key=lambda term: term[1])
     start: Node = Call("neg", (first,)) if minus else first
@@ -73,7 +76,7 @@ def _apart(node: Reduce) -> Node | None:
         return None
     if any(not _is_product(s) and set(node_axes(s.body)) == whole for s, _ in own):
         return None
-    return _added([(_counted(s, node), minus) for s, minus in own])
+    return added([(_counted(s, node), minus) for s, minus in own])
 
 
 def _terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
@@ -86,6 +89,42 @@ def _terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
             inside = [(replace(term, args=_with(term.args, k, t)), sign) for t, sign in _terms(term.args[k], negative)]
         out += inside if len(inside) > 1 else [(term, negative)]
     return out
+
+
+def _multiplied_out(node: Node) -> Node:
+    """The terms of a sum, a product of them with each term of a factor in it that is larger than those are."""
+    out: list[tuple[Node, bool]] = []
+    for term, minus in _terms(node):
+        factors = product_factors(term)
+        k = next((k for k, f in enumerate(factors) if is_outer_sum(f)), None)
+        if k is None:
+            out.append((term, minus))
+        else:
+            opened = [multiplied([*factors[:k], t, *factors[k + 1 :]]) for t, _ in signed_terms(factors[k])]
+            signs = [minus != own for _, own in signed_terms(factors[k])]
+            out += signed_terms(_multiplied_out(added(list(zip(opened, signs, strict=True)))))
+    return added(out)
+
+
+def _inner_first(node: Node) -> Node:
+    """Products of matrices in which each factor is summed first over the axes that no other has."""
+    node = rebuilt(node, _inner_first)
+    if not isinstance(node, Reduce) or not is_matrix_product(node):
+        return node
+    factors = product_factors(node.body)
+    times = Counter(a for f in factors for a in node_axes(f))
+    alone = [tuple(a for a in node.axes if a in node_axes(f) and times[a] == 1) for f in factors]
+    if not any(alone):
+        return node
+    summed = [Reduce("sum", own, f) if own else f for own, f in zip(alone, factors, strict=True)]
+    left = tuple(a for a in node.axes if not any(a in own for own in alone))
+    return Reduce("sum", left, multiplied(summed)) if left else multiplied(summed)
+
+
+def is_outer_sum(factor: Node) -> bool:
+    """Whether it is a sum over more axes than any of its terms has."""
+    terms = [set(node_axes(t)) for t, _ in signed_terms(factor)]
+    return len(terms) > 1 and all(axes < set(node_axes(factor)) for axes in terms)
 
 
 def _with(args: tuple[Node, ...], k: int, other: Node) -> tuple[Node, ...]:

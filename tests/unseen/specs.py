@@ -414,6 +414,12 @@ def attended_with_slopes(f, q: tensor[h, t, d], z: tensor[h, k, d], x: tensor[h,
 
 
 @op
+def relative_scores(f, q: tensor[b, i, d], z: tensor[b, t, d], r: tensor[k, d], ix: index(k)[i, t]):
+    f.s[b, i, t] = sum(q[b, i, d] * (z[b, t, d] + r[ix[i, t], d]), over=d) / sqrt(size(d))
+    return f.s
+
+
+@op
 def symmetric_divergence(f, x: tensor[n, c], z: tensor[n, c]):
     f.mx[n] = amax(x[n, c], over=c)
     f.ux[n, c] = exp(x[n, c] - f.mx[n])

@@ -243,6 +243,11 @@ CASES |= {
     "orthogonality": Case(lambda x: ((x.T @ x - torch.eye(x.shape[1])) ** 2).sum(), (".T).mul_(2)",), ("x @ ds.T +",)),
     "repulsion": Case(repulsion, ("-4 * dloss",), ("sum_dx",)),
     "attended_with_slopes": Case(attended_with_slopes, ("sub_(sum_dy_y)",), ("tril",)),
+    "relative_scores": Case(
+        lambda q, z, r, ix: torch.einsum("bid,bitd->bit", q, z[:, None] + r[ix]) / q.shape[2] ** 0.5,
+        ("q @ z.mT", "ds @ z"),
+        (".sum(",),
+    ),
     "symmetric_divergence": Case(symmetric_divergence, ("addcmul(px_minus_pz,",), ("sum_px_minus_pz",)),
     "linear_attention": Case(linear_attention, ("clamp(max=0).exp_()",), ("torch.where",)),
     "contrastive_both_ways": Case(contrastive_both_ways, ("diagonal()",), ("dloss_mean2",)),

@@ -1,0 +1,85 @@
+"""A tensor that is a sum is not made where only sums read it, and can do without.
+
+With `h[i, j, d] = x[i, d] + z[j, d]`, `sum(h[i, j, d] * w[d, o], over=d)` is `x @ w` and `z @ w`, added up place by
+place. With `dh[i, j, d] = sum(g[i, j, o] * w[d, o], over=o)`, `sum(dh[i, j, d], over=j)` is `g.sum(1) @ w.T`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derive.costs.cost import Nominal, is_matrix_product, product_factors, work_and_names
+from derive.nodes.arithmetic import multiplied, signed_terms
+from derive.nodes.soundness import check
+from derive.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk
+from derive.passes.leftovers import without_unread
+from derive.passes.opened_sums import plain, renamed
+from derive.passes.sums_apart import added, is_outer_sum, sums_apart
+from derive.program import Assign, Node, Program, Read, Reduce, base
+
+
+def through_named_sums(program: Program, nominal: Nominal) -> Program:
+    """The same program, without such tensors where that is less work."""
+    best = program
+    for s in program.statements:
+        if isinstance(s, Assign) and _is_sum(s):
+            trial = _written_where_summed(s, best)
+            trial = trial and sums_apart(trial, nominal)
+            if trial is not None and work_and_names(trial, nominal) < work_and_names(best, nominal):
+                best = trial
+    return best
+
+
+def _is_sum(s: Assign) -> bool:
+    """Whether a statement adds up smaller tensors, or products of matrices."""
+    if not all(isinstance(a, str) for a in s.axes) or set(s.axes) != set(node_axes(s.value)):
+        return False
+    terms = signed_terms(s.value)
+    products = [t for t, _ in terms if isinstance(t, Reduce) and is_matrix_product(t) and plain(t.body)]
+    if products:  # what is subtracted stays beside it: they may be all but equal
+        return len(products) == len(terms) and len({minus for _, minus in terms}) == 1
+    return plain(s.value) and is_outer_sum(s.value)
+
+
+def _written_where_summed(made: Assign, program: Program) -> Program | None:
+    """The program with a tensor's value where sums read it; None where something else does too."""
+    found = uses(made.name, program.statements)
+    changed = program.added_to & (reads(made.value) | {made.name})
+    if made.name in program.returns or changed or not all(by_axes_once(read) for _, read in found):
+        return None
+
+    def within(node: Node) -> Node:
+        node = rebuilt(node, within)
+        return _with_value(node, made) if isinstance(node, Reduce) and node.kind == "sum" else node
+
+    written = program.with_values(within)
+    return None if uses(made.name, written.statements) else check(without_unread(written))
+
+
+def _with_value(node: Reduce, made: Assign) -> Node:
+    """A sum with the tensor's value in the place of a factor that reads the tensor; sums of sums are one."""
+    factors = product_factors(node.body)
+    k = next((k for k, f in enumerate(factors) if isinstance(f, Read) and f.name == made.name), None)
+    if k is None:
+        return node
+    read, others = factors[k], factors[:k] + factors[k + 1 :]
+    names = dict(zip(axes_along(made.axes), read.index, strict=True))  # type: ignore[union-attr]
+    terms = signed_terms(made.value)
+    if not all(isinstance(t, Reduce) for t, _ in terms):
+        return replace(node, body=multiplied([*factors[:k], renamed(made.value, names), *factors[k + 1 :]]))
+    used = {*node_axes(node.body), *(a for n in walk(node) if isinstance(n, Reduce) for a in n.axes)}
+    sums: list[tuple[Node, bool]] = []
+    for t, minus in terms:
+        assert isinstance(t, Reduce)
+        own = {a: _fresh(a, used) for a in t.axes}
+        body = multiplied([*others, *product_factors(renamed(t.body, names | own))])
+        sums.append((Reduce("sum", (*node.axes, *own.values()), body), minus))
+    return added(sums)
+
+
+def _fresh(axis: str, used: set[str]) -> str:
+    """A name for an axis that is none of these."""
+    name = base(axis)
+    while name in used:
+        name += "'"
+    return name

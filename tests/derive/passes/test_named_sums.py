@@ -1,0 +1,129 @@
+"""Sums over more axes than their terms have, and products of matrices, are left out where sums read them."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import axes, mean, op, sum, tanh, tensor
+from derive.equations import Op
+from derive.pipeline import derive_op
+from derive.program import Assign
+from tests.derive.live import assert_derived
+
+b, d, e, i, j, o = axes("b d e i j o")
+
+
+@op
+def relative(f, q: tensor[b, i, d], p: tensor[b, j, d], r: tensor[i, j, d]):
+    f.y[b, i, j] = sum(q[b, i, d] * (p[b, j, d] + r[i, j, d]), over=d)
+    return f.y
+
+
+@op
+def relative_by_name(f, q: tensor[b, i, d], p: tensor[b, j, d], r: tensor[i, j, d]):
+    f.pr[b, i, j, d] = p[b, j, d] + r[i, j, d]
+    f.y[b, i, j] = sum(q[b, i, d] * f.pr[b, i, j, d], over=d)
+    return f.y
+
+
+@op
+def both_shifted(f, q: tensor[i, d], p: tensor[j, d], u: tensor[j, d], v: tensor[i, d]):
+    f.y[i, j] = sum((q[i, d] + u[j, d]) * (p[j, d] + v[i, d]), over=d)
+    return f.y
+
+
+@op
+def pairs(f, x: tensor[i, d], w: tensor[d, o], v: tensor[d, o]):
+    f.h[i, j, d] = x[i, d] + x[j, d]
+    f.y[i, j, o] = tanh(sum(f.h[i, j, d] * w[d, o], over=d)) * sum(f.h[i, j, d] * v[d, o], over=d)
+    return f.y
+
+
+@op
+def averaged(f, x: tensor[i, d], z: tensor[j, d], w: tensor[d, o]):
+    f.h[i, j, d] = x[i, d] + z[j, d]
+    f.y[i, o] = mean(f.h[i, j, d] * w[d, o], over=(j, d))
+    return f.y
+
+
+@op
+def apart(f, x: tensor[i, d], w: tensor[d, o]):
+    f.y[i, j, o] = tanh(sum((x[i, d] - x[j, d]) * w[d, o], over=d))
+    return f.y
+
+
+@op
+def returned(f, x: tensor[i, d], z: tensor[j, d], w: tensor[d, o]):
+    f.h[i, j, d] = x[i, d] + z[j, d]
+    f.y[j, o] = sum(f.h[i, j, d] * w[d, o], over=(i, d))
+    return f.y, f.h
+
+
+@op
+def squashed(f, x: tensor[i, d], z: tensor[j, d]):
+    f.h[i, j, d] = x[i, d] + z[j, d]
+    f.y[i, j] = sum(tanh(f.h[i, j, d]), over=d)
+    return f.y
+
+
+def _pairs(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    h = x[:, None] + x
+    return (h @ w).tanh() * (h @ v)
+
+
+REFERENCES: dict[str, Callable[..., Tensor]] = {
+    "relative": lambda q, p, r: torch.einsum("bid,bijd->bij", q, p[:, None] + r),
+    "relative_by_name": lambda q, p, r: torch.einsum("bid,bijd->bij", q, p[:, None] + r),
+    "both_shifted": lambda q, p, u, v: ((q[:, None] + u) * (p + v[:, None])).sum(2),
+    "pairs": _pairs,
+    "averaged": lambda x, z, w: ((x[:, None] + z) @ w).mean(1) / w.shape[0],
+    "apart": lambda x, w: ((x[:, None] - x) @ w).tanh(),
+    "squashed": lambda x, z: (x[:, None] + z).tanh().sum(2),
+}
+OPS: dict[str, Op] = {
+    made.op.name: made.op
+    for made in (relative, relative_by_name, both_shifted, pairs, averaged, apart, returned, squashed)
+}
+SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "o": 6}
+
+
+def _over(made: Op, *wanted: str) -> list[str]:
+    """What the forward and the backward make over these axes."""
+    derived = derive_op(made)
+    statements = [*derived.forward.statements, *derived.backward.statements]
+    return [s.name for s in statements if isinstance(s, Assign) and set(s.axes) == set(wanted)]
+
+
+@pytest.mark.parametrize("name", ["relative", "relative_by_name"])
+def test_what_is_larger_than_its_terms_is_not_made(name: str) -> None:
+    assert _over(OPS[name], "b", "i", "j", "d") == []
+
+
+def test_factors_that_are_such_sums_are_all_multiplied_out() -> None:
+    assert _over(OPS["both_shifted"], "i", "j", "d") == []
+
+
+@pytest.mark.parametrize("name", ["pairs", "averaged"])
+def test_nor_is_the_gradient_that_is_summed_over_the_same_axes(name: str) -> None:
+    assert _over(OPS[name], "i", "j", "d") == []
+
+
+def test_any_other_is() -> None:
+    assert _over(OPS["squashed"], "i", "j", "d")
+
+
+def test_a_difference_is_not_multiplied_out() -> None:
+    """Its terms may be all but equal, and what remains of them less exact than either."""
+    assert "x[i, d] - x[j, d]" in str(derive_op(OPS["apart"]).forward)
+
+
+def test_so_is_what_is_returned() -> None:
+    assert "h" in _over(OPS["returned"], "i", "j", "d")
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_values_and_gradients(name: str) -> None:
+    shapes = {o.name: tuple(SIZES[a.base] for a in o.axes) for o in OPS[name].operands}
+    assert_derived(OPS[name], REFERENCES[name], shapes)
