@@ -11,7 +11,7 @@ from derive.errors import DeriveError
 from derive.recording.asked import Alike
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
-from derive.terms.elements import At
+from derive.terms.elements import At, Scalar
 
 
 def local_derivative(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
@@ -66,10 +66,12 @@ def from_output(equation: Equation, local: Expr, read: At, powers: bool = True) 
 
     `tanh(x)` is the output `y`, so `1 - tanh(x)**2` is `1 - y**2`. The same for `a*F(x)` with a number `a`, and for
     powers: where `y = (v + eps)**(-1/2)`, `(v + eps)**(-3/2)` is `y**3`; where `y = a/b`, `-a/b**2` is `-y/b`. Not for
-    `a*F(x) + b`: a small `F(x)` is lost in a large `b`.
+    `a*F(x) + b`: a small `F(x)` is lost in a large `b`; nor where `a` is a caller's number, which may be 0, unless the
+    equation itself divides by it.
     """
     factor, core = equation.body.as_independent(*equation.body.atoms(At), as_Add=False)
-    if factor.atoms(Axis):
+    divided = {s for f in core.atoms(Pow) if f.exp.is_negative for s in f.base.atoms(Scalar)}
+    if factor.atoms(Axis) or factor.atoms(Scalar) - divided:
         return local
     if powers and (over := _over_what_divides(core, equation.left, read)) is not None:
         return over

@@ -8,11 +8,11 @@ from derive.adjoint import Stepwise
 from derive.collapse.inversions import Inversion
 from derive.collapse.relations import Relations
 from derive.lowering.definitions import Definition
-from derive.terms.elements import At, tensor_names
+from derive.terms.elements import At, Scalar, tensor_names
 
 
 def divisors(steps: Stepwise) -> set[str]:
-    """The tensors that the chain rule itself divides by, and those declared not to be 0: no other may be divided by."""
+    """What the chain rule itself divides by, and the tensors declared not to be 0: nothing else may be divided by."""
     declared = {o.name for o in steps.op.operands if o.assumed}
     return declared | {name for a in steps.adjoints for name in divided_by(a.value)}
 
@@ -23,13 +23,14 @@ def outside_domain(definitions: list[Definition], allowed: set[str]) -> bool:
 
 
 def divided_by(value: object) -> set[str]:
-    """The tensors, and functions of some, that an expression divides by: what is positive on paper may underflow."""
+    """The tensors, numbers and functions that an expression divides by: what is positive on paper may underflow."""
     out: set[str] = set()
     for term in Add.make_args(value):
         for f in Mul.make_args(term):
             base, exponent = f.as_base_exp()
-            if exponent.is_number and exponent.is_negative and isinstance(base, At | Function):
-                out.add(base.name if isinstance(base, At) else f"{base.func.__name__} of {sorted(tensor_names(base))}")
+            if exponent.is_number and exponent.is_negative and isinstance(base, At | Scalar | Function):
+                named = isinstance(base, At | Scalar)
+                out.add(base.name if named else f"{base.func.__name__} of {sorted(tensor_names(base))}")
             for inner in getattr(f, "over", ()) and [f.body]:
                 out |= divided_by(inner)
     return out

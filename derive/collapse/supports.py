@@ -57,17 +57,16 @@ class Support:
 
 def supports(op: Op) -> dict[str, tuple[Support, ...]]:
     """What the forward's masks make zero, followed through the pointwise equations."""
-    outside: dict[tuple[str, Side], Expr] = {}  # the tensor's value outside, where that is a number
     found: dict[str, tuple[Support, ...]] = {}
     for equation in op.equations:
         if equation.kind is not None or not equation.is_plain:
             continue
         own = {side for w in equation.body.atoms(Where) for side in _sides(w)}
-        inherited = {side for (name, side) in outside for at in equation.reads if at.name == name}
-        for side in sorted(own | inherited, key=lambda side: side.order):
-            value = _outside_of(side, equation.body, outside)
+        inherited = {_side_at(at, s) for at in equation.reads for s in found.get(at.name, ())}
+        asked = {side for side in own | inherited if not isinstance(side.condition, BooleanAtom)}
+        for side in sorted(asked, key=lambda side: side.order):
+            value = _outside_of(side, equation.body, found)
             if value.is_number or value in (-S.Infinity, S.Infinity):
-                outside[equation.name, side] = value
                 new = Support(equation.name, equation.axes, side, value)
                 found[equation.name] = (*found.get(equation.name, ()), new)
     return found
@@ -83,10 +82,10 @@ def _sides(choice: Where) -> tuple[Side, Side]:
     return Side(choice.condition), Side(choice.condition, holds=False)
 
 
-def _outside_of(side: Side, body: Expr, outside: dict[tuple[str, Side], Expr]) -> Expr:
+def _outside_of(side: Side, body: Expr, known: dict[str, tuple[Support, ...]]) -> Expr:
     """A right side where this side of a condition is left."""
     put: dict[Expr, Expr] = {w: side.other.value(w) for w in body.atoms(Where) if w.condition == side.condition}
-    put |= {at: outside[at.name, side] for at in body.atoms(At) if (at.name, side) in outside}
+    put |= {at: s.outside for at in body.atoms(At) if (s := _outside(at, side, known)) is not None}
     return body.xreplace(put) if put else body
 
 

@@ -177,8 +177,13 @@ def _nodes(s: Statement) -> list[Node | Index]:
 
 
 def _worth_naming(node: Node | Index) -> Iterator[Node | Index]:
-    """Everything below a node but the products inside matrix products, which are larger than all that they join."""
+    """Everything below a node but the products inside matrix products, which are larger than all that they join.
+
+    Nor what stands in an index, where no name is put.
+    """
     yield node
+    if isinstance(node, Read):
+        return
     if isinstance(node, Reduce) and is_matrix_product(node):
         for f in product_factors(node.body):
             yield from _worth_naming(f)

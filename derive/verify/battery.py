@@ -91,6 +91,7 @@ BATTERY: tuple[Situation, ...] = (
     Situation("large values", "saturated functions, exponentials that need their maximum", change=values.large),
     Situation("extreme values", "what overflows if it is not written with care", change=values.extreme),
     Situation("other numbers", "a default that was written into the formula", numbers="other", applies=_has_numbers),
+    Situation("numbers 0", "a form that divides by a number", numbers="zero", applies=_has_numbers),
     Situation(
         "ties with a number",
         "a threshold met exactly, and values on both sides of it",

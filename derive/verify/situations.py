@@ -37,8 +37,8 @@ class Situation:
     `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "long first" or "long last", or, for
     loops that take a while, "many rows" or "long rows"; `inputs` and `cotangents` are a layout, "contiguous",
     "transposed", and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the last dimension);
-    `indices` are "any", "repeated", "last" or "distinct"; `numbers` are "default", "other", or "two", which values that
-    are rounded can meet.
+    `indices` are "any", "repeated", "last" or "distinct"; `numbers` are "default", "other", "zero", or "two", which
+    values that are rounded can meet.
     """
 
     name: str
@@ -150,7 +150,7 @@ class Situation:
         if operand.kind == "length" and operand.ranges_over is not None:
             return sizes[operand.ranges_over.base]
         default = operand.default if operand.has_default else 0.7
-        return {"default": default, "two": 2, "other": 0.7 * default + 0.05}[self.numbers]
+        return {"default": default, "two": 2, "zero": 0, "other": 0.7 * default + 0.05}[self.numbers]
 
     def _with_cotangents(self, call: Call, outputs: Mapping[str, Tensor], generator: Generator) -> Call:
         made = tuple(values.cotangent(self.cotangents, list(o.shape), generator, self.dtype) for o in outputs.values())

@@ -1,0 +1,83 @@
+"""A caller's number may be 0: no gradient divides by one that the equations do not divide by."""
+
+from collections.abc import Callable
+
+import pytest
+from torch import Tensor
+
+from derive import axes, op, scalar, sigmoid, sqrt, sum, tanh, tensor
+from derive.equations import Op
+from derive.pipeline import derive_op
+from tests.derive.live import assert_alike, inputs_of, module
+
+d, n, o = axes("d n o")
+
+
+@op
+def scaled_tanh(f, x: tensor[n, d], s: scalar):
+    f.y[n, d] = s * tanh(x[n, d])
+    return f.y
+
+
+@op
+def scaled_sigmoid(f, x: tensor[n, d], s: scalar):
+    f.y[n, d] = s * sigmoid(x[n, d])
+    return f.y
+
+
+@op
+def scaled_root(f, x: tensor[n, d], s: scalar):
+    f.y[n, d] = s * sqrt(1 + x[n, d] ** 2)
+    return f.y
+
+
+@op
+def scaled_quotient(f, x: tensor[n, d], s: scalar):
+    f.y[n, d] = s / (1 + x[n, d] ** 2)
+    return f.y
+
+
+@op
+def scaled_layer(f, x: tensor[n, d], w: tensor[d, o], b: tensor[o], s: scalar):
+    f.y[n, o] = s * tanh(sum(x[n, d] * w[d, o], over=d) + b[o])
+    return f.y
+
+
+@op
+def scaled_inside(f, x: tensor[n, d], b: tensor[d], s: scalar):
+    f.y[n, d] = tanh(s * x[n, d] + b[d])
+    return f.y
+
+
+@op
+def capped(f, x: tensor[n, d], s: scalar):
+    f.y[n, d] = s * tanh(x[n, d] / s)
+    return f.y
+
+
+REFERENCES: dict[str, Callable[..., Tensor]] = {
+    "scaled_tanh": lambda x, s: s * x.tanh(),
+    "scaled_sigmoid": lambda x, s: s * x.sigmoid(),
+    "scaled_root": lambda x, s: s * (1 + x**2).sqrt(),
+    "scaled_quotient": lambda x, s: s / (1 + x**2),
+    "scaled_layer": lambda x, w, b, s: s * (x @ w + b).tanh(),
+    "scaled_inside": lambda x, b, s: (s * x + b).tanh(),
+}
+OPS: dict[str, Op] = {
+    made.op.name: made.op
+    for made in (scaled_tanh, scaled_sigmoid, scaled_root, scaled_quotient, scaled_layer, scaled_inside)
+}
+SHAPES = {"x": (3, 4), "w": (4, 5)}
+
+
+@pytest.mark.parametrize("number", [0.0, -1.3])
+@pytest.mark.parametrize("name", OPS)
+def test_gradients(name: str, number: float) -> None:
+    inputs = inputs_of(OPS[name], SHAPES | {"b": (5,) if name == "scaled_layer" else (4,)})
+    ours = getattr(module(OPS[name]), name)(*inputs.values(), number)
+    assert_alike(ours, REFERENCES[name](*inputs.values(), number), list(inputs.values()))
+
+
+def test_what_the_equation_divides_by_may_divide_its_output() -> None:
+    """The output is kept, and nothing else."""
+    assert derive_op(capped.op).kept == ("y",)
