@@ -88,7 +88,7 @@ def test_an_unknown_op_like_no_other_is_answered_with_all_of_a_file() -> None:
         (
             "f.y[n] = x[n, d]",
             "op mine, equation y: axis d stands on the right only (mine.py:9); "
-            "put d on the left, or say how it is reduced: sum(…, over=d)",
+            "put d on the left, or say how it is reduced: sum(…, over=d); its length is size(d)",
         ),
         (
             "f.y[n, d] = x[n] * w[d]",

@@ -27,9 +27,17 @@ def ordered_terms(expr: Expr) -> list[Expr]:
     """Summands in reading order: positive before negative, the larger before the smaller.
 
     A subtracted tensor comes before a subtracted function: `z - m - log(s)` cancels `z - m` exactly first, where
-    `z - log(s) - m` would lose `log(s)` beside a large `z`.
+    `z - log(s) - m` would lose `log(s)` beside a large `z`. So does a difference of tensors before a number that is
+    added to it: `a - b + eps`, where `a + eps` would lose it.
     """
-    return sorted(Add.make_args(expr), key=_term_order)
+    terms = Add.make_args(expr)
+    differ = len({is_negative(t) for t in terms if not _is_bare(t)}) == 2
+    return sorted(terms, key=lambda t: (differ and _is_bare(t), *_term_order(t)))
+
+
+def _is_bare(term: Expr) -> bool:
+    """Whether a term is a number, of the caller's or of its own."""
+    return not term.atoms(At) and not free_axes(term)
 
 
 def _term_order(term: Expr) -> tuple[object, ...]:

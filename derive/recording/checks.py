@@ -121,7 +121,7 @@ def check_axes(left_axes: tuple[Axis, ...], right: Expr, over: tuple[Axis, ...],
         raise DeriveError(
             f"axis {name} stands on the right only",
             equation=equation,
-            fix=f"put {name} on the left, or say how it is reduced: sum(…, over={name})",
+            fix=f"put {name} on the left, or say how it is reduced: sum(…, over={name}); its length is size({name})",
         )
 
 

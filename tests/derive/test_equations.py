@@ -159,10 +159,10 @@ def half_steps():
 MESSAGES = [
     (axis_on_the_right_only,
      "op bad, equation y: axis d stands on the right only; put d on the left, or say how it is reduced: "
-     "sum(…, over=d)"),
+     "sum(…, over=d); its length is size(d)"),
     (axis_left_out_inside_a_reduction,
      "op bad, equation y: axis n stands on the right only; put n on the left, or say how it is reduced: "
-     "sum(…, over=n)"),
+     "sum(…, over=n); its length is size(n)"),
     (axis_reduced_and_on_the_left,
      "op bad, equation y: axis d is reduced and also stands on the left; drop d from one of the two, or reduce over an "
      "axis of another name"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, constant, exp, index, op, sigmoid, sum, tanh, tensor, where
+from derive import axes, constant, exp, index, op, scalar, sigmoid, sqrt, sum, tanh, tensor, where
 from derive.pipeline import derive_op
 from derive.recording.spec import OpCall
 from tests.derive.live import module
@@ -101,3 +101,18 @@ def test_a_difference_is_taken_before_it_is_multiplied(spec: OpCall) -> None:
 
     truth = gradient(torch.float64)
     assert float((gradient(torch.float32) - truth).norm() / truth.norm()) < 1e-6
+
+
+@op
+def apart_by_more_than_nothing(f, x: tensor[n, d], z: tensor[n, d], eps: scalar = 1e-6):
+    f.y[n] = sqrt(sum((x[n, d] - z[n, d] + eps) ** 2, over=d))
+    return f.y
+
+
+def test_a_number_is_added_to_a_difference_after_it_is_taken() -> None:
+    """`x + eps - z` is `x - z` where they are large, and the distance has no gradient where they are equal."""
+    x = torch.full((2, 3), 100.0, requires_grad=True)
+    y = module(apart_by_more_than_nothing.op).apart_by_more_than_nothing(x, x.detach().clone())
+    torch.testing.assert_close(y, torch.full((2,), 3**0.5 * 1e-6))
+    (dx,) = torch.autograd.grad(y, x, torch.tensor([0.4, -1.3]))
+    torch.testing.assert_close(dx, torch.tensor([[0.4], [-1.3]]).expand(2, 3) / 3**0.5)
