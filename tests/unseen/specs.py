@@ -420,6 +420,13 @@ def relative_scores(f, q: tensor[b, i, d], z: tensor[b, t, d], r: tensor[k, d], 
 
 
 @op
+def local_response(f, x: tensor[n, c, t], alpha: scalar = 0.3, beta: scalar = 0.75):
+    f.s[n, c, t] = sum(where(abs(c - i) < 3, x[n, i, t] ** 2, 0), over=i)
+    f.y[n, c, t] = x[n, c, t] / (2 + alpha * f.s[n, c, t]) ** beta
+    return f.y
+
+
+@op
 def symmetric_divergence(f, x: tensor[n, c], z: tensor[n, c]):
     f.mx[n] = amax(x[n, c], over=c)
     f.ux[n, c] = exp(x[n, c] - f.mx[n])

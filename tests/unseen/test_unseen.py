@@ -248,6 +248,7 @@ CASES |= {
         ("q @ z.mT", "ds @ z"),
         (".sum(",),
     ),
+    "local_response": Case(lambda x: F.local_response_norm(x, 5, 1.5, 0.75, 2.0), (" @ ",), (".sum(", "torch.where")),
     "symmetric_divergence": Case(symmetric_divergence, ("addcmul(px_minus_pz,",), ("sum_px_minus_pz",)),
     "linear_attention": Case(linear_attention, ("clamp(max=0).exp_()",), ("torch.where",)),
     "contrastive_both_ways": Case(contrastive_both_ways, ("diagonal()",), ("dloss_mean2",)),

@@ -10,7 +10,9 @@ from dataclasses import replace
 
 from derive.backends.torch.reductions.runs import BEYOND, ends, in_runs, quotient, unmasked, up_to
 from derive.backends.values import ATOM, Value, position
-from derive.nodes.walking import node_axes, walk
+from derive.costs.cost import is_matrix_product, product_factors
+from derive.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.nodes.walking import node_axes, reads, walk
 from derive.passes.masked_sums import as_product
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Reduce, Scan, Scatter
@@ -30,7 +32,8 @@ def with_scans(program: Program, same_length: Callable[[str, str], bool], maxima
             return node
         if node.kind in BEYOND:
             return _largest(node, same_length) or node
-        return _scanned(node, same_length) or in_runs(node, maxima, same_length) or as_product(node)
+        in_turn = _scanned(node, same_length) or in_runs(node, maxima, same_length)
+        return in_turn or _with_table(as_product(node))
 
     statements = [replace(s, value=within(s.value)) for s in program.statements if isinstance(s, Assign | Scatter)]
     out = replace(program, statements=tuple(statements))
@@ -61,6 +64,21 @@ def _scanned(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | No
         out = quotient([*outside, scan], outer_divisors)
         return Reduce("sum", rest, out) if rest else out
     return None
+
+
+def _with_table(node: Reduce) -> Reduce:
+    """`sum(where(abs(c - i) < 3, x[n, i, s], 0), over=i)` as a product with a matrix of zeros and ones.
+
+    Only where places alone decide: they know of no value that is infinite.
+    """
+    factors = product_factors(node.body)
+    chosen = next((f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == ZERO), None)
+    if node.kind != "sum" or chosen is None or reads(chosen.args[0]):
+        return node
+    table: Node = Call("where", (chosen.args[0], ONE, ZERO))
+    rest = [f for f in factors if f != chosen]
+    product = Reduce("sum", node.axes, multiplied([table, *product_factors(chosen.args[1]), *rest]))
+    return product if is_matrix_product(product) else node
 
 
 def _largest(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | None:
