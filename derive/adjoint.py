@@ -127,7 +127,7 @@ def adjoint_axes(equation: Equation, op: Op) -> tuple[Axis, ...]:
         reads = [at for e in op.equations for at in e.reads if at.name == equation.name]
         plain = [at.index[position] for at in reads if isinstance(at.index[position], Axis)]
         free = [a for a in plain if a not in out and a not in equation.index]
-        out.append(free[0] if free else Axis("_".join(a.base for a in i.args)))
+        out.append(free[0] if free else Axis(op.axis_of(i)))
     return tuple(out)
 
 

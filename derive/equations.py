@@ -12,6 +12,7 @@ from typing import Any
 
 from sympy import Add, Expr, Mul, Pow, S, exp
 
+from derive.nodes.naming import free_name
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.indices import Merge
@@ -162,6 +163,22 @@ class Op:
     def names(self) -> set[str]:
         """All that a new name must differ from."""
         return {o.name for o in self.operands} | {e.name for e in self.equations}
+
+    @cached_property
+    def merged(self) -> dict[str, tuple[Axis, ...]]:
+        """The axes that each merged dimension is made of, by a name for it that no axis has: `t_e` for `(t, e)`."""
+        found: dict[str, tuple[Axis, ...]] = {}
+        axes = {rule.axis.base for rule in self.sizes}
+        for i in dict.fromkeys(i for e in self.equations for i in e.index if isinstance(i, Merge)):
+            found[free_name("_".join(a.base for a in i.args), axes | found.keys(), "_")] = tuple(i.args)
+        return found
+
+    def axis_of(self, index: Expr) -> str:
+        """The axis that a dimension runs over, by its name; a merged one has a name of its own."""
+        if isinstance(index, Merge):
+            return next(name for name, axes in self.merged.items() if axes == index.args)
+        assert isinstance(index, Axis)
+        return index.base
 
     def operand(self, name: str) -> Operand | None:
         return next((o for o in self.operands if o.name == name), None)

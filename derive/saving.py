@@ -22,7 +22,7 @@ from derive.lengths.nominal import nominal
 from derive.lowering.definitions import Definition
 from derive.lowering.schedule import schedule
 from derive.program import Program
-from derive.terms.axes import Axis, Size, free_axes
+from derive.terms.axes import Size, free_axes
 from derive.terms.elements import Scalar, tensor_names
 from derive.terms.indices import Merge, Part
 from derive.terms.reductions import Reduce as SpecReduce
@@ -249,4 +249,4 @@ def dims(op: Op, name: str) -> tuple[str, ...]:
         return tuple(a.name for a in operand.axes)
     equation = op.equation(name)
     assert equation is not None
-    return tuple(i.name if isinstance(i, Axis) else "_".join(a.name for a in i.args) for i in equation.index)
+    return tuple(op.axis_of(i) for i in equation.index)

@@ -201,8 +201,9 @@ class Pair:
 
     def _print(self, program: Program, known: Layouts, like: str) -> Printed:
         names = self.names
+        merged = {n: tuple(a.base for a in axes) for n, axes in self.d.named.merged.items()}
         printer = Printer(
-            program, known, names.tensors, names.sizes, names.slow, names.tight, self.fuse, like, self.whole
+            program, known, names.tensors, names.sizes, merged, names.slow, names.tight, self.fuse, like, self.whole
         )  # fmt: skip
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)
 

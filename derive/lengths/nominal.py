@@ -34,22 +34,15 @@ def nominal(op: Op) -> Nominal:
     for name in op.outputs:
         equation = op.equation(name)
         if equation is not None:
-            carried += _variants(["_".join(a.base for a in _parts(i)) for i in equation.index], splits)
+            carried += _variants([op.axis_of(i) for i in equation.index], splits)
             carried.append(frozenset(a.base for a in equation.axes))
     return Nominal(lengths, tuple(dict.fromkeys(carried)))
 
 
-def _parts(index: Expr) -> tuple[Axis, ...]:
-    return tuple(index.args) if isinstance(index, Merge) else (index,)
-
-
 def _splits(op: Op) -> dict[str, tuple[Axis, ...]]:
     """The merges that stand for a dimension: the name of the dimension, and the axes that it is made of."""
-    found: dict[str, tuple[Axis, ...]] = {}
+    found = dict(op.merged)
     for equation in op.equations:
-        for i in equation.index:
-            if isinstance(i, Merge):
-                found["_".join(a.base for a in i.args)] = tuple(i.args)
         for at in equation.reads:
             for i, dim in zip(at.index, op.tensors.get(at.name, ()), strict=False):
                 if isinstance(i, Merge) and isinstance(dim, Axis):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from derive.backends.torch.chains import is_long, led, with_minus
@@ -53,6 +53,7 @@ class Printer:
     layouts: Layouts
     names: dict[str, str]
     size_names: dict[str, str]
+    merged: Mapping[str, tuple[str, ...]]  # the axes that a dimension is made of
     slow: Callable[[str], int]  # see Sizes
     tight: Callable[[str, Window], bool]
     fuse: bool  # whether two operations may become one call
@@ -76,7 +77,7 @@ class Printer:
 
     def size(self, axis: str) -> str:
         if base(axis) not in self.size_names:  # several axes as one dimension
-            return f"({' * '.join(self.number(SizeOf(a)) for a in axis.split('_'))})"
+            return f"({' * '.join(self.number(SizeOf(a)) for a in self.merged[base(axis)])})"
         self.used_sizes[base(axis)] = None
         return self.size_names[base(axis)]
 
