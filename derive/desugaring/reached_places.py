@@ -77,7 +77,8 @@ def _apart(e: Equation, taken: set[str], finite: Collection[str]) -> Iterator[Eq
     whole, target = _whole(e, r), Tensor(free_name(f"{e.name}_reached", taken, "_"))
     taken.add(target.name)
     index = tuple(whole if i == r.axis else i for i in e.index)
-    added = Delta(whole, r.place) * r.added
+    place = Prefix(r.place) if isinstance(r.place, Axis) else r.place  # of which the whole may have more
+    added = Delta(whole, place) * r.added
     yield replace(e, target=target, index=index, body=added, kind="sum", scale=e.weight, given=False)
     there = r.axis + r.before if r.before else Prefix(r.axis)
     read = At(target, *(there if i == r.axis else i for i in e.index))

@@ -46,6 +46,30 @@ def padded_by_torch(x: Tensor, long: int) -> Tensor:
     return z[:, :-1] * z[:, 1:]
 
 
+@op
+def cut(f, x: tensor[n, t], g: tensor[i]):
+    """The first two left out, and as many zeros behind as there is room for."""
+    f.y[n, i] = g[i] * sum(where(eq(t - 2, i), x[n, t] ** 2, 0), over=t)
+    return f.y
+
+
+@op
+def cut_and_padded(f, x: tensor[t], g: tensor[i]):
+    """There and back again: what was left out is zeros."""
+    f.z[i] = mean(where(eq(t, i + 2), x[t], 0), over=t)
+    f.y[t] = sum(where(eq(i + 2, t), g[i] * f.z[i], 0), over=i)
+    return f.y
+
+
+def cut_by_torch(x: Tensor, g: Tensor) -> Tensor:
+    return functional.pad(x**2, (0, len(g) + 2))[:, 2 : 2 + len(g)] * g
+
+
+def cut_and_padded_by_torch(x: Tensor, g: Tensor) -> Tensor:
+    z = functional.pad(x / len(x), (0, len(g) + 2))[2 : 2 + len(g)]
+    return functional.pad(g * z, (2, len(x)))[: len(x)]
+
+
 def transposed_by_torch(x: Tensor, w: Tensor, bias: Tensor, out: int) -> Tensor:
     full = functional.conv_transpose1d(x, w, stride=2)[:, :, 1:]
     return functional.pad(full, (0, out))[:, :, :out] + bias[:, None]
@@ -87,6 +111,8 @@ CASES: list[tuple[object, Callable[..., Tensor], tuple[object, ...]]] = [
     *((further_on, overlapped, (R(2, 4, 5), out)) for out in (16, 20, 7, 2)),
     (further_on, overlapped, (R(2, 4, 2), 13)),
     *((padded, padded_by_torch, (R(2, 4), long)) for long in (8, 6, 3, 1)),
+    *((cut, cut_by_torch, (R(2, here), R(there))) for here in (6, 3, 2, 1) for there in (1, 3, 4, 6)),
+    *((cut_and_padded, cut_and_padded_by_torch, (R(here), R(there))) for here in (6, 3, 2) for there in (1, 3, 4, 6)),
 ]
 
 
@@ -107,7 +133,7 @@ def test_a_transposed_convolution() -> None:
     assert "torch.nn.grad.conv1d_input(" in code and "dx = functional.conv1d(" in code, code
 
 
-@pytest.mark.parametrize("made", [transposed, series_product, further_on, padded])
+@pytest.mark.parametrize("made", [transposed, series_product, further_on, padded, cut, cut_and_padded])
 def test_no_table_of_all_places(made) -> None:
     code = code_of(made.op)
     assert "arange" not in code and "for at_u" not in code, code
