@@ -111,10 +111,13 @@ def _place(factor: Expr, ranges: _Ranges) -> tuple[tuple[Axis, At] | None, Expr]
 
 
 def _named(condition: Basic, ranges: _Ranges) -> list[tuple[Axis, At]]:
-    """The axis and the index of whose equality a condition asks; each value of the index is a place of the axis."""
+    """The axis and the index of whose equality a condition asks; each value of the index is a place of the axis.
+
+    Not of `y[c] == c`, which several places of `c` may satisfy, or none.
+    """
     found = []
     for axis, index in (condition.args, condition.args[::-1]) if isinstance(condition, Eq | Delta) else ():
-        if isinstance(axis, Axis) and isinstance(index, At):
+        if isinstance(axis, Axis) and isinstance(index, At) and axis not in free_axes(index):
             over = ranges.get(index.name)
             found += [(axis, index)] if over is not None and over.base == axis.base else []
     return found

@@ -78,7 +78,8 @@ def _places(e: Equation) -> tuple[Expr, ...] | None:
                 break
     rest = [f for f in Mul.make_args(e.body) if not isinstance(f, Delta)]
     fits = e.kind == "sum" and e.is_plain and len(slots) == len(deltas) > 0
-    return tuple(slots.get(a, a) for a in e.axes) if fits and not set(slots) & free_axes(Mul(*rest)) else None
+    asked = {a for i in (*slots.values(), *rest) for a in free_axes(i)}  # `y[n, c] == c` asks at every place of `c`
+    return tuple(slots.get(a, a) for a in e.axes) if fits and not set(slots) & asked else None
 
 
 def _scattered(e: Equation, slots: tuple[Expr, ...]) -> Node:
