@@ -2,7 +2,8 @@
 
 `where(ne(y[n], -100), logp[n, y[n]], 0)` reads `logp[n, y_read[n]]` with `y_read[n] = where(ne(y[n], -100), y[n], 0)`,
 so that `y` may hold -100. The value read there reaches nothing, and its adjoint is 0. Nor is one read in an equation
-that only such branches read: `nll[n] = -logp[n, y[n]]` before `where(ne(y[n], -100), nll[n], 0)`.
+that only such branches read: `nll[n] = -logp[n, y[n]]` before `where(ne(y[n], -100), nll[n], 0)`. What counts are the
+conditions over axes of the index: one over more would leave out a place here and not there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from sympy import And, Basic, Expr, Not, S
+from sympy import And, Basic, Expr, Not, Or, S
 
 from derive.equations import Equation
 from derive.nodes.naming import free_name
@@ -19,31 +20,45 @@ from derive.recording.asked import asked
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
+from derive.terms.reductions import Reduce
+
+Conditions = frozenset[Basic]
+"""What holds wherever something is read."""
+
+
+def _parts(condition: Basic) -> Conditions:
+    """What holds where a condition does, each part by itself: an index may have the axes of some parts alone."""
+    return frozenset(And.make_args(condition))
+
+
+def _opposites(condition: Basic) -> Conditions:
+    """What holds where a condition does not, likewise."""
+    return frozenset(asked(Not(c), At) for c in Or.make_args(condition))
 
 
 def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, list[Equation]]:
     """The right side with its guarded gathers by indices of their own, and the new ones' equations."""
     made: list[Equation] = []
 
-    def branch(expr: Basic, condition: Expr | None) -> Basic:
-        if isinstance(expr, Where):
-            return Where(
-                expr.condition,
-                branch(expr.args[1], expr.condition),
-                branch(expr.args[2], asked(Not(expr.condition), At)),
-            )
-        if isinstance(expr, At):
-            return At(expr.tensor, *(index(i, condition) for i in expr.index))
-        if not expr.args or not expr.atoms(At):
+    def branch(expr: Basic, held: Conditions) -> Basic:
+        if not expr.atoms(At):
             return expr
-        return expr.func(*(branch(a, condition) if isinstance(a, Expr) else a for a in expr.args))
+        if isinstance(expr, Where):
+            condition = branch(expr.condition, held)
+            taken, left_out = held | _parts(condition), held | _opposites(condition)
+            return Where(condition, branch(expr.args[1], taken), branch(expr.args[2], left_out))
+        if isinstance(expr, At):
+            return At(expr.tensor, *(index(i, held) for i in expr.index))
+        if isinstance(expr, Reduce):  # its axes are others than those of the same names outside
+            held = frozenset(c for c in held if not free_axes(c) & set(expr.over))
+        return expr.func(*(branch(a, held) for a in expr.args))
 
-    def index(i: Expr, condition: Expr | None) -> Expr:
-        if condition is None or not isinstance(i, At) or not all(isinstance(a, Axis) for a in i.index):
+    def index(i: Expr, held: Conditions) -> Expr:
+        if not isinstance(i, At) or not all(isinstance(a, Axis) for a in i.index):
             return i
-        if not free_axes(condition) <= free_axes(i):
-            return i
-        body = Where(condition, i, S.Zero)
+        body = Where(And(*(c for c in held if free_axes(c) <= free_axes(i))), i, S.Zero)
+        if not isinstance(body, Where):  # no condition, or some of which one is the opposite of another
+            return body
         for e in (*known, *made):
             if e.body == body and e.index == i.index:
                 return At(e.target, *i.index)
@@ -51,11 +66,7 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, li
         made.append(Equation(Tensor(name, integer=True), i.index, body))
         return At(made[-1].target, *i.index)
 
-    return branch(rhs, None), made
-
-
-Conditions = frozenset[Basic]
-"""What holds wherever something is read."""
+    return branch(rhs, frozenset()), made
 
 
 def guarded_behind(equations: Sequence[Equation], outputs: Collection[str], given: Collection[str]) -> list[Equation]:
@@ -92,8 +103,8 @@ def _reads(expr: Basic, conditions: Conditions) -> Iterator[tuple[At, Conditions
     """Every element that an expression reads, and what holds there."""
     if isinstance(expr, Where):
         yield from _reads(expr.condition, conditions)
-        yield from _reads(expr.args[1], conditions | {expr.condition, *And.make_args(expr.condition)})
-        yield from _reads(expr.args[2], conditions | {asked(Not(expr.condition), At)})
+        yield from _reads(expr.args[1], conditions | _parts(expr.condition))
+        yield from _reads(expr.args[2], conditions | _opposites(expr.condition))
         return
     if isinstance(expr, At):
         yield expr, conditions

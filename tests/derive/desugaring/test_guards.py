@@ -52,7 +52,52 @@ def _of_a_call(z: Tensor, y: Tensor) -> Tensor:
     return torch.where(y < 0, 0, p).sum(1) + torch.where((y >= 0) & later, p**2, 0).sum(1)
 
 
-CASES = [(in_steps, _in_steps, (5, 4)), (in_steps, _in_steps, (4, 4)), (of_a_call, _of_a_call, (3, 4, 5))]
+@op
+def inside_one_another(f, z: tensor[n, c], y: index(c)[n]):
+    """Two conditions at once, of which the inner one reads by the index too."""
+    f.out[n] = where(y[n] >= 0, where(z[n, y[n]] > 0.5, z[n, y[n]] ** 2, z[n, 0]), 0)
+    return f.out
+
+
+def _inside_one_another(z: Tensor, y: Tensor) -> Tensor:
+    read = z.gather(1, y.clamp(min=0).unsqueeze(1)).squeeze(1)
+    return torch.where(y >= 0, torch.where(read > 0.5, read**2, z[:, 0]), 0)
+
+
+@op
+def under_another(f, z: tensor[n, c], y: index(c)[n]):
+    """The inner condition alone is not about the index."""
+    f.out[n] = where(y[n] >= 0, where(z[n, 0] > 0.5, z[n, y[n]], 0), 0)
+    return f.out
+
+
+def _under_another(z: Tensor, y: Tensor) -> Tensor:
+    read = z.gather(1, y.clamp(min=0).unsqueeze(1)).squeeze(1)
+    return torch.where((y >= 0) & (z[:, 0] > 0.5), read, 0)
+
+
+@op
+def beside_more_axes(f, z: tensor[n, c], y: index(c)[n]):
+    """One part of each condition has the axes of the index, the other more; neither branch reads without it."""
+    f.a[n, c] = where((y[n] >= 0) & (z[n, c] > 0.5), z[n, y[n]], 0)
+    f.b[n, c] = where((y[n] < 0) | (z[n, c] > 0.5), 0, z[n, y[n]] ** 2)
+    f.out[n, c] = f.a[n, c] * z[n, c] + f.b[n, c]
+    return f.out
+
+
+def _beside_more_axes(z: Tensor, y: Tensor) -> Tensor:
+    read, named, large = z.gather(1, y.clamp(min=0).unsqueeze(1)), (y >= 0).unsqueeze(1), z > 0.5
+    return torch.where(named & large, read, 0) * z + torch.where(named & ~large, read**2, 0)
+
+
+CASES = [
+    (in_steps, _in_steps, (5, 4)),
+    (in_steps, _in_steps, (4, 4)),
+    (of_a_call, _of_a_call, (3, 4, 5)),
+    (inside_one_another, _inside_one_another, (6, 4)),
+    (under_another, _under_another, (6, 4)),
+    (beside_more_axes, _beside_more_axes, (5, 4)),
+]
 
 
 @pytest.mark.parametrize(("made", "plain", "shape"), CASES)
@@ -62,6 +107,20 @@ def test_values_and_gradients(made: OpCall, plain, shape: tuple[int, ...]) -> No
     y = torch.randint(0, shape[-1], shape[:-1], generator=generator)
     y[0] = -100
     assert_alike(getattr(module(made.op), made.op.name)(z, y), plain(z, y), [z])
+
+
+@op
+def of_all_rows(f, z: tensor[n, c], y: index(c)[n]):
+    """The condition is of one row, the sum under it over all: their axes have one name."""
+    f.out[n] = where(y[n] > 1, sum(z[n, y[n]] ** 2, over=n), 0)
+    return f.out
+
+
+def test_a_condition_is_about_no_axis_of_a_sum_under_it() -> None:
+    z = torch.rand(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    y = torch.tensor([0, 3, 1, 2, 1])
+    total = z.gather(1, y.unsqueeze(1)).square().sum()
+    assert_alike(module(of_all_rows.op).of_all_rows(z, y), torch.where(y > 1, total, 0), [z])
 
 
 def test_labels_that_are_not_left_out_are_checked() -> None:
@@ -97,7 +156,13 @@ def of_the_condition(f, z: tensor[n, c], y: index(c)[n]):
     return f.out
 
 
-@pytest.mark.parametrize("made", [read_elsewhere, returned, of_another_place, of_the_condition])
+@op
+def of_more_axes(f, z: tensor[n, c], y: index(c)[n]):
+    f.out[n, c] = where(z[n, c] < 0, z[n, y[n]], 0)
+    return f.out
+
+
+@pytest.mark.parametrize("made", [read_elsewhere, returned, of_another_place, of_the_condition, of_more_axes])
 def test_what_is_read_without_the_condition_is_no_less_checked(made: OpCall) -> None:
     labels = [torch.tensor([1, -100]) for o in made.op.operands if o.kind == "index"]
     with pytest.raises(IndexError, match="holds -100"):
