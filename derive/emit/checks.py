@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from sympy import Mul
+from collections.abc import Iterator
+
+from sympy import Basic, Mul
 
 from derive.backends.values import Dims
 from derive.desugaring.selections import selected
 from derive.equations import Op, Operand
 from derive.terms.axes import Axis
+from derive.terms.choices import Where
 from derive.terms.elements import At, Delta
 
 
@@ -43,15 +46,35 @@ def _is_source(operand: Operand, axis: Axis, op: Op) -> bool:
 
 def indices(op: Op) -> set[str]:
     """The integer tensors that are read by as they are given, where no condition guards them."""
+    return read_by(op) | {at.name for e in selected(op).equations for d in _compared(e.body) for at in d.atoms(At)}
+
+
+def read_by(op: Op) -> set[str]:
+    """Those among them that the forward reads by; a delta that it compares, the backward may read by."""
     equations = selected(op).equations
     places = [i for e in equations for read in e.reads for i in read.index]
     places += [f for e in equations if e.kind == "sum" for f in Mul.make_args(e.body) if isinstance(f, Delta)]
     return {at.name for i in places for at in i.atoms(At)}
 
 
+def _compared(expr: Basic) -> Iterator[Delta]:
+    """The deltas of an expression but those in a choice, which the backward compares as well."""
+    if isinstance(expr, Delta):
+        yield expr
+    for a in () if isinstance(expr, Where) else expr.args:
+        yield from _compared(a)
+
+
 def guards(op: Op, name: str) -> list[str]:
     """The integer tensors that hold an input's values where a condition lets them be read."""
     return [e.name for e in op.equations if e.target.is_integer and any(at.name == name for at in e.reads)]
+
+
+def guarding(op: Op) -> dict[str, Operand]:
+    """The integer tensors that hold an input where a condition lets it be read, and that input."""
+    choices = {e.name: e.body.args[1] for e in op.equations if e.target.is_integer and isinstance(e.body, Where)}
+    inputs = {o.name: o for o in op.operands if o.ranges_over is not None}
+    return {name: inputs[at.name] for name, at in choices.items() if isinstance(at, At) and at.name in inputs}
 
 
 def first_reader(op: Op, name: str) -> str:
@@ -67,10 +90,17 @@ def ranges(op: Op) -> tuple[tuple[str, str, str, int, str, bool], ...]:
     out = []
     for o in op.operands:
         guarded = o.name not in indices(op)
-        if o.ranges_over is not None and (not guarded or guards(op, o.name)):
-            rule = next(r for r in op.sizes if r.axis == o.ranges_over)
-            if rule.operand is not None:
-                dims = next(x for x in op.operands if x.name == rule.operand).axes
-                at = rule.position - len(dims) if any(a.is_pack for a in dims[: rule.position]) else rule.position
-                out.append((o.name, o.ranges_over.base, rule.operand, at, first_reader(op, o.name), guarded))
+        holder = _holder(op, o.ranges_over) if o.ranges_over is not None else None
+        if holder is not None and o.ranges_over is not None and (not guarded or guards(op, o.name)):
+            dims = holder.axes
+            position = dims.index(o.ranges_over)
+            at = position - len(dims) if any(a.is_pack for a in dims[:position]) else position
+            out.append((o.name, o.ranges_over.base, holder.name, at, first_reader(op, o.name), guarded))
     return tuple(out)
+
+
+def _holder(op: Op, axis: Axis) -> Operand | None:
+    """The input of which a dimension is an axis: the one that its length is read from, if there is one."""
+    rule = next(r for r in op.sizes if r.axis == axis)
+    holders = [o for o in op.operands if axis in o.axes]
+    return next((o for o in holders if o.name == rule.operand), holders[0] if holders else None)

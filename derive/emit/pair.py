@@ -18,7 +18,7 @@ from derive.backends.torch.reductions.scans import with_scans
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line
-from derive.emit.checks import first_reader, indices, read_as, shape
+from derive.emit.checks import first_reader, guarding, indices, ranges, read_as, read_by, shape
 from derive.emit.dimensions import LaidOut, with_fewest_views
 from derive.emit.lengths import length_lines
 from derive.emit.model import Field, Function
@@ -68,7 +68,7 @@ class Pair:
         self.forward_layouts, self.backward_layouts = with_fewest_views(
             (forward, backward), lambda plain: self._laid_out(forward, backward, kept, plain), codes
         )
-        self.forward_printed = self._print(forward, self.forward_layouts, self._like)
+        self.forward_printed = self._checked(self._print(forward, self.forward_layouts, self._like))
         self.backward_printed = self._print(backward, self.backward_layouts, self.cotangents[0])
         sources = {n: self.backward_layouts[n] for n in (*self.cotangents, *kept)}
         self.head, unknown = length_lines(self.op, names, self.backward_printed.sizes, sources)
@@ -171,27 +171,42 @@ class Pair:
         lengths_saved = [f.name for f in self.saved if f.note == "a length"]
         axes = {v: k for k, v in names.sizes.items()}
         wanted = [axes.get(s, s) for s in (*printed.sizes, *lengths_saved)]
-        indexed = indices(op) - printed.checked
+        indexed = indices(op) - (printed.checked & {name for name, *_ in ranges(op)})
         checked = [(o, o.ranges_over.base) for o in tensors if o.ranges_over is not None and o.name in indexed]
         wanted += [over for _, over in checked]
         wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)]
         given = frozenset(o.name for o in op.operands if o.kind == "length")
         sources = {o.name: tuple(a.name for a in o.axes) for o in tensors}
         head, _ = length_lines(op, names, list(dict.fromkeys(wanted)), sources, given, op.requirements)
-        index_checks = [
-            f'check_index("{op.name}", "{first_reader(self.d.op, o.name)}", "{o.name}", {o.name}, '
-            f'"{over}", {names.sizes[over]})'
-            for o, over in checked
-        ]
-        self.lengths_read = 1 + len(head) if lengths_saved else 0
+        index_checks = {o.name: self._index_check(o.name, o.name, over) for o, over in checked}
+        compared = [check for name, check in index_checks.items() if name not in read_by(op)]  # by kernels as well
+        index_checks_left = [check for check in index_checks.values() if check not in compared]
+        self.lengths_read = 1 + len(head) + len(compared) if lengths_saved or compared else 0
         saved = f"{self.title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {self.title}Saved]"
         return Function(
             name, signature(op), returns, f"Returns {listed(outputs)} and what the backward needs.",
-            (self._shape_check(tensors), *head, *index_checks, *map(_commented, printed.lines),
+            (self._shape_check(tensors), *head, *compared, *index_checks_left, *map(_commented, printed.lines),
              f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
+
+    def _checked(self, printed: Printed) -> Printed:
+        """With the indices checked that a condition guards, where torch would not, or nothing says what it refused."""
+        explained = {name for name, *_ in ranges(self.op)}
+        lines, sizes = list(printed.lines), list(printed.sizes)
+        for name, of in guarding(self.op).items():
+            code = self.names.tensors.get(name, name)
+            at = next((k for k, line in enumerate(lines) if line.code.startswith(f"{code} = ")), None)
+            if at is not None and (name not in printed.checked or of.name not in explained):
+                assert of.ranges_over is not None
+                lines.insert(at + 1, Line(self._index_check(of.name, code, of.ranges_over.base)))
+                sizes.append(of.ranges_over.base)
+        return Printed(lines, sizes, printed.checked)
+
+    def _index_check(self, operand: str, code: str, over: str) -> str:
+        reader = first_reader(self.d.op, operand)
+        return f'check_index("{self.op.name}", "{reader}", "{operand}", {code}, "{over}", {self.names.sizes[over]})'
 
     def _shape_check(self, tensors: list[Operand]) -> str:
         patterns = [(o.name, axes) for o in tensors for axes in read_as(o, self.d.op)]

@@ -53,6 +53,30 @@ def test_an_index_out_of_range_is_refused_before_anything_is_read(native: Module
         native.softmax_cross_entropy_forward(z, y)
 
 
+ONLY_COMPARED = """
+from derive import *
+
+n, c = axes("n c")
+
+@op
+def one_hot(f, x: tensor[n], y: index(c)[n], classes: length(c)):
+    f.out[n, c] = delta(y[n], c) * x[n]
+    return f.out
+"""
+
+
+def test_an_index_that_the_forward_only_compares_is_checked(package: Package) -> None:
+    """The backward reads by it."""
+    made = package(specs=ONLY_COMPARED, workspace=True)
+    x, message = torch.randn(3), "one_hot, equation out: y holds -1, but axis c has length 4; give values 0 to 3"
+    out = made.one_hot_forward(x, torch.tensor([0, 3, 1]), 4)
+    assert torch.equal(out[0], F.one_hot(torch.tensor([0, 3, 1]), 4) * x.unsqueeze(1))
+    with pytest.raises(IndexError, match=message):
+        made.one_hot_forward(x, torch.tensor([0, -1, 1]), 4)
+    with pytest.raises(IndexError, match=message):
+        made.one_hot_module.one_hot_forward_out(x, torch.tensor([0, -1, 1]), 4, out=out)
+
+
 def test_shapes_that_disagree_are_refused(native: ModuleType) -> None:
     with pytest.raises(ValueError, match="layernorm: axis d is 5 in x but 4 in gamma"):
         native.layernorm_forward(torch.randn(3, 5), torch.randn(4), torch.randn(4))
