@@ -239,6 +239,14 @@ def ratio(a: float, b: float) -> float:
     return a / b if b else (math.nan if not a else math.copysign(math.inf, a))
 
 
+def of_numbers(name: str, *numbers: float) -> float:
+    """A function of numbers as of tensors: infinite or not a number where `math` refuses, and where it has no such one."""
+    try:
+        return getattr(math, name)(*numbers)
+    except (AttributeError, OverflowError, ValueError):
+        return getattr(torch, name)(*(torch.tensor(n, dtype=torch.float64) for n in numbers)).item()
+
+
 def keep(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     """Hand the saved tuple to autograd: tensors to its own keeping, numbers beside them."""
     tensors = [s for s in saved if isinstance(s, Tensor)]

@@ -137,7 +137,8 @@ def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tup
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
     support = {"check_shapes", "keep", "kept", "typed", "widened", *decorators}
-    support |= {name for name in ("check_index", "check_length", "ratio", "run_sums") if f"{name}(" in used}
+    called = ("check_index", "check_length", "of_numbers", "ratio", "run_sums")
+    support |= {name for name in called if f"{name}(" in used}
     support |= {"places"} if "*places(" in used else set()
     support |= {"explains_index"} if ranges(op) else set()
     return (*lines, f"from ._support import {', '.join(sorted(support))}")

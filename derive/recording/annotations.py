@@ -14,7 +14,7 @@ RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
     "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "places",
     "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD", "WITH_GRADIENTS",
-    "STEP",
+    "STEP", "of_numbers",
 })  # fmt: skip
 """Names that generated modules use themselves."""
 

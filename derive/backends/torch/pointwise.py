@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
-from derive.program import CONDITIONS, AxisValue, Call, Node, Num, SizeOf
+from derive.nodes.walking import walk
+from derive.program import CONDITIONS, AxisValue, Call, Node, Num, Scal, SizeOf
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -64,7 +65,7 @@ def call_code(node: Call, args: list[Value], like: str) -> Value:
     args = _numbers(node.fn, args, like)
     if node.fn in (*_BINARY, "neg", "pow"):
         return _operation(node, args, dims)
-    return _scalar_call(node.fn, args) if all(a.scalar for a in args) else _function(node, args, dims)
+    return _scalar_call(node, args) if all(a.scalar for a in args) else _function(node, args, dims)
 
 
 def _condition(fn: str, args: list[Value], dims: Dims) -> Value:
@@ -85,7 +86,7 @@ def _operation(node: Call, args: list[Value], dims: Dims) -> Value:
     scalar = all(a.scalar for a in args)
     if node.fn == "div" and args[0].code == "1" and not scalar:
         return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
-    if node.fn == "div" and scalar and not isinstance(node.args[1], Num) and "sqrt" not in args[1].code:
+    if node.fn == "div" and scalar and not isinstance(node.args[1], Num) and "math.sqrt" not in args[1].code:
         return Value(f"ratio({args[0].code}, {args[1].code})", scalar=True)
     if node.fn in _BINARY:
         sign, strength, right = _BINARY[node.fn]
@@ -97,6 +98,8 @@ def _operation(node: Call, args: list[Value], dims: Dims) -> Value:
         return Value(f"-{args[0].inside(PRODUCT)}", dims, max(PRODUCT, min(args[0].strength, UNARY)), scalar)
     if args[1].code == "2" and not scalar:
         return Value(f"{args[0].inside(ATOM)}.square()", dims)
+    if scalar and not _is_never_refused(node):
+        return Value(f'of_numbers("pow", {args[0].code}, {args[1].code})', scalar=True)
     return Value(f"{args[0].inside(POWER + 1)} ** {args[1].inside(POWER)}", dims, POWER, scalar)
 
 
@@ -228,23 +231,42 @@ def _is_exact(code: str) -> bool:
         return False
 
 
-def _scalar_call(fn: str, args: list[Value]) -> Value:
-    """The same function of Python's numbers."""
+_MATH = {"loggamma": "lgamma"}
+_EVERYWHERE = frozenset({"tanh", "erf", "erfc", "atan", "atan2", "asinh"})
+"""What `math` has of all numbers."""
+
+
+def _is_never_refused(node: Call) -> bool:
+    """Whether `math` takes the numbers: all that the spec says, of a length its root and floor, of the caller's few."""
+    if node.fn in _EVERYWHERE or (node.fn == "pow" and is_whole(node.args[1])):
+        return True
+    refused = Scal if node.fn in ("sqrt", "rsqrt", "floor") else (Scal, SizeOf)
+    return not any(isinstance(n, refused) for a in node.args for n in walk(a))
+
+
+def _scalar_call(node: Call, args: list[Value]) -> Value:
+    """The same function of Python's numbers, also where tensors would be infinite or not a number."""
+    fn, inner = node.fn, ", ".join(a.code for a in args)
     if not args:
         return Value(f"math.{fn}", scalar=True)
-    inner = ", ".join(a.code for a in args)
-    if fn == "rsqrt":
-        return Value(f"1 / math.sqrt({inner})", strength=PRODUCT, scalar=True)
     if fn == "absolute":
         return Value(f"abs({inner})", scalar=True)
     if fn == "relu":
         return Value(f"max({inner}, 0)", scalar=True)
     if fn == "sign":
         return Value(f"({inner} > 0) - ({inner} < 0)", strength=COMPARISON, scalar=True)
+    if fn == "Mod":
+        return Value(f"{args[0].inside(PRODUCT)} % {args[1].inside(PRODUCT + 1)}", strength=PRODUCT, scalar=True)
     if fn == "softplus":
-        return Value(f"math.log1p(math.exp({inner}))", scalar=True)
+        return Value(f"max({inner}, 0) + math.log1p(math.exp(-abs({inner})))", strength=SUM, scalar=True)
     if fn in ("maximum", "minimum"):
         return Value(f"{fn[:3]}({inner})", scalar=True)
     if fn == "sigmoid":
-        return Value(f"1 / (1 + math.exp(-({inner})))", strength=PRODUCT, scalar=True)
-    return Value(f"math.{fn}({inner})", scalar=True)
+        return Value(f"math.exp(min({inner}, 0)) / (1 + math.exp(-abs({inner})))", strength=PRODUCT, scalar=True)
+    known = _is_never_refused(node)
+    if fn == "rsqrt":
+        root = f"math.sqrt({inner})" if known else f'of_numbers("sqrt", {inner})'
+        return Value(f"1 / {root}" if known else f"ratio(1, {root})", strength=PRODUCT if known else ATOM, scalar=True)
+    name = _MATH.get(fn, fn)
+    exists = known and hasattr(math, name)
+    return Value(f"math.{name}({inner})" if exists else f'of_numbers("{name}", {inner})', scalar=True)
