@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from sympy import Basic, Expr, SympifyError, sympify
+from sympy import Basic, Expr, SympifyError, nan, sympify, zoo
 from torch import Tensor as TorchTensor
 
 from derive import notation
@@ -22,6 +22,7 @@ from derive.algebra import normal, sigma
 from derive.errors import DeriveError
 from derive.lowering.definitions import Definition
 from derive.pipeline import Derivation
+from derive.recording.questions import refused
 from derive.recording.recorded import settled
 from derive.terms.axes import PACK, Axis, Size, free_axes
 from derive.terms.elements import At, Scalar, Tensor, tensor_names
@@ -32,6 +33,7 @@ from derive.verify.chain import chain_world, in_order
 from derive.verify.compare import Answer, Subject
 from derive.verify.leading import unflat
 
+_FILE = "<formula>"
 _COPIES = 700  # numbers from which a formula's own bound axes are counted
 
 Dims = Mapping[str, tuple[Axis, ...]]
@@ -149,15 +151,18 @@ def _read(
         value = settled(sympify(_evaluated(statement.value, words)))
     except DeriveError as error:
         raise error.within(op, name) from None
-    except (TypeError, ValueError, SympifyError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, SympifyError, SyntaxError, TypeError, ValueError) as error:
         raise DeriveError(f"the formula cannot be read: {error}", op=op, equation=name, fix=_EXAMPLE) from None
+    if value.has(nan, zoo):
+        raise DeriveError("the formula divides by 0", op=op, equation=name, fix="divide by what is not 0 everywhere")
     return name, index, value
 
 
 def _evaluated(node: ast.expr, words: Mapping[str, Any]) -> Any:
     """What a piece of a formula stands for, with the words of the notation and no others."""
-    code = compile(ast.fix_missing_locations(ast.Expression(node)), "<formula>", "eval")
-    return eval(code, {"__builtins__": {}}, dict(words))
+    code = compile(ast.fix_missing_locations(ast.Expression(node)), _FILE, "eval")
+    with refused(_FILE):
+        return eval(code, {"__builtins__": {}}, dict(words))
 
 
 def _over_own_axes(
