@@ -5,6 +5,7 @@ The local derivative is scalar calculus (`calculus.py`); the rest is index bookk
 
 from __future__ import annotations
 
+import keyword
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -136,7 +137,7 @@ def _adjoint_names(op: Op) -> dict[str, str]:
     names: dict[str, str] = {}
     for name in [o.name for o in op.operands] + [e.name for e in op.equations]:
         new = f"d{name}"
-        while new in taken:
+        while new in taken or keyword.iskeyword(new):
             new = f"grad_{name}" if not new.startswith("grad_") else f"{new}_"
         taken.add(new)
         names[name] = new

@@ -13,6 +13,16 @@ MISTAKES = {
         "f.y[n, d] = x[n, d] * wieght[d]\n    return f.y",
         "op mine, equation y: wieght is not defined; did you mean weight?",
     ),
+    "equation_named_like_a_scalar": (
+        "f, x: tensor[n, d], s: scalar = 2.0",
+        "f.s[()] = sum(x[n, d], over=(n, d))\n    f.y[n, d] = x[n, d] * s\n    return f.y",
+        "op mine, equation s: s is an input; give the equation another name",
+    ),
+    "equation_named_like_a_length": (
+        "f, x: tensor[n, d], heads: length(k)",
+        "f.heads[n] = sum(x[n, d], over=d)\n    f.y[n, k, e] = x[n, (k, e)] * f.heads[n]\n    return f.y",
+        "op mine, equation heads: heads is an input; give the equation another name",
+    ),
     "function_of_sympy": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = cosh(x[n, d])\n    return f.y",

@@ -300,6 +300,17 @@ def test_an_equation_may_have_any_other_name(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
 
 
+@pytest.mark.parametrize("name", sorted(RESERVED - {"saved", "torch", "ctx"}))
+def test_an_equation_set_aside_is_no_input(name: str, tmp_path: Path) -> None:
+    """An underscore more is a name that an input may have."""
+    (op,) = load_file(named(tmp_path, inner=name, input=f"{name}_"))
+    x, w = torch.randn(3, 2, requires_grad=True), torch.randn(2, requires_grad=True)
+    y = build(op)(x, w)
+    torch.testing.assert_close(y, (x * w).exp().sum())
+    wanted = torch.autograd.grad((x * w).exp().sum(), (x, w))
+    torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
+
+
 def test_an_input_called_out_has_no_workspace(tmp_path: Path) -> None:
     ops = load_file(named(tmp_path, input="out"))
     with pytest.raises(DeriveError) as refused:

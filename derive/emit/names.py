@@ -15,6 +15,17 @@ from derive.terms.axes import Axis, Size
 from derive.terms.windows import Affine, longest
 
 
+def _renamed(tensors: set[str], reserved: set[str] | frozenset[str]) -> dict[str, str]:
+    """What tensors are called that cannot keep their names: the same, with as many underscores as set it apart."""
+    out: dict[str, str] = {}
+    for tensor in sorted(t for t in tensors if keyword.iskeyword(t) or t in reserved):
+        name = f"{tensor}_"
+        while name in tensors or name in reserved or name in out.values():
+            name = f"{name}_"
+        out[tensor] = name
+    return out
+
+
 class Names:
     """Python names for axes' sizes, scalars and tensors, decided once for the whole module."""
 
@@ -25,7 +36,7 @@ class Names:
         programs = [p for p in (d.forward, d.backward, d.stepwise_forward, d.stepwise_backward) if p is not None]
         tensors = {n for p in programs for n in (*[g for g, _ in p.given], *[s.name for s in p.statements])}
         tensors |= {o.name for o in op.operands}
-        self.tensors = {t: f"{t}_" for t in tensors if keyword.iskeyword(t) or t in reserved}
+        self.tensors = _renamed(tensors, reserved)
         self.sizes: dict[str, str] = {}
         for rule in op.sizes:
             axis = rule.axis.base
@@ -36,7 +47,8 @@ class Names:
             if rule.given is not None:
                 self.sizes[axis] = rule.given
                 continue
-            while name in tensors or name in reserved or keyword.iskeyword(name) or name in self.sizes.values():
+            others = {*tensors, *reserved, *self.tensors.values(), *self.sizes.values()}
+            while name in others or keyword.iskeyword(name):
                 name = f"{name}_size"
             self.sizes[axis] = name
         self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)

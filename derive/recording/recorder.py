@@ -14,6 +14,7 @@ from derive.desugaring.splitting import conditions_split, scaled_reduction, spli
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
 from derive.lengths.sizes import size_of
+from derive.nodes.naming import free_name
 from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.recording.handles import Handle
 from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
@@ -39,7 +40,12 @@ class Recorder:
     @property
     def ranges(self) -> dict[str, Axis]:
         """The axis that the values of each integer input run over."""
-        return {n: o.ranges_over for n, o in self.operands.items() if o.ranges_over is not None}
+        return {n: o.ranges_over for n, o in self.operands.items() if o.is_tensor and o.ranges_over is not None}
+
+    @property
+    def taken(self) -> set[str]:
+        """The names that no other equation may have, those of numbers among them."""
+        return set(self.tensors) | set(self.operands)
 
     def read(self, name: str, key: tuple[Expr, ...]) -> At:
         known = self.tensors.get(name)
@@ -78,17 +84,17 @@ class Recorder:
             check_read(at, dims, list(self.tensors), self.ranges, name, declared)
         check_functions(rhs, name)
         plain = rhs
-        rhs, indices = guarded(plain, self.equations, set(self.tensors) | {name})
+        rhs, indices = guarded(plain, self.equations, self.taken | {name})
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
-            plain, sums = conditions_split(Tensor(name), left, plain, set(self.tensors))
+            plain, sums = conditions_split(Tensor(name), left, plain, self.taken)
             self._add(sums)
-            rhs, indices = guarded(plain, self.equations, set(self.tensors) | {name})
+            rhs, indices = guarded(plain, self.equations, self.taken | {name})
         self._add(indices)
         if not isinstance(rhs, At) or left != key:  # what only takes apart is such an equation itself
-            rhs, apart = taken_apart(rhs, self.equations, set(self.tensors) | {name})
+            rhs, apart = taken_apart(rhs, self.equations, self.taken | {name})
             self._add(apart)
         target = Tensor(name, **signs(rhs))
-        for equation in split(target, key, rhs, set(self.tensors)):
+        for equation in split(target, key, rhs, self.taken):
             if not isinstance(equation.body, Concat):
                 check_no_concat(equation.body, name)
                 check_axes(equation.axes, equation.body, equation.over, name)
@@ -104,7 +110,7 @@ class Recorder:
                 self.infinite.add(equation.name)
 
     def _check_new(self, name: str) -> None:
-        if name in self.tensors:
+        if name in self.taken:
             what = "an input" if name in self.operands else "defined already"
             raise DeriveError(f"{name} is {what}", fix="give the equation another name")
         if keyword.iskeyword(name) or name in ("saved", "torch", "self", "ctx") or name.startswith("_"):
@@ -118,11 +124,15 @@ class Recorder:
     def rename(self, old: str, new: str) -> None:
         """Give the result of a call its name, and the call's own intermediates that name as a prefix."""
         self._check_new(new)
+        if old not in self.tensors:
+            raise DeriveError(f"{old} is defined by no equation, or has another name by now", fix="name a result once")
         call = old.rpartition("__")[0]
         names = {old: new}
         for equation in self.equations:
-            if equation.name not in self.results and call and equation.name.startswith(f"{call}__"):
-                names.setdefault(equation.name, f"{new}_{equation.name.rpartition('__')[2]}")
+            own = equation.name not in self.results and call and equation.name.startswith(f"{call}__")
+            if own and equation.name not in names:
+                stem = f"{new}_{equation.name.rpartition('__')[2]}"
+                names[equation.name] = free_name(stem, self.taken | set(names.values()))
         swap = {self.tensors[a][0]: Tensor(b, **self.tensors[a][0]._assumptions_orig) for a, b in names.items()}
         self.equations[:] = [_renamed(e, swap) for e in self.equations]
         for a, b in names.items():

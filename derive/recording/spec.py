@@ -130,12 +130,12 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
 
 def _argument(o: Operand, recorder: Recorder) -> Any:
     """An operand as the function has it."""
+    recorder.operands[o.name] = o
     if o.kind == "length":
         assert o.ranges_over is not None
         return Size(o.ranges_over)
     if o.kind == "scalar":
         return Scalar(o.name)
-    recorder.operands[o.name] = o
     recorder.tensors[o.name] = (o.tensor, o.axes)
     return Handle(recorder, o.name)
 

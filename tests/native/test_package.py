@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from derive.backends.cpu.names import tensor_name
 from derive.catalogue import find
 from derive.package import cheapest, write_package
 from derive.pipeline import derive_op
@@ -78,3 +79,9 @@ def test_places_on_an_axis_of_another_length_are_checked(package: Package) -> No
     for rows, columns in ((3, 5), (5, 3)):
         with pytest.raises(ValueError, match=f"axis n is {rows} in x but {columns}"):
             native.diagonal_squared_forward(torch.arange(15.0).reshape(rows, columns))
+
+
+def test_two_tensors_are_two_in_c() -> None:
+    """Of `at`, which C's code has for something else, and `at_` as well."""
+    names = ["at", "at_", "at__", "x_here", "x_here_", "i_x", "i_x_", "x", "x_"]
+    assert len({tensor_name(n) for n in names}) == len(names)

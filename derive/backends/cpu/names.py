@@ -26,9 +26,10 @@ _PREFIXES = ("i_", "n_", "given_n_", "first_", "real_", "number_")
 
 
 def tensor_name(tensor: str) -> str:
-    """A tensor's name, with an underscore after what C or we have for something else."""
-    ours = tensor.startswith(_PREFIXES) or tensor.endswith(_SUFFIXES)
-    return f"{tensor}_" if ours or tensor in _RESERVED | _SHARED else tensor
+    """A tensor's name, with one underscore more after what C or we have for something else, so that two stay two."""
+    stem = tensor.rstrip("_")
+    ours = tensor.startswith(_PREFIXES) or stem.endswith(_SUFFIXES)
+    return f"{tensor}_" if ours or stem in _RESERVED | _SHARED else tensor
 
 
 def axis_name(axis: str) -> str:

@@ -212,6 +212,17 @@ def test_a_second_output_alone() -> None:
     np.testing.assert_allclose(forward(second.op, start).tensors["b"], 2 * (start.tensors["x"] - 1))
 
 
+def test_what_a_call_names_is_no_equation_of_its_caller() -> None:
+    @op
+    def named_before(f, x: tensor[n, d], q_u: scalar, w: tensor[n]):
+        f.q_m[n] = 2 * w[n]
+        f.q = weights(x)
+        f.y[n, d] = f.q[n, d] * f.q_m[n] * q_u
+        return f.y
+
+    assert [q.name for q in named_before.op.equations] == ["q_m", "q_m2", "q_u2", "q_u_sum", "q", "y"]
+
+
 # --- mistakes -----------------------------------------------------------------------------------------------
 
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from derive import emit
-from derive.notation import axes, index, maximum, mean, minimum, op, scalar, sum, tensor
+from derive.notation import axes, exp, index, maximum, mean, minimum, op, scalar, size, sum, tanh, tensor
 from derive.package import write_package
 from derive.pipeline import derive_op
-from tests.derive.live import module
+from tests.derive.live import assert_derived, module
 from tests.derive.specs import Spec, each_spec
 
 n, d, c = axes("n d c")
@@ -199,6 +199,33 @@ def test_names_that_python_or_torch_keep_are_set_aside() -> None:
     assert a.grad is not None and b.grad is not None
     assert a.grad.tolist() == [3 + 2 * 3 * 3, 5 + 2 * 10 * 5]
     assert b.grad.tolist() == [1 + 2 * 3 * 1, 2 + 2 * 10 * 2]
+
+
+def test_a_name_set_aside_is_no_other_tensor_or_length() -> None:
+    """Of an equation `ratio`, a tensor `ratio_` and an axis `ratio__` none becomes another."""
+    a = axes("ratio__")
+
+    @op
+    def set_aside(f, x: tensor[a], ratio_: tensor[a]):
+        f.ratio[a] = exp(x[a]) / size(a)
+        f.y[a] = tanh(f.ratio[a] * ratio_[a]) * f.ratio[a]
+        return f.y
+
+    def reference(x: torch.Tensor, ratio_: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x.exp() / 3 * ratio_) * x.exp() / 3
+
+    assert_derived(set_aside.op, reference, {"x": (3,), "ratio_": (3,)})
+
+
+def test_no_gradient_is_called_by_a_keyword() -> None:
+    """The gradient of `ef` is not `def`."""
+
+    @op
+    def keywords(f, ef: tensor[n], x: tensor[n]):
+        f.el[n] = exp(ef[n]) * x[n]
+        return f.el
+
+    assert_derived(keywords.op, lambda ef, x: ef.exp() * x, {"ef": (3,), "x": (3,)})
 
 
 def test_an_output_returned_twice_is_refused_or_right() -> None:
