@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple, sympify
+from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple
 
+from derive.desugaring.arguments import Tensors, check_arguments, number_of, runs
 from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
 from derive.terms.axes import PACK, Axis, Size
@@ -15,7 +16,6 @@ from derive.terms.indices import Merge
 from derive.terms.reductions import Reduce
 
 Spliced = dict[Axis, tuple[Expr, ...]]
-Tensors = dict[str, tuple[Tensor, tuple[Expr, ...]]]  # of a caller: each with its dimensions
 
 
 def splice(expr: Basic, axes: Spliced, symbols: dict[Basic, Basic]) -> Any:
@@ -49,10 +49,12 @@ def _spliced_index(index: Expr, axes: Spliced, symbols: dict[Basic, Basic]) -> t
 
 
 def inline_call(
-    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Tensors, prefix: str
+    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Tensors, operands: dict[str, Operand], prefix: str
 ) -> tuple[list[Equation], tuple[str, ...]]:
-    """The callee's equations under `prefix`, and the names of its outputs there."""
-    symbols, axes = _arguments(op, _bind_arguments(op, args, kwargs), tensors)
+    """The callee's equations under `prefix`, and the names of its outputs there; `operands` are the caller's."""
+    given = _bind_arguments(op, args, kwargs)
+    symbols, axes = _arguments(op, given, tensors)
+    check_arguments(op, given, tensors, operands)
     for axis in _own_axes(op):
         if axis not in axes:
             axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
@@ -82,7 +84,7 @@ def _arguments(op: Op, given: dict[str, Any], tensors: Tensors) -> tuple[dict[Ba
             axes[operand.ranges_over] = (_axis_of_length(op, operand, value),)
             continue
         if operand.kind == "scalar":
-            symbols[Scalar(operand.name)] = sympify(value)
+            symbols[Scalar(operand.name)] = number_of(op, operand, value)
             continue
         if isinstance(value, At):
             raise DeriveError(
@@ -129,18 +131,13 @@ def _bind_arguments(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> di
 def _bind_axes(op: Op, operand: Operand, dims: tuple[Expr, ...], axes: Spliced) -> None:
     """Match the caller's dimensions with the callee's declared axes; `...` takes what is left in front."""
     formal = operand.axes
-    spare = len(dims) - len(formal)
     fixed = len(formal) - (PACK in formal)
-    if len(dims) < fixed or (spare != 0 and PACK not in formal):
+    if len(dims) < fixed or (len(dims) != fixed and PACK not in formal):
         raise DeriveError(
             f"{op.name}: {operand.name} has {len(formal)} axes, but {len(dims)} are given",
             fix="pass a tensor of its rank",
         )
-    position = 0
-    for axis in formal:
-        width = spare + 1 if axis == PACK else 1
-        run = tuple(dims[position : position + width])
-        position += width
+    for axis, run in runs(formal, dims):
         if axis in axes and axes[axis] != run:
             if len(axes[axis]) != len(run):
                 raise DeriveError(f"{op.name}: `...` stands for different axes", fix="pass tensors that agree in them")

@@ -36,6 +36,7 @@ class Recorder:
     results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
     written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
     infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
+    calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
 
     @property
     def ranges(self) -> dict[str, Axis]:

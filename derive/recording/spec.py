@@ -41,10 +41,10 @@ class OpCall:
                 f"{self.op.name} is called outside a spec",
                 fix="import the generated function, or call derive.build(op) for live functions",
             )
-        calls = sum(1 for e in recorder.equations if e.name.startswith(f"{self.op.name}_call"))
-        prefix = f"{self.op.name}_call{calls}__"
+        prefix = f"{self.op.name}_call{recorder.calls}__"
+        recorder.calls += 1
         try:
-            inlined, outputs = inline_call(self.op, args, kwargs, recorder.tensors, prefix)
+            inlined, outputs = inline_call(self.op, args, kwargs, recorder.tensors, recorder.operands, prefix)
         except DeriveError as error:
             raise error.within(recorder.name) from None
         return recorder.bind(inlined, outputs)

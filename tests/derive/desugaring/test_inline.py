@@ -7,7 +7,22 @@ import pytest
 
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.notation import amax, axes, exp, mean, op, scalar, size, sum, tensor
+from derive.notation import (
+    amax,
+    axes,
+    eq,
+    exp,
+    index,
+    length,
+    mean,
+    op,
+    scalar,
+    size,
+    sqrt,
+    sum,
+    tensor,
+    where,
+)
 from tests.derive.evaluate import World, forward
 from tests.derive.test_adjoint import check_gradients
 
@@ -223,6 +238,76 @@ def test_what_a_call_names_is_no_equation_of_its_caller() -> None:
     assert [q.name for q in named_before.op.equations] == ["q_m", "q_m2", "q_u2", "q_u_sum", "q", "y"]
 
 
+def test_results_are_named_in_any_order() -> None:
+    @op
+    def three(f, x: tensor[n], w: tensor[n], v: tensor[n]):
+        _, a = two_outputs(x)
+        _, b = two_outputs(w)
+        f.p = a
+        _, g = two_outputs(v)
+        f.q = b
+        f.r = g
+        f.y[n] = f.p[n] + 10 * f.q[n] + 100 * f.r[n]
+        return f.y
+
+    start = world(three.op, {"n": 3})
+    x, w, v = start.tensors.values()
+    expected = 2 * (x - 1) + 20 * (w - 1) + 200 * (v - 1)
+    np.testing.assert_allclose(forward(three.op, start).tensors["y"], expected)
+
+
+# --- what is assumed ----------------------------------------------------------------------------------------
+
+
+@op
+def roots(f, x: tensor[n].positive):
+    f.y[n] = sqrt(x[n]) * abs(x[n])
+    return f.y
+
+
+@op
+def of_exponentials(f, z: tensor[m], s: tensor[m].positive):
+    """What is known to be positive may be passed: by its equation, or because the caller declares it."""
+    f.e[m] = exp(z[m])
+    f.a = roots(f.e)
+    f.b = roots(s)
+    f.y[m] = abs(f.a[m]) * f.b[m]
+    return f.y
+
+
+def test_a_sign_that_is_known_is_passed_on() -> None:
+    start = world(of_exponentials.op, {"m": 4})
+    start.tensors["s"] = np.abs(start.tensors["s"])
+    z, s = start.tensors.values()
+    np.testing.assert_allclose(forward(of_exponentials.op, start).tensors["y"], np.exp(1.5 * z) * s**1.5)
+    check_gradients(of_exponentials.op, start, np.random.default_rng(1))
+
+
+@op
+def picked(f, z: tensor[n, c], y: index(c)[n]):
+    f.p[n] = z[n, y[n]]
+    return f.p
+
+
+@op
+def one_hot(f, y: index(c)[n], w: tensor[n], classes: length(c)):
+    f.p[n, c] = where(eq(y[n], c), w[n], 0)
+    return f.p
+
+
+def test_an_index_over_the_axis_that_the_call_has() -> None:
+    """By its name, though a square has it twice; by the length that is passed; by the axis that is as long."""
+
+    @op
+    def squares(f, x: tensor[m, m], y: index(m)[m], w: tensor[m]):
+        f.a = picked(x, y)
+        f.b = one_hot(y, w, size(m))
+        f.z[m, n] = f.a[m] * f.b[m, n]
+        return f.z
+
+    assert squares.op.outputs == ("z",)
+
+
 # --- mistakes -----------------------------------------------------------------------------------------------
 
 
@@ -275,6 +360,66 @@ def name_taken():
         return f.x
 
 
+def sign_not_known():
+    @op
+    def bad(f, x: tensor[m]):
+        f.a = roots(x)
+        return f.a
+
+
+def sign_of_an_equation_not_known():
+    @op
+    def bad(f, x: tensor[m]):
+        f.z[m] = 2 * x[m]
+        f.a = roots(f.z)
+        return f.a
+
+
+def another_axis():
+    @op
+    def bad(f, x: tensor[n, k], w: tensor[j], y: index(j)[n]):
+        f.a = picked(x, y)
+        f.b[n] = f.a[n] * w[y[n]]
+        return f.b
+
+
+def another_length():
+    @op
+    def bad(f, w: tensor[n], y: index(j)[n]):
+        f.a = one_hot(y, w, 3)
+        return f.a
+
+
+def no_index():
+    @op
+    def bad(f, x: tensor[n, k], y: tensor[n]):
+        f.a = picked(x, y)
+        return f.a
+
+
+def a_number_for_each_place():
+    @op
+    def bad(f, x: tensor[n, d], w: tensor[d, e], b: tensor[e], g: tensor[k]):
+        f.a = affine(x, w, b, g[k])
+        return f.a
+
+
+def no_number():
+    @op
+    def bad(f, x: tensor[n, d], w: tensor[d, e], b: tensor[e]):
+        f.a = affine(x, w, b, "twice")
+        return f.a
+
+
+def named_twice():
+    @op
+    def bad(f, x: tensor[n, d]):
+        a = weights(x)
+        f.p = a
+        f.q = a
+        return f.p, f.q
+
+
 @op
 def sum_of_all(f, x: tensor[..., n, d]):
     f.y[(n, d),] = sum(x[..., n, d] + mean(x[..., n, d] ** 2, over=...), over=...)
@@ -302,6 +447,19 @@ MESSAGES = [
      "the result: f.a = weights(x)"),
     (not_defined, "op bad: weights: argument z is no tensor of this spec; pass f.name or an input"),
     (name_taken, "op bad: x is an input; give the equation another name"),
+    (sign_not_known, "op bad: roots: x is to be positive, which x may not be; declare x: tensor[m].positive"),
+    (sign_of_an_equation_not_known, "op bad: roots: x is to be positive, which z may not be; write it so that this is "
+     "seen, such as exp(…), or declare that of the inputs it is made of"),
+    (another_axis, "op bad: picked: y is an index over axis k, but y runs over axis j; pass an index over that axis, "
+     "or give both axes one name where y is declared"),
+    (another_length, "op bad: one_hot: y is an index over axis c, but y runs over axis j; pass an index over that "
+     "axis, or give both axes one name where y is declared"),
+    (no_index, "op bad: picked: y is an index over axis k, but y holds no integers; declare y: index(…)[…]"),
+    (a_number_for_each_place, "op bad: affine: scale is one number, but g[k] is given; pass a number, a scalar or "
+     "size(axis)"),
+    (no_number, "op bad: affine: scale is one number, but twice is given; pass a number, a scalar or size(axis)"),
+    (named_twice, "op bad: weights_call0__p is defined by no equation, or has another name by now; name a result "
+     "once"),
 ]
 
 
