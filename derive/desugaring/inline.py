@@ -98,7 +98,7 @@ def _arguments(op: Op, given: dict[str, Any], tensors: Tensors) -> tuple[dict[Ba
             )
         tensor, dims = tensors[name]
         symbols[operand.tensor] = tensor
-        _bind_axes(op, operand, dims, axes)
+        _bind_axes(op, operand, dims, axes, tensors)
     return symbols, axes
 
 
@@ -128,7 +128,7 @@ def _bind_arguments(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> di
     return given
 
 
-def _bind_axes(op: Op, operand: Operand, dims: tuple[Expr, ...], axes: Spliced) -> None:
+def _bind_axes(op: Op, operand: Operand, dims: tuple[Expr, ...], axes: Spliced, tensors: Tensors) -> None:
     """Match the caller's dimensions with the callee's declared axes; `...` takes what is left in front."""
     formal = operand.axes
     fixed = len(formal) - (PACK in formal)
@@ -149,7 +149,15 @@ def _bind_axes(op: Op, operand: Operand, dims: tuple[Expr, ...], axes: Spliced) 
                     fix=f'declare it with that length: axes("{given}={axis.fixed}")',
                 )
         if axis not in axes:
-            axes[axis] = _injective(axis, run, axes)
+            axes[axis] = _injective(axis, tuple(_whole(d, tensors) for d in run), axes)
+
+
+def _whole(dim: Expr, tensors: Tensors) -> Expr:
+    """A merged dimension as one axis, as long as it: the callee may sum over it, and has its parts' names to itself."""
+    if not isinstance(dim, Merge):
+        return dim
+    name = "_".join("leading" if a.is_pack else a.base for a in dim.args)
+    return _fresh(Axis(name), {a for _, dims in tensors.values() for d in dims for a in d.atoms(Axis)})
 
 
 def _injective(axis: Axis, run: tuple[Expr, ...], axes: Spliced) -> tuple[Expr, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sympy import Basic, Expr, Mul, S
 
-from derive.equations import Equation, signs
+from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
 from derive.nodes.naming import free_name
 from derive.terms.axes import PACK, Axis, free_axes, sorted_axes
@@ -120,6 +121,27 @@ def taken_apart(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr
             made.append(replace(same, given=False))
         put[at] = At(same.target, *axes)
     return rhs.xreplace(put), made
+
+
+def places_apart(equations: Sequence[Equation], operands: Sequence[Operand]) -> list[Equation]:
+    """The equations with axes of their own for joined pieces of one place: none has the name of an axis of the op."""
+    invented = {e.name: _single_places(e) for e in equations}
+    known = {a.base for o in operands for a in (*o.axes, *((o.ranges_over,) if o.ranges_over is not None else ()))}
+    for e in equations:
+        found = {*e.body.atoms(Axis), *e.axes, *(a for a in e.over if a not in invented[e.name])}
+        known |= {a.base for a in found}
+    out = []
+    for e in equations:
+        names = {a: a.renamed(free_name(a.base, known, "_")) for a in invented[e.name]}
+        out.append(replace(e, over=tuple(names.get(a, a) for a in e.over)) if names else e)
+    return out
+
+
+def _single_places(e: Equation) -> list[Axis]:
+    """The axes of joined pieces that are one place, which nobody wrote."""
+    if not isinstance(e.body, Concat):
+        return []
+    return [a for a, piece in zip(e.over, e.body.pieces, strict=True) if a.fixed == 1 and a not in free_axes(piece)]
 
 
 def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: tuple[Axis, ...]) -> Equation:

@@ -11,6 +11,7 @@ from typing import Any
 
 from derive.desugaring import computed_places, reached_places
 from derive.desugaring.inline import inline_call
+from derive.desugaring.splitting import places_apart
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
 from derive.lengths.requirements import deltas_chosen, requirements
@@ -77,6 +78,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     returned = _run(function, recorder, operands)
     outputs = _outputs(returned, recorder)
     recorder.guard(outputs)
+    recorder.equations[:] = places_apart(recorder.equations, operands)
     sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
     equations = read_prefixes(tuple(recorder.equations), declared, sizes)

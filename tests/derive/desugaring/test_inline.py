@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.notation import (
     amax,
     axes,
+    concat,
     eq,
     exp,
     index,
@@ -24,6 +26,7 @@ from derive.notation import (
     where,
 )
 from tests.derive.evaluate import World, forward
+from tests.derive.live import assert_derived
 from tests.derive.test_adjoint import check_gradients
 
 n, m, d, e, c, i, j, k, t = axes("n m d e c i j k t")
@@ -254,6 +257,71 @@ def test_results_are_named_in_any_order() -> None:
     x, w, v = start.tensors.values()
     expected = 2 * (x - 1) + 20 * (w - 1) + 200 * (v - 1)
     np.testing.assert_allclose(forward(three.op, start).tensors["y"], expected)
+
+
+# --- merged dimensions and places of their own ----------------------------------------------------------------
+
+
+@op
+def merged_rows(f, x: tensor[n, t, e], w: tensor[i, j], v: tensor[t]):
+    """The callee sums over a merged dimension, and has the names of its parts to itself."""
+    f.flat[n, (t, e)] = exp(x[n, t, e])
+    f.h = affine(f.flat, w, v)
+    f.g = products(f.flat, f.flat)
+    f.y[n, m, j] = f.h[n, j] * f.g[n, m]
+    return f.y
+
+
+def test_a_sum_over_a_merged_dimension() -> None:
+    def reference(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        flat = x.exp().reshape(2, 12)
+        return (2 * flat @ w + v)[:, None] * (flat @ flat.T)[:, :, None]
+
+    assert_derived(merged_rows.op, reference, {"x": (2, 4, 3), "w": (12, 4), "v": (4,)})
+
+
+def test_every_leading_axis_may_be_merged() -> None:
+    @op
+    def merged_in_front(f, x: tensor[n, t, e]):
+        f.flat[(n, t), e] = exp(x[n, t, e])
+        f.p = weights(f.flat)
+        f.q = mean_of_all(f.flat)
+        f.y[n, t, e] = f.p[(n, t), e] * f.q[()] * x[n, t, e]
+        return f.y
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.exp(), -1) * (x.exp() ** 2).mean() * x
+
+    assert_derived(merged_in_front.op, reference, {"x": (2, 4, 3)})
+
+
+k_0 = axes("k_0")
+
+
+@op
+def padded(f, x: tensor[n, k_0], a: tensor[n]):
+    f.z[n, k] = concat(a[n], x[n, k_0], 0, along=k)
+    return f.z
+
+
+@op
+def padded_by_call(f, x: tensor[n, i], a: tensor[n], w: tensor[k_0]):
+    f.p = padded(x, a)
+    f.y[n, i] = sum(f.p[n, k_0] * w[k_0], over=k_0) * x[n, i]
+    return f.y
+
+
+def test_a_place_of_its_own_has_no_name_of_an_axis() -> None:
+    """The axis of a joined piece that is one place is not the `k_0` that somebody wrote."""
+
+    def reference(x: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+        return torch.cat([a[:, None], x, torch.zeros_like(a)[:, None]], 1)
+
+    def reference_of_call(x: torch.Tensor, a: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (reference(x, a) @ w)[:, None] * x
+
+    assert_derived(padded.op, reference, {"x": (2, 3), "a": (2,)})
+    assert_derived(padded_by_call.op, reference_of_call, {"x": (2, 3), "a": (2,), "w": (5,)})
 
 
 # --- what is assumed ----------------------------------------------------------------------------------------
