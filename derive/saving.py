@@ -2,7 +2,7 @@
 
 Every tensor of the forward that the closed form reads is either kept or, where it is pointwise in what is kept
 anyway, computed again. Keeping an element costs `PRICE` element operations, so a cheap pointwise tensor is computed
-again when that frees memory, and never a reduction or a matrix product.
+again when that frees memory; a reduction or a matrix product only where a policy says so.
 """
 
 from __future__ import annotations

@@ -45,11 +45,12 @@ def check_arguments(op: Op, given: dict[str, Any], tensors: Tensors, operands: d
     dims = {o: _dims(name, tensors, operands) for o, name in names.items()}
     for operand in (o for o in op.operands if o.is_tensor):
         name = names[operand.name]
-        if operand.assumed is not None and not getattr(tensors[name][0], f"is_{operand.assumed}"):
-            fix = "write it so that this is seen, such as exp(…), or declare that of the inputs it is made of"
-            if name in operands:
-                fix = f"declare {operands[name]}.{operand.assumed}"
-            raise DeriveError(f"{op.name}: {operand.name} is to be {operand.assumed}, which {name} may not be", fix=fix)
+        known = operands.get(name)  # of what the caller makes it may hold, though nobody can say so
+        if operand.assumed is not None and known is not None and not getattr(known.tensor, f"is_{operand.assumed}"):
+            raise DeriveError(
+                f"{op.name}: {operand.name} is to be {operand.assumed}, which {name} may not be",
+                fix=f"declare {known}.{operand.assumed}",
+            )
         if operand.ranges_over is not None:
             allowed = _given_for(operand.ranges_over, op, given, dims)
             _check_range(op, operand, name, tensors[name][0], operands.get(name), allowed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple
@@ -60,17 +61,17 @@ def inline_call(
             axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
     out = []
     for equation in op.equations:
-        known = {"integer": True} if equation.target.is_integer else signs(equation.right)
-        new = Tensor(prefix + equation.name, **known)
-        symbols[equation.target] = new
         over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
         index = tuple(itertools.chain.from_iterable(_spliced_index(i, axes, symbols) for i in equation.index))
         body = splice(equation.body, axes, symbols)
         scale = splice(equation.scale, axes, symbols)
+        made = Equation(Tensor(prefix + equation.name), index, body, equation.kind, over, scale, equation.given)
         if equation.over and not over:  # a reduction over a `...` that stands for nothing
-            out.append(Equation(new, index, scale * body, given=equation.given))
-        else:
-            out.append(Equation(new, index, body, equation.kind, over, scale, equation.given))
+            made = Equation(made.target, index, scale * body, given=equation.given)
+        # what the callee assumes of its inputs is no fact about the caller's tensors
+        known = {"integer": True} if equation.target.is_integer else signs(made.right)
+        symbols[equation.target] = new = Tensor(made.name, **known)
+        out.append(replace(made, target=new))
     return out, tuple(prefix + name for name in op.outputs)
 
 
