@@ -69,6 +69,7 @@ class Equation:
     over: tuple[Axis, ...] = ()
     scale: Expr = S.One
     given: bool = True  # written by the user, not split off by us
+    called: bool = False  # inside an op that the spec calls: the user has not named it
     normal: bool = False  # a body in normal form, to be factored where it is printed, and not as somebody wrote it
     ties: At | None = None  # of a maximum over what an index puts at each place: how many elements share it
 

@@ -1,7 +1,9 @@
 """What a spec writes twice is one tensor: a part that is another, but for the names of axes, is read as that.
 
 `amax(x[n, d], over=d)` inside two equations, or `mean(x[n, d], over=n)` beside `mean(x[n, e], over=n)`, would be two
-tensors, both kept, of which no relation says that they are the same. What the author has named twice stays.
+tensors, both kept, of which no relation says that they are the same. What the author has named twice stays; what ops
+that are called have inside is no name of the author's. A function that has a name is read by it wherever it stands:
+`sum(exp(x[n, c] - m[n]), over=c)` where `u[n, c] = exp(x[n, c] - m[n])`.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations, product
 
-from sympy import Expr
+from sympy import Expr, Function
 
 from derive.equations import Equation, Op
 from derive.terms.axes import Axis
+from derive.terms.choices import Where
 from derive.terms.elements import At
 
 _MOST = 4  # axes whose orders are tried
@@ -21,8 +24,8 @@ _MOST = 4  # axes whose orders are tried
 
 def one_of_each(op: Op) -> Op:
     """The same op without what was split off of it a second time, or of what has a name."""
-    named = {e.name for e in op.equations if e.given or e.name in op.outputs}
-    equations = list(op.equations)
+    named = {e.name for e in op.equations if (e.given and not e.called) or e.name in op.outputs}
+    equations = _by_name(list(op.equations))
     while (pair := next(_pairs(equations, named), None)) is not None:
         first, second, order = pair
         at = equations.index(first)
@@ -31,8 +34,20 @@ def one_of_each(op: Op) -> Op:
             equations[at] = second
             order = tuple(order.index(k) for k in range(len(order)))
             first, second = second, first
-        equations = [_reading(e, second, first, order) for e in equations]
+        equations = _by_name([_reading(e, second, first, order) for e in equations])
     return replace(op, equations=tuple(equations))
+
+
+def _by_name(equations: list[Equation]) -> list[Equation]:
+    """The equations with functions by the names that earlier ones give them."""
+    out: list[Equation] = []
+    names: dict[Expr, Expr] = {}
+    for e in equations:
+        twin = (e.kind is None and e.body in names) or e.target.is_integer  # one of them goes, or both are the author's
+        out.append(e if twin else replace(e, body=e.body.xreplace(names)))
+        if e.kind is None and isinstance(e.body, Function) and not isinstance(e.body, Where) and e.is_plain:
+            names.setdefault(out[-1].body, e.left)
+    return out
 
 
 def _pairs(equations: list[Equation], named: set[str]) -> Iterator[tuple[Equation, Equation, tuple[int, ...]]]:

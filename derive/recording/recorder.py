@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sympy import Basic, Expr, SympifyError, sympify
@@ -160,4 +160,4 @@ def _expression(value: Any) -> Basic:
 
 
 def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:
-    return Equation(swap.get(e.target, e.target), e.index, e.body.xreplace(swap), e.kind, e.over, e.scale, e.given)
+    return replace(e, target=swap.get(e.target, e.target), body=e.body.xreplace(swap))

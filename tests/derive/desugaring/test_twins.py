@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, exp, mean, op, sigmoid, sqrt, sum, tanh, tensor
+from derive import amax, axes, exp, log, mean, op, sigmoid, sqrt, sum, tanh, tensor
 from derive.desugaring.twins import one_of_each
 from derive.equations import Op
 from derive.pipeline import derive_op
@@ -62,7 +62,41 @@ def an_output(f, x: tensor[n, d]):
     return f.y, f.m
 
 
+@op
+def shares(f, x: tensor[n, d]):
+    f.top[n] = amax(x[n, d], over=d)
+    f.u[n, d] = exp(x[n, d] - f.top[n])
+    f.p[n, d] = f.u[n, d] / sum(f.u[n, d], over=d)
+    return f.p
+
+
+@op
+def log_shares(f, x: tensor[n, d]):
+    f.most[n] = amax(x[n, d], over=d)
+    f.z[n] = sum(exp(x[n, d] - f.most[n]), over=d)
+    f.l[n, d] = x[n, d] - f.most[n] - log(f.z[n])
+    return f.l
+
+
+@op
+def entropy(f, x: tensor[n, d]):
+    """Of two ops that are called, each with a maximum, exponentials and their sum inside."""
+    f.p = shares(x)
+    f.l = log_shares(x)
+    f.h[n] = -sum(f.p[n, d] * f.l[n, d], over=d)
+    return f.h
+
+
+@op
+def named_by_the_author(f, x: tensor[n, d]):
+    f.a = shares(x)
+    f.b = shares(x)
+    f.y[n, d] = f.a[n, d] + tanh(f.b[n, d])
+    return f.y
+
+
 REFERENCES = {
+    "entropy": lambda x: -(x.softmax(1) * x.log_softmax(1)).sum(1),
     "softmax_in_two": lambda x: x.softmax(1),
     "centred_twice": lambda x: (x - x.mean(0)).T @ (x - x.mean(0)),
     "gated": lambda x, w: (x @ w) * (x @ w).sigmoid(),
@@ -74,7 +108,7 @@ def _equations(made: Op) -> list[str]:
     return [e.name for e in one_of_each(made).equations]
 
 
-@pytest.mark.parametrize("made", [softmax_in_two.op, centred_twice.op, gated.op], ids=REFERENCES)
+@pytest.mark.parametrize("made", [entropy.op, softmax_in_two.op, centred_twice.op, gated.op], ids=REFERENCES)
 def test_values_and_gradients(made: Op) -> None:
     assert_derived(made, REFERENCES[made.name], SHAPES)
     square = {name: (4, 4) for name in SHAPES}
@@ -95,6 +129,13 @@ def test_a_name_of_the_author_stays() -> None:
     assert _equations(named_later.op) == ["s", "y", "z"]
     assert _equations(gated.op) == ["a", "y"]
     assert _equations(an_output.op) == ["m", "y"]
+
+
+def test_what_is_inside_two_calls_is_one() -> None:
+    """The gradient is `-p*(l + h)`, of one softmax: what is the maximum and the sum of either is that of both."""
+    assert _equations(entropy.op) == ["p_top", "p_u", "p_u_sum", "p", "l", "h"]
+    assert derive_op(entropy.op).kept == ("p", "l", "h")
+    assert _equations(named_by_the_author.op) == ["a_top", "a_u", "a_u_sum", "a", "b", "y"]
 
 
 def test_in_another_order() -> None:
