@@ -12,11 +12,13 @@ from functools import lru_cache
 from zlib import crc32
 
 import torch
+from sympy import Mul, Pow
 from torch import Generator, Tensor
 
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
+from derive.terms.elements import Scalar
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, shape_of, world_of
 from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of
@@ -106,7 +108,7 @@ class Situation:
         inputs = _apart(op, inputs, domains, sizes)
         if self.shared:
             inputs = _sharing(op, inputs)
-        numbers = {o.name: self._numbers(o, sizes) for o in op.operands if not o.is_tensor}
+        numbers = {o.name: self._numbers(op, o, sizes) for o in op.operands if not o.is_tensor}
         return Call(op, leading, inputs, numbers).in_dtype(self.dtype)
 
     def _leading(self) -> tuple[int, ...]:
@@ -146,17 +148,25 @@ class Situation:
         drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
         return self.change(drawn, operand, first)
 
-    def _numbers(self, operand: Operand, sizes: Mapping[str, int]) -> float:
+    def _numbers(self, op: Op, operand: Operand, sizes: Mapping[str, int]) -> float:
         if operand.kind == "length" and operand.ranges_over is not None:
             return sizes[operand.ranges_over.base]
         default = operand.default if operand.has_default else 0.7
-        return {"default": default, "two": 2, "zero": 0, "other": 0.7 * default + 0.05}[self.numbers]
+        nothing = default if operand.name in _divisors(op) else 0
+        return {"default": default, "two": 2, "zero": nothing, "other": 0.7 * default + 0.05}[self.numbers]
 
     def _with_cotangents(self, call: Call, outputs: Mapping[str, Tensor], generator: Generator) -> Call:
         made = tuple(values.cotangent(self.cotangents, list(o.shape), generator, self.dtype) for o in outputs.values())
         if self.lengths in _SUMS and self.dtype != torch.float64:  # of what cancels, few digits are left
             made = tuple(c.abs() for c in made)
         return Call(call.op, call.leading, call.inputs, call.numbers, made)
+
+
+@lru_cache(maxsize=64)
+def _divisors(op: Op) -> frozenset[str]:
+    """The numbers that the equations divide by, which are not 0."""
+    below = (f.base for e in op.equations for f in e.right.atoms(Pow) if f.exp.is_negative)
+    return frozenset(s.name for base in below for s in Mul.make_args(base) if isinstance(s, Scalar))
 
 
 def _filled(

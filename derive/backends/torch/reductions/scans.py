@@ -69,15 +69,17 @@ def _scanned(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | No
 def _with_table(node: Reduce) -> Reduce:
     """`sum(where(abs(c - i) < 3, x[n, i, s], 0), over=i)` as a product with a matrix of zeros and ones.
 
-    Only where places alone decide: they know of no value that is infinite.
+    Only where places alone decide, and each factor lacks an axis of theirs: what the mask keeps finite stays behind it.
     """
     factors = product_factors(node.body)
     chosen = next((f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == ZERO), None)
-    if node.kind != "sum" or chosen is None or reads(chosen.args[0]):
+    if node.kind != "sum" or chosen is None or reads(chosen.args[0]) or is_matrix_product(node):
+        return node
+    inside, asked = product_factors(chosen.args[1]), set(node_axes(chosen.args[0]))
+    if any(asked <= set(node_axes(f)) for f in inside):
         return node
     table: Node = Call("where", (chosen.args[0], ONE, ZERO))
-    rest = [f for f in factors if f != chosen]
-    product = Reduce("sum", node.axes, multiplied([table, *product_factors(chosen.args[1]), *rest]))
+    product = Reduce("sum", node.axes, multiplied([table, *inside, *(f for f in factors if f != chosen)]))
     return product if is_matrix_product(product) else node
 
 
