@@ -29,7 +29,7 @@ _ROUNDING = 1e-5  # float64 errors below this are of arithmetic in a lower preci
 
 _MAY_REFUSE = (
     *("no leading axes", "one leading axis", "two leading axes", "three leading axes", "a leading axis of 1"),
-    *("sizes 1", "first axis 1", "last axis 1", "empty", "other numbers", "ties with a number"),
+    *("sizes 1", "first axis 1", "last axis 1", "empty", "other numbers", "numbers 0", "ties with a number"),
     *("bfloat16", "float16", "long sums in bfloat16", "long rows in bfloat16"),
 )
 """Situations in which raising is no wrong gradient: a candidate may be for some ranks, sizes, numbers and dtypes."""

@@ -272,7 +272,7 @@ from derive import *
 n = axes("n")
 
 @op
-def of_numbers(f, x: tensor[n], a: scalar, b: scalar):
+def from_numbers(f, x: tensor[n], a: scalar, b: scalar):
     f.y[n] = x[n] * (
         tan(a) + sinh(a) + cosh(a) + asin(a) + acos(a) + atan(a) + asinh(a) + acosh(b) + atanh(a) + erfc(a)
         + erfinv(a) + loggamma(a) + digamma(a) + atan2(a, b)
@@ -286,7 +286,7 @@ def test_functions_of_numbers_are_in_the_library(package: Package) -> None:
     functions = ("tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "atanh", "erfc", "erfinv", "lgamma", "digamma")
     wanted = sum(getattr(a, name)() for name in functions) + b.acosh() + torch.atan2(a, b)
     x = torch.randn(5, dtype=torch.float64)
-    torch.testing.assert_close(_run(package(specs=OF_NUMBERS), "of_numbers", x, 0.3, 1.7), wanted * x)
+    torch.testing.assert_close(_run(package(specs=OF_NUMBERS), "from_numbers", x, 0.3, 1.7), wanted * x)
 
 
 def test_an_angle_of_two_coordinates(native: ModuleType) -> None:
