@@ -22,6 +22,9 @@ COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 CONDITIONS = COMPARISONS | {"and", "or", "not"}
 """The functions whose values are true or false."""
 
+WIDTHS = frozenset({"as_float64", "narrow"})
+"""In float64, and in the dtype of the inputs again; the very tensor, where it is in that dtype already."""
+
 
 @dataclass(frozen=True)
 class Num:

@@ -15,15 +15,21 @@ HALF = frozenset((torch.float16, torch.bfloat16))
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute in float32 where a real tensor is half precision, and give results back in the dtype of the first."""
+    """Compute in float32 where a real tensor is half precision, and give results back in the dtype of the first.
+
+    Real tensors of several dtypes are computed with in the widest. Raises TypeError where a tensor is complex.
+    """
+    numbers = [(n, k) for k, (n, kind) in enumerate(function.__annotations__.items()) if kind == "float"]
 
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
-        if not _any_half(args, kwargs):
+        for name, at in numbers:
+            _check_number(function, name, args[at] if at < len(args) else kwargs.get(name))
+        if _is_alike(args) and (not kwargs or _is_alike((*args, *kwargs.values()))):
             return function(*args, **kwargs)
         dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
-        args = tuple(widened(a) for a in args)
-        out = function(*args, **{k: widened(v) for k, v in kwargs.items()})
+        dtype = torch.float64 if torch.float64 in dtypes else torch.float32
+        out = function(*(_cast(a, dtype) for a in args), **{k: _cast(v, dtype) for k, v in kwargs.items()})
         return _narrowed(out, dtypes[0]) if dtypes[0] in HALF else out
 
     # torch.compile keeps what it compiled with the code object, and few versions of each: every function has its own.
@@ -60,6 +66,34 @@ def unwritable(name: str, out: Any, place: str = "out") -> ValueError | None:
         f"{name}: {place} is an expanded tensor, whose elements share memory; "
         f"give one that has its own, such as torch.empty_like({place})"
     )
+
+
+def _check_number(function: Callable[..., Any], name: str, given: Any) -> None:
+    if isinstance(given, Tensor | str):
+        raise TypeError(
+            f"{function.__name__}: {name} is a {type(given).__name__}, expected a number; give a float, "
+            f"or declare {name}: tensor[()] in the spec for its gradient"
+        )
+
+
+def _is_alike(args: tuple[Any, ...]) -> bool:
+    """Whether the real tensors are of one dtype, and not of half precision."""
+    first = None
+    for a in args:  # at every call
+        if isinstance(a, Tensor) and (dtype := a.dtype) is not first and dtype is not torch.int64:
+            if dtype in HALF or (first is not None and dtype.is_floating_point):
+                return False
+            if dtype.is_complex:
+                raise TypeError("complex tensors have no gradient here; give their real and imaginary parts")
+            first = dtype if dtype.is_floating_point else first
+    return True
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, tuple):
+        each = (_cast(v, dtype) for v in value)
+        return type(value)(*each) if hasattr(value, "_fields") else tuple(each)
+    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _any_half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -109,11 +143,10 @@ def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
 
     `axes` holds one text a tensor: its name and its axes, as in "x: ... d"; "p=2" is as long as that, "d>0" not empty.
     """
-    try:
-        shapes = tuple(t.shape for t in tensors)
-    except AttributeError:
+    shapes = tuple([t.shape for t in tensors if isinstance(t, Tensor)])
+    if len(shapes) < len(tensors):
         name, given = next((a.partition(":")[0], t) for a, t in zip(axes, tensors) if not isinstance(t, Tensor))
-        raise TypeError(f"{op}: {name} is a {type(given).__name__}, expected a tensor") from None
+        raise TypeError(f"{op}: {name} is a {type(given).__name__}, expected a tensor")
     if torch.compiler.is_compiling():
         _compare_shapes(op, axes, shapes)
     else:
@@ -175,7 +208,7 @@ def check_index(op: str, equation: str, name: str, index: Tensor, axis: str, len
         return
     if index.dtype not in (torch.int64, torch.int32):
         raise TypeError(
-            f"{op}, equation {equation}: {name} has dtype {index.dtype}, expected integers; convert it with {name}.long()"
+            f"{op}, equation {equation}: {name} has dtype {index.dtype}, expected int64 or int32; give {name}.long()"
         )
     low, high = (int(v) for v in torch.aminmax(index))
     if low < 0 or high >= length:
@@ -245,6 +278,23 @@ def of_numbers(name: str, *numbers: float) -> float:
         return getattr(math, name)(*numbers)
     except (AttributeError, OverflowError, ValueError):
         return getattr(torch, name)(*(torch.tensor(n, dtype=torch.float64) for n in numbers)).item()
+
+
+def as_float64(t: Tensor) -> Tensor:
+    """In float64, in which nearly equal products may be subtracted; as it is on a device that has no float64."""
+    return t if t.device.type == "mps" else t.double()
+
+
+def pair_distances(x: Tensor, y: Tensor, p: int) -> Tensor:
+    """`sum(abs(x[..., i, d] - y[..., j, d])**p, over=d)` for p = 1, 2; 0 where two points coincide.
+
+    The call makes no tensor of all differences; nor does a compiled loop, which is faster.
+    """
+    if torch.compiler.is_compiling():
+        apart = x[..., :, None, :] - y[..., None, :, :]
+        return (apart.square() if p == 2 else apart.abs()).sum(-1)
+    found = torch.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist")
+    return found.square_() if p == 2 else found
 
 
 def keep(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:

@@ -54,8 +54,7 @@ def squared_deviations_forward(x: Tensor, mu: Tensor) -> tuple[Tensor, SquaredDe
 def squared_deviations_backward(dq: Tensor, x_minus_mu: Tensor) -> SquaredDeviationsGradients:
     """The gradient of every real input, from dq and what the forward saved."""
     dx = 2 * dq * x_minus_mu  # dx[n, d] = 2 * dq[d] * x_minus_mu[n, d]
-    sum_dx = dx.sum(0)  # sum_dx[d] = sum(dx[n, d], over=n)
-    dmu = -sum_dx  # dmu[d] = -sum_dx[d]
+    dmu = -dx.sum(0)  # dmu[d] = -sum(dx[n, d], over=n)
     return SquaredDeviationsGradients(dx, dmu)
 
 

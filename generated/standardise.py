@@ -75,8 +75,7 @@ def standardise_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) 
     gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
     dx_minus_mu = gamma_rstd * dy  # dx_minus_mu[n, d] = gamma_rstd[d] * dy[n, d]
     dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
-    sum_dx_minus_mu = gamma_rstd * dbeta  # sum_dx_minus_mu[d] = gamma_rstd[d] * dbeta[d]
-    dmu = -sum_dx_minus_mu  # dmu[d] = -sum_dx_minus_mu[d]
+    dmu = -gamma_rstd * dbeta  # dmu[d] = -gamma_rstd[d] * dbeta[d]
     dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
     dvar = -gamma / 2 * rstd.square() * dgamma  # dvar[d] = -gamma[d] / 2 * rstd[d]**2 * dgamma[d]
     return StandardiseGradients(dx_minus_mu, dmu, dvar, dgamma, dbeta)

@@ -53,8 +53,7 @@ def sub_outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, SubOuterSaved]:
 def sub_outer_backward(dy: Tensor) -> SubOuterGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     da = dy.sum(1)  # da[i] = sum(dy[i, j], over=j)
-    sum_dy = dy.sum(0)  # sum_dy[j] = sum(dy[i, j], over=i)
-    db = -sum_dy  # db[j] = -sum_dy[j]
+    db = -dy.sum(0)  # db[j] = -sum(dy[i, j], over=i)
     return SubOuterGradients(da, db)
 
 

@@ -6,11 +6,13 @@ backwards, and every count that is reported to a reader comes from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from math import prod
 
+from derive.nodes.arithmetic import multiplied, signed_terms
 from derive.nodes.walking import axes_along, children, node_axes, walk
 from derive.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter, base
 
@@ -19,6 +21,9 @@ NOMINAL = 32
 
 MATMUL = 8.0
 """Multiply-adds of a matrix product that cost as much as one element of a pass."""
+
+WIDE = 2.0
+"""How much longer matrix products take in float64."""
 
 BLOWN_UP = 4.0
 """What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
@@ -102,6 +107,10 @@ def node_work(node: Node, nominal: Nominal) -> float:
         if is_matrix_product(node):
             inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
             return inside + nominal.elements(axes) / MATMUL
+        if is_of_differences(node):
+            factors = product_factors(node.body)
+            inside = sum((node_work(f, nominal) for f in factors if not is_outer_difference(f)), 0.0)
+            return inside + len(terms_of_product(factors)) * WIDE * nominal.elements(axes) / MATMUL
         if is_weighted(node):  # a matrix times a vector: one pass over the matrix
             inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
             return inside + nominal.weighted(axes)
@@ -138,6 +147,40 @@ def is_matrix_product(node: Reduce) -> bool:
         return False
     union = set(node_axes(node.body))
     return all(set(node_axes(f)) != union for f in product_factors(node.body))
+
+
+def is_outer_sum(factor: Node) -> bool:
+    """Whether it is a sum over more axes than any of its terms has."""
+    terms = [set(node_axes(t)) for t, _ in signed_terms(factor)]
+    return len(terms) > 1 and all(axes < set(node_axes(factor)) for axes in terms)
+
+
+def is_outer_difference(factor: Node) -> bool:
+    """Whether it is such a sum in which something is subtracted."""
+    return is_outer_sum(factor) and len({minus for _, minus in signed_terms(factor)}) == 2
+
+
+def is_of_differences(node: Reduce) -> bool:
+    """Whether a sum weighs differences, `w[i, j] * (x[i, d] - y[j, d])`, and is matrix products when multiplied out."""
+    factors = product_factors(node.body) if node.kind == "sum" else []
+    if len(factors) < 2 or not any(map(is_outer_difference, factors)):
+        return False
+    whole = set(node_axes(node.body))
+    products = [replace(node, body=multiplied([t for t, _ in signed])) for signed in terms_of_product(factors)]
+    return all(is_matrix_product(p) or set(node_axes(p.body)) < whole for p in products)
+
+
+def weights(node: Reduce) -> list[Node]:
+    """What a sum weighs differences by: the product of its other factors, where that has fewer axes, else each."""
+    body, others = node.body, [f for f in product_factors(node.body) if not is_outer_difference(f)]
+    while isinstance(body, Call) and body.fn == "mul" and is_outer_difference(body.args[1]):
+        body = body.args[0]
+    return [body] if product_factors(body) == others and set(node_axes(body)) < set(node_axes(node.body)) else others
+
+
+def terms_of_product(factors: Sequence[Node]) -> list[tuple[tuple[Node, bool], ...]]:
+    """The terms of a product of outer differences and other factors, each as its factors and their signs."""
+    return list(product(*(signed_terms(f) if is_outer_difference(f) else [(f, False)] for f in factors)))
 
 
 def is_weighted(node: Reduce) -> bool:

@@ -14,6 +14,7 @@ from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.layout import Layouts, layouts
 from derive.backends.torch.outs import into, views_of
 from derive.backends.torch.printer import Printer
+from derive.backends.torch.products.differences import differences_in_float64
 from derive.backends.torch.reductions.scans import with_scans
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
@@ -60,6 +61,7 @@ class Pair:
         if fuse:  # else the equations as they are written are wanted
             computed = frozenset(kept) - {o.name for o in self.op.operands}
             forward, backward = (choices_first(without_choices(p, self.whole, computed)) for p in (forward, backward))
+            forward, backward = map(differences_in_float64, (forward, backward))
 
         def codes(program: Program, known: Layouts) -> list[str]:
             like = self._like if program is forward else self.cotangents[0]

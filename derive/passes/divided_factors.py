@@ -14,7 +14,7 @@ from derive.program import Call, Node, Reduce
 
 def with_divided_factors(node: Reduce) -> Reduce:
     """The same sum, with every quotient among its terms as a product of factors, of which some are quotients."""
-    values = [(_as_product(*_fraction(term)), minus) for term, minus in _terms(node.body)]
+    values = [(as_product(*fraction(term)), minus) for term, minus in _terms(node.body)]
     first, minus = values[0]
     start: Node = Call("neg", (first,)) if minus else first
     body = reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), values[1:], start)
@@ -30,15 +30,15 @@ def _terms(body: Node) -> list[tuple[Node, bool]]:
     return terms if len(terms) == 1 else [(t, minus != m) for term, m in terms for t, minus in _terms(term)]
 
 
-def _fraction(term: Node) -> tuple[list[Node], list[Node]]:
+def fraction(term: Node) -> tuple[list[Node], list[Node]]:
     """The factors of a term, left to right, and those that it is divided by."""
     if isinstance(term, Call) and term.fn in ("mul", "div"):
-        (up, down), (other, under) = map(_fraction, term.args)
+        (up, down), (other, under) = map(fraction, term.args)
         return ([*up, *other], [*down, *under]) if term.fn == "mul" else ([*up, *under], [*down, *other])
     return [term], []
 
 
-def _as_product(up: list[Node], down: list[Node]) -> Node:
+def as_product(up: list[Node], down: list[Node]) -> Node:
     """The product, each divisor below the smallest factor that has all its axes."""
     factors = [f for f in up if f != ONE]
     for divisor in down:

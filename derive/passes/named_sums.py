@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.costs.cost import Nominal, is_matrix_product, product_factors, work_and_names
+from derive.costs.cost import Nominal, is_matrix_product, is_outer_sum, product_factors, work_and_names
 from derive.nodes.arithmetic import multiplied, signed_terms
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import plain, renamed
-from derive.passes.sums_apart import added, is_outer_sum, sums_apart
+from derive.passes.sums_apart import added, sums_apart
 from derive.program import Assign, Node, Program, Read, Reduce, base
 
 

@@ -9,6 +9,7 @@ from derive.adjoint import Stepwise
 from derive.costs.cost import Nominal
 from derive.passes.axis_orders import in_order
 from derive.passes.contraction_order import pairwise
+from derive.passes.differences import sums_of_differences
 from derive.passes.distributing import distributed
 from derive.passes.gathered import after_gathers
 from derive.passes.joined_products import joined_products
@@ -40,6 +41,7 @@ def passed_forward(forward: Program, lengths: Nominal, as_written: bool) -> Prog
         partial(sums_apart, nominal=lengths),
         partial(through_outer_products, nominal=lengths),
         partial(through_named_sums, nominal=lengths),
+        partial(sums_of_differences, nominal=lengths),
         partial(pairwise, nominal=lengths),
         after_sums,
         share,
@@ -58,6 +60,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(sums_apart, nominal=lengths),
         partial(through_outer_products, nominal=lengths),
         partial(through_named_sums, nominal=lengths),
+        partial(sums_of_differences, nominal=lengths, squares=True),
         before_masks,
         partial(shared_sums, nominal=lengths),
         partial(distributed, nominal=lengths),

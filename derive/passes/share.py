@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from derive.costs.cost import is_matrix_product, is_tensor, product_factors
+from derive.costs.cost import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
 from derive.nodes.naming import name_of, stem_of
 from derive.nodes.soundness import check
 from derive.nodes.walking import by_axes, children, node_axes, reads, rebuilt, walk
@@ -49,7 +49,7 @@ def share(program: Program) -> Program:
         rest = []
         for s in statements[first:]:
             for n in nodes if s is not named else ():
-                s = replace(s, value=put(s.value, n, _read_as(named, n)))
+                s = replace(s, value=put(s.value, n, read_as(named, n)))
             rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
 
@@ -82,7 +82,7 @@ def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:
     return out
 
 
-def _read_as(named: Assign, node: Node) -> Read:
+def read_as(named: Assign, node: Node) -> Read:
     """The named tensor for a node that is the same but for the names of its axes."""
     if node == named.value:
         return Read(named.name, named.axes)
@@ -96,7 +96,7 @@ def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
     return tuple(dict.fromkeys(own)) if isinstance(node, Call | Reduce) else ()
 
 
-def _nameless(node: Node) -> Node | None:
+def nameless(node: Node) -> Node | None:
     """The node with its axes numbered as they come, where they stand in tensors alone; None for any other.
 
     Nodes that are alike in this way are one tensor: their axes index the same places, so they are as long.
@@ -188,6 +188,10 @@ def _worth_naming(node: Node | Index) -> Iterator[Node | Index]:
         for f in product_factors(node.body):
             yield from _worth_naming(f)
         return
+    if isinstance(node, Reduce) and is_of_differences(node):
+        for f in weights(node):
+            yield from _worth_naming(f)
+        return
     for child in children(node):
         yield from _worth_naming(child)
 
@@ -204,7 +208,7 @@ def _largest_repeated(statements: list[Statement], added_to: set[str]) -> list[N
             if isinstance(n, Read) and n.name not in added_to and any(isinstance(i, Read) for i in n.index):
                 seen.setdefault(n, []).append(n)
             if isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n):
-                seen.setdefault(_nameless(n) or n, []).append(n)
+                seen.setdefault(nameless(n) or n, []).append(n)
     repeated = [nodes for nodes in seen.values() if len(nodes) > (2 if _is_one_number(nodes[0]) else 1)]
     largest: list[Node] = max(repeated, key=lambda nodes: len(str(nodes[0])), default=[])
     return list(dict.fromkeys(largest))

@@ -15,7 +15,7 @@ from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
 from derive.nodes.walking import rebuilt, uses, walk
 from derive.passes.distributing import written_where_read
-from derive.program import Assign, Call, Node, Num, Program, Reduce
+from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Statement
 
 _MINUS = Num(Fraction(-1))
 
@@ -26,7 +26,16 @@ def one_sign(program: Program) -> Program:
     for s in program.statements:
         if isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn == "neg" and _is_summand(s, program):
             program = (written_where_read(s, program) or program).with_values(plain)
+    for s in program.statements:
+        made = _negated_alone(s, program)
+        program = program if made is None else (written_where_read(made, program) or program).with_values(plain)
     return check(program)
+
+
+def _negated_alone(s: Statement, program: Program) -> Assign | None:
+    """What makes the tensor that a statement is no more than minus of, if it is that."""
+    inner = s.value.args[0] if isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn == "neg" else None
+    return program.assigned.get(inner.name) if isinstance(inner, Read) else None
 
 
 def _is_summand(made: Assign, program: Program) -> bool:

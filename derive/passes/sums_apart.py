@@ -10,14 +10,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
 
-from derive.costs.cost import MATMUL, Nominal, is_matrix_product, node_work, product_factors
+from derive.costs.cost import (
+    MATMUL,
+    Nominal,
+    is_matrix_product,
+    is_outer_sum,
+    node_work,
+    product_factors,
+    terms_of_product,
+)
 from derive.nodes.arithmetic import multiplied, signed_terms
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.divided_factors import with_divided_factors
-from derive.program import Call, Node, Program, Read, Reduce, SizeOf, Window
+from derive.program import Call, Node, Num, Program, Read, Reduce, SizeOf, Window
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:
@@ -71,12 +80,30 @@ def _apart(node: Reduce) -> Node | None:
     if len(terms) < 2 or (len(signs) > 1 and len(set(named)) < len(named)):
         return None
     whole = set(node_axes(node.body))
-    own = [(Reduce("sum", tuple(a for a in node.axes if a in node_axes(term)), term), minus) for term, minus in terms]
+    own = [(_over_own(node, term), minus) for term, minus in terms]
     if not any(_is_product(s) for s, _ in own):
         return None
     if any(not _is_product(s) and set(node_axes(s.body)) == whole for s, _ in own):
         return None
     return added([(_counted(s, node), minus) for s, minus in own])
+
+
+def differences_apart(node: Reduce) -> Node:
+    """The products of matrices of a sum that weighs differences, some of them subtracted: see `is_of_differences`."""
+    times: dict[frozenset[tuple[Node, int]], int] = {}
+    first: dict[frozenset[tuple[Node, int]], list[Node]] = {}
+    for signed in terms_of_product(product_factors(node.body)):
+        alike = frozenset(Counter(f for f, _ in signed).items())
+        powers = Counter(f for f, _ in signed).items()
+        first.setdefault(alike, [f if n == 1 else Call("pow", (f, Num(Fraction(n)))) for f, n in powers])
+        times[alike] = times.get(alike, 0) + (-1) ** [minus for _, minus in signed].count(True)
+    sums = [(_counted(_over_own(node, multiplied(first[k])), node), abs(n), n < 0) for k, n in times.items() if n]
+    return _inner_first(added([(s if n == 1 else multiplied([Num(Fraction(n)), s]), minus) for s, n, minus in sums]))
+
+
+def _over_own(node: Reduce, term: Node) -> Reduce:
+    """The sum of one term over those of the axes that it has."""
+    return Reduce("sum", tuple(a for a in node.axes if a in node_axes(term)), term)
 
 
 def _terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
@@ -119,12 +146,6 @@ def _inner_first(node: Node) -> Node:
     summed = [Reduce("sum", own, f) if own else f for own, f in zip(alone, factors, strict=True)]
     left = tuple(a for a in node.axes if not any(a in own for own in alone))
     return Reduce("sum", left, multiplied(summed)) if left else multiplied(summed)
-
-
-def is_outer_sum(factor: Node) -> bool:
-    """Whether it is a sum over more axes than any of its terms has."""
-    terms = [set(node_axes(t)) for t, _ in signed_terms(factor)]
-    return len(terms) > 1 and all(axes < set(node_axes(factor)) for axes in terms)
 
 
 def _with(args: tuple[Node, ...], k: int, other: Node) -> tuple[Node, ...]:

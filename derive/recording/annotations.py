@@ -14,7 +14,7 @@ RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
     "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "places",
     "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD", "WITH_GRADIENTS",
-    "STEP", "of_numbers",
+    "STEP", "of_numbers", "as_float64", "pair_distances",
 })  # fmt: skip
 """Names that generated modules use themselves."""
 
@@ -57,6 +57,8 @@ class Kind:
         made = tuple(PACK if k is Ellipsis else k for k in key)
         if made.count(PACK) > 1:
             raise DeriveError(f"`...` stands twice in {self.kind}[…]", fix="write it once, and an axis for each other")
+        if self.kind in ("scalar", "length"):
+            raise DeriveError(f"{self.kind}[…] has axes", fix="a number has none: write scalar, or tensor[…]")
         for axis in made:
             if isinstance(axis, int):
                 raise DeriveError(f"{axis} is not an axis", fix=f'name an axis of that length: p = axes("p={axis}")')

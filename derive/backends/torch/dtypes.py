@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from derive.backends.torch.pointwise import is_whole
 from derive.nodes.walking import children, walk
-from derive.program import CONDITIONS, AxisValue, Call, Index, Join, Node, Program, Read, Reduce, Scan, Scatter
+from derive.program import CONDITIONS, WIDTHS, AxisValue, Call, Index, Join, Node, Program, Read, Reduce, Scan, Scatter
 
 
 @dataclass
@@ -25,6 +25,8 @@ class Dtypes:
         """Whether a node is of the inputs' dtype: neither integers nor truth values."""
         if isinstance(node, Read):
             return node.name not in self.integers and self.reals.get(node.name, True)
+        if isinstance(node, Call) and node.fn in WIDTHS:
+            return True
         if isinstance(node, Call):
             values = node.args[1:] if node.fn == "where" else node.args
             return node.fn not in CONDITIONS and any(self.is_real(a) for a in values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.torch.products.by_vectors import is_by_vector
+from derive.backends.torch.products.distances import pairs_of
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.sizes import in_order
 from derive.backends.values import Dims, is_pack
@@ -60,7 +61,8 @@ def is_product(node: Reduce) -> bool:
     tensors = [f for f in factors if is_tensor(f)]
     if 1 < len(tensors) < len(factors):
         node = Reduce(node.kind, node.axes, multiplied(tensors))
-    return is_matrix_product(node) or is_by_vector(node) or is_convolution(node) or is_pool(node)
+    asked = (is_matrix_product, is_by_vector, is_convolution, is_pool, pairs_of)
+    return any(ask(node) for ask in asked)
 
 
 def plain_dims(out: Layouts, read: Read) -> Dims | None:

@@ -9,7 +9,7 @@ from derive.backends.torch.layout import is_product
 from derive.backends.values import is_pack
 from derive.costs.cost import product_factors
 from derive.nodes.walking import axes_along, node_axes, reads, walk
-from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, base
+from derive.program import WIDTHS, Assign, Call, Node, Program, Read, Reduce, Scatter, base
 
 
 @dataclass
@@ -57,6 +57,7 @@ class Memory:
         here, *later = self.program.statements[k:]
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
+        viewed |= {n for s in self.program.statements if is_width(s.value) for n in reads(s.value)}
         summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]
         viewed |= {r.body.name for r in summed if isinstance(r.body, Read)}  # with no axis there, the very tensor
         again = {n for s in later for n in (*reads(s.value), *(x for i in s.slots for x in reads(i)))}
@@ -68,12 +69,18 @@ class Memory:
         """Whether a statement fills a tensor of its own, of the inputs' dtype, every element in a place of its own."""
         if isinstance(s.value, Reduce):
             return is_product(s.value) and is_whole(s)
-        call = isinstance(s.value, Call) and self.is_large(s.value) and self.dtypes.is_real(s.value)
-        return call and is_whole(s)
+        if not isinstance(s.value, Call) or s.value.fn in WIDTHS:
+            return False
+        return self.is_large(s.value) and self.dtypes.is_real(s.value) and is_whole(s)
 
 
 def _over_pack(node: Reduce) -> bool:
     return any(is_pack(a) for a in node.axes)
+
+
+def is_width(node: Node) -> bool:
+    """Whether a value is a tensor in another dtype: where it has that dtype already, the very tensor."""
+    return isinstance(node, Call) and node.fn == "as_float64"
 
 
 def is_whole(s: Assign) -> bool:

@@ -20,7 +20,7 @@ _BINARY = {
 }
 _COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _LOGIC = {"and": "&", "or": "|"}
-_TORCH = {"absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder"}
+_TORCH = {"absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder", "as_float64": "as_float64"}
 
 
 _LONGEST = 2**63
@@ -65,7 +65,7 @@ def call_code(node: Call, args: list[Value], like: str) -> Value:
     args = _numbers(node.fn, args, like)
     if node.fn in (*_BINARY, "neg", "pow"):
         return _operation(node, args, dims)
-    return _scalar_call(node, args) if all(a.scalar for a in args) else _function(node, args, dims)
+    return _scalar_call(node, args) if all(a.scalar for a in args) else _function(node, args, dims, like)
 
 
 def _condition(fn: str, args: list[Value], dims: Dims) -> Value:
@@ -103,12 +103,14 @@ def _operation(node: Call, args: list[Value], dims: Dims) -> Value:
     return Value(f"{args[0].inside(POWER + 1)} ** {args[1].inside(POWER)}", dims, POWER, scalar)
 
 
-def _function(node: Call, args: list[Value], dims: Dims) -> Value:
+def _function(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
     """A function of tensors, by torch's name for it."""
     if node.fn in ("maximum", "minimum") and any(a.scalar for a in args):
         return Value(_clamped(node, args), dims)
     if node.fn == "softplus":
         return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
+    if node.fn == "narrow":
+        return Value(f"{args[0].inside(ATOM)}.to({like}.dtype)", dims)
     if node.fn == "nan_to_num":
         return Value(f"{args[0].inside(ATOM)}.nan_to_num(0, math.inf)", dims)
     name = _TORCH.get(node.fn, f"torch.{node.fn}")

@@ -10,7 +10,7 @@ from derive.backends.torch.dtypes import Dtypes, is_read
 from derive.backends.torch.fusions import fused, off_diagonal, triangle
 from derive.backends.torch.joins import joined
 from derive.backends.torch.layout import Layouts, is_product
-from derive.backends.torch.memory import Memory, is_whole
+from derive.backends.torch.memory import Memory, is_whole, is_width
 from derive.backends.torch.pointwise import call_code, cast, number_code, written_over
 from derive.backends.torch.reads.ranges import ranges_named, views_named
 from derive.backends.torch.reads.read import read
@@ -44,6 +44,9 @@ from derive.program import (
     base,
 )
 
+_COUNTED = ("add", "sub", "mul", "pow")
+"""Arithmetic whose values may be much larger than an index."""
+
 
 @dataclass
 class Printer:
@@ -64,6 +67,7 @@ class Printer:
     spent: frozenset[str] = frozenset()
     top: Node | None = None  # the value of the statement being printed
     first: str | None = None  # see Memory.first_at
+    counts: bool = False  # whether the statement being printed makes whole numbers
     long: bool = False  # whether the expression being printed makes several large tensors
 
     def __post_init__(self) -> None:
@@ -101,7 +105,8 @@ class Printer:
             size = self.size(node.axis)
             return Value(f"math.prod({size})" if is_pack(node.axis) else size, scalar=True)
         if isinstance(node, AxisValue):
-            return align(Value(self.sizes.arange(node.axis, f"{self.like}.dtype"), (node.axis,)), order)
+            dtype = "" if self.counts else f"{self.like}.dtype"
+            return align(Value(self.sizes.arange(node.axis, dtype), (node.axis,)), order)
         if isinstance(node, Reduce):
             keepdim = None in order or bool(set(node.axes) & set(order))
             value = align(reduction(self, node, order, keepdim), order)
@@ -141,6 +146,10 @@ class Printer:
     def arguments(self, node: Call, order: Dims) -> list[Value]:
         """What an operation takes, whole numbers made real where torch would go on counting."""
         args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
+        if node.fn in _COUNTED and not self.dtypes.is_real(node):  # int32 would overflow
+            given = {n for n, _ in self.program.given} & self.integers
+            wide = [isinstance(a, Read) and a.name in given for a in node.args]
+            args = [v.method(".long()") if w else v for v, w in zip(args, wide, strict=True)]
         if self.dtypes.leaves_integers(node):
             real = f".to({self.like}.dtype)"
             args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
@@ -195,7 +204,7 @@ class Printer:
 
     def owned(self, node: Node, value: Value) -> Value:
         """The result of a call, which nothing else holds: it may be written over, where that spares a large tensor."""
-        mine = self.fuse and not value.scalar and not value.boolean and None not in value.dims
+        mine = self.fuse and not is_width(node) and not value.scalar and not value.boolean and None not in value.dims
         return replace(value, owned=mine and self.memory.is_large(node) and self.dtypes.is_real(node))
 
     def spread(self, value: Value, dims: Dims) -> Value:
@@ -220,6 +229,7 @@ class Printer:
     def print(self) -> list[Line]:
         for k, statement in enumerate(self.program.statements):
             self.spent = self.memory.spent_at(k) if self.fuse else frozenset()
+            self.counts = statement.name in self.integers
             self.top, self.first = statement.value, self.memory.first_at(k) if self.fuse else None
             self.long = self.fuse and is_long(statement.value, self.memory.is_large, self.spent)
             if isinstance(statement, Scatter):

@@ -10,14 +10,14 @@ n, m, d, i, j = axes("n m d i j")
 
 @op
 def nearest(f, a: tensor[n, d], b: tensor[m, d]):
-    f.d2[n, m] = sum((a[n, d] - b[m, d]) ** 2, over=d)
+    f.d2[n, m] = sum((a[n, d] - b[m, d]) ** 4, over=d)
     f.loss[()] = mean(amin(f.d2[n, m], over=m), over=n) + mean(amin(f.d2[n, m], over=n), over=m)
     return f.loss
 
 
 @op
 def spheres(f, x: tensor[n, d], centre: tensor[m, d], k: scalar = 4.0):
-    f.dist[n, m] = sqrt(sum((x[n, d] - centre[m, d]) ** 2, over=d) + 1)
+    f.dist[n, m] = sqrt(sum((x[n, d] - centre[m, d]) ** 4, over=d) + 1)
     f.y[n] = -log(sum(exp(-k * f.dist[n, m]), over=m)) / k
     return f.y
 
@@ -55,9 +55,9 @@ def test_against_loops(made: object, sizes: dict[str, int], strides: str) -> Non
 @pytest.mark.parametrize(
     ("made", "said", "unsaid"),
     [
-        (nearest, "d2 = (a[:, :, None] - b.T).square_().sum(1)", "d2.squeeze"),
+        (nearest, "d2 = (a[:, :, None] - b.T).square_().square_().sum(1)", "d2.squeeze"),
         (nearest, "d2 == d2_min\n", ".squeeze(1)[:, None"),
-        (spheres, "dist = ((x[:, :, None] - centre.T).square_().sum(1) + 1).sqrt_()", "dist.squeeze"),
+        (spheres, "dist = ((x[:, :, None] - centre.T).square_().square_().sum(1) + 1).sqrt_()", "dist.squeeze"),
         (uniformity, "_exp.mean()", ".squeeze("),
         (weights, "x.amax(1, keepdim=True)", ".squeeze("),
     ],

@@ -66,8 +66,18 @@ class ShortRows(Columns):
     def test(self) -> str:
         """The condition under which this form is better; what is kept of a row has less than SHORT places then."""
         inner = inner_axes(self.group)
+        if self._lies_across(set(inner)):
+            return f"{self.split()[2]} >= MANY"
         places = length(inner[0]) if len(inner) == 1 else " * ".join(f"at_least({length(a)}, 1)" for a in inner)
         return f"{places} < SHORT && {self.split()[2]} >= MANY"
+
+    def _lies_across(self, inner: set[str]) -> bool:
+        """Whether neighbours in memory are elements of neighbouring rows, and no row is kept, however long."""
+        reads = [r for s in self.group.loops for r in s.reads()]
+        across = [r for r in reads if self.group.lane in axes_along(r.index)]
+        along = all(r.index[-1] == self.group.lane for r in across)
+        far = any(inner & set(axes_along(r.index)) for r in across)
+        return along and far and "buffer" not in self.plan.place.values()
 
     def print(self) -> None:
         self.blocks("SPAN")

@@ -11,6 +11,7 @@ from derive.backends.torch.pointwise import call_code, cast
 from derive.backends.torch.products.by_vectors import is_by_vector
 from derive.backends.torch.products.contractions import contraction
 from derive.backends.torch.products.convolutions import convolved
+from derive.backends.torch.products.distances import distances
 from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
 from derive.costs.cost import is_matrix_product, is_tensor, product_factors
@@ -26,7 +27,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     """A reduction, as one call of PyTorch that is all of it where there is one, else of its body."""
     if (scaled := _numbers_apart(node)) is not None:
         return printer.value(scaled, order)
-    product = convolved(printer, node) or pooled(printer, node)
+    product = convolved(printer, node) or pooled(printer, node) or distances(printer, node)
     if product is not None:
         return product
     if is_matrix_product(node) or is_by_vector(node):

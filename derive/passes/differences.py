@@ -1,0 +1,117 @@
+"""A tensor of all differences is not made where weighted sums of them are all that is read of it.
+
+With `h[i, j, d] = x[i, d] - y[j, d]` and `dh[i, j, d] = w[i, j] * h[i, j, d]`, `sum(dh[i, j, d], over=j)` is
+`sum(w[i, j] * (x[i, d] - y[j, d]), over=j)`. In loops the difference takes no memory; whole tensors are multiplied
+without it, in a precision in which one product may be subtracted from the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from derive.costs.cost import Nominal, is_of_differences, is_outer_difference, product_factors, work_and_names
+from derive.nodes.arithmetic import multiplied, whole_power
+from derive.nodes.soundness import check
+from derive.nodes.walking import axes_along, by_axes_once, node_axes, rebuilt
+from derive.passes.divided_factors import as_product, fraction
+from derive.passes.leftovers import without_unread
+from derive.passes.opened_sums import Known, plain, renamed
+from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, SizeOf
+
+
+def sums_of_differences(program: Program, nominal: Nominal, squares: bool = False) -> Program:
+    """The same program, with weighted sums of differences where these are less work than the tensor of them.
+
+    With `squares` those of squared differences too. In a forward they stay as they are: what is 0 where two points
+    coincide is compared with 0, and divided by.
+    """
+    known = {n: s for n, s in program.assigned.items() if _is_plain(s)}
+    known = {n: s for n, s in known.items() if _is_of_difference(s.value, known)}
+
+    def within(node: Node) -> Node:
+        node = rebuilt(node, within)
+        is_sum = isinstance(node, Reduce) and node.kind in ("sum", "mean")
+        return _weighted(node, known, squares) if is_sum else node  # type: ignore[arg-type]
+
+    changed = without_unread(check(program.with_values(within)))
+    return changed if work_and_names(changed, nominal) < work_and_names(program, nominal) else program
+
+
+def _is_plain(s: Assign) -> bool:
+    """Whether a statement's value may stand where the tensor is read, under other names of its axes."""
+    whole = all(isinstance(a, str) for a in s.axes) and set(axes_along(s.axes)) == set(node_axes(s.value))
+    return whole and plain(s.value)
+
+
+def _is_of_difference(node: Node, known: Known) -> bool:
+    """Whether a factor of a product or quotient, above the line, is a difference over more axes than its terms have."""
+    if isinstance(node, Read) and node.name in known:
+        return _is_of_difference(known[node.name].value, known)
+    if isinstance(node, Call) and node.fn in ("mul", "div", "neg"):
+        return any(_is_of_difference(a, known) for a in (node.args if node.fn == "mul" else node.args[:1]))
+    return is_outer_difference(node)
+
+
+def _weighted(node: Reduce, known: Known, squares: bool) -> Node:
+    """The sum with the differences that are factors of it, and what these are weighed by; itself without any."""
+    body, minus = _signless(_opened(node.body, known, squares))
+    up, down = fraction(body)
+    up = [f for factor in up for f in _each(factor, squares)]
+    differences = [f for f in up if is_outer_difference(f)]
+    if not differences:
+        return node
+    inside, over = ([f for f in part if set(node_axes(f)) & set(node.axes)] for part in (up, down))
+    weight = as_product([f for f in inside if f not in differences], over)
+    if minus and (turned := _turned(differences[0])) is not None:
+        differences, minus = [turned, *differences[1:]], False
+    total = Reduce("sum", node.axes, multiplied([*product_factors(weight), *differences]))
+    if not is_of_differences(total):
+        return node
+    outside = [f for f in up if f not in inside]
+    below = [f for f in down if f not in over] + [SizeOf(a) for a in node.axes if node.kind == "mean"]
+    if not below:
+        value = multiplied([*outside, total])
+    elif outside:
+        value = Call("mul", (Call("div", (multiplied(outside), multiplied(below))), total))
+    else:
+        value = Call("div", (total, multiplied(below)))
+    return Call("neg", (value,)) if minus else value
+
+
+def _turned(difference: Node) -> Node | None:
+    """`y - x` for `x - y`."""
+    is_of_two = isinstance(difference, Call) and difference.fn == "sub"
+    return Call("sub", difference.args[::-1]) if is_of_two else None  # type: ignore[union-attr]
+
+
+def _signless(node: Node) -> tuple[Node, bool]:
+    """A product or quotient without its signs, and whether these are a minus."""
+    if isinstance(node, Call) and node.fn == "neg":
+        inner, minus = _signless(node.args[0])
+        return inner, not minus
+    if isinstance(node, Call) and node.fn in ("mul", "div"):
+        (left, minus), (right, other) = map(_signless, node.args)
+        return replace(node, args=(left, right)), minus != other
+    if isinstance(node, Num) and isinstance(node.value, Fraction) and node.value < 0:
+        return Num(-node.value), True
+    return node, False
+
+
+def _each(factor: Node, squares: bool) -> list[Node]:
+    """A square as its factors, where it is of a difference."""
+    root, times = whole_power(factor)
+    return [root] * times if squares and times == 2 and is_outer_difference(root) else [factor]
+
+
+def _opened(node: Node, known: Known, squares: bool) -> Node:
+    """A product or quotient with the values of known tensors in their place, those above the line."""
+    if isinstance(node, Read) and node.name in known and by_axes_once(node):
+        made = known[node.name]
+        names = dict(zip(axes_along(made.axes), node.index, strict=True))
+        return _opened(renamed(made.value, names), known, squares)
+    is_square = squares and whole_power(node)[1] == 2
+    if isinstance(node, Call) and (node.fn in ("mul", "div", "neg") or is_square):
+        count = len(node.args) if node.fn == "mul" else 1
+        return replace(node, args=(*(_opened(a, known, squares) for a in node.args[:count]), *node.args[count:]))
+    return node

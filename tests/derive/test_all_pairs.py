@@ -1,0 +1,169 @@
+"""Differences of all pairs: sums that weigh them are matrix products, and distances are one call."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import axes, exp, log, mean, op, scalar, sqrt, sum, tanh, tensor
+from derive.equations import Op
+from derive.verify.verify import Verification, verify, verify_kernels
+from tests.derive.live import module
+
+b, d, i, j, k, n = axes("b d i j k n")
+
+
+@op
+def kernel_mean(f, x: tensor[i, d], z: tensor[j, d], width: scalar = 3.0):
+    f.q[i, j] = sum((x[i, d] - z[j, d]) ** 2, over=d)
+    f.y[()] = mean(exp(-f.q[i, j] / width), over=(i, j))
+    return f.y
+
+
+@op
+def of_one_set(f, x: tensor[i, d]):
+    f.y[()] = mean(sqrt(sum((x[i, d] - x[j, d]) ** 2, over=d) + 1), over=(i, j))
+    return f.y
+
+
+@op
+def in_batches(f, x: tensor[b, i, d], z: tensor[b, j, d]):
+    f.y[b, i, j] = sqrt(sum((x[b, i, d] - z[b, j, d]) ** 2, over=d) + 1)
+    return f.y
+
+
+@op
+def city_blocks(f, x: tensor[i, d], z: tensor[j, d]):
+    f.y[i, j] = tanh(sum(abs(x[i, d] - z[j, d]), over=d))
+    return f.y
+
+
+@op
+def soft_centres(f, x: tensor[n, d], z: tensor[k, d], v: tensor[k, d]):
+    f.u[n, k] = exp(-mean((x[n, d] - z[k, d]) ** 2, over=d))
+    f.a[n, k] = f.u[n, k] / sum(f.u[n, k], over=k)
+    f.y[n, d] = sum(f.a[n, k] * v[k, d], over=k)
+    return f.y
+
+
+@op
+def moved(f, x: tensor[i, d], w: tensor[i, j]):
+    """Coordinates, moved by their differences (Satorras et al., 2021)."""
+    f.y[i, d] = x[i, d] + mean(w[i, j] * (x[i, d] - x[j, d]), over=j)
+    return f.y
+
+
+@op
+def of_spreads(f, x: tensor[n, d], m: tensor[k, d], s: tensor[k, d]):
+    f.q[n, k] = mean(exp(-2 * s[k, d]) * (x[n, d] - m[k, d]) ** 2 / 2 + s[k, d], over=d)
+    f.y[n] = log(sum(exp(-f.q[n, k]), over=k))
+    return f.y
+
+
+def _squared(x: Tensor, z: Tensor) -> Tensor:
+    return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
+
+
+def _of_spreads(x: Tensor, m: Tensor, s: Tensor) -> Tensor:
+    return (-((-2 * s).exp() * (x[:, None] - m) ** 2 / 2 + s).mean(2)).logsumexp(1)
+
+
+PLAIN: dict[str, Callable[..., Tensor]] = {
+    "kernel_mean": lambda x, z, width=3.0: (-_squared(x, z) / width).exp().mean(),
+    "of_one_set": lambda x: (_squared(x, x) + 1).sqrt().mean(),
+    "in_batches": lambda x, z: (_squared(x, z) + 1).sqrt(),
+    "city_blocks": lambda x, z: (x[:, None] - z).abs().sum(2).tanh(),
+    "soft_centres": lambda x, z, v: (-_squared(x, z) / x.shape[1]).softmax(1) @ v,
+    "moved": lambda x, w: x + (w[:, :, None] * (x[:, None] - x)).mean(1),
+    "of_spreads": _of_spreads,
+}
+OPS: dict[str, Op] = {
+    made.op.name: made.op
+    for made in (kernel_mean, of_one_set, in_batches, city_blocks, soft_centres, moved, of_spreads)
+}
+SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "k": 6, "n": 7}
+
+
+def _code(op: Op, way: str) -> str:
+    source = inspect.getsource(getattr(module(op), f"{op.name}_{way}"))
+    return "\n".join(line.partition("  # ")[0] for line in source.splitlines())
+
+
+def _inputs(op: Op, sizes: dict[str, int], dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    tensors = [o for o in op.operands if o.kind == "tensor"]
+    wide = {"j": sizes["i"]} if op.name == "moved" else {}
+    return [torch.randn([(sizes | wide)[a.base] for a in o.axes], dtype=dtype) for o in tensors]
+
+
+@pytest.mark.parametrize("sizes", [SIZES, dict.fromkeys(SIZES, 4), dict.fromkeys(SIZES, 1), SIZES | {"i": 0, "n": 0}])
+@pytest.mark.parametrize("name", OPS)
+def test_gradients(name: str, sizes: dict[str, int]) -> None:
+    torch.manual_seed(0)
+    at = [x.requires_grad_() for x in _inputs(OPS[name], sizes)]
+    if name in ("kernel_mean", "of_one_set") and not sizes["i"]:
+        pytest.skip("the mean of nothing")
+    ours, theirs = getattr(module(OPS[name]), name)(*at), PLAIN[name](*at)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-13)
+    dy = torch.randn_like(theirs)
+    for got, want in zip(torch.autograd.grad(ours, at, dy), torch.autograd.grad(theirs, at, dy), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("judged", [verify, verify_kernels])
+@pytest.mark.parametrize("name", OPS)
+def test_battery(name: str, judged: Callable[[Op], Verification]) -> None:
+    found = judged(OPS[name])
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+@pytest.mark.parametrize("name", [n for n in OPS if n != "city_blocks"])
+def test_no_tensor_of_all_differences(name: str) -> None:
+    both = "".join(_code(OPS[name], way) for way in ("forward", "backward"))
+    made = ["x[:, None]", "x[:, :, None]", "x.T -"]
+    assert not any(text in both for text in made) or name == "of_spreads"
+    assert "as_float64(" in _code(OPS[name], "backward")
+    if name not in ("moved", "of_spreads"):
+        assert "pair_distances(" in _code(OPS[name], "forward")
+
+
+def _errors(op: Op, function: Callable[..., Any], at: list[Tensor], dy: Tensor) -> list[float]:
+    def found(forward: Callable[..., Any], dtype: torch.dtype) -> tuple[Tensor, ...]:
+        leaves = [x.to(dtype).requires_grad_() for x in at]
+        y = forward(*leaves)
+        return (y.detach(), *torch.autograd.grad(y, leaves, dy.to(dtype)))
+
+    truth = found(PLAIN[op.name], torch.float64)
+    return [float((g - t).norm() / t.norm()) for g, t in zip(found(function, torch.float32), truth, strict=True)]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+@pytest.mark.parametrize("name", OPS)
+def test_float32(name: str, offset: float) -> None:
+    """Points far from 0 have as many digits in their differences as autograd's."""
+    torch.manual_seed(0)
+    op, ours, theirs = OPS[name], [], []
+    for _ in range(20):
+        at = _inputs(op, {a: 5 * size for a, size in SIZES.items()}, torch.float32)
+        moved = [x + offset if o.name in ("x", "z", "m") else x for o, x in zip(op.operands, at, strict=False)]
+        dy = torch.randn_like(PLAIN[name](*moved))
+        ours.append(_errors(op, getattr(module(op), name), moved, dy))
+        theirs.append(_errors(op, PLAIN[name], moved, dy))
+    mean_error, native = torch.tensor(ours).mean(0), torch.tensor(theirs).mean(0)
+    assert (mean_error <= 2 * native).all(), (mean_error, native)
+
+
+def test_points_that_coincide_are_at_no_distance() -> None:
+    x = torch.randn(40, 30) + 100
+    y = module(OPS["in_batches"]).in_batches(x[None], x[None])
+    assert (y[0].diagonal() == 1).all()
+
+
+def test_compiled() -> None:
+    """A compiled loop makes the distances, and no graph breaks."""
+    made = module(OPS["kernel_mean"])
+    x, z = torch.randn(6, 3, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
+    compiled = torch.compile(made.kernel_mean_forward, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, z)[0], made.kernel_mean_forward(x, z)[0])
