@@ -130,7 +130,10 @@ def _choice(expr: Basic, hoist: Hoist | None) -> Node:
     """A choice or what it asks."""
     if isinstance(expr, And | Or | Not):
         conditions = sorted(expr.args, key=lambda a: a.sort_key())
-        return Call(type(expr).__name__.lower(), tuple(node(a, hoist) for a in conditions))
+        name = "not" if isinstance(expr, Not) else type(expr).__name__.lower()
+        return Call(name, tuple(node(a, hoist) for a in conditions))
+    if isinstance(expr, Where) and isinstance(expr.condition, Not) and not expr.args[2].is_number:
+        expr = Where(expr.condition.args[0], expr.args[2], expr.args[1])
     args = tuple(node(a, hoist) for a in expr.args)
     if isinstance(expr, Relational):
         return Call(_RELATIONS[expr.rel_op], args)

@@ -12,6 +12,7 @@ from sympy import (
     Equality,
     GreaterThan,
     LessThan,
+    Not,
     StrictGreaterThan,
     StrictLessThan,
     Unequality,
@@ -29,7 +30,7 @@ class _Asked:
 
     def __new__(cls, left: Any, right: Any, **options: Any) -> Boolean:
         left, right = sympify(left), sympify(right)
-        if left == right or (left.is_number and right.is_number):
+        if (left == right and _is_never_nan(left)) or (left.is_number and right.is_number):
             return cls.plain(left, right, **options)
         return Relational.__new__(cls, left, right)
 
@@ -39,7 +40,10 @@ class _Asked:
 
     @property
     def negated(self) -> Boolean:
-        return _ASKED[_NEGATED[self.plain]](*self.args)
+        """The opposite question; of what may be nan, which neither is above 0 nor not, only that this does not hold."""
+        if self.plain in (Equality, Unequality) or all(map(_is_never_nan, self.args)):
+            return _ASKED[_NEGATED[self.plain]](*self.args)
+        return Opposite(self, evaluate=False)
 
     @property
     def reversed(self) -> Boolean:
@@ -48,6 +52,19 @@ class _Asked:
     @property
     def reversedsign(self) -> Boolean:
         return _ASKED[_REVERSED[self.plain]](*(-a for a in self.args))
+
+
+class Opposite(Not):
+    """`~(a > b)`, which is no comparison of its own."""
+
+    @property
+    def canonical(self) -> Opposite:
+        return self  # SymPy compares the opposites of what it joins
+
+
+def _is_never_nan(value: Basic) -> bool:
+    """Whether a side is made of places and lengths, not of the elements of real tensors."""
+    return all(s.is_integer for s in value.free_symbols)
 
 
 class Above(_Asked, StrictGreaterThan):

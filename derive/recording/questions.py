@@ -6,17 +6,20 @@ what the spec's own file asks is refused: SymPy asks its own expressions all the
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
-from sympy import Basic, Expr, Symbol
+from sympy import Basic, Expr, Not, Symbol
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
+from derive.recording.asked import asked
 from derive.terms.axes import Axis
+from derive.terms.elements import At
 
 _ONE_AT_A_TIME = RLock()  # the classes are SymPy's, and everyone's
 
@@ -29,6 +32,9 @@ def refused(file: str) -> Iterator[None]:
         (Basic, "__eq__"): _alike(file, Basic.__eq__, "=="),
         (Expr, "__eq__"): _alike(file, Expr.__eq__, "=="),
         (Basic, "__ne__"): _alike(file, Basic.__ne__, "!="),
+        (Boolean, "__invert__"): _opposite,
+        (Basic, "__array__"): _no_array,
+        (Basic, "__array_ufunc__"): _of_array,
     }
     with _ONE_AT_A_TIME:
         before = {(cls, name): vars(cls).get(name) for cls, name in asked}
@@ -42,6 +48,27 @@ def refused(file: str) -> Iterator[None]:
                     delattr(cls, name)
                 else:
                     setattr(cls, name, method)
+
+
+def _opposite(condition: Boolean) -> Any:
+    """`~c`, whose comparisons of elements are left to the numbers first: of nan `x > 0` and `x <= 0` are both false."""
+    return Not(asked(condition, At))
+
+
+def _no_array(e: Basic, *_: Any, **__: Any) -> Any:
+    raise DeriveError(
+        f"NumPy is asked for an array of {e}, which is one element", fix="use the words of derive: sum(…, over=d), exp"
+    )
+
+
+def _of_array(e: Basic, function: Any, method: str, *args: Any, **_: Any) -> Any:
+    """Arithmetic with a number of NumPy's; no function of its."""
+    plain = getattr(operator, {"divide": "truediv", "power": "pow"}.get(function.__name__, function.__name__), None)
+    plain = operator.mul if function.__name__ == "multiply" else plain
+    plain = operator.sub if function.__name__ == "subtract" else plain
+    if method != "__call__" or plain is None or function.nin != 2 or any(getattr(a, "shape", ()) for a in args):
+        return _no_array(e)
+    return plain(*(a if isinstance(a, Basic) else a.item() for a in args))
 
 
 def _truth(file: str) -> Any:

@@ -16,15 +16,15 @@ BELOW_ALL = Symbol("-oo")
 
 
 def same(a: Any, b: Any) -> Boolean:
-    """Whether two values are equal; whether an element is 0 is asked of the number, whatever its sign on paper."""
+    """Whether two values are equal; of an element and 0, or itself, that is asked of the number: it may be nan."""
     a, b = sympify(a), sympify(b)
-    return Alike(a, b) if isinstance(a, At) and b == 0 else Eq(a, b)
+    return Alike(a, b) if a == b or (isinstance(a, At) and b == 0) else Eq(a, b)
 
 
 def unlike(a: Any, b: Any) -> Boolean:
     """Whether two values differ; as `same` asks."""
     a, b = sympify(a), sympify(b)
-    return Unlike(a, b) if isinstance(a, At) and b == 0 else Ne(a, b)
+    return Unlike(a, b) if a == b or (isinstance(a, At) and b == 0) else Ne(a, b)
 
 
 class Where(Expr):

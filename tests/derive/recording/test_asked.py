@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from sympy import And
+from sympy import And, Not, Or
 
 from derive.live import build
 from derive.notation import amax, axes, eq, exp, log, ne, oo, op, sum, tensor, where
-from derive.recording.asked import Above, Alike, Below, NotAbove, NotBelow, Unlike
+from derive.recording.asked import Above, Alike, Below, NotAbove, NotBelow, Opposite, Unlike
 from derive.terms.elements import At, Tensor
 
 n, i, j = axes("n i j")
@@ -87,7 +87,8 @@ def test_one_value_of_either_sign_is_no_contradiction() -> None:
     t = At(Tensor("t"), n)
     both = And(Above(-t, 0), NotAbove(t, 0))
     assert both.args and both == And(NotAbove(t, 0), Above(-t, 0))
-    assert And(Above(t, 0), NotAbove(t, 0)) == False  # noqa: E712  (SymPy's truth)
+    assert And(Above(n, 3), NotAbove(n, 3)) == False  # noqa: E712  (SymPy's truth)
+    assert Or(Above(t, 0), NotAbove(t, 0)) != True  # noqa: E712  (nan is neither)
 
 
 @pytest.mark.parametrize(
@@ -99,5 +100,8 @@ def test_what_is_asked_stays_asked(one, opposite, turned) -> None:
     u = At(Tensor("u", positive=True), n)
     t = At(Tensor("t", negative=True), n)
     assert type(one(u, t)) is one
-    assert one(u, t).negated == opposite(u, t) and opposite(u, t).negated == one(u, t)
+    i, k = At(Tensor("i", integer=True), n), At(Tensor("k", integer=True), n)
+    assert one(i, k).negated == opposite(i, k) and opposite(i, k).negated == one(i, k)
+    assert one(u, t).negated == (opposite(u, t) if one is Alike else Opposite(one(u, t), evaluate=False))
+    assert Not(Not(one(u, t))) == one(u, t)
     assert one(u, t).reversed == turned(t, u) and one(u, t).reversedsign == turned(-u, -t)
