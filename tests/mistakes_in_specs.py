@@ -363,9 +363,9 @@ MISTAKES = {
         "f.y[n] = sum(x[n, t], over=t)\n    return f.y",
         "op mine: (t, e) merges axes where tensor[…] declares them; declare one axis, and take it apart in an equation: f.z[…, t, e] = x[…, (t, e)]",
     ),
-    "guarded_before": (
+    "before_the_first": (
         "f, x: tensor[n, t], w: tensor[k]",
-        "f.y[n, t] = sum(where(t - k >= 0, x[n, t - k], 0) * w[k], over=k)\n    return f.y",
+        "f.y[n, t] = sum(x[n, t - k] * w[k], over=k)\n    return f.y",
         "op mine, equation y: x[n, -k + t] reads before the first place of axis t; there is no padding: shift the axis so that places start at 0, concat what stands before them, or add up what lies on the axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)",
     ),
     "halved_place": (

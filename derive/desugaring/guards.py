@@ -12,15 +12,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from sympy import And, Basic, Expr, Not, Or, S
+from sympy import Add, And, Basic, Expr, Not, Or, S
 
 from derive.equations import Equation
 from derive.nodes.naming import free_name
 from derive.recording.asked import asked
-from derive.terms.axes import Axis, free_axes
+from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
 from derive.terms.reductions import Reduce
+from derive.terms.windows import affine, is_window
 
 Conditions = frozenset[Basic]
 """What holds wherever something is read."""
@@ -54,19 +55,41 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, li
         return expr.func(*(branch(a, held) for a in expr.args))
 
     def index(i: Expr, held: Conditions) -> Expr:
-        if not isinstance(i, At) or not all(isinstance(a, Axis) for a in i.index):
+        own_conditions = [c for c in held if free_axes(c) <= free_axes(i)]
+        leaves = bool(own_conditions) and (_reaches_before_the_first(i) or _is_kept_from_the_end(i, own_conditions))
+        if not leaves and not (isinstance(i, At) and all(isinstance(a, Axis) for a in i.index)):
             return i
-        body = Where(And(*(c for c in held if free_axes(c) <= free_axes(i))), i, S.Zero)
+        body = Where(And(*own_conditions), i, S.Zero)
         if not isinstance(body, Where):  # no condition, or some of which one is the opposite of another
             return body
+        own = tuple(a for a, _ in sorted(affine(i).steps, key=lambda s: -s[1])) if leaves else i.index
         for e in (*known, *made):
-            if e.body == body and e.index == i.index:
-                return At(e.target, *i.index)
-        name = free_name(f"{i.name}_read", taken | {e.name for e in made})
-        made.append(Equation(Tensor(name, integer=True), i.index, body))
-        return At(made[-1].target, *i.index)
+            if e.body == body and e.index == own:
+                return At(e.target, *own)
+        stem = "_".join(["place", *(a.base for a in own)]) if leaves else f"{i.name}_read"
+        name = free_name(stem, taken | {e.name for e in made})
+        made.append(Equation(Tensor(name, integer=True), own, body))
+        return At(made[-1].target, *own)
 
     return branch(rhs, frozenset()), made
+
+
+def _reaches_before_the_first(i: Expr) -> bool:
+    """Whether axis arithmetic without its condition would leave the tensor: `t - s`, and `t - 1`."""
+    if not is_window(i) or not free_axes(i):
+        return False
+    form = affine(i)
+    first = form.offset + Add(*(step * (Size(a) - 1) for a, step in form.steps if step < 0))
+    back = any(step < 0 for _, step in form.steps) or form.offset.is_negative
+    return bool(form.offset.is_number and back and not (first.is_number and first >= 0))
+
+
+def _is_kept_from_the_end(i: Expr, conditions: Sequence[Basic]) -> bool:
+    """Whether axis arithmetic runs on, `t + 1`, under a condition on lengths, such as `t + 1 < size(t)`."""
+    if not is_window(i) or not any(c.atoms(Size) for c in conditions):
+        return False
+    form = affine(i)
+    return bool(form.offset.is_positive or len(form.steps) > 1) and all(step > 0 for _, step in form.steps)
 
 
 def guarded_behind(equations: Sequence[Equation], outputs: Collection[str], given: Collection[str]) -> list[Equation]:

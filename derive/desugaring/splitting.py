@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sympy import Basic, Expr, Mul, S
+from sympy import Basic, Expr, Function, Mul, Pow, S
 
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
@@ -14,7 +14,7 @@ from derive.terms.axes import PACK, Axis, free_axes, sorted_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Tensor
 from derive.terms.indices import Merge
-from derive.terms.reductions import Reduce
+from derive.terms.reductions import Reduce, TakenFirst
 
 
 def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
@@ -31,16 +31,33 @@ def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
     return None
 
 
-def _nested(expr: Basic) -> list[Reduce]:
-    """Innermost reductions first, in a fixed order."""
-    return sorted((r for r in expr.atoms(Reduce) if not r.body.atoms(Reduce)), key=lambda r: r.sort_key())
+def _nested(expr: Basic) -> list[Reduce | TakenFirst]:
+    """Innermost reductions and sums that are taken first, in a fixed order."""
+    found = (r for r in expr.atoms(Reduce, TakenFirst) if not r.body.atoms(Reduce, TakenFirst))
+    return sorted(found, key=lambda r: r.sort_key())
 
 
-def split_name(target: str, reduce: Reduce, taken: set[str]) -> str:
-    """A name for a split-off reduction: after what it reduces, else after the equation it comes from."""
+def split_name(target: str, reduce: Reduce | TakenFirst, taken: set[str]) -> str:
+    """A name for what is split off: after what it reduces, else after the equation it comes from."""
     body = reduce.body
+    if isinstance(reduce, TakenFirst):
+        return free_name(_name_of_sum(reduce.body) or f"{target}_sum", taken)
     stem = body.name if isinstance(body, At) else target
     return free_name(f"{stem}_{reduce.kind.removeprefix('a')}", taken)
+
+
+def _name_of_sum(total: Expr) -> str | None:
+    """`one_minus_p`; nothing for a sum of more, or of another number."""
+    if len(total.args) != 2 or S.One not in total.args:
+        return None
+    sign, term = next(t for t in total.args if t != 1).as_coeff_Mul()
+    words = {S.One: "plus", S.NegativeOne: "minus"}
+    square = isinstance(term, Pow) and term.exp == 2
+    of = term.args[0] if square or isinstance(term, Function) else term
+    if sign not in words or not isinstance(of, At):
+        return None
+    inner = f"{of.name}_squared" if square else of.name if of == term else f"{term.func.__name__}_{of.name}"
+    return f"one_{words[sign]}_{inner}"
 
 
 def order_axes(axes: set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -55,6 +72,8 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     plain = all(isinstance(i, Axis) for i in index)
+    if isinstance(rhs, Concat):
+        rhs = rhs.replace(TakenFirst, lambda total: total)
     if isinstance(rhs, Concat) and plain:
         return [_concatenation(target, index, rhs, left)]
     if isinstance(rhs, Concat):
@@ -77,11 +96,13 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
 
 
 def _split_off(
-    target: Tensor, left: tuple[Axis, ...], rhs: Expr, reduce: Reduce, taken: set[str], out: list[Equation]
+    target: Tensor, left: tuple[Axis, ...], rhs: Expr, reduce: Reduce | TakenFirst, taken: set[str], out: list[Equation]
 ) -> Expr:
-    """The right side with one reduction read by name; its equation is added to `out`."""
+    """The right side with one reduction, or sum, read by name; its equation is added to `out`."""
     axes = order_axes(free_axes(reduce.body) - set(reduce.over), left)
-    out.append(own_equation(split_name(target.name, reduce, taken), axes, reduce, taken))
+    value = reduce.body if isinstance(reduce, TakenFirst) else reduce
+    made = own_equation(split_name(target.name, reduce, taken), axes, value, taken)
+    out.append(replace(made, first=isinstance(reduce, TakenFirst)))
     return rhs.xreplace({reduce: out[-1].left})
 
 

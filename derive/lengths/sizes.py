@@ -33,6 +33,7 @@ def size_rules(
     rules = _allowed(rules, standing, dims, equations)
     if any(a not in rules for e in equations for a in (*e.axes, *e.over)):
         known = [at for at in written if at.name in dims and len(dims[at.name]) == len(at.index)]
+        known = [at for at in known if not any(map(_starts_before, at.index))]  # under a condition, or refused above
         rules = _allowed(rules, known, dims, equations)
     ranged = {o.ranges_over for o in operands if o.ranges_over is not None}
     for equation in equations:
@@ -214,7 +215,22 @@ def window_sizes(i: Expr, length: Expr, rules: Rules) -> list[tuple[Axis, Expr]]
     """The one unknown axis of `s*t + d*k + c` is as long as the window allows."""
     form = affine(i)
     unknown = [a for a, _ in form.steps if a not in rules]
-    return [(unknown[0], longest(form, unknown[0], length))] if len(unknown) == 1 else []
+    if len(unknown) != 1:
+        return []
+    allowed = longest(form, unknown[0], length)
+    if allowed.is_number and len(form.steps) > 1:
+        raise DeriveError(
+            f"an index {form} reads before the first place but where {unknown[0].base} < {allowed}",
+            fix=f"write it under the condition that it does not, where({form} >= 0, …, 0), or read a longer tensor "
+            f"behind its first places: {form} + size({unknown[0].base}) - 1",
+        )
+    return [(unknown[0], allowed)]
+
+
+def _starts_before(i: Expr) -> bool:
+    """Whether axis arithmetic runs back from an axis with nothing in front of it: `t - s`."""
+    form = affine(i) if is_window(i) else None
+    return form is not None and form.offset.is_number and min((step for _, step in form.steps), default=0) < 0
 
 
 def size_of(index: Expr) -> Expr:

@@ -20,6 +20,12 @@ class Affine:
     steps: tuple[tuple[Axis, int], ...]
     offset: Expr
 
+    def __str__(self) -> str:
+        """What is added first: `t - s`."""
+        terms = [f"{step}*{axis.base}" for axis, step in sorted(self.steps, key=lambda s: -s[1])]
+        terms += [str(self.offset)] if self.offset != 0 else []
+        return " + ".join(terms).replace("+ -", "- ").replace("- 1*", "- ").removeprefix("1*").replace(" 1*", " ")
+
 
 _WHOLE = "write whole multiples of axes, such as 2*t + k, or read an index(...)"
 _REPEATED = 'repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice'

@@ -1,0 +1,115 @@
+"""Under a condition, axis arithmetic may leave a dimension: `where(s <= t, h[t - s], 0)`."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import amax, axes, exp, oo, op, size, sum, tensor, where
+from derive.equations import Op
+from derive.errors import DeriveError
+from derive.verify.verify import verify
+from tests.derive.live import assert_derived
+
+k, n, s, t = axes("k n s t")
+
+
+@op
+def by_distance(f, a: tensor[t, t], h_: tensor[t]):
+    f.y[t, s] = where(s <= t, a[t, s] + h_[t - s], 0)
+    return f.y
+
+
+@op
+def causal_convolution(f, x: tensor[n, t], h_: tensor[t]):
+    f.y[n, t] = sum(where(s <= t, h_[t - s] * x[n, s], 0), over=s)
+    return f.y
+
+
+@op
+def largest_of_sums(f, x: tensor[n, t], h_: tensor[t]):
+    f.y[n, t] = amax(where(s <= t, h_[t - s] + x[n, s], -oo), over=s)
+    return f.y
+
+
+@op
+def beside_the_one_before(f, x: tensor[n, t]):
+    f.y[n, t] = exp(x[n, t]) * where(t >= 1, x[n, t - 1], 0)
+    return f.y
+
+
+@op
+def beside_the_next(f, x: tensor[n, t]):
+    f.y[n, t] = exp(x[n, t]) * where(t + 1 < size(t), x[n, t + 1], 2)
+    return f.y
+
+
+@op
+def correlation(f, x: tensor[n, t], w: tensor[k]):
+    f.y[n, t] = sum(where(t + k < size(t), w[k] * x[n, t + k], 0), over=k)
+    return f.y
+
+
+def _toeplitz(h: Tensor) -> Tensor:
+    rows = [torch.cat([h[: i + 1].flip(0), h.new_zeros(len(h) - i - 1)]) for i in range(len(h))]
+    return torch.stack(rows) if rows else h.new_zeros(0, 0)
+
+
+def _largest(x: Tensor, h: Tensor) -> Tensor:
+    each = [torch.stack([h[i - j] + x[:, j] for j in range(i + 1)]).amax(0) for i in range(len(h))]
+    return torch.stack(each, 1)
+
+
+def _correlated(x: Tensor, w: Tensor) -> Tensor:
+    longer = torch.cat([x, x.new_zeros(len(x), len(w))], 1)
+    return torch.stack([longer[:, i : i + len(w)] @ w for i in range(x.shape[1])], 1)
+
+
+PLAIN: dict[str, Callable[..., Tensor]] = {
+    "by_distance": lambda a, h_: a.tril() + _toeplitz(h_),
+    "causal_convolution": lambda x, h_: x @ _toeplitz(h_).T,
+    "largest_of_sums": lambda x, h_: _largest(x, h_),
+    "beside_the_one_before": lambda x: x.exp() * torch.cat([x[:, :1] * 0, x[:, :-1]], 1),
+    "beside_the_next": lambda x: x.exp() * torch.cat([x[:, 1:], x[:, :1] * 0 + 2], 1),
+    "correlation": lambda x, w: _correlated(x, w),
+}
+OPS: dict[str, Op] = {
+    made.op.name: made.op
+    for made in (
+        by_distance, causal_convolution, largest_of_sums, beside_the_one_before, beside_the_next, correlation,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+@pytest.mark.parametrize("name", OPS)
+def test_values_and_gradients(name: str, length: int) -> None:
+    lengths = {"n": 3, "t": length, "t2": length, "k": 2}
+    shapes = {o.name: tuple(lengths[a.base] for a in o.axes) for o in OPS[name].operands}
+    assert_derived(OPS[name], PLAIN[name], shapes)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_battery(name: str) -> None:
+    found = verify(OPS[name])
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+def test_without_a_condition_it_is_refused() -> None:
+    """It was a sum over one place."""
+    with pytest.raises(DeriveError, match=r"reads before the first place but where s < 1.*where\(t - s >= 0"):
+
+        @op
+        def unguarded(f, x: tensor[n, t], h_: tensor[t]):
+            f.y[n, t] = sum(h_[t - s] * x[n, s], over=s)
+            return f.y
+
+
+def test_a_length_that_nothing_gives_is_asked_for() -> None:
+    with pytest.raises(DeriveError, match="no input carries axis s"):
+
+        @op
+        def table(f, h_: tensor[t]):
+            f.y[t, s] = where(s <= t, h_[t - s], 0)
+            return f.y
