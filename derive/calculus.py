@@ -70,7 +70,8 @@ def from_output(equation: Equation, local: Expr, read: At, powers: bool = True) 
     equation itself divides by it.
     """
     factor, core = equation.body.as_independent(*equation.body.atoms(At), as_Add=False)
-    divided = {s for f in core.atoms(Pow) if f.exp.is_negative for s in f.base.atoms(Scalar)}
+    below_line = [b for f in core.atoms(Pow) if f.exp.is_negative for b in Mul.make_args(f.base)]
+    divided = {s for b in below_line for s in [b.as_base_exp()[0]] if isinstance(s, Scalar)}
     if factor.atoms(Axis) or factor.atoms(Scalar) - divided:
         return local
     if powers and (over := _over_what_divides(core, equation.left, read)) is not None:

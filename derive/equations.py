@@ -71,6 +71,7 @@ class Equation:
     given: bool = True  # written by the user, not split off by us
     called: bool = False  # inside an op that the spec calls: the user has not named it
     normal: bool = False  # a body in normal form, to be factored where it is printed, and not as somebody wrote it
+    first: bool = False  # a sum that is taken before a number is added to it, and never put in its place by a law
     ties: At | None = None  # of a maximum over what an index puts at each place: how many elements share it
 
     @property

@@ -39,7 +39,7 @@ def inversions(op: Op) -> tuple[Inversion, ...]:
     """Every way in which one pointwise equation gives one of its operands."""
     found = []
     for equation in op.equations:
-        if equation.kind is None and equation.is_plain:
+        if equation.kind is None and equation.is_plain and not equation.first:
             found += [i for read in equation.reads if (i := invert(equation, read)) is not None]
     return tuple(found)
 
@@ -75,7 +75,7 @@ def definitions_of(op: Op, carriers: tuple[frozenset[str], ...]) -> tuple[Invers
     found = []
     for e in op.equations:
         axes = frozenset(a.base for a in e.axes)
-        if not e.given and e.kind is None and _is_sum(e.body) and not any(axes <= c for c in carriers):
+        if not e.given and not e.first and e.kind is None and _is_sum(e.body) and not any(axes <= c for c in carriers):
             found.append(Inversion(e.name, e.axes, e.body, e.name))
     return tuple(found)
 

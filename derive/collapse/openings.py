@@ -26,8 +26,8 @@ _MOST = 12  # terms on the way, beyond which no others are opened
 
 def bodies(op: Op) -> Bodies:
     """The equations of an op that are arithmetic element by element."""
-    plain = (e for e in op.equations if e.kind is None and e.is_plain and not isinstance(e.body, Function | At))
-    return {e.name: (e.axes, e.body) for e in plain}
+    plain = (e for e in op.equations if e.kind is None and e.is_plain and not e.first)
+    return {e.name: (e.axes, e.body) for e in plain if not isinstance(e.body, Function | At)}
 
 
 def with_definitions(known: Bodies, definitions: list[Definition]) -> Bodies:

@@ -16,7 +16,7 @@ from derive.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Delta, Scalar
 from derive.terms.indices import Merge
-from derive.terms.reductions import Reduce
+from derive.terms.reductions import Reduce, TakenFirst
 from derive.terms.windows import affine, is_window
 
 FUNCTIONS = frozenset({
@@ -75,8 +75,8 @@ def _check_function(call: Function, equation: str) -> None:
 
 
 _KNOWN = (
-    Add, Mul, Pow, Number, NumberSymbol, Relational, Boolean, At, Axis, Scalar, Size, Where, Delta, Reduce, Concat,
-    Merge,
+    Add, Mul, Pow, Number, NumberSymbol, Relational, Boolean, At, Axis, Scalar, Size, Where, Delta, Reduce, TakenFirst,
+    Concat, Merge,
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from derive.recording.handles import Frame, Handle
 from derive.recording.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
 from derive.recording.questions import refused
 from derive.recording.recorder import Recorder
+from derive.recording.sums_first import taken_first
 from derive.terms.axes import Size
 from derive.terms.elements import At, Scalar
 
@@ -112,9 +113,10 @@ def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
 def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Operand, ...]) -> Any:
     """What the function returns, its equations recorded; Python's complaints in the notation's words."""
     args = [_argument(o, recorder) for o in operands]
+    file = function.__code__.co_filename
     token = _recording.set(recorder)
     try:
-        with refused(function.__code__.co_filename), exact_from_the_start():
+        with refused(file), taken_first(file), exact_from_the_start():
             return function(Frame(recorder), *args)
     except NameError as error:
         inputs = [o.name for o in operands]

@@ -45,6 +45,21 @@ class _Bound(Expr):
         return f"{self.kind}({printer.doprint(self.body)}, over={over})"
 
 
+class TakenFirst(_Bound):
+    """A sum of elements and a number that is taken before another number is added to it: `(1 - p) + 1e-8`."""
+
+    @property
+    def body(self) -> Expr:
+        return self.args[0]
+
+    @property
+    def over(self) -> tuple[Axis, ...]:
+        return ()
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"({printer.doprint(self.body)})"
+
+
 class Reduce(_Bound):
     """A reduction as a spec says it: `sum`, `mean`, `amax`, `amin` of a body over axes (still by their own names)."""
 

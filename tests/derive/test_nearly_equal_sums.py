@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, constant, exp, index, op, scalar, sigmoid, sqrt, sum, tanh, tensor, where
+from derive import axes, constant, exp, index, log, mean, op, scalar, sigmoid, sqrt, sum, tanh, tensor, where
 from derive.pipeline import derive_op
 from derive.recording.spec import OpCall
 from tests.derive.live import module
@@ -116,3 +116,62 @@ def test_a_number_is_added_to_a_difference_after_it_is_taken() -> None:
     torch.testing.assert_close(y, torch.full((2,), 3**0.5 * 1e-6))
     (dx,) = torch.autograd.grad(y, x, torch.tensor([0.4, -1.3]))
     torch.testing.assert_close(dx, torch.tensor([[0.4], [-1.3]]).expand(2, 3) / 3**0.5)
+
+
+@op
+def odds(f, p_: tensor[n]):
+    f.y[n] = p_[n] / (1 - p_[n] + 1e-8)
+    return f.y
+
+
+@op
+def surprise(f, p_: tensor[n], eps: scalar = 1e-8):
+    f.y[n] = log(1 - p_[n] + eps)
+    return f.y
+
+
+@op
+def sine(f, c: tensor[n]):
+    f.y[n] = sqrt(1e-12 + (1 - c[n] ** 2))
+    return f.y
+
+
+@op
+def from_logit(f, x: tensor[n]):
+    f.y[n] = log(1 - sigmoid(x[n]) + 1e-8)
+    return f.y
+
+
+@op
+def cross_entropy_of_probabilities(f, p_: tensor[n], t_: constant[n]):
+    f.loss[()] = -mean(t_[n] * log(p_[n] + 1e-8) + (1 - t_[n]) * log(1 - p_[n] + 1e-8), over=n)
+    return f.loss
+
+
+AS_WRITTEN: list[tuple[OpCall, float, Callable[..., Tensor]]] = [
+    (odds, 1.0, lambda p: p / (1 - p + 1e-8)),
+    (surprise, 1.0, lambda p: (1 - p + 1e-8).log()),
+    (sine, 1.0, lambda c: (1 - c**2 + 1e-12).sqrt()),
+    (from_logit, 20.0, lambda x: (1 - x.sigmoid() + 1e-8).log()),
+    (cross_entropy_of_probabilities, 1.0, lambda p, y: -(y * (p + 1e-8).log() + (1 - y) * (1 - p + 1e-8).log()).mean()),
+]
+
+
+@pytest.mark.parametrize(("spec", "at", "plain"), AS_WRITTEN, ids=lambda p: p.op.name if isinstance(p, OpCall) else "")
+def test_a_small_number_is_added_last(spec: OpCall, at: float, plain: Callable[..., Tensor]) -> None:
+    """In float32 `1.00000001 - p` is 0 where `p` is 1; `1 - p + 1e-8` is not."""
+    x = torch.tensor([at, at / 2, at / 3], requires_grad=True)
+    others = [torch.tensor([1.0, 0.0, 0.3])] if spec is cross_entropy_of_probabilities else []
+    ours, theirs = getattr(module(spec.op), spec.op.name)(x, *others), plain(x, *others)
+    torch.testing.assert_close(ours, theirs)
+    dy = torch.randn_like(theirs)
+    torch.testing.assert_close(torch.autograd.grad(ours, x, dy), torch.autograd.grad(theirs, x, dy))
+
+
+def test_numbers_of_one_size_are_one() -> None:
+    @op
+    def shifted(f, x: tensor[n]):
+        f.y[n] = 1 + x[n] + 2
+        return f.y
+
+    assert [e.name for e in shifted.op.equations] == ["y"]

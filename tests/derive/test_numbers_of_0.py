@@ -50,6 +50,13 @@ def scaled_inside(f, x: tensor[n, d], b: tensor[d], s: scalar):
 
 
 @op
+def scaled_share(f, x: tensor[n, d], s: scalar):
+    """It divides by a sum that holds the number, which is not 0 where the number is."""
+    f.y[n, d] = s**2 / (x[n, d] ** 2 + s**2)
+    return f.y
+
+
+@op
 def capped(f, x: tensor[n, d], s: scalar):
     f.y[n, d] = s * tanh(x[n, d] / s)
     return f.y
@@ -61,11 +68,12 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
     "scaled_root": lambda x, s: s * (1 + x**2).sqrt(),
     "scaled_quotient": lambda x, s: s / (1 + x**2),
     "scaled_layer": lambda x, w, b, s: s * (x @ w + b).tanh(),
+    "scaled_share": lambda x, s: s**2 / (x**2 + s**2),
     "scaled_inside": lambda x, b, s: (s * x + b).tanh(),
 }
 OPS: dict[str, Op] = {
     made.op.name: made.op
-    for made in (scaled_tanh, scaled_sigmoid, scaled_root, scaled_quotient, scaled_layer, scaled_inside)
+    for made in (scaled_tanh, scaled_sigmoid, scaled_root, scaled_quotient, scaled_layer, scaled_inside, scaled_share)
 }
 SHAPES = {"x": (3, 4), "w": (4, 5)}
 

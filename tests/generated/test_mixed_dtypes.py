@@ -24,3 +24,37 @@ def test_weights_of_another_dtype(op, count, activations, weights):
     for g, e in zip(gradients, exact, strict=True):
         rounding = 2**-8 if g.dtype == torch.bfloat16 else 1e-6  # once, to the operand's dtype
         torch.testing.assert_close(g.double(), e, rtol=0, atol=rounding * e.abs().max().item())
+
+
+@pytest.mark.parametrize("first", [torch.float64, torch.float32])
+def test_two_real_dtypes_are_computed_with_in_the_wider(first):
+    """As autograd does; a matrix product in the backward refused them."""
+    second = torch.float32 if first == torch.float64 else torch.float64
+    x = torch.randn(6, 8, dtype=first, requires_grad=True)
+    gamma, beta = (torch.randn(8, dtype=second, requires_grad=True) for _ in range(2))
+    y = layernorm(x, gamma, beta)
+    dy = torch.randn(6, 8, dtype=torch.float64)
+    plain = torch.nn.functional.layer_norm(x.double(), (8,), gamma.double(), beta.double())
+    torch.testing.assert_close(y, plain)
+    wanted = torch.autograd.grad(plain, (x, gamma, beta), dy)
+    torch.testing.assert_close(torch.autograd.grad(y, (x, gamma, beta), dy), wanted)
+
+
+def test_complex_tensors_are_refused():
+    """Their gradients would not be conjugated."""
+    with pytest.raises(TypeError, match="complex tensors have no gradient here"):
+        rmsnorm(torch.randn(2, 8, dtype=torch.complex64), torch.ones(8))
+
+
+@pytest.mark.parametrize("eps", [torch.tensor(1e-5), torch.nn.Parameter(torch.tensor(1e-5)), "1e-5"])
+def test_a_number_is_no_tensor(eps):
+    """A parameter in the place of a number would stay as it is, without a word."""
+    with pytest.raises(TypeError, match="eps is a .*, expected a number"):
+        rmsnorm(torch.randn(2, 8), torch.ones(8), eps)
+    with pytest.raises(TypeError, match="eps is a .*, expected a number"):
+        rmsnorm(torch.randn(2, 8), torch.ones(8), eps=eps)
+
+
+def test_an_array_is_no_tensor():
+    with pytest.raises(TypeError, match="rmsnorm: x is a ndarray, expected a tensor"):
+        rmsnorm(torch.randn(2, 8).numpy(), torch.ones(8))

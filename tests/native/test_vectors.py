@@ -84,6 +84,10 @@ def by_columns(f, e: tensor[t, n, c], s: tensor[t, n, c], a: tensor[c], b: tenso
 """
 
 
+_SCATTERED = re.compile(r"^\s*\w+\[[^=]*\w\[[^=]*\]\] \+= ")
+"""What is added at places of an index: few processors store a vector's elements apart, and GCC weighs it for each."""
+
+
 def _loops(path: Path) -> list[range]:
     """The lines of every loop that is to become vectors."""
     lines, found = path.read_text().splitlines(), []
@@ -91,7 +95,7 @@ def _loops(path: Path) -> list[range]:
         if line.strip().startswith("#pragma omp simd"):
             indent = line[: len(line) - len(line.lstrip())]
             found.append(range(k + 2, lines.index(f"{indent}}}", k) + 2))
-    return found
+    return [loop for loop in found if not any(_SCATTERED.search(lines[k - 1]) for k in loop)]
 
 
 def _vectors(path: Path, runtime: ModuleType) -> set[int]:

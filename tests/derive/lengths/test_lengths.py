@@ -366,7 +366,7 @@ CLASHES = [
     (highest, (R(2, 0), 1), "highest: axis d has length 0 in x, but its maximum needs at least one place"),
     (gated, ([1.0, 2.0],), "gated: x is a list, expected a tensor"),
     (padded_rows, (R(4, 2), IX + 2), "padded_rows, equation y: ix holds 5, but axis v has length 4; give values 0 to 3"),
-    (padded_rows, (R(4, 2), IX.short()), "padded_rows, equation y: ix has dtype torch.int16, expected integers; convert it with ix.long()"),
+    (padded_rows, (R(4, 2), IX.short()), "padded_rows, equation y: ix has dtype torch.int16, expected int64 or int32; give ix.long()"),
 ]  # fmt: skip
 
 
@@ -389,3 +389,19 @@ def test_lengths_that_only_an_empty_axis_satisfies_are_no_error() -> None:
     torch.testing.assert_close(module(nothing_joined.op).nothing_joined(x, R(0), w), x * w, rtol=1e-12, atol=1e-12)
     with pytest.raises(ValueError, match="axis i is 3 in x but 4 in w"):
         module(nothing_joined.op).nothing_joined(x, R(1), R(4))
+
+
+@op
+def square_of_a_place(f, x: tensor[n], w: tensor[m], p: index(m)[n]):
+    f.y[n] = x[n] * (p[n] * p[n] + p[n]) + w[p[n]]
+    return f.y
+
+
+def test_arithmetic_of_narrow_indices_does_not_overflow() -> None:
+    made, p = module(square_of_a_place.op), torch.tensor([69999, 50000])
+    x, w = torch.ones(2, dtype=torch.float64, requires_grad=True), torch.zeros(70000, dtype=torch.float64)
+    for narrow in (p, p.int()):
+        y = made.square_of_a_place(x, w, narrow)
+        (dx,) = torch.autograd.grad(y, x, torch.ones_like(y))
+        torch.testing.assert_close(y.detach(), (p * p + p).double())
+        torch.testing.assert_close(dx, (p * p + p).double())

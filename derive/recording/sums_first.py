@@ -1,0 +1,71 @@
+"""A sum with a number in it is taken before a small number is added: `1 - p + 1e-8` is `(1 - p) + 1e-8`.
+
+SymPy adds the two numbers, and in float32 `1.00000001 - p` is 0 where `p` is 1. So does the order of its terms, with a
+number of the caller: `1 - p + eps`. Such a sum becomes an equation of its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+from sympy import Add, Expr, Number, sympify
+
+from derive.terms.axes import Size
+from derive.terms.elements import At, Scalar
+from derive.terms.reductions import TakenFirst
+
+_ONE_AT_A_TIME = RLock()  # the class is SymPy's, and everyone's
+
+_FAR = 64
+"""How many times larger than another a number is, for their sum to have fewer digits of the smaller one."""
+
+
+@contextmanager
+def taken_first(file: str) -> Iterator[None]:
+    """Inside, sums of elements and a number to which code of this file adds another number are `TakenFirst`."""
+    methods = {name: getattr(Expr, name) for name in ("__add__", "__radd__", "__sub__", "__rsub__")}
+    with _ONE_AT_A_TIME:
+        for name, method in methods.items():
+            setattr(Expr, name, _keeping(method, file))
+        try:
+            yield
+        finally:
+            for name, method in methods.items():
+                setattr(Expr, name, method)
+
+
+def _keeping(method: Callable[[Any, Any], Any], file: str) -> Callable[[Any, Any], Any]:
+    def added(one: Expr, other: Any) -> Any:
+        if not isinstance(other, Expr | int | float) or sys._getframe(1).f_code.co_filename != file:
+            return method(one, other)
+        right = sympify(other)
+        if _would_lose(one, right):
+            one = TakenFirst(one)
+        elif _would_lose(right, one):
+            other = TakenFirst(right)
+        return method(one, other)
+
+    return added
+
+
+def _would_lose(total: Expr, number: Expr) -> bool:
+    """Whether a sum of elements has a number that would be added to this one first."""
+    if not isinstance(total, Add) or not _is_number(number) or number.is_zero:
+        return False
+    own = Add(*(t for t in total.args if _is_number(t)))
+    if own == 0 or not any(not at.is_integer for at in total.atoms(At)):
+        return False
+    if not isinstance(own, Number) or not isinstance(number, Number):
+        return True
+    ratio = abs(own / number)
+    return bool(ratio > _FAR or ratio * _FAR < 1)
+
+
+def _is_number(term: Expr) -> bool:
+    """Whether a term is made of numbers, the caller's among them."""
+    of_caller = bool(term.free_symbols) and all(isinstance(s, Scalar) for s in term.free_symbols)
+    return isinstance(term, Number) or (of_caller and not term.atoms(At, Size))
