@@ -9,19 +9,20 @@ conditions over axes of the index: one over more would leave out a place here an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sympy import Add, And, Basic, Expr, Not, Or, S
+from sympy import And, Basic, Expr, Not, Or, S
 
 from derive.equations import Equation
 from derive.nodes.naming import free_name
+from derive.desugaring.kept_inside import is_kept_inside
 from derive.recording.asked import asked
-from derive.terms.axes import Axis, Size, free_axes
+from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
 from derive.terms.reductions import Reduce
-from derive.terms.windows import affine, is_window
+from derive.terms.windows import affine
 
 Conditions = frozenset[Basic]
 """What holds wherever something is read."""
@@ -37,7 +38,11 @@ def _opposites(condition: Basic) -> Conditions:
     return frozenset(asked(Not(c), At) for c in Or.make_args(condition))
 
 
-def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, list[Equation]]:
+Dims = Mapping[str, tuple[Expr, ...]]
+"""What each dimension of a tensor runs over, by its name."""
+
+
+def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tuple[Expr, list[Equation]]:
     """The right side with its guarded gathers by indices of their own, and the new ones' equations."""
     made: list[Equation] = []
 
@@ -49,47 +54,33 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr, li
             taken, left_out = held | _parts(condition), held | _opposites(condition)
             return Where(condition, branch(expr.args[1], taken), branch(expr.args[2], left_out))
         if isinstance(expr, At):
-            return At(expr.tensor, *(index(i, held) for i in expr.index))
+            own = dims.get(expr.name, ())
+            along = own if len(own) == len(expr.index) else (None,) * len(expr.index)
+            return At(expr.tensor, *(index(i, held, d) for i, d in zip(expr.index, along, strict=True)))
         if isinstance(expr, Reduce):  # its axes are others than those of the same names outside
             held = frozenset(c for c in held if not free_axes(c) & set(expr.over))
         return expr.func(*(branch(a, held) for a in expr.args))
 
-    def index(i: Expr, held: Conditions) -> Expr:
-        own_conditions = [c for c in held if free_axes(c) <= free_axes(i)]
-        leaves = bool(own_conditions) and (_reaches_before_the_first(i) or _is_kept_from_the_end(i, own_conditions))
-        if not leaves and not (isinstance(i, At) and all(isinstance(a, Axis) for a in i.index)):
+    def index(i: Expr, held: Conditions, dim: Expr | None) -> Expr:
+        own = [c for c in held if free_axes(c) <= free_axes(i)]
+        if dim is not None and is_kept_inside(i, own, dim):
+            axes = tuple(a for a, _ in sorted(affine(i).steps, key=lambda step: -step[1]))
+            stem = "_".join(["place", *(a.base for a in axes)])
+        elif isinstance(i, At) and all(isinstance(a, Axis) for a in i.index):
+            axes, stem = i.index, f"{i.name}_read"
+        else:
             return i
-        body = Where(And(*own_conditions), i, S.Zero)
+        body = Where(And(*own), i, S.Zero)
         if not isinstance(body, Where):  # no condition, or some of which one is the opposite of another
             return body
-        own = tuple(a for a, _ in sorted(affine(i).steps, key=lambda s: -s[1])) if leaves else i.index
         for e in (*known, *made):
-            if e.body == body and e.index == own:
-                return At(e.target, *own)
-        stem = "_".join(["place", *(a.base for a in own)]) if leaves else f"{i.name}_read"
+            if e.body == body and e.index == axes:
+                return At(e.target, *axes)
         name = free_name(stem, taken | {e.name for e in made})
-        made.append(Equation(Tensor(name, integer=True), own, body))
-        return At(made[-1].target, *own)
+        made.append(Equation(Tensor(name, integer=True), axes, body))
+        return At(made[-1].target, *axes)
 
     return branch(rhs, frozenset()), made
-
-
-def _reaches_before_the_first(i: Expr) -> bool:
-    """Whether axis arithmetic without its condition would leave the tensor: `t - s`, and `t - 1`."""
-    if not is_window(i) or not free_axes(i):
-        return False
-    form = affine(i)
-    first = form.offset + Add(*(step * (Size(a) - 1) for a, step in form.steps if step < 0))
-    back = any(step < 0 for _, step in form.steps) or form.offset.is_negative
-    return bool(form.offset.is_number and back and not (first.is_number and first >= 0))
-
-
-def _is_kept_from_the_end(i: Expr, conditions: Sequence[Basic]) -> bool:
-    """Whether axis arithmetic runs on, `t + 1`, under a condition on lengths, such as `t + 1 < size(t)`."""
-    if not is_window(i) or not any(c.atoms(Size) for c in conditions):
-        return False
-    form = affine(i)
-    return bool(form.offset.is_positive or len(form.steps) > 1) and all(step > 0 for _, step in form.steps)
 
 
 def guarded_behind(equations: Sequence[Equation], outputs: Collection[str], given: Collection[str]) -> list[Equation]:

@@ -80,16 +80,16 @@ class Recorder:
         if len(set(left)) != len(left):
             raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
         for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
-            dims = self.tensors[at.name][1] if at.name in self.tensors else None
+            own = self.tensors[at.name][1] if at.name in self.tensors else None
             declared = self.operands[at.name].declared if at.name in self.operands else ()
-            check_read(at, dims, list(self.tensors), self.ranges, name, declared)
+            check_read(at, own, list(self.tensors), self.ranges, name, declared)
         check_functions(rhs, name)
-        plain = rhs
-        rhs, indices = guarded(plain, self.equations, self.taken | {name})
+        plain, dims = rhs, {n: index for n, (_, index) in self.tensors.items()}
+        rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
             plain, sums = conditions_split(Tensor(name), left, plain, self.taken)
             self._add(sums)
-            rhs, indices = guarded(plain, self.equations, self.taken | {name})
+            rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         self._add(indices)
         if not isinstance(rhs, At) or left != key:  # what only takes apart is such an equation itself
             rhs, apart = taken_apart(rhs, self.equations, self.taken | {name})

@@ -62,6 +62,7 @@ class Printer:
     fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
     integers: frozenset[str] = frozenset()  # tensors that hold integers or truth values
+    indices: frozenset[str] = frozenset()  # the inputs among them
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
@@ -147,8 +148,7 @@ class Printer:
         """What an operation takes, whole numbers made real where torch would go on counting."""
         args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
         if node.fn in _COUNTED and not self.dtypes.is_real(node):  # int32 would overflow
-            given = {n for n, _ in self.program.given} & self.integers
-            wide = [isinstance(a, Read) and a.name in given for a in node.args]
+            wide = [isinstance(a, Read) and a.name in self.indices for a in node.args]
             args = [v.method(".long()") if w else v for v, w in zip(args, wide, strict=True)]
         if self.dtypes.leaves_integers(node):
             real = f".to({self.like}.dtype)"

@@ -113,3 +113,25 @@ def test_a_length_that_nothing_gives_is_asked_for() -> None:
         def table(f, h_: tensor[t]):
             f.y[t, s] = where(s <= t, h_[t - s], 0)
             return f.y
+
+
+@op
+def same_filter(f, x: tensor[n, t], w: tensor[k]):
+    f.y[n, t] = sum(where((t + k - 1 >= 0) & (t + k - 1 < size(t)), x[n, t + k - 1] * w[k], 0), over=k)
+    return f.y
+
+
+def test_both_ends() -> None:
+    found = verify(same_filter.op)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+@pytest.mark.parametrize("condition", ["t >= 0", "x[n, t] > 0", "t + 1 >= 1"])
+def test_a_condition_that_does_not_keep_it_inside_is_none(condition: str) -> None:
+    """It would read the last place, counted from the end."""
+    with pytest.raises(DeriveError, match="reads before the first place of axis t"):
+
+        @op
+        def beside(f, x: tensor[n, t]):
+            f.y[n, t] = where({"t >= 0": t >= 0, "x[n, t] > 0": x[n, t] > 0}.get(condition, t + 1 >= 1), x[n, t - 1], 0)
+            return f.y
