@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from sympy import And, Basic, Expr, Not, Or, S
 
+from derive.desugaring.kept_inside import is_kept_inside
 from derive.equations import Equation
 from derive.nodes.naming import free_name
-from derive.desugaring.kept_inside import is_kept_inside
 from derive.recording.asked import asked
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
