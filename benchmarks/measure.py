@@ -16,12 +16,12 @@ from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.native import NATIVE
 from benchmarks.rows import Row
 from benchmarks.ways import AUTOGRAD, Way, Whole, agree, forms, ways
-from derive.costs.autograd_cost import example_sizes
-from derive.costs.cost_report import least_bytes, multiply_adds
-from derive.costs.rates import measured
+from derive.autograd.saved import example_sizes
 from derive.emit import render
 from derive.equations import Op
 from derive.pipeline import derive_op
+from derive.reports.cost_report import least_bytes, multiply_adds
+from derive.reports.rates import measured
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from derive.costs.cost import is_matrix_product, product_factors
 from derive.equations import Op
-from derive.lowering.forward import forward_program
+from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.walking import children, walk
+from derive.passes.order import forward_program
 from derive.program import Call, Node, Read, Reduce
 
 SIZES = ("small", "medium", "large")

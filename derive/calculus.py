@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sympy import Dummy, Expr, Function, Mul, Pow, S, cos, cosh, sin, sinh, tan, tanh
 
+from derive import placed
 from derive.algebra import sigma
-from derive.desugaring import placed
 from derive.equations import Equation
 from derive.errors import DeriveError
-from derive.recording.asked import Alike
+from derive.terms.asked import Alike
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from derive.costs.autograd_cost import BYTES
-from derive.costs.cost import ELEMENTARY, Nominal, is_dear
+from derive.autograd.saved import BYTES
+from derive.costs.cost import ELEMENTARY, is_dear
+from derive.lengths.nominal import Nominal
 from derive.nodes.naming import name_of
 from derive.nodes.soundness import check
+from derive.nodes.substituting import axes_of, put, renamed
 from derive.nodes.walking import by_axes, children, reads, walk
-from derive.passes.share import axes_of, put, renamed
 from derive.program import CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from sympy import Add, Expr, Mul, Pow, S, exp
 
-from derive.nodes.naming import free_name
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.indices import Merge
+from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
 
@@ -174,6 +174,15 @@ class Op:
         for i in dict.fromkeys(i for e in self.equations for i in e.index if isinstance(i, Merge)):
             found[free_name("_".join(a.base for a in i.args), axes | found.keys(), "_")] = tuple(i.args)
         return found
+
+    def dims(self, name: str) -> tuple[str, ...]:
+        """The dimensions of a forward tensor, a merged one under the name of its parts."""
+        operand = self.operand(name)
+        if operand is not None:
+            return tuple(a.name for a in operand.axes)
+        equation = self.equation(name)
+        assert equation is not None
+        return tuple(self.axis_of(i) for i in equation.index)
 
     def axis_of(self, index: Expr) -> str:
         """The axis that a dimension runs over, by its name; a merged one has a name of its own."""

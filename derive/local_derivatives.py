@@ -16,12 +16,12 @@ from derive.adjoint import Stepwise
 from derive.collapse.search import Closed
 from derive.costs.cost import elementary_work, work_and_names
 from derive.equations import Equation, Op
-from derive.explaining.reading import factored
 from derive.lengths.nominal import nominal
 from derive.lowering import lower
 from derive.lowering.definitions import Definition
-from derive.lowering.forward import forward_program
+from derive.lowering.reading import factored
 from derive.nodes.naming import name_of
+from derive.passes.order import forward_program
 from derive.saving import Kept, Policy, priced, recompute, with_kept
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from derive.adjoint import Stepwise, stepwise
+from derive.autograd.saved import BYTES, Saved, saved_by_autograd, saved_by_forward
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
 from derive.collapse.inner_sums import name_inner_sums
@@ -13,23 +14,21 @@ from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
 from derive.conditions import with_conditions, with_dear, with_functions
-from derive.costs.autograd_cost import BYTES, Saved, saved_by_autograd, saved_by_forward
-from derive.costs.cost import NOMINAL, work
+from derive.costs.cost import work
 from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.selections import selected
 from derive.desugaring.twins import one_of_each
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.lengths.nominal import nominal
+from derive.lengths.nominal import NOMINAL, nominal
 from derive.local_derivatives import Handing, by_local_derivatives
 from derive.lowering.definitions import Definition
-from derive.lowering.forward import forward_program
+from derive.nodes.substituting import put
 from derive.passes.merged_axes import over_parts
-from derive.passes.order import passed_backward
-from derive.passes.share import put
+from derive.passes.order import forward_program, passed_backward
 from derive.program import Assign, Program, Read
 from derive.recording.checks import check_inputs
-from derive.saving import POLICIES, Policy, dims, with_kept
+from derive.saving import POLICIES, Policy, with_kept
 from derive.terms.elements import tensor_names
 
 
@@ -141,7 +140,7 @@ def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
         found.append((named, steps, search(steps, policy)))
     best, *others = found
     for other in others:
-        ours, theirs = (sum(nominal(o).elements(dims(o, n)) for n in c.kept.names) for o, _, c in (best, other))
+        ours, theirs = (sum(nominal(o).elements(o.dims(n)) for n in c.kept.names) for o, _, c in (best, other))
         if other[2].kept.total < best[2].kept.total and theirs <= _MORE * ours:
             best = other
     return best
@@ -192,7 +191,7 @@ def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
             handing = by_local_derivatives(derivation.steps, closed, policy)
         where = [f"{i.nonzero} != 0" for i in closed.conditions]
         chosen = closed.kept.names == derivation.closed.kept.names and (name == "cost" or not derivation.local)
-        held = [s.axes for s in derivation.saved] if chosen else [dims(handing.op, n) for n in handing.kept.names]
+        held = [s.axes for s in derivation.saved] if chosen else [handing.op.dims(n) for n in handing.kept.names]
         out.setdefault(
             handing.kept.names,
             Alternative(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from derive.nodes.numbers import decimal
+from derive.terms.numbers import decimal
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 CONDITIONS = COMPARISONS | {"and", "or", "not"}

@@ -15,7 +15,6 @@ from sympy import Expr, Mul
 
 from derive.adjoint import Stepwise, adjoint_axes
 from derive.algebra import is_contraction, normal, sigma
-from derive.collapse.extrema import compared, is_exact
 from derive.costs.cost import Cost, work_and_names
 from derive.equations import Equation, Op
 from derive.lengths.nominal import nominal
@@ -27,6 +26,7 @@ from derive.terms.elements import Scalar, tensor_names
 from derive.terms.indices import Merge, Part
 from derive.terms.reductions import Reduce as SpecReduce
 from derive.terms.windows import is_gather
+from derive.ties import compared, is_exact
 
 PRICE = 12.0
 """Element operations that one kept element is worth."""
@@ -213,7 +213,7 @@ def with_kept(
     names = tuple(n for n in forward_names(op) if n in needed)
     outside = {n: a for n, a in (cotangents | adjoints).items() if n in cotangents or (n in needed and n not in own)}
     given = tuple((n, tuple(a.name for a in axes)) for n, axes in outside.items())
-    given += tuple((n, dims(op, n)) for n in names)
+    given += tuple((n, op.dims(n)) for n in names)
     used = {s.name for d in definitions for s in d.value.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
     gradients = {a.of: a.target.name for a in steps.adjoints}
@@ -226,7 +226,7 @@ def with_kept(
 
 def priced(op: Op, names: Iterable[str], policy: Policy) -> float:
     """The elements of these tensors, each weighed by what it costs to keep."""
-    return sum(nominal(op).elements(dims(op, n)) * _price(op, n, policy) / PRICE for n in names)
+    return sum(nominal(op).elements(op.dims(n)) * _price(op, n, policy) / PRICE for n in names)
 
 
 def _price(op: Op, name: str, policy: Policy) -> float:
@@ -234,7 +234,7 @@ def _price(op: Op, name: str, policy: Policy) -> float:
         return policy.output
     if op.operand(name) is not None:
         return policy.operand
-    return policy.batch if policy.batch and frozenset(dims(op, name)) in _made_by_batches(op) else policy.inner
+    return policy.batch if policy.batch and frozenset(op.dims(name)) in _made_by_batches(op) else policy.inner
 
 
 def forward_names(op: Op) -> list[str]:
@@ -242,11 +242,3 @@ def forward_names(op: Op) -> list[str]:
     return [e.name for e in op.equations] + [o.name for o in op.operands if o.is_tensor]
 
 
-def dims(op: Op, name: str) -> tuple[str, ...]:
-    """The dimensions of a forward tensor, a merged one under the name of its parts."""
-    operand = op.operand(name)
-    if operand is not None:
-        return tuple(a.name for a in operand.axes)
-    equation = op.equation(name)
-    assert equation is not None
-    return tuple(op.axis_of(i) for i in equation.index)

@@ -19,12 +19,12 @@ from derive.adjoint import Adjoint, Stepwise
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
 from derive.equations import Equation
-from derive.explaining.reading import Signed, factored, rank, signed
 from derive.lowering.definitions import Definition
 from derive.lowering.ordering import ordered_terms
-from derive.nodes.numbers import decimal
+from derive.lowering.reading import Signed, factored, rank, signed
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.numbers import decimal
 from derive.terms.reductions import Reduce, Sigma
 
 Adjoints = frozenset[str]

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from derive.catalogue import find
-from derive.costs import cost_report as module
-from derive.costs.cost_report import cost_report, cost_tables, least_bytes
-from derive.costs.rates import Rates, _products
 from derive.errors import DeriveError
 from derive.pipeline import derive_op
+from derive.reports import cost_report as module
+from derive.reports.cost_report import cost_report, cost_tables, least_bytes
+from derive.reports.rates import Rates, _products
 
 SIZES = {"...": 8, "d": 16}
 

@@ -6,18 +6,12 @@ import torch
 from rich.console import Console
 from sympy import sqrt
 
+from derive.autograd.saved import elements_formula, example_sizes, saved_by_autograd, saved_by_forward, total_bytes
 from derive.catalogue import find, load_file
-from derive.costs.autograd_cost import (
-    elements_formula,
-    example_sizes,
-    saved_by_autograd,
-    saved_by_forward,
-    total_bytes,
-)
 from derive.emit import render
 from derive.errors import DeriveError
 from derive.explaining.document import document
-from derive.explaining.explain import STAGES, explain, text
+from derive.reports.explain import STAGES, explain, text
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor

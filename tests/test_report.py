@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from derive.autograd.kernels import kernels_of_autograd
 from derive.catalogue import catalogue, find, load_file
 from derive.cli import main
-from derive.costs.autograd_kernels import kernels_of_autograd
-from derive.costs.report import BETWEEN, Comparison, compare, table, write_table
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.explaining.explain import explain
+from derive.reports.explain import explain
+from derive.reports.report import BETWEEN, Comparison, compare, table, write_table
 from tests.derive import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -24,8 +24,8 @@ from sympy.core.alphabets import greeks
 from derive.algebra import normal
 from derive.catalogue import catalogue, find, load_file
 from derive.explaining.document import document, escaped
-from derive.explaining.reading import factored
 from derive.explaining.words import text
+from derive.lowering.reading import factored
 from derive.pipeline import derive_op
 from derive.program import Num
 from derive.terms.axes import Axis

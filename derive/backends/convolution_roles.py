@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from derive.backends.turned import backwards, from_the_end
 from derive.backends.values import is_pack
-from derive.costs.cost import product_factors
 from derive.nodes.arithmetic import ZERO, multiplied
+from derive.nodes.products import product_factors
 from derive.nodes.walking import axes_along, node_axes
 from derive.program import Index, Node, Read, Reduce, Window
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.torch.reads.subscripts import subscripted
+from derive.backends.subscripts import subscripted
 from derive.program import base
 
 Dim = str | None  # an axis, or None for a dimension of length 1

@@ -8,8 +8,8 @@ from typing import Any
 from sympy import Add, Expr, Mul, Pow
 
 from derive.collapse.chain import Step
-from derive.explaining.reading import signed
 from derive.lowering.ordering import ordered_terms
+from derive.lowering.reading import signed
 from derive.terms.elements import At
 from derive.terms.reductions import Sigma
 from derive.typeset import Adjoints, Printer, aligned, equation_rows

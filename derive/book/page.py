@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from derive.autograd.saved import elements_formula, example_sizes, saved_by_autograd, saved_by_forward, total_bytes
 from derive.book.changes import step_rows
 from derive.book.drawing import Drawing, drawing
 from derive.book.formulas import display, inline
@@ -27,14 +28,13 @@ from derive.collapse import (
 )
 from derive.collapse.chain import Step
 from derive.collapse.relations import Relation
-from derive.costs.autograd_cost import elements_formula, example_sizes, saved_by_autograd, saved_by_forward, total_bytes
-from derive.costs.report import Comparison, compare
 from derive.emit import render
 from derive.explaining.header import summary
-from derive.explaining.reading import factored
 from derive.explaining.words import text
 from derive.lowering.definitions import Definition
+from derive.lowering.reading import factored
 from derive.pipeline import Derivation, stepwise_program
+from derive.reports.report import Comparison, compare
 from derive.terms.elements import At, Tensor
 from derive.typeset import (
     Adjoints,

@@ -13,11 +13,11 @@ from dataclasses import replace
 from sympy import Expr
 
 from derive.equations import Equation, Op
-from derive.nodes.naming import free_name
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed
 from derive.terms.elements import At, Delta, Tensor
 from derive.terms.indices import Merge
+from derive.terms.names import free_name
 
 
 def at_gathers(op: Op) -> Op:

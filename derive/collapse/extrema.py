@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Expr, Mul, S
-
-from derive.desugaring.placed import ties
 from derive.desugaring.splitting import order_axes, own_equation
 from derive.equations import Equation, Op
-from derive.nodes.naming import free_name
+from derive.placed import ties
 from derive.terms.axes import free_axes
-from derive.terms.choices import Placed, Where
-from derive.terms.elements import At, tensor_names
-from derive.terms.functions import absolute, maximum, minimum, relu, sign
+from derive.terms.choices import Placed
+from derive.terms.names import free_name
+from derive.ties import is_exact
 
 _EXTREMA = ("amax", "amin")
-_EXACT = (absolute, maximum, minimum, relu, sign)
 
 
 def name_extrema(op: Op) -> Op:
@@ -44,25 +40,3 @@ def name_extrema(op: Op) -> Op:
     return replace(op, equations=tuple(out))
 
 
-def compared(op: Op) -> frozenset[str]:
-    """The tensors whose very elements a tie is told by: those under a maximum, and those that are chosen from."""
-    exact = {e.name: e for e in op.equations if e.kind is None and is_exact(e.body)}
-    found: set[str] = set()
-    pending = [name for e in op.equations if e.kind in _EXTREMA for name in tensor_names(e.body)]
-    while pending:
-        name = pending.pop()
-        if name not in found:
-            found.add(name)
-            pending += tensor_names(exact[name].body) if name in exact else ()
-    return frozenset(found)
-
-
-def is_exact(expr: Expr) -> bool:
-    """Whether an expression only chooses among elements, so that it has the same bits whenever it is computed."""
-    if isinstance(expr, At) or not expr.atoms(At):
-        return True
-    if isinstance(expr, Where):
-        return all(is_exact(a) for a in expr.args[1:])
-    if isinstance(expr, Mul):
-        return len(expr.args) == 2 and expr.args[0] is S.NegativeOne and is_exact(expr.args[1])
-    return isinstance(expr, _EXACT) and all(is_exact(a) for a in expr.args)

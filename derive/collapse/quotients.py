@@ -15,10 +15,10 @@ from sympy import Add, Basic, Expr, Mul, Rational, S
 from derive.collapse.vocabulary import at_labels
 from derive.desugaring.splitting import order_axes, own_equation
 from derive.equations import Equation, Op
-from derive.nodes.naming import free_name
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed, Where
 from derive.terms.elements import At
+from derive.terms.names import free_name
 
 _LONGEST = 24
 

@@ -15,11 +15,12 @@ from sympy import Add, Basic, Expr, Function, Integer, Mul, Pow, S, exp, expand_
 
 from derive.desugaring.splitting import order_axes, own_equation
 from derive.equations import Equation, Op
-from derive.nodes.naming import free_name, labels
+from derive.nodes.naming import labels
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
 from derive.terms.functions import absolute, atan2, relu, sigmoid
+from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)

@@ -13,13 +13,13 @@ from derive.book.site import lone_page
 from derive.catalogue import catalogue, find, load_file
 from derive.commands.options import File, Save, Saving
 from derive.commands.terminal import complain
-from derive.costs.report import compare, table, write_table
 from derive.emit import render
 from derive.errors import DeriveError
 from derive.explaining.document import document
-from derive.explaining.explain import STAGES
-from derive.explaining.explain import explain as explained
 from derive.pipeline import derive_op
+from derive.reports.explain import STAGES
+from derive.reports.explain import explain as explained
+from derive.reports.report import compare, table, write_table
 
 Stage = StrEnum("Stage", list(STAGES))  # type: ignore[misc]
 
@@ -47,7 +47,7 @@ def explain(
         return
     derivation = derive_op(op, save.value)
     if cost:
-        from derive.costs.cost_report import cost_report, cost_tables  # PyTorch takes seconds to import
+        from derive.reports.cost_report import cost_report, cost_tables  # PyTorch takes seconds to import
 
         for part in cost_tables(cost_report(derivation, dict(map(_size, size or [])), threads)):
             Console().print(part, highlight=False)

@@ -1,1 +1,1 @@
-"""What a program costs, counted and measured, and what autograd's would."""
+"""What a program costs, counted."""

@@ -6,18 +6,21 @@ backwards, and every count that is reported to a reader comes from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
-from math import prod
 
-from derive.nodes.arithmetic import multiplied, signed_terms
+from derive.lengths.nominal import NOMINAL, Nominal
+from derive.nodes.products import (
+    is_matrix_product,
+    is_of_differences,
+    is_outer_difference,
+    is_tensor,
+    is_weighted,
+    product_factors,
+    terms_of_product,
+)
 from derive.nodes.walking import axes_along, children, node_axes, walk
-from derive.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter, base
-
-NOMINAL = 32
-"""The length taken for an axis that an input carries, `...` included; the others follow (`nominal.py`)."""
+from derive.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter
 
 MATMUL = 8.0
 """Multiply-adds of a matrix product that cost as much as one element of a pass."""
@@ -25,8 +28,6 @@ MATMUL = 8.0
 WIDE = 2.0
 """How much longer matrix products take in float64."""
 
-BLOWN_UP = 4.0
-"""What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
 
 NAMED = 0.05
 """Of an element operation, for every element of a tensor with a name: it is written and read again."""
@@ -64,34 +65,6 @@ class Cost:
     @property
     def passes(self) -> float:
         return self.work / NOMINAL**2
-
-
-@dataclass(frozen=True)
-class Nominal:
-    """The length of each axis (32 where none is given), and the axes of each operand and output."""
-
-    lengths: Mapping[str, float] = field(default_factory=dict)
-    carriers: tuple[frozenset[str], ...] = ()
-
-    def elements(self, axes: Iterable[str]) -> float:
-        """The elements of a tensor over these axes."""
-        return prod(self.lengths.get(base(a), float(NOMINAL)) for a in set(axes))
-
-    @property
-    def unweighted(self) -> Nominal:
-        """The lengths alone, for counts that are shown to a reader."""
-        return Nominal(self.lengths)
-
-    def weighted(self, axes: Iterable[str]) -> float:
-        """The same, and more for a tensor of which no operand or output has all axes."""
-        own = {base(a) for a in set(axes)}
-        held = not self.carriers or any(own <= c for c in self.carriers)
-        return self.elements(axes) * (1.0 if held else BLOWN_UP)
-
-
-def is_tensor(node: Node) -> bool:
-    """Whether a node reads a tensor or runs over an axis; else it is a number."""
-    return any(isinstance(n, Read) for n in walk(node)) or bool(node_axes(node))
 
 
 def node_work(node: Node, nominal: Nominal) -> float:
@@ -139,63 +112,6 @@ def _weight(node: Call) -> float:
 def _is_product(call: Call) -> bool:
     """Whether it is a power that is written as products."""
     return call.fn == "pow" and str(call.args[1]) in ("2", "3")
-
-
-def is_matrix_product(node: Reduce) -> bool:
-    """Whether a sum of a product runs over more axes than any factor has."""
-    if node.kind != "sum" or not isinstance(node.body, Call) or node.body.fn != "mul":
-        return False
-    union = set(node_axes(node.body))
-    return all(set(node_axes(f)) != union for f in product_factors(node.body))
-
-
-def is_outer_sum(factor: Node) -> bool:
-    """Whether it is a sum over more axes than any of its terms has."""
-    terms = [set(node_axes(t)) for t, _ in signed_terms(factor)]
-    return len(terms) > 1 and all(axes < set(node_axes(factor)) for axes in terms)
-
-
-def is_outer_difference(factor: Node) -> bool:
-    """Whether it is such a sum in which something is subtracted."""
-    return is_outer_sum(factor) and len({minus for _, minus in signed_terms(factor)}) == 2
-
-
-def is_of_differences(node: Reduce) -> bool:
-    """Whether a sum weighs differences, `w[i, j] * (x[i, d] - y[j, d])`, and is matrix products when multiplied out."""
-    factors = product_factors(node.body) if node.kind == "sum" else []
-    if len(factors) < 2 or not any(map(is_outer_difference, factors)):
-        return False
-    whole = set(node_axes(node.body))
-    products = [replace(node, body=multiplied([t for t, _ in signed])) for signed in terms_of_product(factors)]
-    return all(is_matrix_product(p) or set(node_axes(p.body)) < whole for p in products)
-
-
-def weights(node: Reduce) -> list[Node]:
-    """What a sum weighs differences by: the product of its other factors, where that has fewer axes, else each."""
-    body, others = node.body, [f for f in product_factors(node.body) if not is_outer_difference(f)]
-    while isinstance(body, Call) and body.fn == "mul" and is_outer_difference(body.args[1]):
-        body = body.args[0]
-    return [body] if product_factors(body) == others and set(node_axes(body)) < set(node_axes(node.body)) else others
-
-
-def terms_of_product(factors: Sequence[Node]) -> list[tuple[tuple[Node, bool], ...]]:
-    """The terms of a product of outer differences and other factors, each as its factors and their signs."""
-    return list(product(*(signed_terms(f) if is_outer_difference(f) else [(f, False)] for f in factors)))
-
-
-def is_weighted(node: Reduce) -> bool:
-    """Whether a sum of a product weighs a matrix with a vector along the one axis that is summed."""
-    factors = product_factors(node.body)
-    if node.kind != "sum" or len(node.axes) != 1 or len(factors) != 2:
-        return False
-    return any(node_axes(v) == node.axes and set(node_axes(m)) > set(node.axes) for v, m in (factors, factors[::-1]))
-
-
-def product_factors(node: Node) -> list[Node]:
-    """The factors of a nested product, left to right."""
-    if isinstance(node, Call) and node.fn == "mul":
-        return [f for a in node.args for f in product_factors(a)]
-    return [node]
 
 
 def work(program: Program, nominal: Nominal) -> float:

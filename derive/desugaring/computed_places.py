@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from sympy import And, Eq, Expr, Mul, S
 
 from derive.equations import Equation, Op, Requirement
-from derive.nodes.naming import free_name
-from derive.recording.asked import Below, NotBelow
+from derive.terms.asked import Below, NotBelow
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
+from derive.terms.names import free_name
 
 
 def requirements(op: Op) -> tuple[Requirement, ...]:

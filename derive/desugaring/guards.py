@@ -16,11 +16,11 @@ from sympy import And, Basic, Expr, Not, Or, S
 
 from derive.desugaring.kept_inside import is_kept_inside
 from derive.equations import Equation
-from derive.nodes.naming import free_name
-from derive.recording.asked import asked
+from derive.terms.asked import asked
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
+from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 from derive.terms.windows import affine
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 from sympy import Eq, Expr, Integer, Max, Mul, S
 
+from derive.bounded import is_polynomial, polynomials
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.errors import DeriveError
-from derive.nodes.naming import free_name
-from derive.passes.finite import is_polynomial, polynomials
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Tensor
 from derive.terms.indices import Prefix
+from derive.terms.names import free_name
 from derive.terms.windows import affine
 
 

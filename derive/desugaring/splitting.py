@@ -9,11 +9,11 @@ from sympy import Basic, Expr, Function, Mul, Pow, S
 
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
-from derive.nodes.naming import free_name
 from derive.terms.axes import PACK, Axis, free_axes, sorted_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Tensor
 from derive.terms.indices import Merge
+from derive.terms.names import free_name
 from derive.terms.reductions import Reduce, TakenFirst
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from sympy import Expr
 
 from derive.adjoint import Adjoint
-from derive.explaining.reading import factored
+from derive.lowering.reading import factored
 from derive.pipeline import Derivation
 from derive.terms.elements import At, Tensor
 from derive.typeset import (

@@ -8,10 +8,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from derive.costs.autograd_cost import elements_formula, saved_by_autograd
+from derive.autograd.saved import elements_formula, saved_by_autograd
 from derive.equations import Op
-from derive.explaining.reading import factored
 from derive.explaining.words import text
+from derive.lowering.reading import factored
 from derive.pipeline import Derivation
 from derive.terms.axes import free_axes
 from derive.terms.elements import At, Tensor

@@ -11,10 +11,10 @@ from sympy.core.relational import Relational
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
-from derive.explaining.reading import signed
 from derive.lowering.ordering import ordered_terms
-from derive.nodes.numbers import decimal
+from derive.lowering.reading import signed
 from derive.terms.elements import Tensor
+from derive.terms.numbers import decimal
 
 
 class _Printer(StrPrinter):

@@ -7,19 +7,49 @@ kernel is short, what an argument counts (groups, heads) is few. Nothing depends
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
 from sympy import Expr, Integer
 
-from derive.costs.cost import NOMINAL, Nominal
 from derive.equations import Op, SizeRule
+from derive.program import base
 from derive.terms.axes import Axis, Size
 from derive.terms.indices import Merge
 from derive.terms.windows import affine, is_gather, is_window
 
+NOMINAL = 32
+"""The length taken for an axis that an input carries, `...` included; the others follow."""
+
+BLOWN_UP = 4.0
+"""What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
+
 FEW = 4
 """The length of a kernel's axis, and of one that an argument gives: groups, heads."""
+
+
+@dataclass(frozen=True)
+class Nominal:
+    """The length of each axis (32 where none is given), and the axes of each operand and output."""
+
+    lengths: Mapping[str, float] = field(default_factory=dict)
+    carriers: tuple[frozenset[str], ...] = ()
+
+    def elements(self, axes: Iterable[str]) -> float:
+        """The elements of a tensor over these axes."""
+        return prod(self.lengths.get(base(a), float(NOMINAL)) for a in set(axes))
+
+    @property
+    def unweighted(self) -> Nominal:
+        """The lengths alone, for counts that are shown to a reader."""
+        return Nominal(self.lengths)
+
+    def weighted(self, axes: Iterable[str]) -> float:
+        """The same, and more for a tensor of which no operand or output has all axes."""
+        own = {base(a) for a in set(axes)}
+        held = not self.carriers or any(own <= c for c in self.carriers)
+        return self.elements(axes) * (1.0 if held else BLOWN_UP)
 
 
 @lru_cache(maxsize=64)

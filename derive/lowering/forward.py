@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from sympy import Expr, Mul
 
-from derive.costs.cost import is_matrix_product, is_weighted
-from derive.desugaring import placed
+from derive import placed
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.lengths.nominal import nominal
 from derive.lowering import lower
+from derive.lowering.at_places import value_at_places
 from derive.lowering.lower_factored import factored
 from derive.nodes.arithmetic import multiplied
+from derive.nodes.products import is_matrix_product, is_weighted
 from derive.nodes.soundness import check
+from derive.nodes.substituting import put
 from derive.nodes.walking import walk
-from derive.passes.order import passed_forward
-from derive.passes.share import put
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement
-from derive.saving import dims
 from derive.terms.axes import free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import Delta, Scalar
 from derive.terms.windows import is_gather, is_window
 
 
-def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> Program:
-    """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it.
-
-    `as_written` keeps the choices and signs of the equations, which the emitted forward says in fewer operations.
-    """
+def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:
+    """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it."""
     needed = _needed(op, set(op.outputs) | set(kept))
     equations = [e for e in op.equations if e.name in needed]
     slots = {e.name: found for e in equations if (found := _places(e)) is not None}
@@ -37,11 +32,10 @@ def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> P
         if not e.given and e.name not in (*op.outputs, *kept, *slots):
             _inline(e, values)
     statements = tuple(_statement(e, values[e.name], slots.get(e.name)) for e in equations if e.name in values)
-    given = tuple((o.name, dims(op, o.name)) for o in op.operands if o.is_tensor)
+    given = tuple((o.name, op.dims(o.name)) for o in op.operands if o.is_tensor)
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
-    program = check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
-    return passed_forward(program, nominal(op), as_written)
+    return check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
 
 
 def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:
@@ -86,7 +80,7 @@ def _scattered(e: Equation, slots: tuple[Expr, ...]) -> Node:
     """What a sum adds at its places: itself without the deltas, over the axes that the places do not have."""
     extremum = placed.slots(e.body, e.axes)
     if extremum is not None:
-        return placed.lowered(str(e.kind), *extremum, e.over)
+        return value_at_places(str(e.kind), *extremum, e.over)
     body = e.scale * Mul(*(f for f in Mul.make_args(e.body) if not isinstance(f, Delta)))
     rest = tuple(a.name for a in e.over if a not in {b for i in slots for b in free_axes(i)})
     return Reduce("sum", rest, lower.node(body)) if rest else lower.node(body)

@@ -6,23 +6,24 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Function, Mul, S, polygamma
 
+from derive import placed
 from derive.algebra import is_contraction, opened_by_name, sigma
-from derive.desugaring import placed
 from derive.errors import DeriveError
 from derive.lowering import lower
+from derive.lowering.at_places import value_at_places
 from derive.lowering.definitions import Definition
 from derive.lowering.lower_factored import factored
 from derive.lowering.merged_sums import count_sums, means_among, merge_sums, with_means
 from derive.lowering.positions import every_place, grouped, has_delta, slots_of, spread_over
 from derive.matching import match
-from derive.nodes.naming import free_name
 from derive.nodes.soundness import check
-from derive.passes.share import numbered_in_order
+from derive.nodes.substituting import numbered_in_order
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.elements import At
 from derive.terms.functions import power
 from derive.terms.indices import Merge
+from derive.terms.names import free_name
 from derive.terms.reductions import Reduce as SpecReduce
 from derive.terms.reductions import Sigma
 
@@ -95,7 +96,7 @@ class _Builder:
     def emit(self, d: Definition) -> None:
         largest = placed.slots(d.value.body, d.axes) if isinstance(d.value, SpecReduce) else None
         if largest is not None and isinstance(d.value, SpecReduce):
-            value = placed.lowered(d.value.kind, *largest, d.value.over)
+            value = value_at_places(d.value.kind, *largest, d.value.over)
             self.statements.append(self.scattered(d, largest[0], value, d.value.kind))
             return
         at_places = [t for t in Add.make_args(d.value) if has_delta(t) and slots_of(d, t)[0] != d.axes]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import replace
 
-from derive.costs.cost import is_tensor
+from derive.nodes.products import is_tensor
 from derive.nodes.walking import reads, rebuilt, walk
 from derive.program import CONDITIONS, AxisValue, Call, Join, Node, Num, Read, Reduce, Scal, Scan, SizeOf
+from derive.terms.names import free_name
 
 _LONGEST = 24
 _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
@@ -25,14 +26,6 @@ def stem_of(node: Node) -> str:
     last = "mask" if isinstance(node, Call) and node.fn in CONDITIONS else "shared"
     stems = (_at_places(node), *words, _tensors(apart), _tensors(node))
     return next((s for s in stems if len(s) <= _LONGEST and s.isidentifier()), last)
-
-
-def free_name(stem: str, taken: Container[str], before_number: str = "") -> str:
-    """The name, numbered from 2 on where it is taken."""
-    name, number = stem, 2
-    while name in taken:
-        name, number = f"{stem}{before_number}{number}", number + 1
-    return name
 
 
 def labels(reads: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, tuple[str, ...]], str]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from derive.costs.cost import MATMUL, Nominal
+from derive.costs.cost import MATMUL
+from derive.lengths.nominal import Nominal
 from derive.nodes.walking import node_axes, reads
 from derive.program import Node, Read
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from derive.costs.cost import Nominal, is_matrix_product, is_tensor, product_factors
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
-from derive.nodes.naming import free_name
+from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.soundness import check
+from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import node_axes, reads, rebuilt, uses, walk
 from derive.passes.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
 from derive.passes.masked_sums import as_product
-from derive.passes.share import axes_of, put
 from derive.program import (
     COMPARISONS,
     Arithmetic,
@@ -33,6 +33,7 @@ from derive.program import (
     Window,
     base,
 )
+from derive.terms.names import free_name
 
 _MOST = 7  # factors of one product whose orders are all tried
 _GAIN = 1.1  # how many times cheaper than the order as written another must be

@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.costs.cost import Nominal, is_of_differences, is_outer_difference, product_factors, work_and_names
+from derive.costs.cost import work_and_names
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, whole_power
+from derive.nodes.products import is_of_differences, is_outer_difference, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, rebuilt
 from derive.passes.divided_factors import as_product, fraction

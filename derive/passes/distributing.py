@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.costs.cost import Nominal, is_tensor, node_work, product_factors, work_and_names
+from derive.costs.cost import node_work, work_and_names
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, signed_terms, whole_power
+from derive.nodes.products import is_tensor, product_factors
 from derive.nodes.soundness import check
+from derive.nodes.substituting import put
 from derive.nodes.walking import node_axes, rebuilt, uses, walk
 from derive.passes.opened_sums import is_product, plain, renamed
-from derive.passes.share import put
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter
 
 

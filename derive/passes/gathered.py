@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.costs.cost import is_tensor
+from derive.nodes.products import is_tensor
 from derive.nodes.soundness import check
+from derive.nodes.substituting import put
 from derive.nodes.walking import axes_along, reads, walk
-from derive.passes.share import put
 from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, SizeOf
 
 

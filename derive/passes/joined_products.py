@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.costs.cost import Nominal, is_matrix_product, node_work, product_factors
+from derive.costs.cost import node_work
+from derive.lengths.nominal import Nominal
+from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes
 from derive.passes.opened_sums import plain, renamed

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from derive.nodes.soundness import check
+from derive.nodes.substituting import renamed
 from derive.nodes.walking import reads
-from derive.passes.share import renamed
 from derive.program import Assign, Index, Node, Program, Read, Scatter, Statement
 
 

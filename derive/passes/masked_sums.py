@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from derive.costs.cost import is_matrix_product, is_tensor, product_factors
 from derive.nodes.arithmetic import ZERO, multiplied
+from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt
 from derive.program import Call, Node, Program, Reduce

@@ -17,14 +17,14 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, S, expand
 
-from derive.costs.cost import Nominal
+from derive.bounded import floored, polynomials
 from derive.equations import Op
-from derive.lengths.nominal import nominal
+from derive.lengths.nominal import Nominal, nominal
 from derive.lowering.raising import is_finite_number, raised
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt
-from derive.passes.finite import Extremum, Finite, counts_ties, extrema, floored, polynomials
+from derive.passes.finite import Extremum, Finite, counts_ties, extrema
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import half_of
 from derive.program import Assign, Call, Node, Num, Program, Read, Statement

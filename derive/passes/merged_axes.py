@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.nodes.naming import free_name
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, node_axes, rebuilt, walk
 from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Program, Read, Reduce, Scal, Scatter, SizeOf
+from derive.terms.names import free_name
 
 
 def over_parts(program: Program) -> Program:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.costs.cost import Nominal, is_matrix_product, is_outer_sum, product_factors, work_and_names
+from derive.costs.cost import work_and_names
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, signed_terms
+from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk
 from derive.passes.leftovers import without_unread

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.costs.cost import is_matrix_product
 from derive.nodes.arithmetic import ONE
+from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import by_axes, node_axes, rebuilt, walk
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from derive.costs.cost import product_factors
 from derive.nodes.arithmetic import ONE, ZERO, multiplied, signed_terms
+from derive.nodes.products import product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt
 from derive.program import Call, Node, Program

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from derive.costs.cost import is_tensor, product_factors
 from derive.nodes.arithmetic import multiplied
+from derive.nodes.products import is_tensor, product_factors
+from derive.nodes.substituting import put
 from derive.nodes.walking import axes_along, children, index_axes, node_axes, walk
-from derive.passes.share import put
 from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Read, Reduce, Scal, SizeOf
 
 Known = Mapping[str, Assign]

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from derive.adjoint import Stepwise
-from derive.costs.cost import Nominal
+from derive.equations import Op
+from derive.lengths.nominal import Nominal, nominal
+from derive.lowering.forward import forward_statements
 from derive.passes.axis_orders import in_order
 from derive.passes.contraction_order import pairwise
 from derive.passes.differences import sums_of_differences
@@ -31,11 +33,12 @@ from derive.program import Program
 Pass = Callable[[Program], Program]
 
 
-def passed_forward(forward: Program, lengths: Nominal, as_written: bool) -> Program:
+def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> Program:
     """The forward after all of them: what is read where, then how it is multiplied, then what has a name.
 
-    `as_written` keeps the author's own choices and signs, for a forward that stands for the equations themselves.
+    `as_written` keeps the choices and signs of the equations, which the emitted forward says in fewer operations.
     """
+    lengths = nominal(op)
     passes: tuple[Pass, ...] = (
         after_gathers,
         partial(sums_apart, nominal=lengths),
@@ -47,7 +50,7 @@ def passed_forward(forward: Program, lengths: Nominal, as_written: bool) -> Prog
         share,
         *(() if as_written else (one_choice, numbers_outside, one_sign)),
     )
-    return _passed(forward, passes)
+    return _passed(forward_statements(op, kept), passes)
 
 
 def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Program:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from derive.costs.cost import Nominal, is_matrix_product, product_factors, work_and_names
+from derive.costs.cost import work_and_names
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, whole_power
+from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, rebuilt
 from derive.passes.leftovers import without_unread

@@ -12,10 +12,10 @@ from fractions import Fraction
 from functools import reduce
 from itertools import combinations
 
-from derive.costs.cost import is_matrix_product, is_tensor, product_factors
+from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.soundness import check
+from derive.nodes.substituting import put
 from derive.nodes.walking import node_axes, rebuilt, walk
-from derive.passes.share import put
 from derive.program import Call, Join, Node, Num, Program, Reduce, Statement
 
 _TWO = Num(Fraction(2))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.costs.cost import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
 from derive.nodes.naming import name_of, stem_of
+from derive.nodes.products import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
 from derive.nodes.soundness import check
-from derive.nodes.walking import by_axes, children, node_axes, reads, rebuilt, walk
+from derive.nodes.substituting import axes_of, numbered_in_order, put
+from derive.nodes.walking import by_axes, children, node_axes, reads, walk
 from derive.program import (
     Assign,
     Call,
@@ -20,12 +21,9 @@ from derive.program import (
     Program,
     Read,
     Reduce,
-    Run,
     Scal,
     Scan,
-    Scatter,
     Statement,
-    base,
 )
 
 
@@ -52,21 +50,6 @@ def share(program: Program) -> Program:
                 s = replace(s, value=put(s.value, n, read_as(named, n)))
             rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
-
-
-def numbered_in_order(statements: list[Statement], stems: Mapping[str, str]) -> list[Statement]:
-    """The statements, with names that differ by a number numbered as they come. `stems` has these without it."""
-    made = dict.fromkeys(s.name for s in statements if s.name in stems)
-    names: dict[str, str] = {}
-    for stem in dict.fromkeys(stems[name] for name in made):
-        own = [name for name in made if stems[name] == stem]
-        names |= dict(zip(own, sorted(own, key=lambda name: (len(name), name)), strict=True))
-    names = {old: new for old, new in names.items() if old != new}
-    out: list[Statement] = []
-    for s in statements:
-        s = replace(renamed(s, names), name=names.get(s.name, s.name))
-        out.append(replace(s, onto=names.get(s.onto, s.onto)) if isinstance(s, Scatter) and s.onto else s)
-    return out
 
 
 def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:
@@ -120,42 +103,6 @@ def nameless(node: Node) -> Node | None:
 def _definition(s: Statement, node: Node) -> Assign | None:
     """The statement, where the node has its name already."""
     return s if isinstance(s, Assign) and s.value == node and set(s.axes) == set(node_axes(node)) else None
-
-
-def renamed(s: Statement, names: dict[str, str]) -> Statement:
-    """The statement with what it reads under other names."""
-    if not names:
-        return s
-    if isinstance(s, Scatter):
-        slots = tuple(_rename(i, names) for i in s.slots)
-        return replace(s, value=_rename(s.value, names), slots=slots)  # type: ignore[arg-type]
-    return replace(s, value=_rename(s.value, names))  # type: ignore[arg-type]
-
-
-def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
-    if isinstance(n, Read):
-        return Read(names.get(n.name, n.name), tuple(_rename(i, names) for i in n.index))  # type: ignore[misc]
-    if isinstance(n, Call):
-        return replace(n, args=tuple(_rename(a, names) for a in n.args))  # type: ignore[misc]
-    if isinstance(n, Run):
-        return replace(n, body=_rename(n.body, names), same=_rename(n.same, names))  # type: ignore[arg-type]
-    if isinstance(n, Reduce | Scan):
-        return replace(n, body=_rename(n.body, names))  # type: ignore[arg-type]
-    if isinstance(n, Join):
-        return replace(n, parts=tuple(_rename(p, names) for p in n.parts))  # type: ignore[misc]
-    return n
-
-
-def axes_of(node: Node) -> tuple[str, ...]:
-    """The node's axes in the order of the operand that has most of them."""
-    axes = node_axes(node)
-    best: tuple[str, ...] = ()
-    for n in walk(node):
-        if isinstance(n, Read) and by_axes(n):
-            here = tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str)))
-            best = here if len(here) > len(best) else best
-    found = (*best, *(a for a in axes if a not in best))
-    return tuple(sorted(found, key=lambda a: base(a) != "..."))  # what lacks `...` broadcasts only behind it
 
 
 def _axes_beside(node: Node, reader: Statement) -> tuple[Index, ...]:
@@ -230,6 +177,3 @@ def _cheap(node: Call | Reduce | Scan) -> bool:
     return bare or not any(isinstance(n, Read) for n in walk(node))
 
 
-def put(node: Node, old: Node, new: Node) -> Node:
-    """The node with every occurrence of `old` replaced."""
-    return new if node == old else rebuilt(node, lambda n: put(n, old, new))

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from derive.costs.cost import NAMED, Nominal, is_tensor, node_work
+from derive.costs.cost import NAMED, node_work
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.naming import name_of
+from derive.nodes.products import is_tensor
 from derive.nodes.soundness import check
+from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Common, Opened, common, is_product, is_view, opened, plain, renamed
-from derive.passes.share import axes_of, put
 from derive.program import (
     Assign,
     Call,

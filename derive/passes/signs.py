@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.costs.cost import is_matrix_product
 from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.products import is_matrix_product
 from derive.nodes.soundness import check
 from derive.nodes.walking import rebuilt, uses, walk
 from derive.passes.distributing import written_where_read

@@ -13,16 +13,10 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
-from derive.costs.cost import (
-    MATMUL,
-    Nominal,
-    is_matrix_product,
-    is_outer_sum,
-    node_work,
-    product_factors,
-    terms_of_product,
-)
+from derive.costs.cost import MATMUL, node_work
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, signed_terms
+from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors, terms_of_product
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.divided_factors import with_divided_factors

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from derive.costs.cost import Nominal, is_tensor, product_factors, work_and_names
+from derive.costs.cost import work_and_names
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import ONE, multiplied
 from derive.nodes.naming import name_of
+from derive.nodes.products import is_tensor, product_factors
 from derive.nodes.soundness import check
+from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import node_axes, uses, walk
 from derive.passes.distributing import written_where_read
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, Opened, common, is_product, opened, plain, renamed
-from derive.passes.share import axes_of, put
 from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, Statement, base
 
 _KINDS = ("sum", "mean")

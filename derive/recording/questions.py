@@ -17,7 +17,7 @@ from sympy import Basic, Expr, Not, Symbol
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
-from derive.recording.asked import asked
+from derive.terms.asked import asked
 from derive.terms.axes import Axis
 from derive.terms.elements import At
 

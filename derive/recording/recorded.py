@@ -31,8 +31,8 @@ from sympy.logic.boolalg import to_nnf
 
 from derive.equations import Equation
 from derive.errors import DeriveError
-from derive.recording.asked import asked
 from derive.recording.decimals import exact
+from derive.terms.asked import asked
 from derive.terms.axes import Size, free_axes
 from derive.terms.choices import BELOW_ALL, Where
 from derive.terms.elements import At, Tensor

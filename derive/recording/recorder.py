@@ -14,7 +14,6 @@ from derive.desugaring.splitting import conditions_split, scaled_reduction, spli
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
 from derive.lengths.sizes import size_of
-from derive.nodes.naming import free_name
 from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.recording.handles import Handle
 from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
@@ -22,6 +21,7 @@ from derive.terms.axes import PACK, Axis
 from derive.terms.choices import Concat
 from derive.terms.elements import At, Tensor
 from derive.terms.indices import Merge
+from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from sympy import Eq, Expr, Ne, S, Symbol, sympify
 from sympy.logic.boolalg import Boolean
 
-from derive.recording.asked import Alike, Unlike
+from derive.terms.asked import Alike, Unlike
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At
 

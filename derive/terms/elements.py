@@ -7,7 +7,7 @@ from typing import Any
 from sympy import Add, Basic, Expr, Integer, S, Symbol, sympify
 from sympy.logic.boolalg import Boolean
 
-from derive.recording.asked import Above, NotAbove
+from derive.terms.asked import Above, NotAbove
 from derive.terms.axes import Axis, free_axes
 from derive.terms.indices import Prefix
 

@@ -9,7 +9,7 @@ from sympy import erfc as sympy_erfc
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
-from derive.recording.asked import Above, Alike, asked
+from derive.terms.asked import Above, Alike, asked
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar

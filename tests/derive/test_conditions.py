@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from derive import axes, exp, maximum, op, scalar, sigmoid, sum, tanh, tensor, where
+from derive.autograd.saved import total_bytes
 from derive.conditions import Handed, with_dear
-from derive.costs.autograd_cost import total_bytes
 from derive.equations import Op
 from derive.lengths.nominal import nominal
 from derive.pipeline import derive_op

@@ -5,13 +5,13 @@ import torch
 from sympy import erfc
 
 from derive import amax, axes, constant, exp, log, log1p, maximum, op, sigmoid, softplus, sqrt, sum, tanh, tensor
+from derive.autograd.saved import total_bytes
 from derive.collapse.search import search
-from derive.costs.autograd_cost import total_bytes
 from derive.emit import render
 from derive.explaining.document import document
-from derive.explaining.explain import explain
 from derive.local_derivatives import Handing, by_local_derivatives
 from derive.pipeline import alternatives, derive_op
+from derive.reports.explain import explain
 from derive.saving import POLICIES
 from tests.derive.live import module
 

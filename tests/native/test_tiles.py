@@ -16,7 +16,7 @@ from torch import Tensor
 
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.statements.scales import with_scales
-from derive.costs.cost import product_factors
+from derive.nodes.products import product_factors
 from derive.program import Call, Num, Program, Read
 from tests.native.conftest import Package
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from derive.nodes.arithmetic import ONE
 from derive.nodes.soundness import check
-from derive.passes.share import put, renamed, share
+from derive.nodes.substituting import put, renamed
+from derive.passes.share import share
 from derive.pipeline import Derivation
 from derive.program import Assign, Call, Index, Node, Program, Read, Scal, Scatter, Statement
 

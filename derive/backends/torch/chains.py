@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from derive.costs.cost import is_matrix_product
 from derive.nodes.arithmetic import ONE
+from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import children, walk
 from derive.program import CONDITIONS, Call, Node, Num, Read, Reduce
 

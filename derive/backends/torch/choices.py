@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.nodes.naming import free_name, name_of
+from derive.nodes.naming import name_of
 from derive.nodes.soundness import check
+from derive.nodes.substituting import put
 from derive.nodes.walking import axes_along, node_axes, reads
-from derive.passes.share import put
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, Statement, base
+from derive.terms.names import free_name
 
 
 def choices_first(program: Program) -> Program:

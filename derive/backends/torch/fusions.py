@@ -12,8 +12,8 @@ from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.values import Dims, Value, align, is_pack
-from derive.costs.cost import is_matrix_product, is_tensor
 from derive.nodes.arithmetic import ZERO, multiplied
+from derive.nodes.products import is_matrix_product, is_tensor
 from derive.nodes.walking import node_axes
 from derive.passes.signs import plain
 from derive.program import AxisValue, Call, Node, Num, Reduce

@@ -11,8 +11,8 @@ from derive.backends.torch.products.distances import pairs_of
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.sizes import in_order
 from derive.backends.values import Dims, is_pack
-from derive.costs.cost import is_matrix_product, is_tensor, product_factors
 from derive.nodes.arithmetic import multiplied
+from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.walking import by_axes_once, node_axes, walk
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
 

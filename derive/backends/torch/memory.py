@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.layout import is_product
 from derive.backends.values import is_pack
-from derive.costs.cost import product_factors
+from derive.nodes.products import product_factors
 from derive.nodes.walking import axes_along, node_axes, reads, walk
 from derive.program import WIDTHS, Assign, Call, Node, Program, Read, Reduce, Scatter, base
 

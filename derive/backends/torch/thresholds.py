@@ -20,15 +20,16 @@ from derive.backends.torch.or_nothing import in_full, or_nothing
 from derive.lowering.lower import node as lowered
 from derive.lowering.raising import is_finite_number, raised
 from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.naming import free_name
 from derive.nodes.soundness import check
+from derive.nodes.substituting import put
 from derive.nodes.walking import by_axes_once, node_axes, reads, rebuilt
 from derive.passes.leftovers import without_unread
-from derive.passes.share import put, share
+from derive.passes.share import share
 from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Scatter, Statement
 from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.functions import expm1, minimum, relu, sigmoid, sign
 from derive.terms.functions import maximum as larger
+from derive.terms.names import free_name
 
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 _FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign}

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from derive.backends.subscripts import subscripted
 from derive.backends.torch.reads.slices import subscript
-from derive.backends.torch.reads.subscripts import subscripted
 
 X = torch.arange(4 * 5 * 6).reshape(4, 5, 6)
 ROWS = torch.tensor([1, 0, 3])

@@ -6,7 +6,7 @@ import pytest
 
 from derive import axes, log1p, mean, op, sigmoid, sum, tensor
 from derive.nodes.naming import labels, stem_of
-from derive.passes.share import numbered_in_order
+from derive.nodes.substituting import numbered_in_order
 from derive.program import Assign, Call, Node, Num, Read, Window
 
 n, m, d = axes("n m d")

@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 
 from derive.catalogue import find
-from derive.costs.cost import Nominal, is_matrix_product, product_factors
-from derive.lengths.nominal import nominal
+from derive.lengths.nominal import Nominal, nominal
+from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.walking import reads, walk
 from derive.passes.contraction_order import pairwise, two_at_a_time
 from derive.pipeline import derive_op

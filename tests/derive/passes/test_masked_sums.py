@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from derive import axes, constant, exp, op, sum, tensor, where
-from derive.costs.cost import is_matrix_product
 from derive.equations import Op
+from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import walk
 from derive.pipeline import derive_op
 from derive.program import Call, Reduce

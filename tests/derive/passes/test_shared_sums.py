@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from derive import axes, exp, length, mean, op, rsqrt, sum, tensor
-from derive.costs.cost import Nominal
 from derive.equations import Op
+from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
 from derive.passes.distributing import distributed
 from derive.passes.shared_sums import shared_sums

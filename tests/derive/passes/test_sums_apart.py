@@ -3,8 +3,8 @@
 import pytest
 
 from derive import axes, cos, mean, op, scalar, sin, size, sqrt, sum, tensor
-from derive.costs.cost import is_matrix_product
 from derive.equations import Op
+from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import walk
 from derive.pipeline import derive_op
 from derive.program import Reduce

@@ -6,7 +6,7 @@ from sympy import And, Not, Or
 
 from derive.live import build
 from derive.notation import amax, axes, eq, exp, log, ne, oo, op, sum, tensor, where
-from derive.recording.asked import Above, Alike, Below, NotAbove, NotBelow, Opposite, Unlike
+from derive.terms.asked import Above, Alike, Below, NotAbove, NotBelow, Opposite, Unlike
 from derive.terms.elements import At, Tensor
 
 n, i, j = axes("n i j")

@@ -18,7 +18,7 @@ from itertools import combinations
 from derive.backends.cpu.products.contractions import Product, Step
 from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.work import calls, is_heavy
-from derive.costs.cost import NOMINAL
+from derive.lengths.nominal import NOMINAL
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import Index, Merged, Read, Window
 

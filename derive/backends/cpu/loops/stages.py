@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
+from derive.nodes.substituting import put
 from derive.nodes.walking import axes_along, by_axes, index_axes, node_axes, walk
-from derive.passes.share import put
 from derive.program import Call, Index, Merged, Node, Read, Window
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.contractions import Matrix, Product
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
-from derive.costs.cost import NOMINAL
+from derive.lengths.nominal import NOMINAL
 from derive.nodes.walking import axes_along, index_axes, reads
 from derive.program import Index, Read
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
-from derive.costs.cost import product_factors
+from derive.nodes.products import product_factors
 from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
 from derive.program import Call, Merged, Node, Read, Scan
 

@@ -12,8 +12,8 @@ from derive.backends.cpu.loops.stages import in_memory_order
 from derive.backends.cpu.products.contractions import Step
 from derive.backends.cpu.statements.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
+from derive.nodes.substituting import put
 from derive.nodes.walking import node_axes, walk
-from derive.passes.share import put
 from derive.program import Call, Node, Read
 
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.statements.signs import never_positive
 from derive.nodes.arithmetic import ZERO
+from derive.nodes.substituting import put
 from derive.nodes.walking import node_axes, walk
-from derive.passes.share import put
 from derive.program import Call, Node, Num, Read
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.statements.merges import split_merged
-from derive.costs.cost import is_matrix_product
 from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.naming import free_name
+from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import axes_along, node_axes, reads, walk
 from derive.program import (
     CONDITIONS,
@@ -35,6 +34,7 @@ from derive.program import (
     SizeOf,
     Window,
 )
+from derive.terms.names import free_name
 
 FOLDS = ("sum", "amax", "amin")
 CHANGES = {"add": "sum", "raise": "amax", "lower": "amin"}

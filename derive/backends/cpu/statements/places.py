@@ -12,8 +12,8 @@ from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Normal, Unsupported
 from derive.backends.cpu.writer import Writer
+from derive.nodes.substituting import put
 from derive.nodes.walking import places, walk
-from derive.passes.share import put
 from derive.program import Assign, Call, Node, Num, Program, Read
 
 _WHOLE = {"add": "+", "sub": "-", "mul": "*"}

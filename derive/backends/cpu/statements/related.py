@@ -18,8 +18,8 @@ from functools import partial
 from derive.backends.cpu.statements.monomials import Monomial, Monomials, values_of
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.arithmetic import signed_terms
+from derive.nodes.substituting import put
 from derive.nodes.walking import reads, walk
-from derive.passes.share import put
 from derive.program import Call, Node, Num, Read
 
 _TWO = Num(Fraction(2))

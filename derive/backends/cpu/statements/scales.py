@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.arithmetic import ONE
+from derive.nodes.substituting import put
 from derive.nodes.walking import reads, walk
-from derive.passes.share import put
 from derive.program import Call, Node, Num, Read
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from derive.backends.torch.products.flattened import Size
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
-from derive.costs.cost import product_factors
+from derive.nodes.products import product_factors
 from derive.nodes.walking import by_axes_once, node_axes, reads
 from derive.program import Node, Read, Reduce
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from derive.backends.torch.products.by_vectors import times_vector
 from derive.backends.torch.products.flattened import Size, flattened, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
-from derive.costs.cost import product_factors
+from derive.nodes.products import product_factors
 from derive.nodes.walking import node_axes
 from derive.program import Call, Node, Reduce
 

@@ -14,8 +14,8 @@ from derive.backends.torch.reads.read import read
 from derive.backends.torch.reads.slices import flipped, reached, sliced
 from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
-from derive.costs.cost import product_factors
 from derive.nodes.arithmetic import multiplied
+from derive.nodes.products import product_factors
 from derive.nodes.walking import axes_along, node_axes
 from derive.program import Index, Node, Read, Reduce, Scatter, Window
 

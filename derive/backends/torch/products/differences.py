@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
-from derive.costs.cost import is_of_differences, is_outer_difference, is_tensor, product_factors
 from derive.nodes.arithmetic import ZERO, multiplied, signed_terms
-from derive.nodes.naming import free_name, name_of
+from derive.nodes.naming import name_of
+from derive.nodes.products import is_of_differences, is_outer_difference, is_tensor, product_factors
 from derive.nodes.soundness import check
+from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
-from derive.passes.share import axes_of, nameless, put, read_as
+from derive.passes.share import nameless, read_as
 from derive.passes.sums_apart import differences_apart
 from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Statement
+from derive.terms.names import free_name
 
 
 def differences_in_float64(program: Program) -> Program:

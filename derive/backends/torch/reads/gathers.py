@@ -9,7 +9,7 @@ from derive.backends.torch.reads.index_tensors import index_tensor, indexed
 from derive.backends.torch.reads.slices import subscript
 from derive.backends.torch.sizes import Sizes
 from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
-from derive.costs.cost import is_tensor
+from derive.nodes.products import is_tensor
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import Index, Node, Read, Window
 

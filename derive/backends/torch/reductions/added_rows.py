@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.pointwise import number_code
 from derive.backends.torch.reads.gathers import along, whole_index
 from derive.backends.values import ATOM, Value, is_pack, permute, position
-from derive.costs.cost import is_tensor
+from derive.nodes.products import is_tensor
 from derive.nodes.walking import axes_along, index_axes, walk
 from derive.program import Call, Index, Merged, Node, Num, Read, Reduce, Scatter
 

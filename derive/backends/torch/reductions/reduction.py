@@ -14,8 +14,8 @@ from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.distances import distances
 from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
-from derive.costs.cost import is_matrix_product, is_tensor, product_factors
 from derive.nodes.arithmetic import multiplied
+from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.walking import by_axes_once, node_axes
 from derive.program import Call, Node, Read, Reduce, Window
 

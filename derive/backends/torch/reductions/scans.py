@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from derive.backends.torch.reductions.runs import BEYOND, ends, in_runs, quotient, unmasked, up_to
 from derive.backends.values import ATOM, Value, position
-from derive.costs.cost import is_matrix_product, product_factors
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.walking import node_axes, reads, walk
 from derive.passes.masked_sums import as_product
 from derive.passes.share import share

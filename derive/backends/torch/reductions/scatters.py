@@ -13,8 +13,8 @@ from derive.backends.torch.reductions.added_rows import Along, gather_back, rows
 from derive.backends.torch.reductions.extrema import extremum
 from derive.backends.torch.reductions.taps import through_windows
 from derive.backends.values import Line, is_pack
-from derive.costs.cost import is_tensor
 from derive.nodes.arithmetic import multiplied
+from derive.nodes.products import is_tensor
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import (
     Call,

@@ -14,7 +14,7 @@ from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reads.slices import flipped, span, subscript
 from derive.backends.turned import forwards
 from derive.backends.values import Dims, Line, is_pack
-from derive.costs.cost import is_tensor
+from derive.nodes.products import is_tensor
 from derive.nodes.walking import index_axes, node_axes, walk
 from derive.program import (
     Arithmetic,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from derive.costs.cost import MATMUL, Nominal, is_matrix_product, is_tensor, product_factors
+from derive.costs.cost import MATMUL
 from derive.equations import Op
-from derive.lengths.nominal import nominal
-from derive.lowering.forward import forward_program
+from derive.lengths.nominal import Nominal, nominal
+from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.walking import node_axes, walk
+from derive.passes.order import forward_program
 from derive.program import Call, Node, Read, Reduce
 
 _PASS_ON = {"add"}

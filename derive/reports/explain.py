@@ -15,23 +15,17 @@ from rich.table import Table
 from rich.text import Text
 from sympy import Expr
 
-from derive.costs.autograd_cost import (
-    elements_formula,
-    example_sizes,
-    saved_by_autograd,
-    saved_by_forward,
-    total_bytes,
-)
+from derive.autograd.saved import elements_formula, example_sizes, saved_by_autograd, saved_by_forward, total_bytes
 from derive.costs.cost import work
-from derive.costs.report import largest
 from derive.emit import render
 from derive.equations import Equation
 from derive.errors import DeriveError
 from derive.explaining.document import document
-from derive.explaining.reading import factored
 from derive.explaining.words import text
 from derive.lengths.nominal import nominal
+from derive.lowering.reading import factored
 from derive.pipeline import Derivation, alternatives, stepwise_program
+from derive.reports.report import largest
 from derive.terms.elements import At, Tensor
 
 # --- stages -----------------------------------------------------------------------------------------------

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from derive.autograd.kernels import kernels_of_autograd
+from derive.autograd.saved import Saved, elements_formula, saved_by_autograd, saved_by_forward
 from derive.collapse.vocabulary import name_sums
-from derive.costs.autograd_cost import Saved, elements_formula, saved_by_autograd, saved_by_forward
-from derive.costs.autograd_kernels import kernels_of_autograd
-from derive.costs.cost import Nominal, work
+from derive.costs.cost import work
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.lengths.nominal import nominal
-from derive.lowering.forward import forward_program
+from derive.lengths.nominal import Nominal, nominal
 from derive.nodes.walking import axes_along, reads, walk
+from derive.passes.order import forward_program
 from derive.pipeline import Derivation, stepwise_program
 from derive.program import Program, Read
 

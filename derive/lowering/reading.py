@@ -12,10 +12,10 @@ from sympy import Add, Expr, Mul, Number, Pow, S, Symbol
 
 from derive.lowering.factoring import Product, factor
 from derive.lowering.ordering import weight
-from derive.nodes.numbers import decimal
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import Delta
+from derive.terms.numbers import decimal
 from derive.terms.reductions import Reduce, Sigma
 
 

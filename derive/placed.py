@@ -9,10 +9,8 @@ from __future__ import annotations
 from sympy import Expr, S
 
 from derive.equations import Equation
-from derive.lowering import lower
-from derive.program import Node, Reduce
-from derive.recording.asked import Alike
-from derive.terms.axes import Axis, free_axes
+from derive.terms.asked import Alike
+from derive.terms.axes import Axis
 from derive.terms.choices import Placed, Where
 from derive.terms.elements import At, Delta, Tensor
 
@@ -38,13 +36,6 @@ def slots(body: Expr, axes: tuple[Axis, ...]) -> tuple[tuple[Expr, ...], Expr] |
     axis, index, value = found
     at: dict[Axis, Expr] = {axis: index}
     return tuple(at.get(a, a) for a in axes), value
-
-
-def lowered(kind: str, slots: tuple[Expr, ...], value: Expr, over: tuple[Axis, ...]) -> Node:
-    """The values at the places as a node, reduced first over the axes that the places do not have."""
-    spread = {a for i in slots for a in free_axes(i)}
-    rest = tuple(a.name for a in over if a not in spread)
-    return Reduce(kind, rest, lower.node(value)) if rest else lower.node(value)
 
 
 def ties(equation: Equation, name: str) -> Equation | None:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from derive.costs.cost import is_matrix_product, is_tensor, product_factors
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.lengths.nominal import lengths_of
-from derive.lowering.forward import forward_program
+from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.walking import axes_along, node_axes
+from derive.passes.order import forward_program
 from derive.program import (
     CONDITIONS,
     Arithmetic,

@@ -18,15 +18,17 @@ import torch
 from rich.console import RenderableType
 from rich.table import Table
 
-from derive.costs.autograd_cost import DEFAULT_SIZE, example_sizes
-from derive.costs.cost import Nominal, is_matrix_product, node_work, work
-from derive.costs.rates import Rates, measured
-from derive.costs.report import largest
+from derive.autograd.saved import DEFAULT_SIZE, example_sizes
+from derive.costs.cost import node_work, work
 from derive.equations import Op
+from derive.lengths.nominal import Nominal
 from derive.live import Live, build
+from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import axes_along, node_axes, walk
 from derive.pipeline import Derivation
 from derive.program import Program, Read, Reduce, Scatter, Statement, base
+from derive.reports.rates import Rates, measured
+from derive.reports.report import largest
 from derive.terms.axes import PACK_NAME
 
 _REAL, _INTEGER = 4, 8  # bytes of an element: float32 and int64

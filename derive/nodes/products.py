@@ -1,0 +1,73 @@
+"""What is multiplied and summed: products of matrices, weighted sums, differences of all pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+from derive.nodes.arithmetic import multiplied, signed_terms
+from derive.nodes.walking import node_axes, walk
+from derive.program import Call, Node, Read, Reduce
+
+
+def is_tensor(node: Node) -> bool:
+    """Whether a node reads a tensor or runs over an axis; else it is a number."""
+    return any(isinstance(n, Read) for n in walk(node)) or bool(node_axes(node))
+
+
+def is_matrix_product(node: Reduce) -> bool:
+    """Whether a sum of a product runs over more axes than any factor has."""
+    if node.kind != "sum" or not isinstance(node.body, Call) or node.body.fn != "mul":
+        return False
+    union = set(node_axes(node.body))
+    return all(set(node_axes(f)) != union for f in product_factors(node.body))
+
+
+def is_outer_sum(factor: Node) -> bool:
+    """Whether it is a sum over more axes than any of its terms has."""
+    terms = [set(node_axes(t)) for t, _ in signed_terms(factor)]
+    return len(terms) > 1 and all(axes < set(node_axes(factor)) for axes in terms)
+
+
+def is_outer_difference(factor: Node) -> bool:
+    """Whether it is such a sum in which something is subtracted."""
+    return is_outer_sum(factor) and len({minus for _, minus in signed_terms(factor)}) == 2
+
+
+def is_of_differences(node: Reduce) -> bool:
+    """Whether a sum weighs differences, `w[i, j] * (x[i, d] - y[j, d])`, and is matrix products when multiplied out."""
+    factors = product_factors(node.body) if node.kind == "sum" else []
+    if len(factors) < 2 or not any(map(is_outer_difference, factors)):
+        return False
+    whole = set(node_axes(node.body))
+    products = [replace(node, body=multiplied([t for t, _ in signed])) for signed in terms_of_product(factors)]
+    return all(is_matrix_product(p) or set(node_axes(p.body)) < whole for p in products)
+
+
+def weights(node: Reduce) -> list[Node]:
+    """What a sum weighs differences by: the product of its other factors, where that has fewer axes, else each."""
+    body, others = node.body, [f for f in product_factors(node.body) if not is_outer_difference(f)]
+    while isinstance(body, Call) and body.fn == "mul" and is_outer_difference(body.args[1]):
+        body = body.args[0]
+    return [body] if product_factors(body) == others and set(node_axes(body)) < set(node_axes(node.body)) else others
+
+
+def terms_of_product(factors: Sequence[Node]) -> list[tuple[tuple[Node, bool], ...]]:
+    """The terms of a product of outer differences and other factors, each as its factors and their signs."""
+    return list(product(*(signed_terms(f) if is_outer_difference(f) else [(f, False)] for f in factors)))
+
+
+def is_weighted(node: Reduce) -> bool:
+    """Whether a sum of a product weighs a matrix with a vector along the one axis that is summed."""
+    factors = product_factors(node.body)
+    if node.kind != "sum" or len(node.axes) != 1 or len(factors) != 2:
+        return False
+    return any(node_axes(v) == node.axes and set(node_axes(m)) > set(node.axes) for v, m in (factors, factors[::-1]))
+
+
+def product_factors(node: Node) -> list[Node]:
+    """The factors of a nested product, left to right."""
+    if isinstance(node, Call) and node.fn == "mul":
+        return [f for a in node.args for f in product_factors(a)]
+    return [node]

@@ -1,0 +1,65 @@
+"""Something else in the place of a node or a name; the axes and names of what is put there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from derive.nodes.walking import by_axes, node_axes, rebuilt, walk
+from derive.program import Call, Index, Join, Node, Read, Reduce, Run, Scan, Scatter, Statement, base
+
+
+def numbered_in_order(statements: list[Statement], stems: Mapping[str, str]) -> list[Statement]:
+    """The statements, with names that differ by a number numbered as they come. `stems` has these without it."""
+    made = dict.fromkeys(s.name for s in statements if s.name in stems)
+    names: dict[str, str] = {}
+    for stem in dict.fromkeys(stems[name] for name in made):
+        own = [name for name in made if stems[name] == stem]
+        names |= dict(zip(own, sorted(own, key=lambda name: (len(name), name)), strict=True))
+    names = {old: new for old, new in names.items() if old != new}
+    out: list[Statement] = []
+    for s in statements:
+        s = replace(renamed(s, names), name=names.get(s.name, s.name))
+        out.append(replace(s, onto=names.get(s.onto, s.onto)) if isinstance(s, Scatter) and s.onto else s)
+    return out
+
+
+def renamed(s: Statement, names: dict[str, str]) -> Statement:
+    """The statement with what it reads under other names."""
+    if not names:
+        return s
+    if isinstance(s, Scatter):
+        slots = tuple(_rename(i, names) for i in s.slots)
+        return replace(s, value=_rename(s.value, names), slots=slots)  # type: ignore[arg-type]
+    return replace(s, value=_rename(s.value, names))  # type: ignore[arg-type]
+
+
+def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
+    if isinstance(n, Read):
+        return Read(names.get(n.name, n.name), tuple(_rename(i, names) for i in n.index))  # type: ignore[misc]
+    if isinstance(n, Call):
+        return replace(n, args=tuple(_rename(a, names) for a in n.args))  # type: ignore[misc]
+    if isinstance(n, Run):
+        return replace(n, body=_rename(n.body, names), same=_rename(n.same, names))  # type: ignore[arg-type]
+    if isinstance(n, Reduce | Scan):
+        return replace(n, body=_rename(n.body, names))  # type: ignore[arg-type]
+    if isinstance(n, Join):
+        return replace(n, parts=tuple(_rename(p, names) for p in n.parts))  # type: ignore[misc]
+    return n
+
+
+def axes_of(node: Node) -> tuple[str, ...]:
+    """The node's axes in the order of the operand that has most of them."""
+    axes = node_axes(node)
+    best: tuple[str, ...] = ()
+    for n in walk(node):
+        if isinstance(n, Read) and by_axes(n):
+            here = tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str)))
+            best = here if len(here) > len(best) else best
+    found = (*best, *(a for a in axes if a not in best))
+    return tuple(sorted(found, key=lambda a: base(a) != "..."))  # what lacks `...` broadcasts only behind it
+
+
+def put(node: Node, old: Node, new: Node) -> Node:
+    """The node with every occurrence of `old` replaced."""
+    return new if node == old else rebuilt(node, lambda n: put(n, old, new))

@@ -1,0 +1,1 @@
+"""What programs cost, for a reader: counted, measured, beside published derivations."""
