@@ -286,15 +286,23 @@ def as_float64(t: Tensor) -> Tensor:
 
 
 def pair_distances(x: Tensor, y: Tensor, p: int) -> Tensor:
-    """`sum(abs(x[..., i, d] - y[..., j, d])**p, over=d)` for p = 1, 2; 0 where two points coincide.
+    """`sum(abs(x[..., i, d] - y[..., j, d])**p, over=d)` for p = 1, 2, from as many `i` at a time as stay in the cache."""
+    few = x.shape[-1] < 32  # coordinates, which are slow to add up where they lie side by side
+    others, over = (y.mT[..., None, :, :], -2) if few else (y[..., None, :, :], -1)
 
-    The call makes no tensor of all differences; nor does a compiled loop, which is faster.
-    """
-    if torch.compiler.is_compiling():
-        apart = x[..., :, None, :] - y[..., None, :, :]
-        return (apart.square() if p == 2 else apart.abs()).sum(-1)
-    found = torch.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist")
-    return found.square_() if p == 2 else found
+    def apart(some: Tensor, room: Tensor | None = None) -> Tensor:
+        difference = torch.sub(some[..., None] if few else some[..., None, :], others, out=room)
+        return difference.abs_() if p == 1 else difference.square_()
+
+    at_once = (2**17 if x.device.type == "cpu" else 2**24) // max(y.numel(), 1) + 1
+    recorded = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
+    if recorded or torch.compiler.is_compiling() or at_once >= x.shape[-2]:
+        return apart(x).sum(over)
+    found = x.new_empty((*x.shape[:-1], y.shape[-2]))
+    room = x.new_empty((*x.shape[:-2], at_once, *others.shape[-2:]))
+    for some, sums in zip(x.split(at_once, -2), found.split(at_once, -2)):
+        torch.sum(apart(some, room.narrow(-3, 0, some.shape[-2])), over, out=sums)
+    return found
 
 
 def keep(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:

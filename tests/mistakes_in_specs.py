@@ -216,7 +216,7 @@ MISTAKES = {
     "shift": (
         "f, x: tensor[n]",
         "f.y[n] = x[n] - x[n - 1]\n    return f.y",
-        "op mine, equation y: x[n - 1] reads before the first place of axis n; there is no padding: shift the axis so that places start at 0, concat what stands before them, or add up what lies on the axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)",
+        "op mine, equation y: x[n - 1] reads before the first place of axis n; read it under a condition on its places that keeps it inside, such as where(t >= 1, x[…, t - 1], 0), shift the axis so that places start at 0, concat what stands before them, or add up what lies on the axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)",
     ),
     "shift_up": (
         "f, x: tensor[n]",
@@ -366,7 +366,7 @@ MISTAKES = {
     "before_the_first": (
         "f, x: tensor[n, t], w: tensor[k]",
         "f.y[n, t] = sum(x[n, t - k] * w[k], over=k)\n    return f.y",
-        "op mine, equation y: x[n, -k + t] reads before the first place of axis t; there is no padding: shift the axis so that places start at 0, concat what stands before them, or add up what lies on the axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)",
+        "op mine, equation y: x[n, -k + t] reads before the first place of axis t; read it under a condition on its places that keeps it inside, such as where(t >= 1, x[…, t - 1], 0), shift the axis so that places start at 0, concat what stands before them, or add up what lies on the axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)",
     ),
     "halved_place": (
         "f, x: tensor[n, t], long: length(k)",

@@ -35,20 +35,32 @@ def _selected(equation: Equation, ranges: _Ranges) -> Equation:
         return _extremum(equation, ranges)
     if equation.kind not in ("sum", "mean"):
         return equation
-    factors = list(Mul.make_args(equation.body))
+    factors = [f for factor in Mul.make_args(equation.body) for f in _each_asked(factor, ranges)]
+    found = []
     for factor in factors:
         place, value = _place(factor, ranges)
-        if place is None:
-            continue
-        axis, index = place
         rest = Mul(*(f for f in factors if f != factor), value)
-        if _in_a_window(axis, rest):
-            continue
+        if place is not None and not _in_a_window(place[0], rest):
+            found.append((*place, rest))
+    for axis, index, rest in found:
         if axis in equation.over:
             return _selected(_gathered(equation, rest.xreplace({axis: index}), axis), ranges)
+    for axis, index, rest in found:
         if axis in equation.axes and free_axes(index) & set(equation.over):
-            return replace(equation, body=Delta(axis, index) * rest.xreplace({axis: index}))
+            apart = tuple(i for i in equation.index if i != axis)
+            others = _selected(replace(equation, index=apart, body=rest.xreplace({axis: index})), ranges)
+            return replace(others, index=equation.index, body=Delta(axis, index) * others.body)
     return equation
+
+
+def _each_asked(factor: Expr, ranges: _Ranges) -> list[Expr]:
+    """A value under several conditions as a product, with a factor for each place that one of them names."""
+    if not isinstance(factor, Where) or factor.args[2] != 0 or not isinstance(factor.condition, And):
+        return [factor]
+    asked = And.make_args(factor.condition)
+    named = [c for c in asked if _named(c, ranges)]
+    rest = And(*(c for c in asked if c not in named))
+    return [*(Where(c, S.One, S.Zero) for c in named), Where(rest, factor.args[1], S.Zero)] if named else [factor]
 
 
 def _in_a_window(axis: Axis, value: Expr) -> bool:

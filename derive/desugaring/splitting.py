@@ -72,14 +72,14 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     plain = all(isinstance(i, Axis) for i in index)
-    if isinstance(rhs, Concat):
-        rhs = rhs.replace(TakenFirst, lambda total: total)
+    while isinstance(rhs, Concat) and (first := [r for r in _nested(rhs) if isinstance(r, TakenFirst)]):
+        rhs = _split_off(target, left, rhs, first[0], taken, out)
     if isinstance(rhs, Concat) and plain:
-        return [_concatenation(target, index, rhs, left)]
+        return [*out, _concatenation(target, index, rhs, left)]
     if isinstance(rhs, Concat):
         whole = Tensor(free_name(f"{target.name}_apart", taken), **signs(rhs))
         apart = _concatenation(whole, left, rhs, left)
-        return [replace(apart, given=False), Equation(target, index, At(whole, *left))]
+        return [*out, replace(apart, given=False), Equation(target, index, At(whole, *left))]
     while True:
         top = scaled_reduction(rhs) if plain else None
         inner = [r for r in _nested(rhs) if top is None or r != top[1]]

@@ -61,7 +61,7 @@ class Pair:
         if fuse:  # else the equations as they are written are wanted
             computed = frozenset(kept) - {o.name for o in self.op.operands}
             forward, backward = (choices_first(without_choices(p, self.whole, computed)) for p in (forward, backward))
-            forward, backward = map(differences_in_float64, (forward, backward))
+            backward = differences_in_float64(backward)
 
         def codes(program: Program, known: Layouts) -> list[str]:
             like = self._like if program is forward else self.cotangents[0]

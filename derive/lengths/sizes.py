@@ -207,24 +207,27 @@ def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: Rules) -> list[tuple[A
             if len(unknown) == 1:
                 found.append((unknown[0], length / Mul(*(Size(a) for a in i.args if a != unknown[0]))))
         elif not i.atoms(At):
-            found += window_sizes(i, length, rules)
+            found += [_not_before(i, axis, allowed) for axis, allowed in window_sizes(i, length, rules)]
     return found
+
+
+def _not_before(i: Expr, axis: Axis, allowed: Expr) -> tuple[Axis, Expr]:
+    """The length that a window allows an axis; refused where that is a number because it runs back: `t - s`."""
+    form = affine(i)
+    if allowed.is_number and len(form.steps) > 1:
+        raise DeriveError(
+            f"an index {form} reads before the first place but where {axis.base} < {allowed}",
+            fix=f"write it under the condition that it does not, where({form} >= 0, …, 0), or read a longer tensor "
+            f"behind its first places: {form} + size({axis.base}) - 1",
+        )
+    return axis, allowed
 
 
 def window_sizes(i: Expr, length: Expr, rules: Rules) -> list[tuple[Axis, Expr]]:
     """The one unknown axis of `s*t + d*k + c` is as long as the window allows."""
     form = affine(i)
     unknown = [a for a, _ in form.steps if a not in rules]
-    if len(unknown) != 1:
-        return []
-    allowed = longest(form, unknown[0], length)
-    if allowed.is_number and len(form.steps) > 1:
-        raise DeriveError(
-            f"an index {form} reads before the first place but where {unknown[0].base} < {allowed}",
-            fix=f"write it under the condition that it does not, where({form} >= 0, …, 0), or read a longer tensor "
-            f"behind its first places: {form} + size({unknown[0].base}) - 1",
-        )
-    return [(unknown[0], allowed)]
+    return [(unknown[0], longest(form, unknown[0], length))] if len(unknown) == 1 else []
 
 
 def _starts_before(i: Expr) -> bool:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
-from derive.nodes.arithmetic import multiplied, whole_power
+from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_of_differences, is_outer_difference, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, rebuilt
@@ -22,19 +22,15 @@ from derive.passes.opened_sums import Known, plain, renamed
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, SizeOf
 
 
-def sums_of_differences(program: Program, nominal: Nominal, squares: bool = False) -> Program:
-    """The same program, with weighted sums of differences where these are less work than the tensor of them.
-
-    With `squares` those of squared differences too. In a forward they stay as they are: what is 0 where two points
-    coincide is compared with 0, and divided by.
-    """
+def sums_of_differences(program: Program, nominal: Nominal) -> Program:
+    """The same program, with weighted sums of differences where these are less work than the tensor of them."""
     known = {n: s for n, s in program.assigned.items() if _is_plain(s)}
     known = {n: s for n, s in known.items() if _is_of_difference(s.value, known)}
 
     def within(node: Node) -> Node:
         node = rebuilt(node, within)
         is_sum = isinstance(node, Reduce) and node.kind in ("sum", "mean")
-        return _weighted(node, known, squares) if is_sum else node  # type: ignore[arg-type]
+        return _weighted(node, known) if is_sum else node  # type: ignore[arg-type]
 
     changed = without_unread(check(program.with_values(within)))
     return changed if work_and_names(changed, nominal) < work_and_names(program, nominal) else program
@@ -55,11 +51,10 @@ def _is_of_difference(node: Node, known: Known) -> bool:
     return is_outer_difference(node)
 
 
-def _weighted(node: Reduce, known: Known, squares: bool) -> Node:
+def _weighted(node: Reduce, known: Known) -> Node:
     """The sum with the differences that are factors of it, and what these are weighed by; itself without any."""
-    body, minus = _signless(_opened(node.body, known, squares))
+    body, minus = _signless(_opened(node.body, known))
     up, down = fraction(body)
-    up = [f for factor in up for f in _each(factor, squares)]
     differences = [f for f in up if is_outer_difference(f)]
     if not differences:
         return node
@@ -100,20 +95,13 @@ def _signless(node: Node) -> tuple[Node, bool]:
     return node, False
 
 
-def _each(factor: Node, squares: bool) -> list[Node]:
-    """A square as its factors, where it is of a difference."""
-    root, times = whole_power(factor)
-    return [root] * times if squares and times == 2 and is_outer_difference(root) else [factor]
-
-
-def _opened(node: Node, known: Known, squares: bool) -> Node:
+def _opened(node: Node, known: Known) -> Node:
     """A product or quotient with the values of known tensors in their place, those above the line."""
     if isinstance(node, Read) and node.name in known and by_axes_once(node):
         made = known[node.name]
         names = dict(zip(axes_along(made.axes), node.index, strict=True))
-        return _opened(renamed(made.value, names), known, squares)
-    is_square = squares and whole_power(node)[1] == 2
-    if isinstance(node, Call) and (node.fn in ("mul", "div", "neg") or is_square):
+        return _opened(renamed(made.value, names), known)
+    if isinstance(node, Call) and node.fn in ("mul", "div", "neg"):
         count = len(node.args) if node.fn == "mul" else 1
-        return replace(node, args=(*(_opened(a, known, squares) for a in node.args[:count]), *node.args[count:]))
+        return replace(node, args=(*(_opened(a, known) for a in node.args[:count]), *node.args[count:]))
     return node

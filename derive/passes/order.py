@@ -63,7 +63,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(sums_apart, nominal=lengths),
         partial(through_outer_products, nominal=lengths),
         partial(through_named_sums, nominal=lengths),
-        partial(sums_of_differences, nominal=lengths, squares=True),
+        partial(sums_of_differences, nominal=lengths),
         before_masks,
         partial(shared_sums, nominal=lengths),
         partial(distributed, nominal=lengths),

@@ -15,7 +15,7 @@ from functools import reduce
 
 from derive.costs.cost import MATMUL, node_work
 from derive.lengths.nominal import Nominal
-from derive.nodes.arithmetic import multiplied, signed_terms
+from derive.nodes.arithmetic import ONE, multiplied, signed_terms
 from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors, terms_of_product
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
@@ -89,7 +89,8 @@ def differences_apart(node: Reduce) -> Node:
     for signed in terms_of_product(product_factors(node.body)):
         alike = frozenset(Counter(f for f, _ in signed).items())
         powers = Counter(f for f, _ in signed).items()
-        first.setdefault(alike, [f if n == 1 else Call("pow", (f, Num(Fraction(n)))) for f, n in powers])
+        factors = [f if n == 1 else Call("pow", (f, Num(Fraction(n)))) for f, n in powers]
+        first.setdefault(alike, [f for f in factors if f != ONE] or [ONE])
         times[alike] = times.get(alike, 0) + (-1) ** [minus for _, minus in signed].count(True)
     sums = [(_counted(_over_own(node, multiplied(first[k])), node), abs(n), n < 0) for k, n in times.items() if n]
     return _inner_first(added([(s if n == 1 else multiplied([Num(Fraction(n)), s]), minus) for s, n, minus in sums]))

@@ -78,7 +78,7 @@ class Frame:
             raise DeriveError(
                 f"f.{name} is given something that is no tensor",
                 op=recorder.name,
-                fix=f"write its axes: f.{name}[…] = …",
+                fix=f"write its axes: f.{name}[…] = …, or f.{name}[()] = … where it is one number",
             )
         if value._name in recorder.operands:
             raise DeriveError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +37,7 @@ class Recorder:
     results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
     written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
     infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
+    invented: set[str] = field(default_factory=set)  # equations that the spec did not write, under names of ours
     calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
 
     @property
@@ -84,6 +86,7 @@ class Recorder:
             declared = self.operands[at.name].declared if at.name in self.operands else ()
             check_read(at, own, list(self.tensors), self.ranges, name, declared)
         check_functions(rhs, name)
+        before = len(self.equations)
         plain, dims = rhs, {n: index for n, (_, index) in self.tensors.items()}
         rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
@@ -94,6 +97,7 @@ class Recorder:
         if not isinstance(rhs, At) or left != key:  # what only takes apart is such an equation itself
             rhs, apart = taken_apart(rhs, self.equations, self.taken | {name})
             self._add(apart)
+        self.invented |= {e.name for e in self.equations[before:]}
         target = Tensor(name, **signs(rhs))
         for equation in split(target, key, rhs, self.taken):
             if not isinstance(equation.body, Concat):
@@ -102,6 +106,7 @@ class Recorder:
             if scaled_reduction(equation.body) is not None:
                 raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
             self._add([equation])
+            self.invented |= {equation.name} - {name}
 
     def _add(self, equations: list[Equation]) -> None:
         for equation in equations:
@@ -111,6 +116,8 @@ class Recorder:
                 self.infinite.add(equation.name)
 
     def _check_new(self, name: str) -> None:
+        if name in self.invented:  # the author's names come first
+            self._swap({name: free_name(name, self.taken)})
         if name in self.taken:
             what = "an input" if name in self.operands else "defined already"
             raise DeriveError(f"{name} is {what}", fix="give the equation another name")
@@ -134,12 +141,17 @@ class Recorder:
             if own and equation.name not in names:
                 stem = f"{new}_{equation.name.rpartition('__')[2]}"
                 names[equation.name] = free_name(stem, self.taken | set(names.values()))
+        self._swap(names)
+
+    def _swap(self, names: Mapping[str, str]) -> None:
+        """Other names for tensors, wherever they are read."""
         swap = {self.tensors[a][0]: Tensor(b, **self.tensors[a][0]._assumptions_orig) for a, b in names.items()}
         self.equations[:] = [_renamed(e, swap) for e in self.equations]
         for a, b in names.items():
             target, key = self.tensors.pop(a)
             self.tensors[b] = (swap[target], key)
         self.infinite = {names.get(n, n) for n in self.infinite}
+        self.invented = {names.get(n, n) for n in self.invented}
 
     def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
         self._add(inlined)

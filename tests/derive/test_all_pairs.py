@@ -1,4 +1,4 @@
-"""Differences of all pairs: sums that weigh them are matrix products, and distances are one call."""
+"""Differences of all pairs: in a backward sums that weigh them are matrix products, and distances are one call."""
 
 import inspect
 from collections.abc import Callable
@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, exp, log, mean, op, scalar, sqrt, sum, tanh, tensor
+from derive import axes, exp, log, mean, op, relu, scalar, sqrt, sum, tanh, tensor
 from derive.equations import Op
+from derive.live import build
 from derive.verify.verify import Verification, verify, verify_kernels
-from tests.derive.live import module
+from tests.derive.live import assert_derived, module
 
 b, d, i, j, k, n = axes("b d i j k n")
 
@@ -119,14 +120,68 @@ def test_battery(name: str, judged: Callable[[Op], Verification]) -> None:
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
 
 
-@pytest.mark.parametrize("name", [n for n in OPS if n != "city_blocks"])
+@pytest.mark.parametrize("name", [n for n in OPS if n not in ("city_blocks", "of_spreads")])
 def test_no_tensor_of_all_differences(name: str) -> None:
-    both = "".join(_code(OPS[name], way) for way in ("forward", "backward"))
-    made = ["x[:, None]", "x[:, :, None]", "x.T -"]
-    assert not any(text in both for text in made) or name == "of_spreads"
-    assert "as_float64(" in _code(OPS[name], "backward")
-    if name not in ("moved", "of_spreads"):
-        assert "pair_distances(" in _code(OPS[name], "forward")
+    backward = _code(OPS[name], "backward")
+    assert "as_float64(" in backward and not any(text in backward for text in ("x[:, None]", "x[:, :, None]", "x.T -"))
+    assert ("pair_distances(" in _code(OPS[name], "forward")) == (name != "moved")
+
+
+@op
+def with_itself(f, x: tensor[i, d], w: tensor[i, j], z: tensor[d], u: tensor[i, d], eps: scalar = 0.5):
+    f.y[i, d] = sum(w[i, j] * (x[i, d] - x[j, d] + z[d]), over=j) + sum(w[i, j] * (x[i, d] - x[j, d] + eps), over=j)
+    f.s[i, d] = sum(w[i, j] * (x[i, d] + x[j, d] - z[d]), over=j) * sum(w[i, j] * (x[i, d] - x[j, d] - u[j, d]), over=j)
+    f.v[d] = sum(u[i, d] * (x[i, d] - x[j, d] + 1) * w[i, j], over=(i, j))
+    f.r[i, d] = f.y[i, d] * f.s[i, d] * f.v[d]
+    return f.r
+
+
+@op
+def turned(f, x: tensor[i, i], w: tensor[i, j]):
+    f.y[i, d] = tanh(sum(w[i, j] * (x[i, d] - x[d, j]), over=j))
+    return f.y
+
+
+def _with_itself(x: Tensor, w: Tensor, z: Tensor, u: Tensor, eps: float = 0.5) -> Tensor:
+    apart, w = x[:, None] - x, w[:, :, None]
+    y = (w * (apart + z)).sum(1) + (w * (apart + eps)).sum(1)
+    s = (w * (x[:, None] + x - z)).sum(1) * (w * (apart - u)).sum(1)
+    return y * s * (u[:, None] * (apart + 1) * w).sum((0, 1))
+
+
+def test_what_is_not_0_on_the_diagonal() -> None:
+    """Only `x[i, d] - x[j, d]` and nothing else may go without what a point weighs for itself."""
+    shapes = {"x": (4, 3), "w": (4, 4), "z": (3,), "u": (4, 3)}
+    assert_derived(with_itself.op, _with_itself, shapes)
+    squares = dict.fromkeys("xw", (4, 4))
+    assert_derived(turned.op, lambda x, w: torch.einsum("ij,ijd->id", w, x[:, None] - x.T).tanh(), squares)
+
+
+@op
+def ranked(f, x: tensor[i, d], z: tensor[j, d], v: tensor[d]):
+    f.p[i, j] = sum(v[d] * (x[i, d] - z[j, d]), over=d)
+    f.y[()] = sum(relu(f.p[i, j]), over=(i, j))
+    return f.y
+
+
+@pytest.mark.parametrize("save", ["cost", "least", "input"])
+def test_what_is_0_is_0(save: str) -> None:
+    """A sum of differences of equal points has no gradient under a relu; a difference of sums may have."""
+    x, v = torch.randn(1, 64).expand(5, 64).clone().requires_grad_(), torch.randn(64)
+    y = build(ranked, save=save)(x, x.detach()[:3].clone(), v)
+    assert float(y) == 0 and not torch.autograd.grad(y, x)[0].any()
+
+
+def test_distances_of_whole_numbers_are_exact() -> None:
+    @op
+    def distances(f, x: tensor[i, d], z: tensor[j, d]):
+        f.y[i, j] = sum((x[i, d] - z[j, d]) ** 2, over=d)
+        return f.y
+
+    for coordinates in (3, 50):
+        x, z = (torch.randint(-9, 9, (n, coordinates)).float() for n in (700, 600))
+        expected = ((x[:, None].long() - z.long()) ** 2).sum(2).float()
+        assert torch.equal(build(distances)(x, z), expected)
 
 
 def _errors(op: Op, function: Callable[..., Any], at: list[Tensor], dy: Tensor) -> list[float]:

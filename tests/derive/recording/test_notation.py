@@ -264,7 +264,11 @@ MESSAGES = [
      "op bad, equation y: the left side holds something that is no axis; write axes, or (t, e) to merge two"),
     (axis_twice_on_the_left,
      "op bad, equation y: an axis stands twice on the left; use delta(i, j) on the right for a diagonal"),
-    (equation_without_axes, "op bad: f.y is given something that is no tensor; write its axes: f.y[…] = …"),
+    (
+        equation_without_axes,
+        "op bad: f.y is given something that is no tensor; "
+        "write its axes: f.y[…] = …, or f.y[()] = … where it is one number",
+    ),
     (a_name_that_python_keeps, "op bad, equation lambda: lambda cannot name a tensor; choose another name"),
     (a_name_that_generated_code_keeps, "op bad, equation saved: saved cannot name a tensor; choose another name"),
     (

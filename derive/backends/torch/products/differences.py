@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 
-from derive.nodes.arithmetic import ZERO, multiplied, signed_terms
+from derive.nodes.arithmetic import ZERO, multiplied
 from derive.nodes.naming import name_of
 from derive.nodes.products import is_of_differences, is_outer_difference, is_tensor, product_factors
 from derive.nodes.soundness import check
@@ -24,40 +23,82 @@ from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce,
 from derive.terms.names import free_name
 
 
-def differences_in_float64(program: Program) -> Program:
-    """The same program, with such products in the place of such sums."""
-    return check(_with_names(program.with_values(_apart)))
+def differences_in_float64(backward: Program) -> Program:
+    """The same program, with such products in the place of such sums that go into gradients as factors and terms.
+
+    Nothing else may have them: what is 0 where points coincide may be compared with 0, and divided by.
+    """
+    plain = _read_plainly(backward)
+    statements = (replace(s, value=_apart(s.value)) if s.name in plain else s for s in backward.statements)
+    return check(_with_names(replace(backward, statements=tuple(statements))))
+
+
+def _read_plainly(program: Program) -> set[str]:
+    """The tensors that go into what is returned as factors and terms alone, or are returned."""
+    plain = {s.name for s in program.statements} - program.added_to
+    for k in reversed(range(len(program.statements))):
+        reader = program.statements[k]
+        factors = [n.name for n in _plain_parts(reader.value) if isinstance(n, Read)]
+        everywhere = [*reads(reader.value), *(n for i in reader.slots for n in reads(i))]
+        for name in set(everywhere):
+            if reader.name not in plain or factors.count(name) < everywhere.count(name):
+                plain.discard(name)
+    return plain
+
+
+def _plain_parts(node: Node) -> Iterator[Node]:
+    """What a node is a sum of products of, those of sums over axes among them."""
+    if isinstance(node, Call) and node.fn in ("add", "sub", "neg", "mul"):
+        for a in node.args:
+            yield from _plain_parts(a)
+    elif isinstance(node, Call) and node.fn == "div":
+        yield from _plain_parts(node.args[0])
+    elif isinstance(node, Reduce) and node.kind in ("sum", "mean"):
+        yield node
+        yield from _plain_parts(node.body)
+    else:
+        yield node
 
 
 def _apart(node: Node) -> Node:
-    node = rebuilt(node, _apart)
+    if isinstance(node, Call) and node.fn in ("add", "sub", "neg", "mul"):
+        return rebuilt(node, _apart)
+    if isinstance(node, Call) and node.fn == "div":
+        return replace(node, args=(_apart(node.args[0]), *node.args[1:]))
+    if isinstance(node, Reduce) and node.kind in ("sum", "mean"):
+        node = rebuilt(node, _apart)
     if not isinstance(node, Reduce) or not is_of_differences(node):
         return node
-    pairs = [p for f in product_factors(node.body) if is_outer_difference(f) for p in _with_themselves(f)]
-    factors = [_without_diagonal(f, pairs) for f in product_factors(node.body)]
-    kept = [p for p in pairs if not p & set(node.axes)]
-    if pairs and not kept and factors == product_factors(node.body):
+    factors = product_factors(node.body)
+    pair = next(_of_one_set(f) for f in factors if is_outer_difference(f))
+    if pair is None:
+        return Call("narrow", (_widened(differences_apart(node)),))
+    if not pair & set(node.axes):
+        return _without_diagonal(Call("narrow", (_widened(differences_apart(node)),)), pair)
+    weighed = [_without_diagonal(f, pair) for f in factors]
+    if weighed == factors:
         return node
-    narrow = Call("narrow", (_widened(differences_apart(replace(node, body=multiplied(factors)))),))
-    return _without_diagonal(narrow, kept)
+    return Call("narrow", (_widened(differences_apart(replace(node, body=multiplied(weighed)))),))
 
 
-def _with_themselves(difference: Node) -> list[frozenset[str]]:
-    """The axes of one set of points that is subtracted from itself, `x[i, d] - x[j, d]`, which is 0 where they meet.
+def _of_one_set(difference: Node) -> frozenset[str] | None:
+    """The axes of a set of points that is subtracted from itself, `x[i, d] - x[j, d]`, which is 0 where they meet.
 
     No weight that stands there, however large, may be all that is left of the digits of the others.
     """
-    reads = [t for t, _ in signed_terms(difference) if isinstance(t, Read)]
-    alike = [(a, b) for a, b in combinations(reads, 2) if a.name == b.name]
-    return [frozenset(set(node_axes(a)) ^ set(node_axes(b))) for a, b in alike]
+    one, other = difference.args if isinstance(difference, Call) and difference.fn == "sub" else (None, None)
+    if not (isinstance(one, Read) and isinstance(other, Read) and one.name == other.name):
+        return None
+    differ = {(a, b) for a, b in zip(one.index, other.index, strict=True) if a != b}
+    ends = frozenset(a for pair in differ for a in pair if isinstance(a, str))
+    return ends if len(differ) == 1 and len(ends) == 2 else None
 
 
-def _without_diagonal(factor: Node, pairs: list[frozenset[str]]) -> Node:
+def _without_diagonal(factor: Node, pair: frozenset[str]) -> Node:
     """A weight of pairs, without what it is for each point and itself."""
-    own = next((p for p in pairs if len(p) == 2 and p <= set(node_axes(factor))), None)
-    if own is None or is_outer_difference(factor):
+    if not pair <= set(node_axes(factor)) or is_outer_difference(factor):
         return factor
-    first, second = sorted(own, key=node_axes(factor).index)
+    first, second = sorted(pair, key=node_axes(factor).index)
     return Call("where", (Call("ne", (AxisValue(first), AxisValue(second))), factor, ZERO))
 
 

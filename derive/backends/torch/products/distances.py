@@ -1,6 +1,7 @@
 """Distances of all pairs: `sum((x[i, d] - y[j, d])**2, over=d)` and `sum(abs(x[i, d] - y[j, d]), over=d)`.
 
-PyTorch has them as one call, in which no tensor of all differences is made, and which is 0 where two points coincide.
+A call makes them for some points at a time, so that no tensor of all differences leaves the cache. `torch.cdist` gives
+a root, whose square is no longer exact.
 """
 
 from __future__ import annotations
