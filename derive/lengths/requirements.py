@@ -144,8 +144,8 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
         raise DeriveError(
             f"{at} reads before the first place of {where}",
             fix="read it under a condition on its places that keeps it inside, such as where(t >= 1, x[…, t - 1], 0), "
-            "shift the axis so that places start at 0, concat what stands before them, or add up what lies on the axis, "
-            "such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)",
+            "shift the axis so that places start at 0, concat what stands before them, or add up what lies on the "
+            "axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)",
         )
     if any(a == dim and step > 0 for a, step in form.steps) and _never(closed(length - 1 - high, rules)):
         raise DeriveError(
