@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sympy import Add, Basic, Expr, GreaterThan, LessThan, StrictGreaterThan, StrictLessThan, expand
+from sympy import Add, Basic, Expr, GreaterThan, LessThan, S, StrictGreaterThan, StrictLessThan, expand
 
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import At
@@ -42,15 +42,11 @@ def _by(value: Expr, above: Sequence[Expr]) -> bool:
 
 
 def _never_negative(value: Expr) -> bool:
-    """Whether a sum of places, lengths of one at least and a number is 0 or more for all of them."""
-    value = expand(value)
-    least = value.xreplace({a: Size(a) * 0 for a in free_axes(value)})
-    if any(value.coeff(a).is_negative for a in free_axes(value)):
-        return False
-    least = least.xreplace({s: s * 0 + 1 for s in least.atoms(Size)}) if not _shrinks(least) else least
-    return bool(least.is_number and least >= 0)
-
-
-def _shrinks(value: Expr) -> bool:
-    """Whether a longer axis makes a value smaller."""
-    return any(value.coeff(s).is_negative for s in value.atoms(Size))
+    """Whether a sum of multiples of places, of lengths (of one at least) and a number is 0 or more for all of them."""
+    least = S.Zero
+    for term in Add.make_args(expand(value)):
+        number, of = term.as_coeff_Mul()
+        if of != 1 and (not isinstance(of, Axis | Size) or number.is_negative):
+            return False  # a product of places, `t % 2`, or what falls without end
+        least += S.Zero if isinstance(of, Axis) else number
+    return bool(least >= 0)

@@ -1,6 +1,7 @@
 """Under a condition, axis arithmetic may leave a dimension: `where(s <= t, h[t - s], 0)`."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -126,12 +127,30 @@ def test_both_ends() -> None:
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
 
 
-@pytest.mark.parametrize("condition", ["t >= 0", "x[n, t] > 0", "t + 1 >= 1"])
-def test_a_condition_that_does_not_keep_it_inside_is_none(condition: str) -> None:
+CONDITIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "of every place": lambda x, n: t >= 0,
+    "of every place, shifted": lambda x, n: t + 1 >= 1,
+    "of a value": lambda x, n: x[n, t] > 0,
+    "of every other place": lambda x, n: t + t % 2 >= 2,
+    "of a product": lambda x, n: t >= t * n,
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_condition_that_does_not_keep_it_inside_is_none(name: str) -> None:
     """It would read the last place, counted from the end."""
     with pytest.raises(DeriveError, match="reads before the first place of axis t"):
 
         @op
         def beside(f, x: tensor[n, t]):
-            f.y[n, t] = where({"t >= 0": t >= 0, "x[n, t] > 0": x[n, t] > 0}.get(condition, t + 1 >= 1), x[n, t - 1], 0)
+            f.y[n, t] = where(CONDITIONS[name](x, n), x[n, t - 2], 0)
+            return f.y
+
+
+def test_a_product_of_places_proves_nothing() -> None:
+    with pytest.raises(DeriveError, match="reads before the first place"):
+
+        @op
+        def apart(f, a: tensor[t, t], h_: tensor[t]):
+            f.y[t, s] = where(t >= t * s, a[t, s] + h_[t - s], 0)
             return f.y
