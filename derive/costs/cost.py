@@ -17,7 +17,7 @@ from derive.nodes.products import (
     is_tensor,
     is_weighted,
     product_factors,
-    terms_of_product,
+    weighed_terms,
 )
 from derive.nodes.walking import axes_along, children, node_axes, walk
 from derive.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter
@@ -83,7 +83,7 @@ def node_work(node: Node, nominal: Nominal) -> float:
         if is_of_differences(node):
             factors = product_factors(node.body)
             inside = sum((node_work(f, nominal) for f in factors if not is_outer_difference(f)), 0.0)
-            return inside + len(terms_of_product(factors)) * WIDE * nominal.elements(axes) / MATMUL
+            return inside + len(weighed_terms(factors)) * WIDE * nominal.elements(axes) / MATMUL
         if is_weighted(node):  # a matrix times a vector: one pass over the matrix
             inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
             return inside + nominal.weighted(axes)

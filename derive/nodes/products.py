@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 
 from derive.nodes.arithmetic import multiplied, signed_terms
 from derive.nodes.walking import node_axes, walk
@@ -43,8 +42,8 @@ def is_of_differences(node: Reduce) -> bool:
     factors = product_factors(node.body) if node.kind == "sum" else []
     if len(factors) < 2 or [is_outer_difference(f) for f in factors].count(True) != 1:
         return False
+    products = [replace(node, body=multiplied([*others, t])) for others, t, _ in weighed_terms(factors)]
     whole = set(node_axes(node.body))
-    products = [replace(node, body=multiplied([t for t, _ in signed])) for signed in terms_of_product(factors)]
     return all(is_matrix_product(p) or set(node_axes(p.body)) < whole for p in products)
 
 
@@ -56,9 +55,10 @@ def weights(node: Reduce) -> list[Node]:
     return [body] if product_factors(body) == others and set(node_axes(body)) < set(node_axes(node.body)) else others
 
 
-def terms_of_product(factors: Sequence[Node]) -> list[tuple[tuple[Node, bool], ...]]:
-    """The terms of a product of outer differences and other factors, each as its factors and their signs."""
-    return list(product(*(signed_terms(f) if is_outer_difference(f) else [(f, False)] for f in factors)))
+def weighed_terms(factors: Sequence[Node]) -> list[tuple[list[Node], Node, bool]]:
+    """The terms of the difference among some factors, each with the other factors and whether it is subtracted."""
+    k = next(k for k, f in enumerate(factors) if is_outer_difference(f))
+    return [([*factors[:k], *factors[k + 1 :]], term, minus) for term, minus in signed_terms(factors[k])]
 
 
 def is_weighted(node: Reduce) -> bool:

@@ -52,17 +52,18 @@ def _is_of_difference(node: Node, known: Known) -> bool:
 
 
 def _weighted(node: Reduce, known: Known) -> Node:
-    """The sum with the differences that are factors of it, and what these are weighed by; itself without any."""
+    """The sum with the difference that is a factor of it, and what that is weighed by; itself without one."""
     body, minus = _signless(_opened(node.body, known))
     up, down = fraction(body)
     differences = [f for f in up if is_outer_difference(f)]
-    if not differences:
+    if len(differences) != 1:
         return node
+    difference = differences[0]
     inside, over = ([f for f in part if set(node_axes(f)) & set(node.axes)] for part in (up, down))
-    weight = as_product([f for f in inside if f not in differences], over)
-    if minus and (turned := _turned(differences[0])) is not None:
-        differences, minus = [turned, *differences[1:]], False
-    total = Reduce("sum", node.axes, multiplied([*product_factors(weight), *differences]))
+    weight = as_product([f for f in inside if f != difference], over)
+    if minus and (turned := _turned(difference)) is not None:
+        difference, minus = turned, False
+    total = Reduce("sum", node.axes, multiplied([*product_factors(weight), difference]))
     if not is_of_differences(total):
         return node
     outside = [f for f in up if f not in inside]

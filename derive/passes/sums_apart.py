@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from functools import reduce
 
 from derive.costs.cost import MATMUL, node_work
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import ONE, multiplied, signed_terms
-from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors, terms_of_product
+from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors, weighed_terms
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.divided_factors import with_divided_factors
-from derive.program import Call, Node, Num, Program, Read, Reduce, SizeOf, Window
+from derive.program import Call, Node, Program, Read, Reduce, SizeOf, Window
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:
@@ -83,17 +82,10 @@ def _apart(node: Reduce) -> Node | None:
 
 
 def differences_apart(node: Reduce) -> Node:
-    """The products of matrices of a sum that weighs differences, some of them subtracted: see `is_of_differences`."""
-    times: dict[frozenset[tuple[Node, int]], int] = {}
-    first: dict[frozenset[tuple[Node, int]], list[Node]] = {}
-    for signed in terms_of_product(product_factors(node.body)):
-        alike = frozenset(Counter(f for f, _ in signed).items())
-        powers = Counter(f for f, _ in signed).items()
-        factors = [f if n == 1 else Call("pow", (f, Num(Fraction(n)))) for f, n in powers]
-        first.setdefault(alike, [f for f in factors if f != ONE] or [ONE])
-        times[alike] = times.get(alike, 0) + (-1) ** [minus for _, minus in signed].count(True)
-    sums = [(_counted(_over_own(node, multiplied(first[k])), node), abs(n), n < 0) for k, n in times.items() if n]
-    return _inner_first(added([(s if n == 1 else multiplied([Num(Fraction(n)), s]), minus) for s, n, minus in sums]))
+    """The products of matrices of a sum that weighs a difference, some of them subtracted: see `is_of_differences`."""
+    terms = weighed_terms(product_factors(node.body))
+    sums = [(others if term == ONE else [*others, term], minus) for others, term, minus in terms]
+    return _inner_first(added([(_counted(_over_own(node, multiplied(fs)), node), minus) for fs, minus in sums]))
 
 
 def _over_own(node: Reduce, term: Node) -> Reduce:

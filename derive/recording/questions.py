@@ -61,12 +61,17 @@ def _no_array(e: Basic, *_: Any, **__: Any) -> Any:
     )
 
 
+_ARITHMETIC = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv,
+    "power": operator.pow,
+}  # fmt: skip
+"""What NumPy calls the arithmetic that Python's signs stand for."""
+
+
 def _of_array(e: Basic, function: Any, method: str, *args: Any, **_: Any) -> Any:
     """Arithmetic with a number of NumPy's; no function of its."""
-    plain = getattr(operator, {"divide": "truediv", "power": "pow"}.get(function.__name__, function.__name__), None)
-    plain = operator.mul if function.__name__ == "multiply" else plain
-    plain = operator.sub if function.__name__ == "subtract" else plain
-    if method != "__call__" or plain is None or function.nin != 2 or any(getattr(a, "shape", ()) for a in args):
+    plain = _ARITHMETIC.get(function.__name__)
+    if method != "__call__" or plain is None or any(getattr(a, "shape", ()) for a in args):
         return _no_array(e)
     return plain(*(a if isinstance(a, Basic) else a.item() for a in args))
 

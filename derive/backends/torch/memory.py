@@ -57,7 +57,7 @@ class Memory:
         here, *later = self.program.statements[k:]
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
-        viewed |= {n for s in self.program.statements if is_width(s.value) for n in reads(s.value)}
+        viewed |= {n for s in self.program.statements if is_wide(s.value) for n in reads(s.value)}
         summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]
         viewed |= {r.body.name for r in summed if isinstance(r.body, Read)}  # with no axis there, the very tensor
         again = {n for s in later for n in (*reads(s.value), *(x for i in s.slots for x in reads(i)))}
@@ -78,7 +78,7 @@ def _over_pack(node: Reduce) -> bool:
     return any(is_pack(a) for a in node.axes)
 
 
-def is_width(node: Node) -> bool:
+def is_wide(node: Node) -> bool:
     """Whether a value is a tensor in another dtype: where it has that dtype already, the very tensor."""
     return isinstance(node, Call) and node.fn == "as_float64"
 

@@ -10,7 +10,7 @@ from derive.backends.torch.dtypes import Dtypes, is_read
 from derive.backends.torch.fusions import fused, off_diagonal, triangle
 from derive.backends.torch.joins import joined
 from derive.backends.torch.layout import Layouts, is_product
-from derive.backends.torch.memory import Memory, is_whole, is_width
+from derive.backends.torch.memory import Memory, is_whole, is_wide
 from derive.backends.torch.pointwise import call_code, cast, number_code, written_over
 from derive.backends.torch.reads.ranges import ranges_named, views_named
 from derive.backends.torch.reads.read import read
@@ -204,7 +204,7 @@ class Printer:
 
     def owned(self, node: Node, value: Value) -> Value:
         """The result of a call, which nothing else holds: it may be written over, where that spares a large tensor."""
-        mine = self.fuse and not is_width(node) and not value.scalar and not value.boolean and None not in value.dims
+        mine = self.fuse and not is_wide(node) and not value.scalar and not value.boolean and None not in value.dims
         return replace(value, owned=mine and self.memory.is_large(node) and self.dtypes.is_real(node))
 
     def spread(self, value: Value, dims: Dims) -> Value:

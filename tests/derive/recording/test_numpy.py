@@ -19,7 +19,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_are_refused(name: str) -> None:
-    with pytest.raises(DeriveError, match=r"op asking, equation y|op asking: NumPy is asked for an array of x\[n, d\]"):
+    with pytest.raises(DeriveError, match=r"op asking: NumPy is asked for an array of x\[n, d\]"):
 
         @op
         def asking(f, x: tensor[n, d]):

@@ -106,8 +106,6 @@ def _widened(node: Node) -> Node:
     """The sum of products with every tensor in it in float64."""
     if isinstance(node, Reduce) or (isinstance(node, Call) and node.fn in ("add", "sub", "neg", "mul")):
         return rebuilt(node, _widened)
-    if isinstance(node, Call) and node.fn == "pow":
-        return replace(node, args=(_widened(node.args[0]), node.args[1]))
     return Call("as_float64", (node,)) if is_tensor(node) else node
 
 
