@@ -6,7 +6,7 @@ from sympy import Add, Expr, Mul
 
 from derive.algebra import is_contraction
 from derive.lowering.positions import has_delta
-from derive.terms.axes import Axis, Size
+from derive.terms.axes import Size
 from derive.terms.reductions import Reduce, Sigma
 
 
@@ -26,22 +26,28 @@ def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
     Those of `c*sum(a) - c*sum(a*s)` with `s >= 0` are merged in any case: they may be nearly equal, and a sum of
     `a*(1 - s)` subtracts before it adds up.
     """
-    groups: dict[tuple[Expr, tuple[Axis, ...]], list[tuple[Expr, Sigma]]] = {}
+    groups: dict[tuple[Expr, tuple[str, ...]], list[tuple[Expr, Sigma]]] = {}
     out: list[Expr] = []
     for term in Add.make_args(expr):
         sums = [f for f in Mul.make_args(term) if isinstance(f, Sigma)]
         if len(sums) == 1 and not has_delta(sums[0]) and not is_contraction(sums[0].body):
             outer = term / sums[0]
             number = outer.as_coeff_Mul()[0]
-            groups.setdefault((outer / number, sums[0].over), []).append((number, sums[0]))
+            groups.setdefault((outer / number, tuple(a.base for a in sums[0].over)), []).append((number, sums[0]))
         else:
             out.append(term)
-    for (outer, over), members in groups.items():
+    for (outer, _), members in groups.items():
         merged = [m for m in members if m[1] not in shared or any(_nearly_equal(m, other) for other in members)]
         if len(merged) > 1:
-            out.append(outer * Sigma(Add(*(n * s.body for n, s in merged)), *over))
+            out.append(outer * _in_one(merged))
         out += [n * outer * s for n, s in members if len(merged) < 2 or (n, s) not in merged]
     return Add(*out)
+
+
+def _in_one(members: list[tuple[Expr, Sigma]]) -> Sigma:
+    """The sum of sums over the same axes, each by its deepest name: none that a sum inside one of them has."""
+    over = [max(copies, key=lambda a: a.copy_number) for copies in zip(*(s.over for _, s in members), strict=True)]
+    return Sigma(Add(*(n * s.body.xreplace(dict(zip(s.over, over, strict=True))) for n, s in members)), *over)
 
 
 def _nearly_equal(one: tuple[Expr, Sigma], other: tuple[Expr, Sigma]) -> bool:
