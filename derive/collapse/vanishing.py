@@ -26,7 +26,7 @@ from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma
 
 _LAW = "reassociate"
-_DEEPEST = 6  # names put in, the last computed first
+_DEEPEST = 9  # names put in, the last computed first
 _WIDEST = 12  # terms, from which on nothing more is put in
 
 _Known = dict[str, tuple[tuple[Axis, ...], Expr]]

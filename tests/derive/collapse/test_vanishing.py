@@ -59,3 +59,27 @@ def test_what_a_condition_reads_is_put_in_once() -> None:
     least = far.gather(1, own[:, None])
     wanted = least.squeeze(1) - far.masked_fill(far <= least, torch.inf).amin(1)
     assert_alike(module(farther_than_its_own.op).farther_than_its_own(x, own), wanted, [x])
+
+
+@op
+def where_it_peaks(f, z: tensor[n, i, j], beta: tensor[()]):
+    """Two means of one softmax under a temperature that is learned (soft-argmax: Finn et al., 2016)."""
+    f.m[n] = amax(z[n, i, j], over=(i, j))
+    f.u[n, i, j] = exp(beta[()] * (z[n, i, j] - f.m[n]))
+    f.s[n] = sum(f.u[n, i, j], over=(i, j))
+    f.row[n] = sum(f.u[n, i, j] * i, over=(i, j)) / f.s[n]
+    f.column[n] = sum(f.u[n, i, j] * j, over=(i, j)) / f.s[n]
+    return f.row, f.column
+
+
+def test_two_means_of_one_softmax_under_a_temperature() -> None:
+    assert "==" not in str(where_it_peaks.op.derivation.backward)
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(3, 4, 5, dtype=torch.float64, generator=generator, requires_grad=True)
+    beta = torch.tensor(1.7, dtype=torch.float64, requires_grad=True)
+    p = (beta * z).flatten(1).softmax(1).view_as(z)
+    means = (p.sum(2) @ torch.arange(4.0).double(), p.sum(1) @ torch.arange(5.0).double())
+    cotangents = [torch.randn(3, dtype=torch.float64, generator=generator) for _ in means]
+    right = torch.autograd.grad(means, (z, beta), cotangents)
+    found = torch.autograd.grad(module(where_it_peaks.op).where_it_peaks(z, beta), (z, beta), cotangents)
+    torch.testing.assert_close(found, right, rtol=1e-11, atol=1e-13)
