@@ -69,7 +69,8 @@ def by_local_derivatives(steps: Stepwise, closed: Closed, policy: Policy) -> Han
     """The closed form by way of such factors, each where that is cheaper, and the forward's equations for them."""
     definitions = list(closed.definitions)
     best = Handing(steps.op, closed.kept)
-    bound = {c.target.name for c in steps.cotangents} | {a.target.name for a in steps.adjoints}
+    bound = {c.target.name for c in steps.cotangents} | {d.name for d in definitions}
+    bound |= {a.target.name for a in steps.adjoints}
     groups = _groups([l for d in definitions if (l := _local(d, bound)) is not None])
     if len(groups) * len(steps.op.equations) ** 2 > _MOST_TRIED:
         return best
@@ -205,7 +206,7 @@ def _terms(value: Expr) -> list[Expr]:
 
 def _name(part: _Part, gradient: str, of: Mapping[str, str], taken: set[str]) -> str:
     """`dy_dx` for the factor of `dx = dy * ...`; any other is called by what it is."""
-    if isinstance(part.factor, At):
+    if isinstance(part.factor, At) and part.factor.name in of:
         name = f"d{of[part.factor.name]}_d{of[gradient]}"
         return name if name not in taken else f"{name}_local"
     return name_of(lower.node(part.derivative), taken)

@@ -14,6 +14,7 @@ from derive.book.formulas import display, inline
 from derive.book.listing import BACKWARD, FORWARD, Listing, highlighted, key, listings
 from derive.book.measured import Measured
 from derive.collapse import (
+    carried,
     chain,
     complements,
     denominators,
@@ -56,6 +57,7 @@ _LAWS = {
     "support": supports,
     "symmetry": symmetries,
     "reassociate": reassociate,
+    "carried": carried,
     "complement": complements,
     "denominator": denominators,
     "magnitude": magnitudes,

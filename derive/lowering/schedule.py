@@ -20,7 +20,7 @@ from derive.nodes.soundness import check
 from derive.nodes.substituting import numbered_in_order
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
 from derive.terms.axes import Axis, free_axes, sorted_axes
-from derive.terms.elements import At
+from derive.terms.elements import At, Delta
 from derive.terms.functions import power
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
@@ -172,10 +172,7 @@ class _Builder:
         return Reduce(kind, tuple(a.name for a in bound), inner)
 
     def fresh_name(self, expr: Expr) -> str:
-        body = expr.body
-        kind = "sum" if isinstance(expr, Sigma) else expr.kind
-        words = sorted(map(_words, Mul.make_args(body)), key=lambda own: not own or not own[0].startswith("d"))
-        stem = "_".join([kind, *dict.fromkeys(w for own in words for w in own)][:4])
+        stem = stem_of_sum(expr)
         name = free_name(stem, self.taken, "_")
         self.taken.add(name)
         self.stems[name] = stem
@@ -206,6 +203,14 @@ class _Builder:
 
     def scattered(self, d: Definition, slots: tuple[Expr, ...], value: Node, kind: str = "sum") -> Scatter:
         return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
+
+
+def stem_of_sum(expr: Expr) -> str:
+    """What a sum would be called, if nothing else were: `sum_dp_p`."""
+    kind = "sum" if isinstance(expr, Sigma) else expr.kind
+    factors = (f for f in Mul.make_args(expr.body) if not isinstance(f, Delta))  # what says where is no word of it
+    words = sorted(map(_words, factors), key=lambda own: not own or not own[0].startswith("d"))
+    return "_".join([kind, *dict.fromkeys(w for own in words for w in own)][:4])
 
 
 def _words(factor: Expr) -> list[str]:

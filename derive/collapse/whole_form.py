@@ -1,0 +1,251 @@
+"""The stretches of a backward put together, by the laws that speak of all of them, each where it is cheaper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sympy import Expr
+
+from derive.adjoint import Stepwise
+from derive.algebra import normal
+from derive.collapse.carried import Carried, carried
+from derive.collapse.chain import Choice, Laws, Step
+from derive.collapse.complements import complements, tangents
+from derive.collapse.denominators import cancelled
+from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
+from derive.collapse.local_search import Candidate
+from derive.collapse.magnitudes import magnitudes
+from derive.collapse.openings import bodies, opened, with_definitions
+from derive.collapse.reassociate import (
+    by_adjoints,
+    by_factors,
+    by_what_adjoints_are,
+    matrix_products,
+    products_of,
+    reassociated,
+)
+from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
+from derive.collapse.supports import of_definition, reason_of, without_masks
+from derive.equations import Op
+from derive.lowering.definitions import Definition, circular
+from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
+from derive.terms.elements import At, Tensor
+from derive.terms.reductions import Sigma
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The form of every stretch, and what they cost together with what is computed again."""
+
+    parts: tuple[Candidate, ...]
+    kept: Kept
+
+
+def whole_form(steps: Stepwise, parts: list[Candidate], laws: Laws, facts: Laws, policy: Policy) -> Whole:
+    """The stretches after the laws that speak of all of them."""
+    best = list(parts)
+    for k, candidate in enumerate(best):
+        everything = [d for c in best for d in c.definitions]
+        elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
+        best[k] = _identities(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
+    best = _summed(steps, _unmasked(steps, best, facts), policy)
+    best = _carried(steps, best, laws, policy)
+    again = _recomputed(steps, best, policy)
+    kept = with_kept(steps, [*again, *(d for c in best for d in c.definitions)], policy=policy)
+    return Whole(tuple(best), kept)
+
+
+def _reassociate(
+    steps: Stepwise,
+    found: Candidate,
+    everything: list[Definition],
+    laws: Laws,
+    held: frozenset[str],
+    policy: Policy,
+) -> Candidate:
+    """Take sums over matrix products by way of forward tensors or adjoints, each where that is cheaper."""
+    products = matrix_products(everything)
+    found = replace(
+        found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held, policy)
+    )
+    sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
+    allowed = divisors(steps) | {n for d in found.definitions for n in divided_by(d.value)}
+    within = undivided(laws.relations, divisors(steps))
+    adjoints = {a.target.name: a.left for a in steps.adjoints}
+    made = [(adjoints[d.name], d) for d in everything]
+    forward = products_of(steps.op)
+    ways = [
+        (s, way)
+        for s in sums
+        for way in (
+            *reassociated(s, products, within),
+            *by_adjoints(s, forward, made),
+            *by_what_adjoints_are(s, made, within),
+        )
+    ]
+    ways += [(s, way) for s, found_so in ways for way in by_factors(found_so, steps.op, made)]
+    for s, (value, because) in ways:
+        changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
+        if circular({d.name: d for d in (*everything, *changed)}.values()) or any(d.value == 0 for d in changed):
+            continue  # gradients of inputs stay as they are asked for
+        kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
+        if kept.total < found.kept.total and not outside_domain(changed, allowed):
+            new = [
+                Step("reassociate", adjoints[d.name], d.value, c.value, because)
+                for d, c in zip(found.definitions, changed, strict=True) if d != c
+            ]  # fmt: skip
+            found = Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
+    return found
+
+
+_Identity = tuple[str, Callable[[Expr], Iterator[Expr]], str]
+_IDENTITIES: tuple[_Identity, ...] = (
+    ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
+    ("complement", tangents, "1 - 2*sigmoid(u) = tanh(-u/2)"),
+    ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
+)
+"""Laws of single definitions, each taken where it is cheaper."""
+
+
+def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
+    """The same with each of these laws where it is cheaper."""
+    returns = tuple(d.name for d in found.definitions)
+    found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
+    known = bodies(steps.op)
+    magnitude: _Identity = ("magnitude", partial(magnitudes, op=steps.op), "sign(u) * abs(u) = u")
+    for k in range(len(found.definitions)):
+        for law, values, reason in (*_IDENTITIES, magnitude):
+            ways = ((value, reason) for value in values(found.definitions[k].value))
+            found = _cheaper(steps, found, k, law, ways, policy)
+        names = with_definitions(known, list(found.definitions[:k]))
+        found = _cheaper(steps, found, k, "open", opened(found.definitions[k].value, names), policy)
+    return found
+
+
+def _cheaper(
+    steps: Stepwise, found: Candidate, k: int, law: str, ways: Iterator[tuple[Expr, str]], policy: Policy
+) -> Candidate:
+    """The same with the first of these values for one definition that is cheaper, if any is."""
+    returns = tuple(d.name for d in found.definitions)
+    definition = found.definitions[k]
+    for value, reason in ways:
+        changed = [*found.definitions]
+        changed[k] = replace(definition, value=value)
+        kept = with_kept(steps, changed, returns, policy=policy)
+        if kept.total < found.kept.total:
+            left = next(a.left for a in steps.adjoints if a.target.name == definition.name)
+            step = Step(law, left, definition.value, value, reason)
+            return Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
+    return found
+
+
+def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Candidate]:
+    """The parts with sums of named adjoints as that, where it is cheaper."""
+    out: list[Candidate] = []
+    named: list[tuple[At, Definition]] = []
+    lefts = {a.target.name: a.left for a in steps.adjoints}
+    made = [(lefts[d.name], d) for part in parts for d in part.definitions]
+    for i, part in enumerate(parts):
+        others = [d for p in (*out, *parts[i + 1 :]) for d in p.definitions]
+        allowed = divisors(steps) | {n for d in part.definitions for n in divided_by(d.value)}
+        for k, definition in enumerate(part.definitions):
+            for value, reason in _as_sums(definition, named, made, steps.op):
+                changed = (*part.definitions[:k], replace(definition, value=value), *part.definitions[k + 1 :])
+                names = tuple(d.name for d in changed)
+                before, kept = (with_kept(steps, list(ds), names, policy=policy) for ds in (part.definitions, changed))
+                sound = not circular([*changed, *others]) and not outside_domain(list(changed), allowed)
+                if kept.total < before.total and sound:
+                    step = Step("reassociate", lefts[definition.name], definition.value, value, reason)
+                    part = replace(part, definitions=changed, steps=(*part.steps, step), kept=kept)
+                    break
+            named.append((lefts[definition.name], part.definitions[k]))
+        out.append(part)
+    return out
+
+
+def _as_sums(
+    definition: Definition, named: list[tuple[At, Definition]], made: list[tuple[At, Definition]], op: Op
+) -> Iterator[tuple[Expr, str]]:
+    """A definition as a sum of adjoints that have names, or of their products with what the forward has at hand."""
+    yield from sums_of_adjoints(definition, named)
+    forward = products_of(op)
+    products = [e.left for e in op.equations if e.name in forward]
+    for value, reason in weighted_sums_of_adjoints(definition, named, products):
+        for s in value.atoms(Sigma):
+            for way, why in by_adjoints(s, forward, made):
+                yield value.xreplace({s: way}), f"{reason}; {why}"
+
+
+def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candidate]:
+    """The parts without masks of what vanishes there because of another definition."""
+    known, out = dict(laws.supports), []
+    lefts = {a.target.name: a.left for a in steps.adjoints}
+    for part in parts if known else ():
+        definitions, history = [], list(part.steps)
+        for d in part.definitions:
+            value, why = without_masks(d.value, known)
+            if value != d.value:
+                history.append(Step("support", lefts[d.name], d.value, value, reason_of(why)))
+                d = replace(d, value=value)
+            known[d.name] = of_definition(d, known)
+            definitions.append(d)
+        out.append(replace(part, definitions=tuple(definitions), steps=tuple(history)))
+    return out or parts
+
+
+def _carried(steps: Stepwise, parts: list[Candidate], laws: Laws, policy: Policy) -> list[Candidate]:
+    """The parts with adjoints named together with what all their readers multiply them by, where it is cheaper."""
+    allowed = divisors(steps) | {n for part in parts for d in part.definitions for n in divided_by(d.value)}
+    adjoints = {a.target.name for a in steps.adjoints if a.of not in laws.gradients}
+    for name in [d.name for part in parts for d in part.definitions if d.name in adjoints]:
+        everything = [d for part in parts for d in part.definitions]
+        before = None
+        for way in carried(everything, name, steps.op.names):
+            changed = [way.of.get(d.name, d) for d in everything]
+            if circular(changed) or outside_domain(changed, allowed):
+                continue
+            before = before or with_kept(steps, everything, tuple(d.name for d in everything), policy=policy)
+            after = with_kept(steps, changed, tuple(d.name for d in changed), policy=policy)
+            if after.total < before.total:
+                parts = _with_carried(steps, parts, way, policy)
+                break
+    return parts
+
+
+def _with_carried(steps: Stepwise, parts: list[Candidate], way: Carried, policy: Policy) -> list[Candidate]:
+    """The parts with this change, those that it changes as one: what it names is no adjoint that one gives another."""
+    inside = [part for part in parts if any(d.name in way.of for d in part.definitions)]
+    before = [d for part in inside for d in part.definitions]
+    after = tuple(way.of.get(d.name, d) for d in before)
+    history = [Step("carried", At(Tensor(b.name), *b.axes), way.before[a.name], b.value, way.reason)
+               for a, b in zip(before, after, strict=True) if a.name in way.of]  # fmt: skip
+    eliminate = frozenset(through for p in inside for through in p.choice.eliminate)
+    choice = Choice(eliminate, frozenset(name for p in inside for name in p.choice.named))
+    kept = with_kept(steps, list(after), tuple(d.name for d in after), policy=policy)
+    one = Candidate(choice, after, (*(s for p in inside for s in p.steps), *history), kept)
+    return [one if part is inside[0] else part for part in parts if part not in inside[1:]]
+
+
+_SMALL = 40
+"""Equations up to which what is computed again is decided for the whole backward at once, not stretch by stretch."""
+
+
+def _recomputed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Definition]:
+    """What the backward computes again instead of keeping it; in a long one, tensors that one stretch alone reads."""
+    small = len(steps.op.equations) <= _SMALL
+    if small or policy.again != POLICIES["cost"].again:
+        everything = [d for part in parts for d in part.definitions]
+        names = frozenset(n for part in parts for n in part.kept.names) | {e.name for e in steps.op.equations}
+        return recompute(steps, everything, names, frozenset(), policy)
+    readers: dict[str, int] = {}
+    for part in parts:
+        for name in part.kept.names:
+            readers[name] = readers.get(name, 0) + 1
+    again: list[Definition] = []
+    for part in parts:
+        alone = frozenset(n for n in part.kept.names if readers[n] == 1)
+        shared = frozenset(n for n in readers if n not in alone)
+        again += recompute(steps, list(part.definitions), alone, shared, policy)
+    return again

@@ -1,0 +1,54 @@
+"""An adjoint that all its readers multiply by one factor is named with that factor."""
+
+import torch
+
+from derive import axes, exp, index, op, sqrt, sum, tensor
+from derive.notation import delta
+from tests.derive.live import module
+
+n, m, d, e, v = axes("n m d e v")
+
+
+@op
+def shares_of_segments(f, z: tensor[e, d], x: tensor[v, d], g: index(v)[e]):
+    """A softmax over the edges into a node: the sum is read at the nodes of edges."""
+    f.u[e, d] = exp(z[e, d])
+    f.s[v, d] = sum(delta(v, g[e]) * f.u[e, d], over=e)
+    f.p[e, d] = f.u[e, d] / f.s[g[e], d]
+    f.y[v, d] = sum(delta(v, g[e]) * f.p[e, d], over=e) * x[v, d]
+    return f.p, f.y
+
+
+def test_shares_of_segments_divide_by_nothing() -> None:
+    derivation = shares_of_segments.op.derivation
+    assert "s" not in derivation.kept, derivation.kept
+    assert " / " not in str(derivation.backward), str(derivation.backward)
+    assert [s.subject.name for s in derivation.closed.steps if s.law == "carried"] == ["sum_dp_total_p", "dz"]
+
+
+def test_they_are_right_where_segments_are_empty_and_edges_repeat() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(7, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    g = torch.tensor([0, 3, 3, 1, 3, 0, 4])
+    u = z.exp()
+    p = u / torch.zeros_like(x).index_add(0, g, u)[g]
+    y = torch.zeros_like(x).index_add(0, g, p) * x
+    cotangents = [torch.randn(t.shape, generator=generator, dtype=torch.float64) for t in (p, y)]
+    right = torch.autograd.grad((p, y), (z, x), cotangents)
+    found = torch.autograd.grad(module(shares_of_segments.op).shares_of_segments(z, x, g), (z, x), cotangents)
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
+
+
+@op
+def read_with_and_without(f, x: tensor[n, d], w: tensor[n]):
+    """One reader has the factor, another has not: nothing is carried."""
+    f.r[n] = sqrt(1 + sum(x[n, d] ** 2, over=d))
+    f.a[n, d] = x[n, d] / f.r[n]
+    f.y[n, d] = f.a[n, d] * w[n] + f.r[n] * w[n]
+    return f.y
+
+
+def test_a_reader_without_the_factor_keeps_it() -> None:
+    closed = read_with_and_without.op.derivation.closed
+    assert "carried" not in {s.law for s in closed.steps}
