@@ -16,7 +16,7 @@ from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_matrix_product, is_tensor, product_factors
-from derive.nodes.walking import by_axes_once, node_axes
+from derive.nodes.walking import by_axes_once, node_axes, walk
 from derive.program import Call, Node, Read, Reduce, Window
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
         return contraction(node, order, printer.value, printer.as_real, printer.size)
     if not keepdim and (taps_first := _over_taps(printer, node, order)) is not None:
         return taps_first
-    inner = body_order(node, printer.layouts)
+    inner = _as_columns(printer, node) or body_order(node, printer.layouts)
     if (row := _row_by_matrix(printer, node)) is not None and (not keepdim or inner == row.dims):
         return _row_product(printer, row, node.axes[0], keepdim)
     body = _body(printer, node, inner)
@@ -68,13 +68,20 @@ def _body(printer: Printer, node: Reduce, inner: Dims) -> Value:
     return body
 
 
+def _as_columns(printer: Printer, node: Reduce) -> Dims:
+    """How all that is read lies, where all of it is reduced and lies alike, with dimensions of one place: `[n, 1]`."""
+    dims = {printer.layouts[n.name] for n in walk(node.body) if isinstance(n, Read)}
+    only = dims.pop() if len(dims) == 1 else ()
+    return only if None in only and set(only) - {None} == set(node.axes) == set(node_axes(node.body)) else ()
+
+
 def _over_dims(node: Reduce, body: Value, keepdim: bool) -> Value:
     """The call by the positions of the dimensions; without them where all are reduced."""
     places = [i for i, d in enumerate(body.dims) if d in node.axes]
     where = [position(body.dims, i) for i in places]
     text = str(where[0]) if len(where) == 1 else f"({', '.join(map(str, where))})"
-    if len(places) == len(body.dims):
-        text = ""
+    if not keepdim and len(places) == sum(d is not None for d in body.dims):
+        return body.method(f".{node.kind}()", ())
     if keepdim and text:
         kept: Dims = tuple(None if d in node.axes else d for d in body.dims)
         return body.method(f".{node.kind}({text}, keepdim=True)", kept)
