@@ -15,11 +15,10 @@ Forward
 Backward
     dp[..., h, i, j] = sum(do[..., h, i, e'] * v[..., h, j, e'], over=e')
     ds[..., h, i, j] = p[..., h, i, j] * (dp[..., h, i, j] - sum(do[..., h, i, e'] * o[..., h, i, e'], over=e'))
-    ds_sum[..., h, i, j] = ds[..., h, i, j] / sqrt(size(d))
-    dbias[h, i, j] = sum(ds[...', h, i, j], over=...')
-    dq[..., h, i, d] = sum(ds_sum[..., h, i, j'] * k[..., h, j', d], over=j')
-    dk[..., h, j, d] = sum(ds_sum[..., h, i', j] * q[..., h, i', d], over=i')
+    dq[..., h, i, d] = sum(ds[..., h, i, j'] * k[..., h, j', d], over=j') / sqrt(size(d))
+    dk[..., h, j, d] = sum(ds[..., h, i', j] * q[..., h, i', d], over=i') / sqrt(size(d))
     dv[..., h, j, e] = sum(do[..., h, i', e] * p[..., h, i', j], over=i')
+    dbias[h, i, j] = sum(ds[...', h, i, j], over=...')
 
 It rests on
     sum(p[..., h, i, j'], over=j') = 1   by u_sum, p
@@ -27,11 +26,10 @@ It rests on
 In LaTeX
     \mathrm{d}p_{\ldots,h,i,j} = \sum_{e'} \mathrm{d}o_{\ldots,h,i,e'}\, v_{\ldots,h,j,e'}
     \mathrm{d}s_{\ldots,h,i,j} = p_{\ldots,h,i,j}\, \left(\mathrm{d}p_{\ldots,h,i,j} - \sum_{e'} \mathrm{d}o_{\ldots,h,i,e'}\, o_{\ldots,h,i,e'}\right)
-    \mathrm{d}\mathrm{s\_sum}_{\ldots,h,i,j} = \frac{\mathrm{d}s_{\ldots,h,i,j}}{\sqrt{N_{d}}}
-    \mathrm{d}\mathrm{bias}_{h,i,j} = \sum_{\ldots'} \mathrm{d}s_{\ldots',h,i,j}
-    \mathrm{d}q_{\ldots,h,i,d} = \sum_{j'} \mathrm{d}\mathrm{s\_sum}_{\ldots,h,i,j'}\, k_{\ldots,h,j',d}
-    \mathrm{d}k_{\ldots,h,j,d} = \sum_{i'} \mathrm{d}\mathrm{s\_sum}_{\ldots,h,i',j}\, q_{\ldots,h,i',d}
+    \mathrm{d}q_{\ldots,h,i,d} = \frac{1}{\sqrt{N_{d}}}\, \sum_{j'} \mathrm{d}s_{\ldots,h,i,j'}\, k_{\ldots,h,j',d}
+    \mathrm{d}k_{\ldots,h,j,d} = \frac{1}{\sqrt{N_{d}}}\, \sum_{i'} \mathrm{d}s_{\ldots,h,i',j}\, q_{\ldots,h,i',d}
     \mathrm{d}v_{\ldots,h,j,e} = \sum_{i'} \mathrm{d}o_{\ldots,h,i',e}\, p_{\ldots,h,i',j}
+    \mathrm{d}\mathrm{bias}_{h,i,j} = \sum_{\ldots'} \mathrm{d}s_{\ldots',h,i,j}
 
 Saved for the backward: p [..., h, i, j], o [..., h, i, e], q [..., h, i, d], k [..., h, j, d], v [..., h, j, e];
 |...|*h*i*d + |...|*h*i*e + |...|*h*i*j + |...|*h*j*d + |...|*h*j*e elements. Autograd of the same equations keeps
@@ -95,9 +93,8 @@ def attention_with_bias_backward(
     dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
     sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
     ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., h, i, j] = p[..., h, i, j] * (dp[..., h, i, j] - sum_do_o[..., h, i])
-    ds_sum = ds / math.sqrt(d)  # ds_sum[..., h, i, j] = ds[..., h, i, j] / sqrt(size(d))
-    dq = ds_sum @ k  # dq[..., h, i, d] = sum(ds_sum[..., h, i, j] * k[..., h, j, d], over=j)
-    dk = ds_sum.mT @ q  # dk[..., h, j, d] = sum(ds_sum[..., h, i, j] * q[..., h, i, d], over=i)
+    dq = (ds @ k).div_(math.sqrt(d))
+    dk = (ds.mT @ q).div_(math.sqrt(d))
     dv = p.mT @ do  # dv[..., h, j, e] = sum(do[..., h, i, e] * p[..., h, i, j], over=i)
     dbias = ds.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(ds[..., h, i, j], over=...)
     return AttentionWithBiasGradients(dq, dk, dv, dbias)

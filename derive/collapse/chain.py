@@ -56,11 +56,12 @@ def forced(steps: Stepwise) -> frozenset[str]:
         read |= {at.name for at in adjoint.value.atoms(At) if not all(isinstance(i, Axis) for i in at.index)}
         out |= {adjoint_of[n] for n in read if n in adjoint_of}
         out |= {adjoint.of} if contractions else set()
-    light = {a.of for a in steps.adjoints if _is_alias(a.value) or is_broadcast(a)}
+    light = {a.of for a in steps.adjoints if _is_alias(a.value) or _is_scaled(a) or is_broadcast(a)}
     products = {a.target.name for a in steps.adjoints if _is_product(a.value)}
     for adjoint in steps.adjoints[::-1]:  # one that only renames another, or repeats a sum, passes this on to it
         if adjoint.of in out & light:
-            passed = tensor_names(adjoint.value) - (set() if _is_alias(adjoint.value) else products)
+            plain = _is_alias(adjoint.value) or _is_scaled(adjoint)
+            passed = tensor_names(adjoint.value) - (set() if plain else products)
             out |= {adjoint_of[n] for n in passed if n in adjoint_of}
     return frozenset(out - light)
 
@@ -175,6 +176,13 @@ def _atoms(value: Expr) -> set[str]:
 def is_broadcast(adjoint: Adjoint) -> bool:
     """Whether it is one term that lacks an axis: put into a sum over that axis, it leaves the sum."""
     return not isinstance(adjoint.value, Add) and not free_axes(adjoint.value) >= set(adjoint.axes)
+
+
+def _is_scaled(adjoint: Adjoint) -> bool:
+    """Whether it is another one times what has no axes: a matrix product is that of the other, scaled."""
+    factors = Mul.make_args(adjoint.value)
+    whole = [f for f in factors if free_axes(f)]
+    return len(whole) == 1 and isinstance(whole[0], At) and free_axes(whole[0]) == set(adjoint.axes)
 
 
 def _is_product(value: Expr) -> bool:

@@ -28,7 +28,7 @@ from derive.matching import match
 from derive.saving import value_of
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, tensor_names
+from derive.terms.elements import At, Delta, Scalar, tensor_names
 from derive.terms.reductions import Sigma
 
 Found = tuple[Expr, str]
@@ -62,12 +62,12 @@ def by_adjoints(sum_: Sigma, forward: dict[str, Definition], made: list[tuple[At
 def _adjoint_of(
     inner: Expr, made: list[tuple[At, Definition]], multiples: dict[str, tuple[tuple[Axis, ...], Expr]]
 ) -> Iterator[tuple[Expr, At]]:
-    """What a sum is in terms of each adjoint that is a multiple of it."""
+    """What a sum is in terms of each adjoint that is a multiple of it. What that divides by cancels, or it is no way."""
     outer, one = _one_sum(inner)
     for left, d in made if one is not None else ():
         times, theirs = _one_sum(substitute(d.value, multiples) if d.value.atoms(Sigma) else d.value)
         put = match(theirs, one) if theirs is not None and one is not None else None
-        if put is not None and cannot_vanish(times):
+        if put is not None and all(cannot_vanish(f) or isinstance(f, At | Scalar) for f in Mul.make_args(times)):
             yield outer * left.xreplace(dict(put)) / times.xreplace(dict(put)), left
 
 
