@@ -62,7 +62,7 @@ def by_adjoints(sum_: Sigma, forward: dict[str, Definition], made: list[tuple[At
 def _adjoint_of(
     inner: Expr, made: list[tuple[At, Definition]], multiples: dict[str, tuple[tuple[Axis, ...], Expr]]
 ) -> Iterator[tuple[Expr, At]]:
-    """What a sum is in terms of each adjoint that is a multiple of it. What that divides by cancels, or it is no way."""
+    """What a sum is in terms of each adjoint that is a multiple of it. What that divides by has to cancel."""
     outer, one = _one_sum(inner)
     for left, d in made if one is not None else ():
         times, theirs = _one_sum(substitute(d.value, multiples) if d.value.atoms(Sigma) else d.value)
