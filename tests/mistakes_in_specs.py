@@ -548,4 +548,39 @@ MISTAKES = {
         "f.z[n, k] = sum(h[n, d] * w[k, d], over=d)\n    f.y_[n] = f.z[n, y[n]]\n    return f.y_",
         "op mine, equation y_: y runs over axis c but is read as an index of axis k; give that axis one name: write f.z[n, c] = …, or declare y: index(k)[…]",
     ),
+    "typo_of_a_short_name": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * xx[n, d]\n    return f.y",
+        "op mine, equation y: xx is not defined; did you mean x?",
+    ),
+    "typo_of_an_equation": (
+        "f, x: tensor[n, d]",
+        "f.scores[n] = mean(x[n, d], over=d)\n    f.y[n, d] = x[n, d] - score[n]\n    return f.y",
+        "op mine, equation y: score is not defined; did you mean f.scores[…]?",
+    ),
+    "tensor_of_another_case": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * X[n, d]\n    return f.y",
+        "op mine, equation y: X is not defined; did you mean x?",
+    ),
+    "tensor_not_declared": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = q[d] * x[n, d]\n    return f.y",
+        "op mine, equation y: q is not defined; declare it as an input, q: tensor[…], or write f.q[…] = … before and read f.q[…]",
+    ),
+    "equation_without_f": (
+        "f, x: tensor[n, d]",
+        "y[n, d] = 2 * x[n, d]\n    return f.y",
+        "op mine: y is not defined; an equation begins with the frame: write f.y[…] = …",
+    ),
+    "infinity": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] > 0, x[n, d], -inf)\n    return f.y",
+        "op mine, equation y: inf is no part of the notation; write oo",
+    ),
+    "norm": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = norm(x[n, d], over=d)\n    return f.y",
+        "op mine, equation y: norm is no part of the notation; write sqrt(sum(x[n, d] ** 2, over=d))",
+    ),
 }

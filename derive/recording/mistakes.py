@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,24 @@ USAGE = {
 """How the words that take more than one value are written."""
 
 ABSENT = {
+    "arange": "an axis read as a value is the number of its place: f.y[n] = n",
     "argmax": "its values are integers: pass them as an input, index(d)[n]",
     "argmin": "its values are integers: pass them as an input, index(d)[n]",
     "clamp": "write minimum(maximum(x[n, d], low), high)",
     "clip": "write minimum(maximum(x[n, d], low), high)",
+    "cat": "write concat(x[n, i], z[n, j], along=k)",
     "cumsum": "write sum(where(j <= i, x[n, j], 0), over=j)",
+    "einsum": "write a sum of a product: sum(a[i, k] * b[k, j], over=k)",
+    "inf": "write oo",
+    "log10": "write log(x[n, d]) / log(10)",
+    "log2": "write log(x[n, d]) / log(2)",
+    "masked_fill": "write where(condition, a, b)",
+    "norm": "write sqrt(sum(x[n, d] ** 2, over=d))",
+    "ones": "write the number 1: it is broadcast",
     "prod": "write exp(sum(log(x[n, d]), over=d)) of positive values",
+    "stack": "write concat(x[n], z[n], along=k): pieces without an axis of their own are stacked",
+    "std": "write sqrt(mean((x[n, d] - mean(x[n, d], over=d)) ** 2, over=d))",
+    "zeros": "write the number 0: it is broadcast",
 }
 """What users of PyTorch look for and the notation lacks, and what there is instead."""
 
@@ -128,10 +141,10 @@ _SHORT = 2
 """Letters that the name of an axis has; a longer name may be that of a number."""
 
 
-def undeclared(error: NameError, known: dict[str, str], signature: bool = False) -> DeriveError:
-    """A name that Python does not know. `known` maps what the spec knows to how it is written.
+def undeclared(error: NameError, known: dict[str, str], tensors: Collection[str] | None = None) -> DeriveError:
+    """A name that Python does not know. `known` maps what the spec knows to how it is written, its `tensors` among it.
 
-    In the `signature`, where kinds and axes stand, it is not the name of a number.
+    In the signature, where kinds and axes stand and no tensor is yet, it is not the name of a number.
     """
     name = error.name or str(error)
     if name in known:
@@ -140,6 +153,8 @@ def undeclared(error: NameError, known: dict[str, str], signature: bool = False)
         return DeriveError(f"{name} is no part of the notation", fix=ABSENT[name])
     if name in FROM_SYMPY:
         return DeriveError(f"{name} is not defined", fix=f"write `from sympy import {name}`")
+    if tensors is not None and re.search(rf"\b{name}\s*\[", _line_of(error)):
+        return _no_tensor(name, {n: known[n] for n in tensors}, _line_of(error))
     family = _family(name)
     if family:
         fix = f"write `from derive.ops.{family} import {name}`, and name its result: f.a = {name}(x)"
@@ -148,8 +163,29 @@ def undeclared(error: NameError, known: dict[str, str], signature: bool = False)
     if close:
         return DeriveError(f"{name} is not defined", fix=f"did you mean {known[close[0]]}?")
     fix = f'declare an axis with {name} = axes("{name}"), or import the function'
-    if len(name) > _SHORT and not signature:
+    if len(name) > _SHORT and tensors is not None:
         fix = f"declare a number as an input, {name}: scalar = 1e-5, {fix.removeprefix('declare ')}"
+    return DeriveError(f"{name} is not defined", fix=fix)
+
+
+def _line_of(error: NameError) -> str:
+    """The line of the spec where it went wrong; the innermost: a helper of the spec's may have asked."""
+    step = error.__traceback__
+    linecache.checkcache()
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return linecache.getline(step.tb_frame.f_code.co_filename, step.tb_lineno) if step is not None else ""
+
+
+def _no_tensor(name: str, tensors: dict[str, str], line: str) -> DeriveError:
+    """A name in front of square brackets, which the spec gives to no tensor."""
+    if re.match(rf"\s*{name}\s*\[[^=]*\]\s*=(?!=)", line):
+        return DeriveError(f"{name} is not defined", fix=f"an equation begins with the frame: write f.{name}[…] = …")
+    same = [n for n in tensors if n.lower() == name.lower()]
+    close = same or get_close_matches(name, tensors, 1)  # the names of tensors are short: x for xx
+    fix = f"declare it as an input, {name}: tensor[…], or write f.{name}[…] = … before and read f.{name}[…]"
+    if close:
+        fix = f"did you mean {tensors[close[0]]}?"
     return DeriveError(f"{name} is not defined", fix=fix)
 
 

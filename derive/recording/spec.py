@@ -107,7 +107,7 @@ def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
         given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         return tuple(operand(p, name) for p in given)
     except NameError as error:
-        raise undeclared(error, names_near(function, (), ()), signature=True) from None
+        raise undeclared(error, names_near(function, (), ())) from None
 
 
 def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Operand, ...]) -> Any:
@@ -120,7 +120,8 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
             return function(Frame(recorder), *args)
     except NameError as error:
         inputs = [o.name for o in operands]
-        raise undeclared(error, names_near(function, inputs, set(recorder.tensors) - set(inputs))) from None
+        known = names_near(function, inputs, set(recorder.tensors) - set(inputs))
+        raise undeclared(error, known, recorder.tensors) from None
     except TypeError as error:
         raise wrong_type(error) from None
     except AttributeError as error:
