@@ -9,12 +9,13 @@ import keyword
 import re
 from typing import Any
 
-from sympy import Expr, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, sympify, tanh
+from sympy import Expr, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, tanh
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
 from derive.recording.annotations import constant, index, length, scalar, tensor
 from derive.recording.spec import op
+from derive.recording.values import expression
 from derive.terms.axes import PACK, Axis, Size
 from derive.terms.choices import BELOW_ALL, Concat, Where, same, unlike
 from derive.terms.elements import Delta
@@ -26,10 +27,6 @@ __all__ = [
     "log1p", "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
     "sign", "sin", "size", "softplus", "sqrt", "sum", "tanh", "tensor", "where",
 ]  # fmt: skip
-
-eq = same
-ne = unlike
-
 
 # --- axes and annotations ---------------------------------------------------------------------------------
 
@@ -72,7 +69,7 @@ def _reduction(kind: str, body: Any, over: Any) -> Reduce:
             raise DeriveError(f"{kind}(…, over={a!r}): not an axis", fix='declare it with axes("…")')
         if over.count(a) > 1:
             raise DeriveError(f"{kind} is taken over {a} twice", fix=f"name {a} once")
-    return Reduce(kind, sympify(body), *over)
+    return Reduce(kind, expression(body), *over)
 
 
 def sum(body: Any, *, over: Any) -> Reduce:
@@ -111,7 +108,7 @@ def concat(*pieces: Any, along: Any) -> Expr:
         raise DeriveError("concat() joins nothing", fix="write concat(x[n, a], z[n, b], along=c)")
     if not isinstance(along, Axis):
         raise DeriveError(f"concat(…, along={along!r}): not an axis", fix='declare it with axes("…")')
-    return Concat(along, *(sympify(p) for p in pieces))
+    return Concat(along, *(expression(p) for p in pieces))
 
 
 def where(condition: Any, a: Any, b: Any) -> Expr:
@@ -121,12 +118,22 @@ def where(condition: Any, a: Any, b: Any) -> Expr:
             f"the condition of where() is always {condition}",
             fix="compare with eq(a, b) and ne(a, b): Python's == asks whether two expressions are written alike",
         )
-    condition = sympify(condition)
+    condition = expression(condition)
     if not isinstance(condition, Boolean) or isinstance(condition, Symbol):
         raise DeriveError(f"{condition} is no condition", fix=f"compare it with something: ne({condition}, 0)")
-    return Where(condition, *(BELOW_ALL if x == -oo else x for x in (sympify(a), sympify(b))))
+    return Where(condition, *(BELOW_ALL if x == -oo else x for x in (expression(a), expression(b))))
+
+
+def eq(a: Any, b: Any) -> Any:
+    """The condition that two values are equal."""
+    return same(expression(a), expression(b))
+
+
+def ne(a: Any, b: Any) -> Any:
+    """The condition that two values differ."""
+    return unlike(expression(a), expression(b))
 
 
 def delta(i: Any, j: Any) -> Expr:
     """1 where two indices are equal, else 0."""
-    return Delta(i, j)
+    return Delta(expression(i), expression(j))

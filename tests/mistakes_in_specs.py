@@ -583,4 +583,149 @@ MISTAKES = {
         "f.y[n] = norm(x[n, d], over=d)\n    return f.y",
         "op mine, equation y: norm is no part of the notation; write sqrt(sum(x[n, d] ** 2, over=d))",
     ),
+    "max_over": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = max(x[n, d], over=d)\n    return f.y",
+        "op mine, equation y: 'over' is an invalid keyword argument for max(); write amax(x[n, d], over=d), or maximum(a, b) of two values",
+    ),
+    "max_of_one": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = max(x[n, d])\n    return f.y",
+        "op mine, equation y: an element is used like a list ('At' object is not iterable); write sum(x[n, d], over=d), or mean, amax, amin; maximum(a, b) of two values",
+    ),
+    "exp_of_two": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = exp(x[n, d], 2)\n    return f.y",
+        "op mine, equation y: exp takes exactly 1 argument (2 given); write exp(x[n, d])",
+    ),
+    "maximum_of_three": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = maximum(x[n, d], 1, 2)\n    return f.y",
+        "op mine, equation y: maximum takes exactly 2 arguments (3 given); write maximum(a, b); of more, maximum(a, maximum(b, c))",
+    ),
+    "maximum_of_one": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = maximum(x[n, d])\n    return f.y",
+        "op mine, equation y: maximum takes exactly 2 arguments (1 given); write maximum(a, b); of more, maximum(a, maximum(b, c))",
+    ),
+    "eq_of_one": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(eq(n), x[n, d], 0)\n    return f.y",
+        "op mine, equation y: eq() missing 1 required positional argument: 'b'; write eq(a, b)",
+    ),
+    "frame_indexed": (
+        "f, x: tensor[n, d]",
+        "f[n] = x[n, 0]\n    return f.y",
+        "op mine: f holds the equations and is no tensor ('Frame' object does not support item assignment); name the tensor: write f.y[n] = …, and read f.y[n]",
+    ),
+    "not_of_an_element": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(~x[n, d], 1, 0)\n    return f.y",
+        "op mine, equation y: ~ stands before what is no condition (bad operand type for unary ~: 'At'); compare it first: ~(x[n, d] > 0)",
+    ),
+    "list_added": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] + [1, 2]\n    return f.y",
+        "op mine, equation y: calculates with what is no number (unsupported operand type(s) for +: 'At' and 'list'); write elements, axes and numbers",
+    ),
+    "text_multiplied": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * 'w[d]'\n    return f.y",
+        "op mine, equation y: calculates with what is no number (can't multiply sequence by non-int of type 'At'); write elements, axes and numbers",
+    ),
+    "text": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = '2 * x[n, d]'\n    return f.y",
+        "op mine, equation y: '2 * x[n, d]' is no expression; write one value, made of elements and numbers",
+    ),
+    "text_summed": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum('x[n, d]', over=d)\n    return f.y",
+        "op mine, equation y: 'x[n, d]' is no expression; write one value, made of elements and numbers",
+    ),
+    "two_values": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d], 2\n    return f.y",
+        "op mine, equation y: (x[n, d], 2) is no expression; write one value, made of elements and numbers",
+    ),
+    "generator_summed": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum((x[n, q] for q in range(3)), over=d)\n    return f.y",
+        "op mine, equation y: a generator is no expression; write one value, made of elements and numbers",
+    ),
+    "list_summed": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum([x[n, 0], x[n, 1]], over=d)\n    return f.y",
+        "op mine, equation y: [x[n, 0], x[n, 1]] is no expression; write one value, made of elements and numbers",
+    ),
+    "nothing_chosen": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] > 0, x[n, d], None)\n    return f.y",
+        "op mine, equation y: None is no expression; write one value, made of elements and numbers",
+    ),
+    "nothing_joined": (
+        "f, x: tensor[n, d]",
+        "f.y[n, k] = concat(x[n, d], None, along=k)\n    return f.y",
+        "op mine, equation y: None is no expression; write one value, made of elements and numbers",
+    ),
+    "function_of_nothing": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = relu(None)\n    return f.y",
+        "op mine, equation y: None stands where an element or a number does; write elements and numbers",
+    ),
+    "function_of_a_list": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = sigmoid([x[n, d]])\n    return f.y",
+        "op mine, equation y: [x[n, d]] stands where an element or a number does; write elements and numbers",
+    ),
+    "text_compared": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = delta('n', n) * x[n, d]\n    return f.y",
+        "op mine, equation y: 'n' is no expression; write one value, made of elements and numbers",
+    ),
+    "condition_chosen": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] > 0, x[n, d] > 1, 1)\n    return f.y",
+        "op mine, equation y: calculates with a condition, x[n, d] > 1; write where(condition, 1, 0)",
+    ),
+    "truth_chosen": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(x[n, d] > 0, True, False)\n    return f.y",
+        "op mine, equation y: calculates with a condition, True; write where(condition, 1, 0)",
+    ),
+    "condition_summed": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d] > 0, over=d)\n    return f.y",
+        "op mine, equation y: calculates with a condition, x[n, d] > 0; write where(condition, 1, 0)",
+    ),
+    "function_of_a_condition": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = relu(x[n, d] > 0)\n    return f.y",
+        "op mine, equation y: calculates with a condition, x[n, d] > 0; write where(condition, 1, 0)",
+    ),
+    "maximum_of_a_condition": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = maximum(x[n, d] > 0, 1)\n    return f.y",
+        "op mine, equation y: calculates with a condition (Can only compare inequalities with Expr); write where(condition, 1, 0)",
+    ),
+    "condition_joined": (
+        "f, x: tensor[n, d]",
+        "f.y[n, k] = concat(x[n, d], x[n, d] > 0, along=k)\n    return f.y",
+        "op mine, equation y: calculates with a condition, x[n, d] > 0; write where(condition, 1, 0)",
+    ),
+    "tensor_of_torch_multiplied": (
+        "f, x: tensor[n, d]",
+        "import torch\n    f.y[n, d] = x[n, d] * torch.zeros(3)\n    return f.y",
+        "op mine, equation y: a tensor of numbers stands in an expression; pass it as an input, c: constant[n], and read its elements: c[n]",
+    ),
+    "nothing_compared": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = where(eq(x[n, d], None), 1, 0)\n    return f.y",
+        "op mine, equation y: None is no expression; write one value, made of elements and numbers",
+    ),
+    "tensor_of_torch_chosen": (
+        "f, x: tensor[n, d]",
+        "import torch\n    f.y[n, d] = where(x[n, d] > 0, torch.zeros(3), 0)\n    return f.y",
+        "op mine, equation y: a tensor of numbers stands in an expression; pass it as an input, c: constant[n], and read its elements: c[n]",
+    ),
 }

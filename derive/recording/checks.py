@@ -42,6 +42,11 @@ def check_functions(expr: Basic, equation: str) -> None:
     if expr.has(S.ComplexInfinity, S.NaN):
         raise DeriveError("divides by zero, or holds nan", equation=equation, fix="write an expression that is finite")
     for node in _parts(expr):
+        asked = next((v for v in _values(node) if isinstance(v, Boolean) and not isinstance(v, Symbol)), None)
+        if asked is not None:
+            raise DeriveError(
+                f"calculates with a condition, {asked}", equation=equation, fix="write where(condition, 1, 0)"
+            )
         if isinstance(node, Function) and not isinstance(node, AppliedUndef):
             _check_function(node, equation)
         elif isinstance(node, AppliedUndef) or (isinstance(node, Symbol) and not isinstance(node, Axis | Scalar)):
@@ -92,6 +97,15 @@ def _parts(expr: Basic) -> Iterator[Basic]:
         below = (expr.body,)
     for part in below:
         yield from _parts(part)
+
+
+def _values(node: Basic) -> tuple[Basic, ...]:
+    """What a part of an expression calculates with."""
+    if isinstance(node, Where):
+        return node.args[1:]
+    if isinstance(node, Reduce):
+        return (node.body,)
+    return node.args if isinstance(node, Function | Add | Mul | Pow | Relational | Concat | TakenFirst) else ()
 
 
 def check_inputs(operands: tuple[Operand, ...]) -> None:

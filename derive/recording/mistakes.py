@@ -13,15 +13,18 @@ from typing import Any
 from sympy import Basic
 
 from derive.errors import DeriveError
+from derive.recording.values import AS_INPUT
 
 USAGE = {
     "amax": "amax(x[n, d], over=d)",
     "amin": "amin(x[n, d], over=d)",
     "concat": "concat(x[n, i], z[n, j], along=k)",
     "delta": "delta(i, j)",
+    "eq": "eq(a, b)",
     "max": "amax(x[n, d], over=d), or maximum(a, b) of two values",
     "mean": "mean(x[n, d], over=d)",
     "min": "amin(x[n, d], over=d), or minimum(a, b) of two values",
+    "ne": "ne(a, b)",
     "size": "size(d), of one axis",
     "sum": "sum(x[n, d], over=d)",
     "where": "where(condition, a, b)",
@@ -79,6 +82,21 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
     ),
     ("is not subscriptable", "a function is read like a tensor", "write round brackets: exp(x[n, d])"),
     ("unhashable type", "a list stands where indices do", "write them without brackets of their own: x[n, d]"),
+    (
+        "'Frame' object",
+        "f holds the equations and is no tensor",
+        "name the tensor: write f.y[n] = …, and read f.y[n]",
+    ),
+    (
+        "unary ~",
+        "~ stands before what is no condition",
+        "compare it first: ~(x[n, d] > 0)",
+    ),
+    (
+        "multiply sequence|(for|between) .*'(str|bytes|list|tuple|dict|set|NoneType|ellipsis)'",
+        "calculates with what is no number",
+        "write elements, axes and numbers",
+    ),
     ("object of type '(Axis|Size)' has no len", "an axis is no list", "the length of an axis is size(d)"),
     (
         r"for [&|]: '(int|float|At)' and|for [&|]: .* and '(int|float|At)'",
@@ -91,12 +109,17 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
         "an equation holds at all places of its axes: write no loop",
     ),
     (
+        "'(At|Reduce|Where|Add|Mul|Pow)' object is not iterable",
+        "an element is used like a list",
+        "write sum(x[n, d], over=d), or mean, amax, amin; maximum(a, b) of two values",
+    ),
+    (
         "object of type 'Handle' has no len|object is not iterable|argument of type",
         "a tensor is used like a list",
         "the length of an axis is size(d)",
     ),
     (
-        "'Relational'|Less|Greater|Equality|Unequality|Boolean|'(Above|NotAbove|Alike|Unlike)'",
+        "Can only compare|'Relational'|Less|Greater|Equality|Unequality|Boolean|'(Above|NotAbove|Alike|Unlike)'",
         "calculates with a condition",
         "write where(condition, 1, 0)",
     ),
@@ -107,9 +130,14 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
 def wrong_type(error: TypeError) -> DeriveError:
     """Python cannot do this with an expression."""
     text = str(error)
-    called = re.match(r"(\w+)\(\) (?:missing|got|takes)", text)
-    if called and called[1] in USAGE:
-        return DeriveError(text, fix=f"write {USAGE[called[1]]}")
+    called = re.match(r"(\w+)\(\) (?:missing|got|takes)|.* keyword argument for (\w+)\(\)", text)
+    if called and (called[1] or called[2]) in USAGE:
+        return DeriveError(text, fix=f"write {USAGE[called[1] or called[2]]}")
+    function = re.match(r"(\w+) takes exactly (one|1|2) arguments? \(\d+ given\)", text)
+    if function:
+        name, values = function[1], "a, b" if function[2] == "2" else "x[n, d]"
+        more = f"; of more, {name}(a, {name}(b, c))" if name in ("maximum", "minimum") else ""
+        return DeriveError(text, fix=f"write {name}({values}){more}")
     for pattern, cause, fix in _PYTHON:
         if re.search(pattern, text):
             return DeriveError(f"{cause} ({text})", fix=fix)
@@ -119,8 +147,18 @@ def wrong_type(error: TypeError) -> DeriveError:
     )
 
 
+def no_number(error: Exception) -> DeriveError | None:
+    """PyTorch's complaint of many numbers where SymPy wants one; None where the error is about something else."""
+    if not re.search(r"only one element tensors|Tensor with \d+ elements", str(error)):
+        return None
+    return DeriveError("a tensor of numbers stands in an expression", fix=AS_INPUT)
+
+
 def no_attribute(error: AttributeError) -> DeriveError | None:
     """A method that elements do not have; None where the error is not about them."""
+    if error.obj is None or isinstance(error.obj, str | list | tuple | dict | set):
+        # SymPy asks what its functions are given
+        return DeriveError(f"{error.obj!r} stands where an element or a number does", fix="write elements and numbers")
     if not isinstance(error.obj, Basic):
         return None
     kind = "an axis" if type(error.obj).__name__ == "Axis" else "an element"

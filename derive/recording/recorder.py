@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sympy import Basic, Expr, SympifyError, sympify
+from sympy import Expr
 from sympy.logic.boolalg import Boolean
 
 from derive.desugaring.guards import guarded, guarded_behind
@@ -18,6 +18,7 @@ from derive.lengths.sizes import size_of
 from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.recording.handles import Handle
 from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
+from derive.recording.values import expression
 from derive.terms.axes import PACK, Axis
 from derive.terms.choices import Concat
 from derive.terms.elements import At, Tensor
@@ -68,7 +69,7 @@ class Recorder:
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
         try:
             known = {unsigned(e, self.infinite): e.target for e in self.equations}
-            self._define(name, key, as_recorded(_expression(value), known))
+            self._define(name, key, as_recorded(expression(value), known))
         except DeriveError as error:
             raise error.within(self.name, name) from None
 
@@ -158,17 +159,6 @@ class Recorder:
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles
-
-
-def _expression(value: Any) -> Basic:
-    """What stands on the right of an equation. Raises DeriveError where it is none of SymPy's."""
-    try:
-        found = sympify(value)
-    except SympifyError:
-        found = None
-    if not isinstance(found, Basic):
-        raise DeriveError(f"{value!r} is no expression", fix="write one value, made of elements and numbers")
-    return found
 
 
 def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:

@@ -19,7 +19,7 @@ from derive.lengths.sizes import read_prefixes, size_rules
 from derive.recording.annotations import operand
 from derive.recording.decimals import exact_from_the_start
 from derive.recording.handles import Frame, Handle
-from derive.recording.mistakes import check_signature, names_near, no_attribute, undeclared, wrong_type
+from derive.recording.mistakes import check_signature, names_near, no_attribute, no_number, undeclared, wrong_type
 from derive.recording.questions import refused
 from derive.recording.recorder import Recorder
 from derive.recording.sums_first import taken_first
@@ -124,8 +124,8 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
         raise undeclared(error, known, recorder.tensors) from None
     except TypeError as error:
         raise wrong_type(error) from None
-    except AttributeError as error:
-        mistake = no_attribute(error)
+    except (AttributeError, RuntimeError, ValueError) as error:
+        mistake = no_attribute(error) if isinstance(error, AttributeError) else no_number(error)
         if mistake is None:
             raise
         raise mistake from None
