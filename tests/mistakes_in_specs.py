@@ -106,7 +106,7 @@ MISTAKES = {
     "if_tensor": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, d] if x == 0 else 1\n    return f.y",
-        "op mine, equation y: x is used without its axes; read one element: x[…]",
+        "op mine, equation y: x is used without its axes; read one element: x[n, d]",
     ),
     "input_renamed": (
         "f, x: tensor[n, d]",
@@ -236,17 +236,17 @@ MISTAKES = {
     "method": (
         "f, x: tensor[n, d]",
         "f.y[n] = x.mean(1)\n    return f.y",
-        "op mine, equation y: x has no mean; write functions of elements: mean(x[…])",
+        "op mine, equation y: x has no mean; write mean(x[n, d], over=d)",
     ),
     "method2": (
         "f, x: tensor[n, d]",
         "f.y[n] = x[n, d].mean(over=d)\n    return f.y",
-        "op mine, equation y: an element has no mean; write functions around elements, such as exp(x[n, d]) or mean(x[n, d], over=d)",
+        "op mine, equation y: an element has no mean; write mean(x[n, d], over=d)",
     ),
     "shape": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, d] / x.shape[1]\n    return f.y",
-        "op mine, equation y: x has no shape; write size(d)",
+        "op mine, equation y: x has no shape; the length of an axis is size(d)",
     ),
     "len": (
         "f, x: tensor[n, d]",
@@ -727,5 +727,125 @@ MISTAKES = {
         "f, x: tensor[n, d]",
         "import torch\n    f.y[n, d] = where(x[n, d] > 0, torch.zeros(3), 0)\n    return f.y",
         "op mine, equation y: a tensor of numbers stands in an expression; pass it as an input, c: constant[n], and read its elements: c[n]",
+    ),
+    "transposed": (
+        "f, x: tensor[n, d]",
+        "f.y[d, n] = x.T[d, n]\n    return f.y",
+        "op mine, equation y: x has no T; the axes on the left say the order: f.y[d, n] = x[n, d]",
+    ),
+    "method_of_all": (
+        "f, x: tensor[n, d]",
+        "f.y[()] = x.sum()\n    return f.y",
+        "op mine, equation y: x has no sum; write sum(x[n, d], over=d)",
+    ),
+    "method_by_axis": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = x.max(d)\n    return f.y",
+        "op mine, equation y: x has no max; write amax(x[n, d], over=d)",
+    ),
+    "method_of_functions": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x.exp()[n, d]\n    return f.y",
+        "op mine, equation y: x has no exp; write exp(x[n, d])",
+    ),
+    "method_of_an_equation": (
+        "f, x: tensor[n, d]",
+        "f.z[n, d] = 2 * x[n, d]\n    f.y[n] = f.z.sum(d)\n    return f.y",
+        "op mine, equation y: z has no sum; write sum(f.z[n, d], over=d)",
+    ),
+    "viewed": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x.view(n, d)\n    return f.y",
+        "op mine, equation y: x has no view; merge axes on the left, f.y[n, (t, e)] = x[n, t, e], and take them apart on the right, x[n, (t, e)]",
+    ),
+    "unsqueezed": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x.unsqueeze(0)[n, d]\n    return f.y",
+        "op mine, equation y: x has no unsqueeze; what lacks an axis is broadcast along it: leave the axis out",
+    ),
+    "dimension": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] / x.dim()\n    return f.y",
+        "op mine, equation y: x has no dim; the length of an axis is size(d)",
+    ),
+    "method_unknown": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x.softmax(d)\n    return f.y",
+        "op mine, equation y: x has no softmax; write functions around elements, such as exp(x[n, d])",
+    ),
+    "element_transposed": (
+        "f, x: tensor[n, d]",
+        "f.y[d, n] = x[n, d].T\n    return f.y",
+        "op mine, equation y: an element has no T; the axes on the left say the order: f.y[d, n] = x[n, d]",
+    ),
+    "returns_a_list": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return [f.y]",
+        "op mine: returns a list; return f.y",
+    ),
+    "returns_a_list_of_two": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return [f.y, f.z]",
+        "op mine: returns a list; return f.y, f.z",
+    ),
+    "returns_nested": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return f.y, (f.z,)",
+        "op mine: returns a tuple inside a tuple; return f.y, or several: return f.y, f.z",
+    ),
+    "returns_a_dictionary": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return {'y': f.y}",
+        "op mine: returns a dictionary; return f.y, or several: return f.y, f.z",
+    ),
+    "returns_the_frame": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return f",
+        "op mine: returns the frame f itself; return f.y, or several: return f.y, f.z",
+    ),
+    "returns_a_number": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return 1",
+        "op mine: returns 1, which is no tensor; return f.y, or several: return f.y, f.z",
+    ),
+    "returns_text": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return 'y'",
+        "op mine: returns 'y', which is no tensor; return f.y, or several: return f.y, f.z",
+    ),
+    "returns_an_expression": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return f.y[n, d] * 2",
+        "op mine: returns an expression, 2*y[n, d]; name it by an equation, f.y[…] = …, and return f.y",
+    ),
+    "returns_a_reduction": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return sum(f.y[n, d], over=d)",
+        "op mine: returns an expression, sum(y[n, d], over=d); name it by an equation, f.y[…] = …, and return f.y",
+    ),
+    "returns_an_axis": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return n",
+        "op mine: returns an expression, n; return what an equation defines, such as f.y",
+    ),
+    "returns_an_element_of_an_input": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return x[n, d]",
+        "op mine: returns an expression, x[n, d]; name it by an equation, f.y[…] = …, and return f.y",
+    ),
+    "returns_a_sum_of_tensors": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return f.y + f.z",
+        "op mine: y is used without its axes; read one element: f.y[n, d]",
+    ),
+    "returns_a_name": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    f.z[n, d] = 3 * x[n, d]\n    return y",
+        "op mine: y is not defined; an equation is read back as f.y[…]",
+    ),
+    "yields": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 2 * x[n, d]\n    yield f.y",
+        "op mine: returns a generator; return f.y, or several: return f.y, f.z",
     ),
 }

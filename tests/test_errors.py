@@ -96,7 +96,7 @@ def test_an_unknown_op_like_no_other_is_answered_with_all_of_a_file() -> None:
         ),
         (
             "f.y[n, d] = x * w[d]",
-            "op mine, equation y: x is used without its axes (mine.py:9); read one element: x[…]",
+            "op mine, equation y: x is used without its axes (mine.py:9); read one element: x[n, d]",
         ),
         (
             "f.y[n, d] = x[n, d] + 'a'.upper",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sympy import Expr, sympify
 
 from derive.errors import DeriveError
+from derive.recording.methods import instead_of
 from derive.terms.axes import PACK, Axis
 from derive.terms.elements import At
 from derive.terms.indices import Merge
@@ -38,17 +39,18 @@ class Handle:
                 f"{called}(…) is a whole tensor, used as if it were one element", op=op,
                 fix=f"name it without axes first, f.a = {called}(…), and read f.a[…]",
             )  # fmt: skip
-        known = self._recorder.tensors.get(self._name)
-        index = "()" if known and not known[1] else "…"
-        raise DeriveError(
-            f"{self._name} is used without its axes", op=op, fix=f"read one element: {self._name}[{index}]"
-        )
+        raise DeriveError(f"{self._name} is used without its axes", op=op, fix=f"read one element: {self._read()}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        fix = "write size(d)" if name in ("shape", "size") else f"write functions of elements: {name}({self._name}[…])"
-        raise DeriveError(f"{self._name} has no {name}", op=self._recorder.name, fix=fix)
+        raise DeriveError(f"{self._name} has no {name}", op=self._recorder.name, fix=instead_of(name, self._read()))
+
+    def _read(self) -> str:
+        """How an element of it is read; with its own axes, where it is known."""
+        known = self._recorder.tensors.get(self._name)
+        index = "…" if known is None else ", ".join(map(str, known[1])) or "()"
+        return f"{'' if self._name in self._recorder.operands else 'f.'}{self._name}[{index}]"
 
     def _bare(self, *other: Any) -> Any:
         self._sympy_()

@@ -13,6 +13,7 @@ from typing import Any
 from sympy import Basic
 
 from derive.errors import DeriveError
+from derive.recording.methods import instead_of
 from derive.recording.values import AS_INPUT
 
 USAGE = {
@@ -162,10 +163,7 @@ def no_attribute(error: AttributeError) -> DeriveError | None:
     if not isinstance(error.obj, Basic):
         return None
     kind = "an axis" if type(error.obj).__name__ == "Axis" else "an element"
-    return DeriveError(
-        f"{kind} has no {error.name}",
-        fix="write functions around elements, such as exp(x[n, d]) or mean(x[n, d], over=d)",
-    )
+    return DeriveError(f"{kind} has no {error.name}", fix=instead_of(str(error.name), "x[n, d]"))
 
 
 FROM_SYMPY = frozenset({

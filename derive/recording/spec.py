@@ -22,9 +22,10 @@ from derive.recording.handles import Frame, Handle
 from derive.recording.mistakes import check_signature, names_near, no_attribute, no_number, undeclared, wrong_type
 from derive.recording.questions import refused
 from derive.recording.recorder import Recorder
+from derive.recording.returned import outputs_of
 from derive.recording.sums_first import taken_first
 from derive.terms.axes import Size
-from derive.terms.elements import At, Scalar
+from derive.terms.elements import Scalar
 
 _recording: ContextVar[Recorder | None] = ContextVar("_recording", default=None)
 
@@ -77,7 +78,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     operands = _operands(function, name)
     recorder = Recorder(name)
     returned = _run(function, recorder, operands)
-    outputs = _outputs(returned, recorder)
+    outputs = outputs_of(returned, recorder)
     recorder.guard(outputs)
     recorder.equations[:] = places_apart(recorder.equations, operands)
     sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
@@ -149,38 +150,3 @@ def _source(function: Callable[..., Any]) -> str:
     """The spec's file, named from the package it stands in, so that it is the same on every machine."""
     path = Path(inspect.getsourcefile(function) or "?")
     return f"derive/ops/{path.name}" if path.parent.name == "ops" and path.parent.parent.name == "derive" else path.name
-
-
-def _outputs(returned: Any, recorder: Recorder) -> tuple[str, ...]:
-    if returned is None:
-        raise DeriveError("the spec returns nothing", op=recorder.name, fix="end it with return f.y")
-    returned = returned if isinstance(returned, tuple) else (returned,)
-    names = []
-    for value in returned:
-        if isinstance(value, At):
-            raise DeriveError(
-                f"returns one element, {value}", op=recorder.name, fix=f"return the whole tensor: return f.{value.name}"
-            )
-        if not isinstance(value, Handle):
-            raise DeriveError(
-                "the spec returns something that is no tensor", op=recorder.name, fix="return f.y, or (f.y, f.z)"
-            )
-        name = value._name
-        if name in recorder.operands:
-            raise DeriveError(
-                f"returns its input {name}", op=recorder.name, fix="return what an equation defines, such as f.y"
-            )
-        if name not in recorder.tensors:
-            raise DeriveError(
-                f"returns {name}, which no equation defines", op=recorder.name, fix=f"write f.{name}[…] = …"
-            )
-        if name in names:
-            raise DeriveError(f"returns {name} twice", op=recorder.name, fix="return each tensor once")
-        right = next(e.right for e in recorder.equations if e.name == name)
-        if right.atoms(At) and right.is_integer:
-            raise DeriveError(
-                f"returns {name}, which holds integers and has no gradient", op=recorder.name, equation=name,
-                fix="return real tensors only",
-            )  # fmt: skip
-        names.append(name)
-    return tuple(names)
