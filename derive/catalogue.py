@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -88,7 +89,8 @@ def _distinct(ops: Iterable[Op]) -> list[Op]:
 def _located(error: BaseException, path: Path, source: str) -> DeriveError:
     """The error as one of ours: its op and equation, and the line of the file that it comes from."""
     if isinstance(error, SyntaxError):
-        return DeriveError(f"{error.msg} ({path}:{error.lineno})", fix="a spec is ordinary Python")
+        at = f"{path}:{error.lineno}" if error.lineno else str(path)
+        return DeriveError(f"{error.msg} ({at})", fix="a spec is ordinary Python")
     line = _line(error, path)
     place = f"{path}:{line}" if line else str(path)
     op, equation = _where(source, line)
@@ -101,8 +103,10 @@ def _located(error: BaseException, path: Path, source: str) -> DeriveError:
             f"{name} is not defined",
             f'declare an axis with {name} = axes("{name}"), or import the function',
         )
+    elif re.search("unpack.* Axis object|values to unpack", str(error)):
+        cause, fix = "there are not as many names as axes", 'give each axis a name: n, d = axes("n d"), d = axes("d")'
     else:
-        cause, fix = f"{type(error).__name__}: {error}", "correct the spec"
+        cause, fix = f"{type(error).__name__}: {' '.join(str(error).split())}", "correct the spec"
     return DeriveError(f"{cause} ({place})", op=op, equation=equation, fix=fix)
 
 

@@ -31,11 +31,15 @@ __all__ = [
 # --- axes and annotations ---------------------------------------------------------------------------------
 
 
-def axes(names: str) -> Any:
+def axes(names: str, *more: str) -> Any:
     """`axes("d")` is an axis, `axes("n c p=2")` a tuple of them, of which `p` has length 2.
 
     An axis's length is `size(axis)`. Raises DeriveError where a name or a length cannot be one.
     """
+    if more:
+        raise DeriveError(
+            "axes() is given several texts", fix=f'write them as one: axes("{" ".join(map(str, (names, *more)))}")'
+        )
     if not isinstance(names, str) or not names.strip():
         raise DeriveError("axes() needs at least one name, as one text", fix='write axes("n c")')
     made = tuple(_axis(text) for text in re.sub(r"\s*=\s*", "=", names.replace(",", " ")).split())
@@ -58,6 +62,15 @@ def _axis(text: str) -> Axis:
     return Axis(name, fixed=int(length))
 
 
+def _an_axis(given: Any) -> str:
+    """What to write where something else is given for an axis."""
+    if isinstance(given, str) and given.isidentifier():
+        return f"write it without quotes: {given}"
+    if isinstance(given, int):
+        return "name the axis, not its position: d"
+    return 'declare it with axes("…")' if given is None else 'name an axis, such as d, declared with axes("…")'
+
+
 # --- words of an expression -------------------------------------------------------------------------------
 
 
@@ -66,7 +79,7 @@ def _reduction(kind: str, body: Any, over: Any) -> Reduce:
     over = tuple(PACK if a is Ellipsis else a for a in over)
     for a in over:
         if not isinstance(a, Axis):
-            raise DeriveError(f"{kind}(…, over={a!r}): not an axis", fix='declare it with axes("…")')
+            raise DeriveError(f"{kind}(…, over={a!r}): not an axis", fix=_an_axis(a))
         if over.count(a) > 1:
             raise DeriveError(f"{kind} is taken over {a} twice", fix=f"name {a} once")
     return Reduce(kind, expression(body), *over)
@@ -96,7 +109,7 @@ def size(axis: Any) -> Expr:
     """The length of an axis."""
     axis = PACK if axis is Ellipsis else axis
     if not isinstance(axis, Axis):
-        raise DeriveError(f"size({axis!r}): not an axis", fix='declare it with axes("…")')
+        raise DeriveError(f"size({axis!r}): not an axis", fix=_an_axis(axis))
     return Size(axis)
 
 
@@ -107,7 +120,7 @@ def concat(*pieces: Any, along: Any) -> Expr:
     if not pieces:
         raise DeriveError("concat() joins nothing", fix="write concat(x[n, a], z[n, b], along=c)")
     if not isinstance(along, Axis):
-        raise DeriveError(f"concat(…, along={along!r}): not an axis", fix='declare it with axes("…")')
+        raise DeriveError(f"concat(…, along={along!r}): not an axis", fix=_an_axis(along))
     return Concat(along, *(expression(p) for p in pieces))
 
 

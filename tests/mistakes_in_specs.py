@@ -848,4 +848,174 @@ MISTAKES = {
         "f.y[n, d] = 2 * x[n, d]\n    yield f.y",
         "op mine: returns a generator; return f.y, or several: return f.y, f.z",
     ),
+    "kind_without_axes": (
+        "f, x: tensor",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: input x is tensor without its axes; write x: tensor[n, d], or x: tensor[()] where it has none",
+    ),
+    "constant_without_axes": (
+        "f, x: tensor[n, d], m: constant",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: input m is constant without its axes; write m: constant[n, d], or m: constant[()] where it has none",
+    ),
+    "index_without_axes": (
+        "f, x: tensor[n, d], ix: index(d)",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: input ix is index(d) without its axes; write ix: index(d)[n, d], or ix: index(d)[()] where it has none",
+    ),
+    "index_of_nothing": (
+        "f, x: tensor[n, d], ix: index",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: input ix does not say which axis it is of; write ix: index(c)[n]",
+    ),
+    "length_of_nothing": (
+        "f, x: tensor[n, d], heads: length",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: input heads does not say which axis it is of; write heads: length(h)",
+    ),
+    "length_in_square_brackets": (
+        "f, x: tensor[n, d], heads: length[k]",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: length[…] has axes; name the axis in round brackets: length(h)",
+    ),
+    "kind_of_python": (
+        "f, x: float",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: input x has no kind; annotate it: x: tensor[n, d], index(c)[n], constant[n] or scalar",
+    ),
+    "kind_as_text": (
+        "f, x: 'tensor[n, d]'",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: the kind of input x is a text; write it without quotes: x: tensor[n, d]",
+    ),
+    "annotated_by_a_slice": (
+        "f, x: tensor[:, d]",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: a slice `:` is not an axis; name every axis: tensor[n, d]",
+    ),
+    "annotated_by_a_text": (
+        "f, x: tensor['n', d]",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: 'n' is not an axis; write its name without quotes",
+    ),
+    "annotated_by_arithmetic": (
+        "f, x: tensor[n, 2 * d]",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: 2*d is not an axis; declare an axis of its own: its length is that of the input",
+    ),
+    "annotated_by_a_size": (
+        "f, x: tensor[n, size(d)]",
+        "f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: size(d) is not an axis; declare an axis of its own: its length is that of the input",
+    ),
+    "axes_in_two_texts": (
+        None,
+        "a, b = axes(\"a\", \"b\")",
+        "axes() is given several texts; write them as one: axes(\"a b\")",
+    ),
+    "axes_fewer_than_names": (
+        None,
+        "a, b = axes(\"a\")",
+        "there are not as many names as axes; give each axis a name: n, d = axes(\"n d\"), d = axes(\"d\")",
+    ),
+    "axes_more_than_names": (
+        None,
+        "a, b = axes(\"a b c\")",
+        "there are not as many names as axes; give each axis a name: n, d = axes(\"n d\"), d = axes(\"d\")",
+    ),
+    "over_a_text": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d], over='d')\n    return f.y",
+        "op mine, equation y: sum(…, over='d'): not an axis; write it without quotes: d",
+    ),
+    "over_a_position": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d], over=-1)\n    return f.y",
+        "op mine, equation y: sum(…, over=-1): not an axis; name the axis, not its position: d",
+    ),
+    "over_nothing": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = mean(x[n, d], over=None)\n    return f.y",
+        "op mine, equation y: mean(…, over=None): not an axis; declare it with axes(\"…\")",
+    ),
+    "over_an_element": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d], over=x[n, d])\n    return f.y",
+        "op mine, equation y: sum(…, over=x[n, d]): not an axis; name an axis, such as d, declared with axes(\"…\")",
+    ),
+    "size_of_a_tensor": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] / size(x)\n    return f.y",
+        "op mine, equation y: size(x): not an axis; name an axis, such as d, declared with axes(\"…\")",
+    ),
+    "place_on_the_left": (
+        "f, x: tensor[n, d]",
+        "f.y[n, 0] = x[n, 0]\n    return f.y",
+        "op mine, equation y: the left side holds 0, which is no axis; say what stands at each place: where(eq(d, 0), a, b), or concat(a, b, along=d)",
+    ),
+    "shifted_on_the_left": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d + 1] = x[n, d]\n    return f.y",
+        "op mine, equation y: the left side holds d + 1, which is no axis; write axes, or (t, e) to merge two; concat puts places before or behind others",
+    ),
+    "scattered_on_the_left": (
+        "f, x: tensor[n, d], ix: index(d)[n]",
+        "f.y[ix[n]] = x[n, 0]\n    return f.y",
+        "op mine, equation y: the left side holds ix[n], which is no axis; add up what goes to a place: f.y[…, c] = sum(where(eq(…, c), …, 0), over=…)",
+    ),
+    "message_of_many_lines": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d].diff()\n    return f.y",
+        "op mine, equation y: ValueError: Since there is more than one variable in the expression, the variable(s) of differentiation must be supplied to differentiate x[n, d]; correct the spec",
+    ),
+    "dots_of_no_input": (
+        "f, x: tensor[n, d]",
+        "f.y[..., n] = x[n, 0]\n    return f.y",
+        "op mine, equation y: no input has `...`, so nothing tells which axes it stands for; declare an input with it, such as x: tensor[..., d], or name the axes",
+    ),
+    "dots_that_are_not_declared": (
+        "f, x: tensor[n, d]",
+        "f.y[..., n] = x[..., n, 0]\n    return f.y",
+        "op mine, equation y: x has axes [n, d] and no `...`, but is read as x[..., n, 0]; read x[n, d], or declare it with `...`",
+    ),
+    "dots_for_an_axis": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[..., d], over=d)\n    return f.y",
+        "op mine, equation y: x has axes [n, d] and no `...`, but is read as x[..., d]; read x[n, d], or declare it with `...`",
+    ),
+    "one_past_the_end": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = x[n, size(d)]\n    return f.y",
+        "op mine, equation y: x[n, size(d)] reads beyond the end of axis d, whose places are 0 to size(d) - 1; the last one is -1",
+    ),
+    "two_past_the_end": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = x[n, size(d) + 1]\n    return f.y",
+        "op mine, equation y: x[n, size(d) + 1] reads beyond the end of axis d, whose places are 0 to size(d) - 1; the last one is -1",
+    ),
+    "one_before_the_first": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = x[n, -1 - size(d)]\n    return f.y",
+        "op mine, equation y: x[n, -size(d) - 1] reads before the first place of axis d; the first place is 0, and -1 the last",
+    ),
+    "turned_by_a_sign": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, -d]\n    return f.y",
+        "op mine, equation y: x[n, -d] reads before the first place of axis d; from the last place to the first it is size(d) - 1 - d",
+    ),
+    "number_as_a_place": (
+        "f, x: tensor[n, d], a: scalar",
+        "f.y[n] = x[n, a]\n    return f.y",
+        "op mine, equation y: a is a number of the caller's and stands in an index; declare it as a place, a: index(d)[()], and read it as a[()]",
+    ),
+    "power_of_a_negative_number": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = (-1) ** x[n, d]\n    return f.y",
+        "op mine, equation y: -1 ** … is real of whole exponents alone; write where(eq(d % 2, 0), 1, -1) for a sign that changes with the place",
+    ),
+    "number_too_large": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = 10**400 * x[n, d]\n    return f.y",
+        "op mine, equation y: a number is larger than any that a tensor holds; write oo",
+    ),
 }

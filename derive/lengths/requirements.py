@@ -141,11 +141,10 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
     where = f"axis {dim.base}" if isinstance(dim, Axis) else str(dim)
     low, high = _reach(form)
     if closed(low, rules).is_negative or _never(closed(low, rules)):
+        raise DeriveError(f"{at} reads before the first place of {where}", fix=_instead_of_before(form, dim))
+    if not form.steps and not high.is_number and _never(closed(length - 1 - high, rules)):
         raise DeriveError(
-            f"{at} reads before the first place of {where}",
-            fix="read it under a condition on its places that keeps it inside, such as where(t >= 1, x[…, t - 1], 0), "
-            "shift the axis so that places start at 0, concat what stands before them, or add up what lies on the "
-            "axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)",
+            f"{at} reads beyond the end of {where}, whose places are 0 to {length} - 1", fix="the last one is -1"
         )
     if any(a == dim and step > 0 for a, step in form.steps) and _never(closed(length - 1 - high, rules)):
         raise DeriveError(
@@ -162,6 +161,19 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
             yield Requirement(name, what, length, ">=", expand(high.xreplace({Size(axis): least}) + 1), where)
             return
     yield Requirement(name, what, length, ">=", high + 1, where)
+
+
+def _instead_of_before(form: Affine, dim: Expr) -> str:
+    """What to write in place of a read that begins before the first place."""
+    if not form.steps:
+        return "the first place is 0, and -1 the last"
+    if form.offset == 0 and form.steps == ((dim, -1),):
+        return f"from the last place to the first it is size({dim}) - 1 - {dim}"
+    return (
+        "read it under a condition on its places that keeps it inside, such as where(t >= 1, x[…, t - 1], 0), "
+        "shift the axis so that places start at 0, concat what stands before them, or add up what lies on the "
+        "axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)"
+    )
 
 
 def _reach(form: Affine) -> tuple[Expr, Expr]:

@@ -40,14 +40,23 @@ def size_rules(
         counted = {size.axis for part in (equation.body, equation.scale) for size in part.atoms(Size)}
         for axis in sorted_axes(set(equation.axes) | set(equation.over) | counted | ranged):
             if axis not in rules:
-                raise DeriveError(
-                    f"no input carries axis {axis.base}, so its size is unknown",
-                    op=op,
-                    equation=str(equation.name),
-                    fix=f"give an input the axis {axis.base}, an argument {axis.base}_length: length({axis.base}), "
-                    f'or a fixed length: axes("{axis.base}=2")',
-                )
+                raise _unknown(axis).within(op, str(equation.name))
     return tuple(rules.values())
+
+
+def _unknown(axis: Axis) -> DeriveError:
+    """What to say of an axis whose length nothing tells."""
+    if axis.is_pack:
+        return DeriveError(
+            "no input has `...`, so nothing tells which axes it stands for",
+            fix="declare an input with it, such as x: tensor[..., d], or name the axes",
+        )
+    name = axis.base
+    return DeriveError(
+        f"no input carries axis {name}, so its size is unknown",
+        fix=f"give an input the axis {name}, an argument {name}_length: length({name}), "
+        f'or a fixed length: axes("{name}=2")',
+    )
 
 
 def _allowed(rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equation, ...]) -> Rules:

@@ -6,6 +6,8 @@ import inspect
 import math
 from typing import Any
 
+from sympy import Expr
+
 from derive.equations import Operand
 from derive.errors import DeriveError
 from derive.terms.axes import PACK, Axis
@@ -60,20 +62,31 @@ class Kind:
         if self.kind in ("scalar", "length"):
             raise DeriveError(f"{self.kind}[…] has axes", fix="a number has none: write scalar, or tensor[…]")
         for axis in made:
-            if isinstance(axis, int):
-                raise DeriveError(f"{axis} is not an axis", fix=f'name an axis of that length: p = axes("p={axis}")')
-            if isinstance(axis, tuple) and all(isinstance(a, Axis) for a in axis):
-                merge = f"({', '.join(a.base for a in axis)})"
-                raise DeriveError(
-                    f"{merge} merges axes where {self.kind}[…] declares them",
-                    fix=f"declare one axis, and take it apart in an equation: f.z[…, {merge[1:-1]}] = x[…, {merge}]",
-                )
             if not isinstance(axis, Axis):
-                raise DeriveError(f"{axis!r} is not an axis", fix='declare it with axes("…")')
+                raise _no_axis(axis, self.kind)
         return Kind(self.kind, self.ranges_over, made)
 
     def __call__(self, *axes: Any) -> Kind:
         raise DeriveError(f"{self.kind}(…) is called", fix=f"write axes in square brackets: {self.kind}[n, d]")
+
+
+def _no_axis(given: Any, kind: str) -> DeriveError:
+    """What to say of something else where the axes of an input stand."""
+    if isinstance(given, int):
+        return DeriveError(f"{given} is not an axis", fix=f'name an axis of that length: p = axes("p={given}")')
+    if isinstance(given, tuple) and all(isinstance(a, Axis) for a in given):
+        merge = f"({', '.join(a.base for a in given)})"
+        return DeriveError(
+            f"{merge} merges axes where {kind}[…] declares them",
+            fix=f"declare one axis, and take it apart in an equation: f.z[…, {merge[1:-1]}] = x[…, {merge}]",
+        )
+    if isinstance(given, slice):
+        return DeriveError("a slice `:` is not an axis", fix=f"name every axis: {kind}[n, d]")
+    if isinstance(given, str):
+        return DeriveError(f"{given!r} is not an axis", fix="write its name without quotes")
+    if isinstance(given, Expr):
+        return DeriveError(f"{given} is not an axis", fix="declare an axis of its own: its length is that of the input")
+    return DeriveError(f"{given!r} is not an axis", fix='declare it with axes("…")')
 
 
 tensor = Kind("tensor")
@@ -81,11 +94,19 @@ constant = Kind("constant")
 scalar = Kind("scalar", axes=())
 
 
-def length(axis: Axis) -> Kind:
-    """A whole number that is the length of `axis`: `heads: length(h)`."""
-    if not isinstance(axis, Axis):
-        raise DeriveError(f"length({axis!r}): not an axis", fix='declare it with axes("…")')
-    return Kind("length", axis, axes=())
+class Length:
+    """A whole number that is the length of an axis: `heads: length(h)`."""
+
+    def __call__(self, axis: Axis) -> Kind:
+        if not isinstance(axis, Axis):
+            raise DeriveError(f"length({axis!r}): not an axis", fix='declare it with axes("…")')
+        return Kind("length", axis, axes=())
+
+    def __getitem__(self, key: Any) -> Kind:
+        raise DeriveError("length[…] has axes", fix="name the axis in round brackets: length(h)")
+
+
+length = Length()
 
 
 class Index:
@@ -110,10 +131,7 @@ def operand(parameter: inspect.Parameter, op: str) -> Operand:
     """An input of an op, from its signature. Raises DeriveError where its annotation or its name cannot be."""
     kind = parameter.annotation
     if not isinstance(kind, Kind) or kind.axes is None:
-        raise DeriveError(
-            f"input {parameter.name} has no kind",
-            fix=f"annotate it: {parameter.name}: tensor[n, d], index(c)[n], constant[n] or scalar",
-        )
+        raise _no_kind(parameter.name, kind)
     if parameter.name.startswith("_"):
         raise DeriveError(f"input {parameter.name} begins with an underscore", fix="choose another name")
     if parameter.name in RESERVED | made_of(op):
@@ -130,6 +148,22 @@ def operand(parameter: inspect.Parameter, op: str) -> Operand:
         _check_default(parameter.name, kind.kind, default)
     return Operand(
         parameter.name, kind.kind, _distinct(kind.axes), kind.ranges_over, default, has_default, kind.axes, kind.assumed
+    )
+
+
+def _no_kind(name: str, given: Any) -> DeriveError:
+    """What to say of an annotation that is none, or that lacks its axes."""
+    if isinstance(given, Kind):
+        whole = f"index({given.ranges_over})" if given.ranges_over is not None else given.kind
+        fix = f"write {name}: {whole}[n, d], or {name}: {whole}[()] where it has none"
+        return DeriveError(f"input {name} is {whole} without its axes", fix=fix)
+    if isinstance(given, str):
+        return DeriveError(f"the kind of input {name} is a text", fix=f"write it without quotes: {name}: {given}")
+    if isinstance(given, Index | Length):
+        fix = f"write {name}: index(c)[n]" if isinstance(given, Index) else f"write {name}: length(h)"
+        return DeriveError(f"input {name} does not say which axis it is of", fix=fix)
+    return DeriveError(
+        f"input {name} has no kind", fix=f"annotate it: {name}: tensor[n, d], index(c)[n], constant[n] or scalar"
     )
 
 

@@ -54,6 +54,8 @@ def check_functions(expr: Basic, equation: str) -> None:
                 f"{node} is no axis, input or equation of this op", equation=equation,
                 fix='declare an axis with axes("…"), or a number as an input: scalar',
             )  # fmt: skip
+        elif isinstance(node, Number) and node.is_finite and abs(node) >= 2**1024:
+            raise DeriveError("a number is larger than any that a tensor holds", equation=equation, fix="write oo")
         elif node is S.ImaginaryUnit:
             raise DeriveError("holds an imaginary number", equation=equation, fix="write real expressions only")
         elif not isinstance(node, _KNOWN):
@@ -65,6 +67,11 @@ def check_functions(expr: Basic, equation: str) -> None:
 
 def _check_function(call: Function, equation: str) -> None:
     name = type(call).__name__
+    if name == "power" and call.args[0].is_number and call.args[0].is_negative:
+        raise DeriveError(
+            f"{call.args[0]} ** … is real of whole exponents alone", equation=equation,
+            fix="write where(eq(d % 2, 0), 1, -1) for a sign that changes with the place",
+        )  # fmt: skip
     if name in FUNCTIONS or (name in OF_AXES and not call.atoms(At)):
         return
     if name in _STEPS or not hasattr(type(call), "fdiff"):
@@ -172,6 +179,11 @@ def check_read(
     """A read names a defined tensor and gives one index a dimension; `declared` are an input's axes as written."""
     if dims is None:
         raise _not_defined(at, known, equation)
+    if PACK in at.index and PACK not in dims:
+        raise DeriveError(
+            f"{at.name} has axes [{', '.join(map(str, dims))}] and no `...`, but is read as {at}", equation=equation,
+            fix=f"read {at.name}[{', '.join(map(str, dims)) or '()'}], or declare it with `...`",
+        )  # fmt: skip
     if len(at.index) != len(dims):
         raise _not_as_many(at, dims, equation)
     for i, dim, named in zip(at.index, dims, declared or dims, strict=True):
@@ -218,6 +230,11 @@ def _check_place(i: Expr, dim: Expr, at: At, equation: str) -> None:
         raise DeriveError(
             f"index {i} of {at.name} calculates with what is read", equation=equation,
             fix="pass the places themselves as an input, index(…)[…]",
+        )  # fmt: skip
+    if isinstance(i, Scalar):
+        raise DeriveError(
+            f"{i} is a number of the caller's and stands in an index", equation=equation,
+            fix=f"declare it as a place, {i}: index({dim})[()], and read it as {i}[()]",
         )  # fmt: skip
     if is_window(i) and not affine(i).offset.is_integer:
         raise DeriveError(f"index {i} is no whole number", equation=equation, fix="index by axes and whole numbers")

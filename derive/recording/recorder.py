@@ -78,8 +78,9 @@ class Recorder:
         if isinstance(rhs, Boolean) and not isinstance(rhs, Expr):  # a number's symbol may be either
             raise DeriveError("the right side is a condition", fix="write where(condition, 1, 0)")
         left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
-        if not all(isinstance(a, Axis) for a in left):
-            raise DeriveError("the left side holds something that is no axis", fix="write axes, or (t, e) to merge two")
+        for a in left:
+            if not isinstance(a, Axis):
+                raise DeriveError(f"the left side holds {a}, which is no axis", fix=_left_instead(a))
         if len(set(left)) != len(left):
             raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
         for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
@@ -163,3 +164,12 @@ class Recorder:
 
 def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:
     return replace(e, target=swap.get(e.target, e.target), body=e.body.xreplace(swap))
+
+
+def _left_instead(index: Expr) -> str:
+    """What to write for an index on the left that is no axis: an equation gives all places of its tensor at once."""
+    if index.atoms(At):
+        return "add up what goes to a place: f.y[…, c] = sum(where(eq(…, c), …, 0), over=…)"
+    if index.is_number:
+        return "say what stands at each place: where(eq(d, 0), a, b), or concat(a, b, along=d)"
+    return "write axes, or (t, e) to merge two; concat puts places before or behind others"
