@@ -18,6 +18,9 @@ from derive.errors import DeriveError
 from derive.recording.spec import OpCall
 from derive.running import MISTAKES, run, text_of
 
+_FEW = 20
+"""Ops that an error names one by one."""
+
 
 def catalogue() -> list[Op]:
     """Every op that a module of `derive.ops` defines, modules by name and ops as they stand in them."""
@@ -33,7 +36,11 @@ def find(name: str, among: list[Op] | None = None) -> Op:
     if name in known:
         return known[name]
     close = get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
+    hint = f"there are {', '.join(sorted(known))}" if len(known) <= _FEW else "derive list names them all"
+    if name.endswith(".py"):
+        hint = f"ops of a file are taken from it: --from {name}"
+    elif close:
+        hint = f"did you mean {close[0]}?"
     raise DeriveError(f"there is no op {name}", fix=hint)
 
 

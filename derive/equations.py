@@ -218,6 +218,13 @@ class Op:
         read = {s.name for s in found if isinstance(s, Tensor | Scalar)} | {rule.operand for rule in self.sizes}
         return tuple(o for o in self.operands if o.name not in read and o.kind != "length")
 
+    @property
+    def turned(self) -> tuple[tuple[Operand, At], ...]:
+        """Inputs that are read by their own axes in another order, which are one length then: a slip, most likely."""
+        reads = {at: o for e in self.equations for at in e.reads for o in self.operands if o.name == at.name}
+        own = {o: o.declared or o.axes for o in reads.values()}
+        return tuple((o, at) for at, o in reads.items() if set(at.index) == set(own[o]) and at.index != own[o])
+
     def __str__(self) -> str:
         lines = [f"{self.name}({', '.join(map(str, self.operands))})"]
         lines += [f"  {e}" for e in self.equations]

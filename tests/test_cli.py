@@ -242,9 +242,26 @@ def test_an_input_that_nothing_reads_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_an_input_that_is_read_in_another_order_is_named(tmp_path: Path) -> None:
+    """It is allowed, of square matrices; who wanted a transpose is told."""
+    (tmp_path / "mine.py").write_text(
+        "from derive import *\nn, d = axes('n d')\n\n"
+        "@op\ndef mine(f, x: tensor[n, d], s: tensor[n, n]):\n"
+        "    f.y[d, n] = x[d, n] + s[n, d]\n    return f.y\n"
+    )
+    ended = derive("generate", "--from", "mine.py", "--out", "made", cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines()[1:] == [
+        "mine reads its input x[n, d] as x[d, n], so that these axes are one length; "
+        "a transpose has its axes on the left: f.y[d, n] = x[n, d]",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (["explain", "mine.py"], "derive: there is no op mine.py; ops of a file are taken from it: --from mine.py\n"),
+        (["explain", "qqqq"], "derive: there is no op qqqq; derive list names them all\n"),
         (["generate", "mse", "--step"], "derive: --step is a kernel; give --backend cpu with it\n"),
         (
             ["explain", "tanh", "--cost", "--size", "...=0"],

@@ -62,9 +62,21 @@ def generate(
     for name, why in as_torch.items():
         print(f"{name} has no kernel and runs as PyTorch: {why}")
     for op in wanted:
-        for operand in op.unread:
-            effect = "its gradient is 0" if operand.differentiable else "it changes nothing"
-            print(f"{op.name} never reads its input {operand.name}: {effect}")
+        _print_slips(op)
+
+
+def _print_slips(op: Op) -> None:
+    """What the notation allows and its author hardly meant."""
+    for operand in op.unread:
+        effect = "its gradient is 0" if operand.differentiable else "it changes nothing"
+        print(f"{op.name} never reads its input {operand.name}: {effect}")
+    for operand, at in op.turned:
+        own = ", ".join(map(str, operand.declared or operand.axes))
+        left = ", ".join(map(str, at.index))
+        print(
+            f"{op.name} reads its input {operand.name}[{own}] as {at}, so that these axes are one length; "
+            f"a transpose has its axes on the left: f.y[{left}] = {operand.name}[{own}]"
+        )
 
 
 def book(
