@@ -1018,4 +1018,29 @@ MISTAKES = {
         "f.y[n, d] = 10**400 * x[n, d]\n    return f.y",
         "op mine, equation y: a number is larger than any that a tensor holds; write oo",
     ),
+    "results_of_one": (
+        None,
+        "from derive.ops.activations import softmax\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y, f.z = softmax(x)\n    return f.y",
+        "op mine: softmax(…) is one tensor; write f.a = softmax(…)",
+    ),
+    "calls_itself": (
+        "f, x: tensor[n, d]",
+        "f.y = mine(x)\n    return f.y",
+        "op mine, equation y: mine calls itself; recurrences are no part of the notation",
+    ),
+    "equation_deleted": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d]\n    del f.y\n    return f.y",
+        "op mine: f.y is deleted; leave its equation out",
+    ),
+    "attribute_set": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d]\n    f.y.requires_grad = True\n    return f.y",
+        "op mine, equation requires_grad: requires_grad of y is set; write an equation, f.y[…] = …: dtypes, devices and gradients are those of the caller's tensors",
+    ),
+    "loop_over_a_tensor": (
+        "f, x: tensor[n, d]",
+        "for row in x:\n        f.y[n, d] = row[d]\n    return f.y",
+        "op mine: a tensor is used like a list ('Handle' object is not iterable); the length of an axis is size(d)",
+    ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sympy import Expr, sympify
@@ -20,7 +21,14 @@ class Handle:
     """A tensor, read by giving its axes: `x[..., d]`."""
 
     def __init__(self, recorder: Recorder, name: str):
-        self._recorder, self._name = recorder, name
+        super().__setattr__("_recorder", recorder)
+        super().__setattr__("_name", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise DeriveError(
+            f"{name} of {self._name} is set", op=self._recorder.name,
+            fix="write an equation, f.y[…] = …: dtypes, devices and gradients are those of the caller's tensors",
+        )  # fmt: skip
 
     def __getitem__(self, key: Any) -> At:
         return self._recorder.read(self._name, _indices(key))
@@ -59,7 +67,13 @@ class Handle:
     __pow__ = __rpow__ = __neg__ = __matmul__ = __lt__ = __gt__ = __le__ = __ge__ = __abs__ = _bare
     __bool__ = __eq__ = __ne__ = _bare
     __hash__ = object.__hash__
-    __iter__ = None  # Python would read x[0], x[1] and so on, without end
+
+    def __iter__(self) -> Iterator[At]:
+        """None: Python would read x[0], x[1] and so on, without end."""
+        if self._name in self._recorder.results:
+            called = self._name.partition("_call")[0]
+            raise DeriveError(f"{called}(…) is one tensor", op=self._recorder.name, fix=f"write f.a = {called}(…)")
+        raise TypeError("'Handle' object is not iterable")
 
 
 class Frame:
@@ -73,6 +87,11 @@ class Frame:
 
     def __getattr__(self, name: str) -> Handle:
         return Handle(super().__getattribute__("_recorder"), name)
+
+    def __delattr__(self, name: str) -> None:
+        raise DeriveError(
+            f"f.{name} is deleted", op=super().__getattribute__("_recorder").name, fix="leave its equation out"
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         recorder: Recorder = super().__getattribute__("_recorder")

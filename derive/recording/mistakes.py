@@ -157,8 +157,8 @@ def no_number(error: Exception) -> DeriveError | None:
 
 def no_attribute(error: AttributeError) -> DeriveError | None:
     """A method that elements do not have; None where the error is not about them."""
-    if error.obj is None or isinstance(error.obj, str | list | tuple | dict | set):
-        # SymPy asks what its functions are given
+    nothing = error.obj is None and str(error).startswith("'NoneType'")  # Python does not always say of what
+    if nothing or isinstance(error.obj, str | list | tuple | dict | set):  # SymPy asks what its functions are given
         return DeriveError(f"{error.obj!r} stands where an element or a number does", fix="write elements and numbers")
     if not isinstance(error.obj, Basic):
         return None

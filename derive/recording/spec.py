@@ -120,6 +120,8 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
         with refused(file), taken_first(file), exact_from_the_start():
             return function(Frame(recorder), *args)
     except NameError as error:
+        if error.name == recorder.name:
+            raise DeriveError(f"{recorder.name} calls itself", fix="recurrences are no part of the notation") from None
         inputs = [o.name for o in operands]
         known = names_near(function, inputs, set(recorder.tensors) - set(inputs))
         raise undeclared(error, known, recorder.tensors) from None
