@@ -19,12 +19,14 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Real tensors of several dtypes are computed with in the widest. Raises TypeError where a tensor is complex.
     """
-    numbers = [(n, k) for k, (n, kind) in enumerate(function.__annotations__.items()) if kind == "float"]
+    kinds = function.__annotations__.items()
+    numbers = [(n, k, _NO_NUMBER[kind]) for k, (n, kind) in enumerate(kinds) if kind in _NO_NUMBER]
 
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
-        for name, at in numbers:
-            _check_number(function, name, args[at] if at < len(args) else kwargs.get(name))
+        for name, at, wrong in numbers:
+            if isinstance(given := args[at] if at < len(args) else kwargs.get(name, 0), wrong):
+                raise _no_number(function, name, given)
         if _is_alike(args) and (not kwargs or _is_alike((*args, *kwargs.values()))):
             return function(*args, **kwargs)
         dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
@@ -68,12 +70,18 @@ def unwritable(name: str, out: Any, place: str = "out") -> ValueError | None:
     )
 
 
-def _check_number(function: Callable[..., Any], name: str, given: Any) -> None:
-    if isinstance(given, Tensor | str):
-        raise TypeError(
-            f"{function.__name__}: {name} is a {type(given).__name__}, expected a number; give a float, "
-            f"or declare {name}: tensor[()] in the spec for its gradient"
-        )
+_NO_NUMBER = {
+    "float": (Tensor, str, list, tuple, type(None)),
+    "int": (float, str, type(None)),  # the lengths of leading axes are a tuple, or a list
+}
+"""What is never a number, or a length, by the annotation."""
+
+
+def _no_number(function: Callable[..., Any], name: str, given: Any) -> TypeError:
+    wanted = "a number; give a float, or declare {}: tensor[()] in the spec for its gradient"
+    if function.__annotations__[name] == "int":
+        wanted = "a whole number; give an int"
+    return TypeError(f"{function.__name__}: {name} is a {type(given).__name__}, expected {wanted.format(name)}")
 
 
 def _is_alike(args: tuple[Any, ...]) -> bool:
@@ -139,14 +147,20 @@ def _narrowed(out: Any, dtype: torch.dtype) -> Any:
 
 
 def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
-    """Every axis has one length. Raises ValueError naming the op, the tensor, the axis and both lengths.
+    """Every axis has one length, and what has a gradient floating point. Raises ValueError naming the op, the tensor, the
+    axis and both lengths, TypeError where it is no such tensor.
 
-    `axes` holds one text a tensor: its name and its axes, as in "x: ... d"; "p=2" is as long as that, "d>0" not empty.
+    `axes` holds one text a tensor: its name, its kind where it has no gradient, its axes, as in "x: ... d" and "y (index): n";
+    "p=2" is as long as that, "d>0" not empty.
     """
     shapes = tuple([t.shape for t in tensors if isinstance(t, Tensor)])
     if len(shapes) < len(tensors):
-        name, given = next((a.partition(":")[0], t) for a, t in zip(axes, tensors) if not isinstance(t, Tensor))
-        raise TypeError(f"{op}: {name} is a {type(given).__name__}, expected a tensor")
+        text, given = next((a, t) for a, t in zip(axes, tensors) if not isinstance(t, Tensor))
+        raise TypeError(f"{op}: {_name(text)} is a {type(given).__name__}, expected a tensor")
+    for text, t in zip(axes, tensors):
+        if not t.is_floating_point() and "(" not in text:
+            name = _name(text)
+            raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected floating point; give {name}.float()")
     if torch.compiler.is_compiling():
         _compare_shapes(op, axes, shapes)
     else:
@@ -156,8 +170,7 @@ def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
 def _compare_shapes(op: str, axes: tuple[str, ...], shapes: tuple[torch.Size, ...]) -> None:
     lengths: dict[str, tuple[Any, str]] = {}
     for text, shape in zip(axes, shapes):
-        name, _, rest = text.partition(": ")
-        names = rest.split()
+        name, names, given = _name(text), text.partition(": ")[2].split(), list(shape)
         if "..." in names:
             at = names.index("...")
             spare = len(shape) - len(names) + 1
@@ -177,6 +190,11 @@ def _compare_shapes(op: str, axes: tuple[str, ...], shapes: tuple[torch.Size, ..
                     f"give {name} a shape [{_listed(names)}]"
                 )
             known = lengths.setdefault(axis, (length, name))
+            if known[0] != length and known[1] == name:
+                raise ValueError(
+                    f"{op}: {name} has shape {given}, but its dimensions of length {_plain(known[0])} and {_plain(length)} "
+                    f"are both axis {axis}; give them one length"
+                )
             if known[0] != length:
                 raise ValueError(
                     f"{op}: axis {axis} is {_plain(known[0])} in {known[1]} but {_plain(length)} in {name}; "
@@ -185,6 +203,10 @@ def _compare_shapes(op: str, axes: tuple[str, ...], shapes: tuple[torch.Size, ..
 
 
 _known_shapes = functools.lru_cache(maxsize=4096)(_compare_shapes)
+
+
+def _name(text: str) -> str:
+    return text.partition(":")[0].partition(" ")[0]
 
 
 def _listed(names: list[str]) -> str:

@@ -57,7 +57,7 @@ def cross_entropy_ignore_index_forward(
     z: Tensor, y: Tensor, ignore_index: float = -100
 ) -> tuple[Tensor, CrossEntropyIgnoreIndexSaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("cross_entropy_ignore_index", ("z: n c>0", "y: n"), z, y)
+    check_shapes("cross_entropy_ignore_index", ("z: n c>0", "y (index): n"), z, y)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1)  # s[n] = sum(exp_z_minus_m[n, c], over=c)

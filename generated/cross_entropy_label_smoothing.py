@@ -56,7 +56,7 @@ def cross_entropy_label_smoothing_forward(
     z: Tensor, y: Tensor, smoothing: float = 0.1
 ) -> tuple[Tensor, CrossEntropyLabelSmoothingSaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("cross_entropy_label_smoothing", ("z: n c>0", "y: n"), z, y)
+    check_shapes("cross_entropy_label_smoothing", ("z: n c>0", "y (index): n"), z, y)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
     exp_z_minus_m = torch.exp(z_minus_m)  # exp_z_minus_m[n, c] = exp(z_minus_m[n, c])

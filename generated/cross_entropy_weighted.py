@@ -52,7 +52,7 @@ class CrossEntropyWeightedSaved(NamedTuple):
 )
 def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, CrossEntropyWeightedSaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("cross_entropy_weighted", ("z: n c>0", "y: n", "weight: n"), z, y, weight)
+    check_shapes("cross_entropy_weighted", ("z: n c>0", "y (index): n", "weight (constant): n"), z, y, weight)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1)  # s[n] = sum(exp_z_minus_m[n, c], over=c)

@@ -36,7 +36,7 @@ class DropoutSaved(NamedTuple):
 @in_float32
 def dropout_forward(x: Tensor, mask: Tensor, rate: float = 0.5) -> tuple[Tensor, DropoutSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("dropout", ("x: ...", "mask: ..."), x, mask)
+    check_shapes("dropout", ("x: ...", "mask (constant): ..."), x, mask)
     y = (mask / (1 - rate)).mul_(x)  # y[...] = mask[...] / (1 - rate) * x[...]
     return y, DropoutSaved(mask, rate)
 

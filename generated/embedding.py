@@ -41,7 +41,7 @@ class EmbeddingSaved(NamedTuple):
 )
 def embedding_forward(C: Tensor, ix: Tensor) -> tuple[Tensor, EmbeddingSaved]:
     """Returns emb and what the backward needs."""
-    check_shapes("embedding", ("C: v e", "ix: ..."), C, ix)
+    check_shapes("embedding", ("C: v e", "ix (index): ..."), C, ix)
     v = C.shape[0]
     emb = functional.embedding(ix, C)  # emb[..., e] = C[ix[...], e]
     return emb, EmbeddingSaved(ix, v)

@@ -50,7 +50,7 @@ class EmbeddingWithPositionsGradients(NamedTuple):
 )
 def embedding_with_positions_forward(C: Tensor, P: Tensor, ix: Tensor) -> tuple[Tensor, EmbeddingWithPositionsSaved]:
     """Returns x and what the backward needs."""
-    check_shapes("embedding_with_positions", ("C: v e", "P: t e", "ix: ... t"), C, P, ix)
+    check_shapes("embedding_with_positions", ("C: v e", "P: t e", "ix (index): ... t"), C, P, ix)
     v = C.shape[0]
     x = functional.embedding(ix, C) + P  # x[..., t, e] = C[ix[..., t], e] + P[t, e]
     return x, EmbeddingWithPositionsSaved(ix, v)

@@ -40,7 +40,7 @@ class GatherRowsSaved(NamedTuple):
 )
 def gather_rows_forward(x: Tensor, ix: Tensor) -> tuple[Tensor, GatherRowsSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("gather_rows", ("x: n d", "ix: n r"), x, ix)
+    check_shapes("gather_rows", ("x: n d", "ix (index): n r"), x, ix)
     d = x.shape[1]
     y = x.gather(1, ix)  # y[n, r] = x[n, ix[n, r]]
     return y, GatherRowsSaved(ix, d)

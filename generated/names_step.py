@@ -130,7 +130,17 @@ def names_step_forward(
     """Returns loss and what the backward needs."""
     check_shapes(
         "names_step",
-        ("C: v e", "W1: i h", "b1: h", "bngain: h", "bnbias: h", "W2: h c>0", "b2: c", "ix: n t", "y: n"),
+        (
+            "C: v e",
+            "W1: i h",
+            "b1: h",
+            "bngain: h",
+            "bnbias: h",
+            "W2: h c>0",
+            "b2: c",
+            "ix (index): n t",
+            "y (index): n",
+        ),
         C,
         W1,
         b1,
@@ -284,7 +294,17 @@ def names_step_stepwise_forward(
     """Returns loss and what the backward needs."""
     check_shapes(
         "names_step",
-        ("C: v e", "W1: i h", "b1: h", "bngain: h", "bnbias: h", "W2: h c>0", "b2: c", "ix: n t", "y: n"),
+        (
+            "C: v e",
+            "W1: i h",
+            "b1: h",
+            "bngain: h",
+            "bnbias: h",
+            "W2: h c>0",
+            "b2: c",
+            "ix (index): n t",
+            "y (index): n",
+        ),
         C,
         W1,
         b1,

@@ -42,7 +42,7 @@ class RotarySaved(NamedTuple):
 @in_float32
 def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotarySaved]:
     """Returns y and what the backward needs."""
-    check_shapes("rotary", ("x: ... t d", "cos: t h", "sin: t h"), x, cos, sin)
+    check_shapes("rotary", ("x: ... t d", "cos (constant): t h", "sin (constant): t h"), x, cos, sin)
     h = cos.shape[1]
     d = x.shape[-1]
     check_length("rotary", "z", d == 2 * h, "axis d must be as long as 2 * h", d=d, h=h)

@@ -43,7 +43,7 @@ class RotaryInterleavedSaved(NamedTuple):
 @in_float32
 def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotaryInterleavedSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("rotary_interleaved", ("x: ... t d", "cos: t h", "sin: t h"), x, cos, sin)
+    check_shapes("rotary_interleaved", ("x: ... t d", "cos (constant): t h", "sin (constant): t h"), x, cos, sin)
     h = cos.shape[1]
     d = x.shape[-1]
     check_length("rotary_interleaved", "z", d == 2 * h, "axis d must be as long as 2 * h", d=d, h=h)

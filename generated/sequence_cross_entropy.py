@@ -49,7 +49,7 @@ class SequenceCrossEntropySaved(NamedTuple):
 )
 def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, SequenceCrossEntropySaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("sequence_cross_entropy", ("z: ... c>0", "y: ..."), z, y)
+    check_shapes("sequence_cross_entropy", ("z: ... c>0", "y (index): ..."), z, y)
     m = z.amax(-1, keepdim=True)  # m[...] = amax(z[..., c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
     s = exp_z_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_z_minus_m[..., c], over=c)

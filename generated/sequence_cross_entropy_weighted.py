@@ -54,7 +54,9 @@ def sequence_cross_entropy_weighted_forward(
     z: Tensor, y: Tensor, weight: Tensor
 ) -> tuple[Tensor, SequenceCrossEntropyWeightedSaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("sequence_cross_entropy_weighted", ("z: ... c>0", "y: ...", "weight: ..."), z, y, weight)
+    check_shapes(
+        "sequence_cross_entropy_weighted", ("z: ... c>0", "y (index): ...", "weight (constant): ..."), z, y, weight
+    )
     m = z.amax(-1, keepdim=True)  # m[...] = amax(z[..., c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
     s = exp_z_minus_m.sum(-1)  # s[...] = sum(exp_z_minus_m[..., c], over=c)

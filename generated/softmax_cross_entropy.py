@@ -48,7 +48,7 @@ class SoftmaxCrossEntropySaved(NamedTuple):
 )
 def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, SoftmaxCrossEntropySaved]:
     """Returns loss and what the backward needs."""
-    check_shapes("softmax_cross_entropy", ("z: n c>0", "y: n"), z, y)
+    check_shapes("softmax_cross_entropy", ("z: n c>0", "y (index): n"), z, y)
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     u = (z - m).exp_()  # u[n, c] = exp(z[n, c] - m[n])
     s = u.sum(1, keepdim=True)  # s[n] = sum(u[n, c], over=c)

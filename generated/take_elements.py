@@ -40,7 +40,7 @@ class TakeElementsSaved(NamedTuple):
 )
 def take_elements_forward(x: Tensor, ix: Tensor) -> tuple[Tensor, TakeElementsSaved]:
     """Returns y and what the backward needs."""
-    check_shapes("take_elements", ("x: v", "ix: ..."), x, ix)
+    check_shapes("take_elements", ("x: v", "ix (index): ..."), x, ix)
     v = x.shape[0]
     check_index("take_elements", "y", "ix", ix, "v", v)
     y = x[ix]  # y[...] = x[ix[...]]

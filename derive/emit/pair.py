@@ -211,10 +211,10 @@ class Pair:
         return f'check_index("{self.op.name}", "{reader}", "{operand}", {code}, "{over}", {self.names.sizes[over]})'
 
     def _shape_check(self, tensors: list[Operand]) -> str:
-        patterns = [(o.name, axes) for o in tensors for axes in read_as(o, self.d.op)]
-        shapes = ", ".join(f'"{name}: {axes}"' for name, axes in patterns)
+        patterns = [(o, axes) for o in tensors for axes in read_as(o, self.d.op)]
+        shapes = ", ".join(f'"{o.name}{"" if o.differentiable else f" ({o.kind})"}: {axes}"' for o, axes in patterns)
         comma = "," if len(patterns) == 1 else ""
-        return f'check_shapes("{self.op.name}", ({shapes}{comma}), {", ".join(name for name, _ in patterns)})'
+        return f'check_shapes("{self.op.name}", ({shapes}{comma}), {", ".join(o.name for o, _ in patterns)})'
 
     def _print(self, program: Program, known: Layouts, like: str) -> Printed:
         names = self.names

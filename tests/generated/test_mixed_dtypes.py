@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from generated import layernorm, rmsnorm
+from generated import avg_pool2d, dropout, embedding, layernorm, mse, rmsnorm, split_heads
 
 
 @pytest.mark.parametrize(("op", "count"), [(layernorm, 2), (rmsnorm, 1)])
@@ -46,7 +46,7 @@ def test_complex_tensors_are_refused():
         rmsnorm(torch.randn(2, 8, dtype=torch.complex64), torch.ones(8))
 
 
-@pytest.mark.parametrize("eps", [torch.tensor(1e-5), torch.nn.Parameter(torch.tensor(1e-5)), "1e-5"])
+@pytest.mark.parametrize("eps", [torch.tensor(1e-5), torch.nn.Parameter(torch.tensor(1e-5)), "1e-5", None, [1e-5]])
 def test_a_number_is_no_tensor(eps):
     """A parameter in the place of a number would stay as it is, without a word."""
     with pytest.raises(TypeError, match="eps is a .*, expected a number"):
@@ -58,3 +58,28 @@ def test_a_number_is_no_tensor(eps):
 def test_an_array_is_no_tensor():
     with pytest.raises(TypeError, match="rmsnorm: x is a ndarray, expected a tensor"):
         rmsnorm(torch.randn(2, 8).numpy(), torch.ones(8))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool])
+def test_what_has_a_gradient_is_of_floating_point(dtype):
+    """The mean of windows of integers was cut off, without a word; elsewhere PyTorch's errors named no input."""
+    text = f"has dtype {dtype}, expected floating point; give"
+    with pytest.raises(TypeError, match=rf"avg_pool2d: x {text} x.float\(\)"):
+        avg_pool2d(torch.ones(1, 1, 4, 4).to(dtype), 2, 2)
+    with pytest.raises(TypeError, match=rf"layernorm: gamma {text} gamma.float\(\)"):
+        layernorm(torch.randn(2, 8), torch.ones(8).to(dtype), torch.ones(8))
+    with pytest.raises(TypeError, match=rf"mse: t {text} t.float\(\)"):
+        mse(torch.randn(4), torch.ones(4).to(dtype))
+    with pytest.raises(TypeError, match=rf"embedding: C {text} C.float\(\)"):  # the table and the index changed over
+        embedding(torch.zeros(4, dtype=dtype), torch.randn(5, 3))
+
+
+def test_what_has_no_gradient_may_be_of_integers():
+    x, mask = torch.randn(4, 3, requires_grad=True), torch.rand(4, 3) > 0.5
+    torch.testing.assert_close(dropout(x, mask), dropout(x, mask.float()))
+
+
+@pytest.mark.parametrize("heads", [2.0, "2", None])
+def test_a_length_is_a_whole_number(heads):
+    with pytest.raises(TypeError, match="split_heads_forward: heads is a .*, expected a whole number; give an int"):
+        split_heads(torch.randn(2, 3, 8), heads)

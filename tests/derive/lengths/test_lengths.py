@@ -352,6 +352,12 @@ def highest(f, x: tensor[n, d], width: length(k)):
     return f.y, f.z
 
 
+@op
+def read_both_ways(f, x: tensor[n, d]):
+    f.y[n, d] = x[n, d] - x[d, n]
+    return f.y
+
+
 CLASHES = [
     (gated, (R(3, 7),), "gated, equation z: axis d must be a multiple of 2, but d = 7"),
     (times, (R(3, 3), R(3, 3)), "times: axis p has length 2, but is 3 in a; give a a shape [..., p=2]"),
@@ -364,6 +370,7 @@ CLASHES = [
     (last_less_first, (R(2, 0),), "last_less_first, equation y: x[n, 0] must fit into axis d, but d = 0"),
     (highest, (R(2, 4), 0), "highest, equation y: axis k must be at least 1 long, but width = 0"),
     (highest, (R(2, 0), 1), "highest: axis d has length 0 in x, but its maximum needs at least one place"),
+    (read_both_ways, (R(2, 3),), "read_both_ways: x has shape [2, 3], but its dimensions of length 3 and 2 are both axis d; give them one length"),
     (gated, ([1.0, 2.0],), "gated: x is a list, expected a tensor"),
     (padded_rows, (R(4, 2), IX + 2), "padded_rows, equation y: ix holds 5, but axis v has length 4; give values 0 to 3"),
     (padded_rows, (R(4, 2), IX.short()), "padded_rows, equation y: ix has dtype torch.int16, expected int64 or int32; give ix.long()"),
