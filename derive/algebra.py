@@ -15,7 +15,7 @@ from sympy.logic.boolalg import Boolean
 
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Delta
+from derive.terms.elements import At, Delta, tensor_names
 from derive.terms.reductions import Sigma
 
 _OPEN = 1000  # copies from here on are bound axes of sums that are open for rewriting
@@ -111,7 +111,9 @@ def _sum_of_term(term: Expr, axes: list[Axis]) -> Expr:
     term = _at_places(term)
     if isinstance(term, Add):  # an axis as a number became a sum: `n * delta(n, size(n) - 1)`
         return Add(*(_sum_of_term(t, axes) for t in term.args))
-    inside, outside, used = [], [], set()
+    inside: list[Expr] = []
+    outside: list[Expr] = []
+    used: set[Axis] = set()
     factors = list(Mul.make_args(term))
     for factor in factors:
         if free_axes(factor) & set(axes):
@@ -244,7 +246,7 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     changed = rule(expr)
     if changed is not None:
         return changed
-    if isinstance(expr, At | Boolean) or not expr.args or not expr.atoms(At):
+    if isinstance(expr, At | Boolean) or not expr.args or not tensor_names(expr):
         return expr  # a comparison asks for the very values that the forward compared
     args = [rewrite(a, rule) if isinstance(a, Basic) else a for a in expr.args]
     return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else expr.func(*args)

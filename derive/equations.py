@@ -13,7 +13,7 @@ from typing import Any
 from sympy import Add, Expr, Mul, Pow, S, exp
 
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.elements import At, Scalar, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -103,7 +103,7 @@ class Equation:
 
     @property
     def reads(self) -> list[At]:
-        return sorted(self.body.atoms(At), key=lambda at: at.sort_key())
+        return list(reads_of(self.body))
 
     def __str__(self) -> str:
         return f"{self.left} = {self.right}"

@@ -7,6 +7,7 @@ distributing those over a sum would do their work several times.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sympy import Add, Expr, Mul, S
 
@@ -169,7 +170,8 @@ def collapsed(
     return value, tuple(steps)
 
 
-def _atoms(value: Expr) -> set[str]:
+@lru_cache(maxsize=20_000)
+def _atoms(value: Expr) -> frozenset[str]:
     """The tensors and numbers that a value reads."""
     return tensor_names(value) | {s.name for s in value.atoms(Scalar)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from sympy import Basic, Expr, Function, Mul, Pow, S
@@ -60,7 +60,7 @@ def _name_of_sum(total: Expr) -> str | None:
     return f"one_{words[sign]}_{inner}"
 
 
-def order_axes(axes: set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def order_axes(axes: Set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """Axes in the order they stand on the left, the others after them by name; `...` in front where it is another."""
     ordered = ([PACK] if PACK in axes and PACK not in like else []) + [a for a in like if a in axes]
     return tuple(ordered + sorted_axes(axes - set(ordered)))

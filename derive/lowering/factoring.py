@@ -8,6 +8,7 @@ factors are the only guide.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from sympy import Add, Expr, Mul, Pow, Rational, S, factor_list, gcd, symbols
 
@@ -31,6 +32,7 @@ class Sum:
     parts: tuple[Product, ...]
 
 
+@lru_cache(maxsize=20_000)  # a search prices many forms, which have most of their definitions in common
 def factor(expr: Expr) -> Product:
     """The shape in which a normal form is written down."""
     return _factor([_Term.of(t) for t in ordered_terms(expr)])

@@ -63,8 +63,9 @@ def means_among(values: object, own: set[Expr]) -> set[Expr]:
     found: dict[Expr, bool] = {}
     for value in values:  # type: ignore[attr-defined]
         for term in Add.make_args(value):
-            powers = term.as_powers_dict()
-            for s in term.atoms(Sigma):
+            sums = term.atoms(Sigma)
+            powers = term.as_powers_dict() if sums else {}
+            for s in sums:
                 top = s in powers
                 divided = top and all(powers.get(Size(a), 0) <= -1 for a in s.over)
                 found[s] = found.get(s, True) and divided and s not in own and not has_delta(s)

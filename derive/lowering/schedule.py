@@ -20,7 +20,7 @@ from derive.nodes.soundness import check
 from derive.nodes.substituting import numbered_in_order
 from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
 from derive.terms.axes import Axis, free_axes, sorted_axes
-from derive.terms.elements import At, Delta
+from derive.terms.elements import At, Delta, reads_of
 from derive.terms.functions import power
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
@@ -90,7 +90,7 @@ class _Builder:
             raise error.within(equation=name) from None
 
     def reads(self, value: Expr) -> None:
-        for at in sorted(value.atoms(At), key=lambda a: a.sort_key()):
+        for at in reads_of(value):
             self.ensure(at.name)
 
     def emit(self, d: Definition) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from sympy import Basic, Expr, Integer, S, Symbol
@@ -85,9 +86,10 @@ class Size(Expr):
         return S.Zero
 
 
-def free_axes(expr: Basic) -> set[Axis]:
+@lru_cache(maxsize=200_000)
+def free_axes(expr: Basic) -> frozenset[Axis]:
     """The axes an expression depends on: those of its indices and conditions, less the bound ones."""
-    return {s for s in expr.free_symbols if isinstance(s, Axis)}
+    return frozenset(s for s in expr.free_symbols if isinstance(s, Axis))
 
 
 def sorted_axes(axes: Iterable[Axis]) -> list[Axis]:

@@ -105,7 +105,7 @@ class Concat(Expr):
     def own_axis(self, piece: Expr, left: tuple[Axis, ...]) -> Axis | None:
         """The one axis of a piece that does not stand on the left."""
         own = free_axes(piece) - (set(left) - {self.along})
-        return own.pop() if len(own) == 1 else None
+        return next(iter(own)) if len(own) == 1 else None
 
     def _sympystr(self, printer: Any) -> str:
         return f"concat({', '.join(printer.doprint(p) for p in self.pieces)}, along={self.along.name})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sympy import Add, Basic, Expr, Integer, S, Symbol, sympify
@@ -149,6 +150,13 @@ class Delta(_Indexed):
         return rf"\delta_{{{printer.doprint(self.args[0])},\,{printer.doprint(self.args[1])}}}"
 
 
-def tensor_names(expr: Basic) -> set[str]:
+@lru_cache(maxsize=200_000)
+def reads_of(expr: Basic) -> tuple[At, ...]:
+    """The elements that an expression reads, in a fixed order."""
+    return tuple(sorted(expr.atoms(At), key=lambda at: at.sort_key()))
+
+
+@lru_cache(maxsize=200_000)
+def tensor_names(expr: Basic) -> frozenset[str]:
     """The names of the tensors an expression reads."""
-    return {at.name for at in expr.atoms(At)}
+    return frozenset(at.name for at in expr.atoms(At))
