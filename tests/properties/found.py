@@ -308,4 +308,11 @@ def spec(f, x: tensor[m], w: tensor[n, d, k]):
     f.y[i, n] = x[i + n] + where(w[n, 1, 3] <= w[0, 0, 0], w[n, 1, 2], w[n, 0, 0]) * x[1] / (
         (w[n, 0, 1] / (w[1, 0, 0] ** 2 + 1)) ** 2 + 1)
     return f.y""",
+    "a mean over all of a maximum that lies in a column": """
+def spec(f, x: tensor[n, d]):
+    f.a[n] = amax(x[n, d], over=d)
+    f.g[n] = f.a[n] - mean(f.a[n], over=n)
+    f.p[n, d] = exp(x[n, d] - f.a[n])
+    f.q[n, d] = f.p[n, d] / sum(f.p[n, d], over=d)
+    return f.g, f.p, f.q""",
 }

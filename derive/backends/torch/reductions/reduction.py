@@ -34,7 +34,8 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
         return contraction(node, order, printer.value, printer.as_real, printer.size)
     if not keepdim and (taps_first := _over_taps(printer, node, order)) is not None:
         return taps_first
-    inner = _as_columns(printer, node) or body_order(node, printer.layouts)
+    columns = () if keepdim else _as_columns(printer, node)
+    inner = columns or body_order(node, printer.layouts)
     if (row := _row_by_matrix(printer, node)) is not None and (not keepdim or inner == row.dims):
         return _row_product(printer, row, node.axes[0], keepdim)
     body = _body(printer, node, inner)
