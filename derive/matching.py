@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sympy import Expr
 
-from derive.terms.axes import Axis, free_axes
+from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.elements import At
 from derive.terms.reductions import Sigma
 
@@ -20,12 +20,22 @@ def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
     return _matched(pattern, candidate, elements, theirs, {})
 
 
+def _compared(pattern: Sigma, candidate: Sigma, mapping: dict[Axis, Expr]) -> dict[Axis, Expr] | None:
+    """`mapping` with what stands in conditions alone, as in `j >= i`, put on copies of it, if both are equal then."""
+    left = sorted_axes(free_axes(pattern) - mapping.keys())
+    if not left:
+        return mapping if pattern.xreplace(dict(mapping)) == candidate else None
+    theirs = sorted_axes(a for a in free_axes(candidate) if a.base == left[0].base)
+    tried = (_compared(pattern, candidate, {**mapping, left[0]: a}) for a in theirs)
+    return next((found for found in tried if found is not None), None)
+
+
 def _matched(
     pattern: Sigma, candidate: Sigma, elements: list[At], theirs: list[At], mapping: dict[Axis, Expr]
 ) -> dict[Axis, Expr] | None:
     """`mapping` with the pattern's elements put on the candidate's until it has all axes, if both are equal then."""
     if not elements or free_axes(pattern) <= mapping.keys():
-        return mapping if mapping and pattern.xreplace(dict(mapping)) == candidate else None
+        return _compared(pattern, candidate, mapping) if mapping else None
     lead, *rest = elements
     for at in theirs:
         both = list(zip(lead.index, at.index, strict=True)) if at.tensor == lead.tensor else []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from derive.desugaring import computed_places, reached_places
+from derive.desugaring.bound_axes import over_own_axes
 from derive.desugaring.inline import inline_call
 from derive.desugaring.splitting import places_apart
 from derive.equations import Op, Operand
@@ -80,7 +81,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     returned = _run(function, recorder, operands)
     outputs = outputs_of(returned, recorder)
     recorder.guard(outputs)
-    recorder.equations[:] = places_apart(recorder.equations, operands)
+    recorder.equations[:] = over_own_axes(places_apart(recorder.equations, operands), operands, recorder.tensors)
     sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
     equations = read_prefixes(tuple(recorder.equations), declared, sizes)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from derive.equations import Op
-from derive.notation import amax, amin, axes, exp, index, maximum, oo, op, sum, tensor, where
+from derive.notation import amax, amin, axes, exp, index, log, maximum, oo, op, sum, tensor, where
 from tests.derive.live import assert_alike, module
 
 n, i, j, k, d, e = axes("n i j k d e")
@@ -83,3 +83,22 @@ def test_two_means_of_one_softmax_under_a_temperature() -> None:
     right = torch.autograd.grad(means, (z, beta), cotangents)
     found = torch.autograd.grad(module(where_it_peaks.op).where_it_peaks(z, beta), (z, beta), cotangents)
     torch.testing.assert_close(found, right, rtol=1e-11, atol=1e-13)
+
+
+@op
+def tails(f, x: tensor[n, i]):
+    """The logarithm of the sum of what follows: a mask of places stands in the sum."""
+    f.m[n] = amax(x[n, i], over=i)
+    f.y[n, i] = f.m[n] + log(sum(where(j >= i, exp(x[n, j] - f.m[n]), 0), over=j))
+    return f.y
+
+
+def test_a_maximum_under_running_sums() -> None:
+    (line,) = [str(s) for s in tails.op.derivation.backward.statements if s.name == "dx"]
+    assert "==" not in str(tails.op.derivation.backward), line
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 5, dtype=torch.float64, generator=generator, requires_grad=True)
+    dy = torch.randn(3, 5, dtype=torch.float64, generator=generator)
+    (right,) = torch.autograd.grad(x.flip(1).logcumsumexp(1).flip(1), x, dy)
+    (found,) = torch.autograd.grad(module(tails.op).tails(x), x, dy)
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
