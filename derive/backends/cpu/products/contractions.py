@@ -13,7 +13,15 @@ from itertools import combinations
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.nodes.products import product_factors
 from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
-from derive.program import Call, Merged, Node, Read, Scan
+from derive.program import Call, Index, Merged, Node, Read, Scan
+
+
+def whole_axes(index: Index) -> tuple[str, ...]:
+    """The axes of an index that is a whole axis or a merge of such, first the slowest; else none."""
+    if isinstance(index, str):
+        return (index,)
+    parts = [whole_axes(i) for i in index.axes] if isinstance(index, Merged) else []
+    return tuple(a for part in parts for a in part) if all(parts) else ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,8 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
         return [loop]
     batch, rows, columns = roles.batch, roles.rows, roles.columns
     result = Matrix(loop.name, axes_along(loop.slots))
+    if not all(map(whole_axes, loop.slots)):
+        return [loop]
     if not _fits(result, rows, columns):
         order = (*batch, *rows, *columns)
         return [loop] if order == result.dims else _transposed(loop, order, normal)
@@ -179,13 +189,10 @@ def _plain(node: Node, normal: Normal) -> tuple[str, ...] | None:
     """The axes of a read whose elements lie in memory in their order, merged axes taken apart."""
     if not isinstance(node, Read) or node.name in normal.booleans | normal.integers:
         return None
-    dims: list[str] = []
-    for index in node.index:
-        parts = index_axes(index)
-        if not isinstance(index, str | Merged):
-            return None
-        dims += parts
-    return tuple(dims) if len(set(dims)) == len(dims) else None
+    if not all(map(whole_axes, node.index)):
+        return None  # one place on a dimension, or on a part of a merge: elements lie further apart than the axes say
+    dims = axes_along(node.index)
+    return dims if len(set(dims)) == len(dims) else None
 
 
 def _matrix(node: Node, normal: Normal) -> Matrix | None:
