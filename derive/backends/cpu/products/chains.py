@@ -11,17 +11,17 @@ of all that there is, is complete only after the chain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
 from derive.backends.cpu.loops.groups import Group
-from derive.backends.cpu.products.contractions import Matrix, Product
+from derive.backends.cpu.products.contractions import Matrix, Product, whole_axes
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.lengths.nominal import NOMINAL
 from derive.nodes.walking import axes_along, index_axes, reads
-from derive.program import Index, Read
+from derive.program import Index, Merged, Read
 
 Step = Group | Product | Running
 
@@ -62,7 +62,7 @@ def chained(steps: list[Step], form: Normal) -> list[Step | Chain]:
     left = list(steps)
     known = {n for n, _ in form.program.given} | set(form.program.returns)
     while left:
-        found = [c for c in (_collected(axes, left, known, form) for axes in _axes(left[0])) if c is not None]
+        found = [c for c in (_collected(axes, left, known) for axes in _axes(left[0])) if c is not None]
         best = max(found, key=lambda c: (_kept_local(c.chain, form), len(c.chain.axes)), default=None)
         if best is None or not _kept_local(best.chain, form):
             known |= names_written(left[0])
@@ -87,20 +87,43 @@ def names_written(step: Step) -> set[str]:
 def leading(index: tuple[Index, ...], axes: tuple[str, ...]) -> tuple[str, ...] | None:
     """The axes of a chain that a tensor begins with, in their order; None where a stepped one stands elsewhere.
 
-    So may the tiled one only by itself: `s[n, n]` begins with n, and is read at the same place once more.
+    Merged axes stand there as they would by themselves: `q[(g, r), i]` begins with g and r. The tiled one may stand
+    elsewhere by itself: `s[n, n]` begins with n, and is read at the same place once more.
     """
-    own: tuple[str, ...] = ()
+    first, own = first_axes(index), tuple[str, ...]()
     for a in axes:
-        own += (a,) if len(own) < len(index) and index[len(own)] == a else ()
-    rest = [i for i in index[len(own) :] if not isinstance(i, Read)]  # what is read there is a tensor of its own
-    parts = [i for i in rest if i != axes[-1]]
+        own += (a,) if first[len(own) : len(own) + 1] == (a,) else ()
+    rest = [i for i, _ in behind(own, index, index)]
+    parts = [i for i in rest if not isinstance(i, Read) and i != axes[-1]]  # what is read there is a tensor of its own
     return None if set(axes) & set(axes_along(parts)) else own
+
+
+def first_axes(index: Iterable[Index]) -> tuple[str, ...]:
+    """The whole axes that an index begins with, merged ones taken apart."""
+    return tuple(a for axes in takewhile(bool, map(whole_axes, index)) for a in axes)
+
+
+def behind(
+    own: tuple[str, ...], index: tuple[Index, ...], dims: tuple[Index, ...]
+) -> tuple[tuple[Index, Index], ...]:
+    """The places of an index and their dimensions behind its `own` first axes, which may end inside a merge.
+
+    Axes and dimensions do not go in pairs: behind g and r, `q[(g, r), i]` has one dimension less, behind g as many.
+    """
+    left, count = list(zip(index, dims, strict=True)), len(own)
+    while count:
+        axes = whole_axes(left[0][0])
+        rest = axes[count:]
+        count -= len(axes) - len(rest)
+        part: Index = rest[0] if len(rest) == 1 else Merged(rest)
+        left[:1] = [(part, part)] if rest else []
+    return tuple(left)
 
 
 def reads_at(step: Group | Product) -> list[tuple[str, tuple[Index, ...]]]:
     """What a step reads and where."""
     if isinstance(step, Product):
-        found: list[tuple[str, tuple[Index, ...]]] = [(m.name, m.dims) for m in (step.a, step.b)]
+        found: list[tuple[str, tuple[Index, ...]]] = [(m.name, m.index) for m in (step.a, step.b)]
         return [*found, *((n, ()) for x in step.alpha for n in reads(x))]
     return [(r.name, r.index) for s in step.loops for r in s.reads()]
 
@@ -109,10 +132,10 @@ def _axes(first: Step) -> Iterator[tuple[str, ...]]:
     """The axes that a chain can have which begins with this step: those that what it writes begins with."""
     if isinstance(first, Running):
         return
-    places = first.out.dims if isinstance(first, Product) else max((s.slots for s in first.loops), key=len)
-    axes = tuple(takewhile(lambda i: isinstance(i, str), places))
+    written = [first_axes(index) for index in _written_at(first).values()]
+    axes = max(written, key=len)
     for n in range(1, len(axes) + 1):
-        yield axes[:n]  # type: ignore[misc]
+        yield axes[:n]
 
 
 class _Candidate(NamedTuple):
@@ -122,9 +145,9 @@ class _Candidate(NamedTuple):
     left: list[Step]
 
 
-def _collected(axes: tuple[str, ...], steps: list[Step], known: set[str], form: Normal) -> _Candidate | None:
+def _collected(axes: tuple[str, ...], steps: list[Step], known: set[str]) -> _Candidate | None:
     """All that belongs to the chain of these axes which begins with the first step; `known` are earlier tensors."""
-    taken, left = _Taken(axes, form), list[Step]()
+    taken, left = _Taken(axes), list[Step]()
     held: set[str] = set()  # written or read by steps that are left behind
     changed: set[str] = set()  # written by them
     for step in steps:
@@ -145,7 +168,6 @@ class _Taken:
     """A chain's steps so far: what they write and where, what they sum over tiles, what they read of other tiles."""
 
     axes: tuple[str, ...]
-    form: Normal
     steps: list[Group | Product] = field(default_factory=list)
     written: dict[str, tuple[Index, ...]] = field(default_factory=dict)
     sums: set[str] = field(default_factory=set)
@@ -157,7 +179,7 @@ class _Taken:
             step = self._renamed(step)
         if names_written(step) & (self.sums | self.elsewhere) or names_read(step) & self.sums:
             return False
-        if not _belongs(step, self.axes, self.form):
+        if not _belongs(step, self.axes):
             return False
         written = self.written | _written_at(step)
         if any(leading(index, self.axes) != self.axes for name, index in reads_at(step) if name in written):
@@ -191,16 +213,14 @@ def _is_total(loop: Loop, axes: tuple[str, ...]) -> bool:
 
 def _written_at(step: Group | Product) -> dict[str, tuple[Index, ...]]:
     if isinstance(step, Product):
-        return {step.name: tuple(step.out.dims)}
+        return {step.name: step.out.index}
     return {s.name: s.slots for s in step.loops}
 
 
-def _belongs(step: Group | Product, axes: tuple[str, ...], form: Normal) -> bool:
-    """Whether a step can be taken tile by tile; in memory too, each of these axes is a dimension by itself."""
-    for name, index in (*reads_at(step), *_written_at(step).items()):
-        own = leading(index, axes)
-        if own is None or not all(isinstance(d, str) for d in form.dims[name][: len(own)]):
-            return False
+def _belongs(step: Group | Product, axes: tuple[str, ...]) -> bool:
+    """Whether a step can be taken tile by tile: all that it reads and writes begins with those axes that it has."""
+    if any(leading(index, axes) is None for _, index in (*reads_at(step), *_written_at(step).items())):
+        return False
     return _product_belongs(step, axes) if isinstance(step, Product) else _group_belongs(step, axes)
 
 

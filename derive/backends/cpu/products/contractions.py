@@ -24,12 +24,24 @@ def whole_axes(index: Index) -> tuple[str, ...]:
     return tuple(a for part in parts for a in part) if all(parts) else ()
 
 
+def called(index: Index, names: Mapping[str, str]) -> Index:
+    """A place by other names of its axes, merged ones included."""
+    if isinstance(index, Merged):
+        return Merged(tuple(called(i, names) for i in index.axes))
+    return names.get(index, index) if isinstance(index, str) else index
+
+
 @dataclass(frozen=True)
 class Matrix:
     """A tensor in memory seen as a matrix for every value of the batch axes."""
 
     name: str
-    dims: tuple[str, ...]  # the axes of its memory, slowest first
+    index: tuple[Index, ...]  # whole axes and merges of such: a place on each dimension of its memory
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The axes of its memory, slowest first, merged ones taken apart: there may be more than dimensions."""
+        return axes_along(self.index)
 
     def run(self, axes: tuple[str, ...]) -> bool:
         """Whether the axes lie one after another in memory, so that they are one dimension."""
@@ -73,7 +85,10 @@ class Product:
         def named(axes: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names.get(a, a) for a in axes)
 
-        a, b, out = (Matrix(m.name, named(m.dims)) for m in (self.a, self.b, self.out))
+        def at(index: tuple[Index, ...]) -> tuple[Index, ...]:
+            return tuple(called(i, names) for i in index)
+
+        a, b, out = (Matrix(m.name, at(m.index)) for m in (self.a, self.b, self.out))
         batch, rows, columns, inner = map(named, (self.batch, self.rows, self.columns, self.inner))
         return Product(self.name, out, a, b, batch, rows, columns, inner, self.alpha, self.note)
 
@@ -111,7 +126,7 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
     if roles is None:
         return [loop]
     batch, rows, columns = roles.batch, roles.rows, roles.columns
-    result = Matrix(loop.name, axes_along(loop.slots))
+    result = Matrix(loop.name, loop.slots)
     if not all(map(whole_axes, loop.slots)):
         return [loop]
     if not _fits(result, rows, columns):
@@ -196,8 +211,7 @@ def _plain(node: Node, normal: Normal) -> tuple[str, ...] | None:
 
 
 def _matrix(node: Node, normal: Normal) -> Matrix | None:
-    dims = _plain(node, normal)
-    return None if dims is None or not isinstance(node, Read) else Matrix(node.name, dims)
+    return Matrix(node.name, node.index) if isinstance(node, Read) and _plain(node, normal) is not None else None
 
 
 def _fits(matrix: Matrix, outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:

@@ -14,8 +14,8 @@ from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.names import axis_name, length, variable
-from derive.backends.cpu.products.chains import Chain, leading
-from derive.backends.cpu.products.contractions import Matrix, Product
+from derive.backends.cpu.products.chains import Chain, behind, leading
+from derive.backends.cpu.products.contractions import Matrix, Product, called
 from derive.backends.cpu.products.reach import Offset, reach
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
 from derive.program import AxisValue, Index, Node, Read, Scal, Window
@@ -23,11 +23,15 @@ from derive.program import AxisValue, Index, Node, Read, Scal, Window
 
 @dataclass(frozen=True)
 class View:
-    """A tensor as a tile sees it: from its first place on those axes of the chain that it begins with."""
+    """A tensor as a tile sees it: from its first place on those axes of the chain that it begins with.
+
+    What has several of them merged is one dimension to whoever calls, and `rest` are those behind all of them.
+    """
 
     tensor: str
     axes: tuple[str, ...]
     name: str
+    rest: tuple[Index, ...]
 
 
 @dataclass
@@ -67,15 +71,15 @@ class Tile:
 
     # --- tensors and loops -----------------------------------------------------------------------------------
 
-    def _view(self, tensor: str, axes: tuple[str, ...]) -> str:
+    def _view(self, tensor: str, axes: tuple[str, ...], index: tuple[Index, ...]) -> str:
         """The name of a tensor that begins at the chain's place on these axes; another one where there are two."""
         for v in self.views:
             if (v.tensor, v.axes) == (tensor, axes):
                 return v.name
         name = self.outside.fresh(f"{tensor}_all") if any(v.tensor == tensor for v in self.views) else tensor
-        self.views.append(View(tensor, axes, name))
+        rest = tuple(d for _, d in behind(axes, index, self.outside.dims[tensor]))
+        self.views.append(View(tensor, axes, name, rest))
         own = (self.axis,) if self.chain.tiled in axes else ()
-        rest = self.outside.dims[tensor][len(axes) :]
         if tensor in self.chain.local:
             rest = tuple(self.names.get(d, d) if isinstance(d, str) else d for d in rest)
         self.form.dims[name] = (*own, *rest)
@@ -89,9 +93,9 @@ class Tile:
         return tuple(self.names.get(a, a) for a in axes if a not in self.chain.stepped)
 
     def _matrix(self, m: Matrix) -> Matrix:
-        own = leading(m.dims, self.chain.axes)
+        own = leading(m.index, self.chain.axes)
         assert own is not None
-        name, dims = self._view(m.name, own), self._axes(m.dims)
+        name, dims = self._view(m.name, own, m.index), self._axes(m.dims)
         whole = Matrix(name, dims)
         if dims[0] == self.axis or dims[0] not in self.starts or m.name in self.chain.local:
             return whole
@@ -116,17 +120,14 @@ class Tile:
 
     def _read(self, read: Read) -> Read:
         """A read whose first dimensions are the chain's; on later ones, places begin at 0 unless it is a tile."""
-        back = {inner: a for a, inner in self.names.items()}
-        index = tuple(back.get(i, i) if isinstance(i, str) else i for i in read.index)
+        index = tuple(called(i, {inner: a for a, inner in self.names.items()}) for i in read.index)
         own = leading(index, self.chain.axes)
         assert own is not None
         begins = (self.axis,) if self.chain.tiled in own else ()
         starts = {self.axis: self.first} if read.name in self.chain.local else self.starts
-        rest = tuple(
-            Window(((i, 1),), Scal(starts[i])) if isinstance(i, str) and i in starts else i
-            for i in read.index[len(own) :]
-        )
-        return Read(self._view(read.name, own), (*begins, *rest))
+        rest = (called(i, self.names) for i, _ in behind(own, index, index))
+        rest = (Window(((i, 1),), Scal(starts[i])) if isinstance(i, str) and i in starts else i for i in rest)
+        return Read(self._view(read.name, own, index), (*begins, *rest))
 
     def _loop(self, s: Loop) -> Loop:
         at, value = self._node(Read(s.name, s.slots)), self._node(s.value)

@@ -176,7 +176,7 @@ class Tiles:
         steps = []
         for k, a in enumerate(v.axes):
             place = self.tile.first if a == self.chain.tiled else variable(a)
-            after = " * ".join(self.text.extent(d) for d in dims[k + 1 :])
+            after = " * ".join([*map(length, v.axes[k + 1 :]), *map(self.text.extent, v.rest)])
             steps.append(f"{place} * {after}" if after else place)
         return " + ".join([name, *steps])
 
