@@ -642,11 +642,11 @@ class Writer:
         *others, last = self.equations
         more = [e for e in others if self.chance(20)]
         self._outputs = [*more, last] if self.chance(80) else [last, *more]
-        self.lines.append(f"return {', '.join(e.read for e in self._outputs)}")
 
     def text(self) -> str:
         head = f"@op\ndef {self.name}(f, {', '.join(self.signature)}):\n"
-        return head + "".join(f"    {line}\n" for line in self.lines)
+        lines = [*self.lines, f"return {', '.join(e.read for e in self.outputs)}"]
+        return head + "".join(f"    {line}\n" for line in lines)
 
 
 def product(a: Term, b: Term) -> Term:
@@ -656,6 +656,54 @@ def product(a: Term, b: Term) -> Term:
 
 def plus(a: Term, b: Term) -> Term:
     return Term(f"({a.text} + {b.text})", a.low + b.low, a.high + b.high)
+
+
+# --- products of heads in groups ---------------------------------------------------------------------------------
+
+
+@dataclass
+class GroupedProducts:
+    """Two products in a row for each head of each group: an output more, of inputs that have some axes merged.
+
+    `g` groups have `r` heads each, with places `a` that meet places `b` along `c`. What is one axis in memory has its
+    parts' names in a row.
+    """
+
+    writer: Writer
+
+    def write(self) -> None:
+        w = self.writer
+        w.sizes |= {a: w.draw(2, 4) for a in "grabc"}
+        q = self.given("xq", [["gr", "a", "c"], ["g", "r", "a", "c"], ["g", "ra", "c"], ["gra", "c"], ["gr", "ac"]])
+        k = self.given("xk", [["g", "b", "c"], ["gb", "c"], ["g", "bc"], ["gr", "b", "c"]])
+        v = self.given("xv", [["g", "b", "c"]])  # one input has each of these axes by itself, or no length is known
+        z = self.given("xz", [["r", "a"]])
+        beside = w.pick(["", f" + {z.text}", f" * {z.text}", " + "])
+        if beside == " + ":
+            beside += self.given("xb", [["gr", "a"], ["gr", "b"], ["gr"]]).text
+        here = [(a,) for a in "grab"]
+        s = w.define(here, f"sum({q.text} * {k.text}, over=c){beside}", -10, 10)
+        at = f"{s.read}[g, r, a, b]"
+        masked = [f"where(b <= a, exp({at} / 8), 0)", f"where(b <= a + 1, {at}, 0)"]
+        of = w.pick([f"exp({at} / 8)", f"tanh({at})", *masked])
+        p = w.define(here, of, -10, 10)
+        if w.chance(50):
+            over = f"(1 + sum(abs({p.read}[g, r, a, b]), over=b))"
+            p = w.define(here, f"{p.read}[g, r, a, b] / {over}", -1, 1)
+        made = w.pick([["gr", "a", "c"], ["g", "r", "a", "c"], ["g", "ra", "c"], ["gra", "c"], ["gr", "ac"]])
+        dims = [tuple(d) for d in made]
+        y = w.define(dims, f"sum({p.read}[g, r, a, b] * {v.text}, over=b) * {z.text}", -LARGEST, LARGEST)
+        w.outputs.append(y)
+
+    def given(self, name: str, ways: Sequence[Sequence[str]]) -> Term:
+        """An input that has its axes in one of these ways, and how it is read."""
+        w = self.writer
+        dims = w.pick(ways)
+        w.sizes |= {d: w.length(tuple(d)) for d in dims}
+        at = sum(i.kind != "scalar" for i in w.inputs)  # those have a default
+        w.inputs.insert(at, Input(name, "tensor", tuple(w.sizes[d] for d in dims), -1.5, 1.5))
+        w.signature.insert(at, f"{name}: tensor[{', '.join(dims)}]")
+        return Term(f"{name}[{w.key([tuple(d) for d in dims])}]", -1.5, 1.5)
 
 
 # --- whole examples -----------------------------------------------------------------------------------------------
@@ -679,6 +727,10 @@ def example(draw: Draw) -> Example:
         step = w.weighted([(60, None), (25, w.motif), (7, w.joined), (30 if callees else 0, w.call)])
         step() if step is not None else w.equation(draw(1, 3))
     w.close()
+    save = ("cost", "cost", "cost", "cost", "cost", "fused", "least", "input", "input", "output")[draw(0, 9)]
+    layout, seed, rounded = ("contiguous", "transposed", "expanded")[draw(0, 2)], draw(0, 999), draw(0, 9) >= 9
+    if w.chance(15):  # last, so that all else of an example stays as it was before there were such
+        GroupedProducts(w).write()
     own = [a for k in (w, *callees) for a in k.sizes if a != PACK]
     names = " ".join(dict.fromkeys([*axes, *own]))
     first = f'from derive import *\n\n{", ".join(names.split())} = axes("{names}")\n'
@@ -686,9 +738,7 @@ def example(draw: Draw) -> Example:
         first = f'from derive import *\n\n{names} = axes("{names}")\n'
     source = first + "".join(f"\n\n{k.text()}" for k in (*callees, w))
     lengths = {a: n for k in (w, *callees) for a, n in k.lengths.items()}
-    save = ("cost", "cost", "cost", "cost", "cost", "fused", "least", "input", "input", "output")[draw(0, 9)]
-    layout = ("contiguous", "transposed", "expanded")[draw(0, 2)]
-    return Example(source, w.name, tuple(w.inputs), lengths, save, layout, draw(0, 999), draw(0, 9) >= 9)
+    return Example(source, w.name, tuple(w.inputs), lengths, save, layout, seed, rounded)
 
 
 def _axes(draw: Draw) -> tuple[list[str], dict[str, Any]]:
