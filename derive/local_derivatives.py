@@ -205,8 +205,10 @@ def _terms(value: Expr) -> list[Expr]:
 
 
 def _name(part: _Part, gradient: str, of: Mapping[str, str], taken: set[str]) -> str:
-    """`dy_dx` for the factor of `dx = dy * ...`; any other is called by what it is."""
-    if isinstance(part.factor, At) and part.factor.name in of:
+    """`dy_dx` for the factor of `dx = dy * ...`; any other is called by what it is, as is that of an adjoint which is
+    named with a factor (`ds_s`), the gradient of no tensor.
+    """
+    if isinstance(part.factor, At) and part.factor.name in of and gradient in of:
         name = f"d{of[part.factor.name]}_d{of[gradient]}"
         return name if name not in taken else f"{name}_local"
     return name_of(lower.node(part.derivative), taken)
