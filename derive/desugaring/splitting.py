@@ -66,14 +66,46 @@ def order_axes(axes: Set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return tuple(ordered + sorted_axes(axes - set(ordered)))
 
 
-def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -> list[Equation]:
-    """The equations that `target[index] = rhs` stands for: nested reductions first, each under a name of its own."""
+def _axes_of_reduction(
+    reduce: Reduce | TakenFirst, left: tuple[Axis, ...], beside: Expr, written: Sequence[At]
+) -> tuple[Axis, ...]:
+    """The axes of what is split off, as they stand on the left where that has them all, or in a tensor that it meets.
+
+    Else as a product of matrices has them, without a transpose: an operand that is summed along its first axis
+    stands on the right, and of two that are not, the one that is `written` first on the left.
+    """
+    axes = free_axes(reduce.body) - set(reduce.over)
+    if axes <= set(left):
+        return order_axes(axes, left)
+    met = [at.index for at in _as_written(beside, written) if axes <= set(at.index)]
+    if met:
+        return order_axes(axes, tuple(a for a in met[0] if isinstance(a, Axis)))
+    operands = _as_written(reduce.body, written)
+    operands.sort(key=lambda at: bool(at.index) and at.index[0] in reduce.over)
+    natural = dict.fromkeys(a for at in operands for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
+    return order_axes(axes, tuple(sorted((a for a in natural if a in axes), key=lambda a: a != PACK)))
+
+
+def _as_written(expr: Expr, written: Sequence[At]) -> list[At]:
+    """The reads of an expression in the order in which the author wrote them; others behind, in a fixed order."""
+    places = {str(at): k for k, at in reversed(list(enumerate(written)))}
+    found = sorted(expr.atoms(At), key=lambda at: at.sort_key())
+    return sorted(found, key=lambda at: places.get(str(at), len(written)))
+
+
+def split(
+    target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str], written: Sequence[At] = ()
+) -> list[Equation]:
+    """The equations that `target[index] = rhs` stands for: nested reductions first, each under a name of its own.
+
+    `written` are the reads in the order of the spec, which SymPy's products and sums have lost.
+    """
     left = tuple(a for i in index for a in (i.args if isinstance(i, Merge) else (i,)))
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     plain = all(isinstance(i, Axis) for i in index)
     while isinstance(rhs, Concat) and (first := [r for r in _nested(rhs) if isinstance(r, TakenFirst)]):
-        rhs = _split_off(target, left, rhs, first[0], taken, out)
+        rhs = _split_off(target, left, rhs, first[0], taken, out, written)
     if isinstance(rhs, Concat) and plain:
         return [*out, _concatenation(target, index, rhs, left)]
     if isinstance(rhs, Concat):
@@ -85,7 +117,7 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
         inner = [r for r in _nested(rhs) if top is None or r != top[1]]
         if not inner:
             break
-        rhs = _split_off(target, left, rhs, inner[0], taken, out)
+        rhs = _split_off(target, left, rhs, inner[0], taken, out, written)
     top = scaled_reduction(rhs) if plain else None
     if top is not None:
         scale, reduce = top
@@ -96,10 +128,16 @@ def split(target: Tensor, index: tuple[Expr, ...], rhs: Expr, taken: set[str]) -
 
 
 def _split_off(
-    target: Tensor, left: tuple[Axis, ...], rhs: Expr, reduce: Reduce | TakenFirst, taken: set[str], out: list[Equation]
+    target: Tensor,
+    left: tuple[Axis, ...],
+    rhs: Expr,
+    reduce: Reduce | TakenFirst,
+    taken: set[str],
+    out: list[Equation],
+    written: Sequence[At],
 ) -> Expr:
     """The right side with one reduction, or sum, read by name; its equation is added to `out`."""
-    axes = order_axes(free_axes(reduce.body) - set(reduce.over), left)
+    axes = _axes_of_reduction(reduce, left, rhs.xreplace({reduce: S.One}), written)
     value = reduce.body if isinstance(reduce, TakenFirst) else reduce
     made = own_equation(split_name(target.name, reduce, taken), axes, value, taken)
     out.append(replace(made, first=isinstance(reduce, TakenFirst)))
@@ -115,12 +153,14 @@ def own_equation(name: str, axes: tuple[Axis, ...], value: Expr, taken: set[str]
     return Equation(target, axes, value, given=False)
 
 
-def conditions_split(target: Tensor, left: tuple[Axis, ...], rhs: Expr, taken: set[str]) -> tuple[Expr, list[Equation]]:
+def conditions_split(
+    target: Tensor, left: tuple[Axis, ...], rhs: Expr, taken: set[str], written: Sequence[At]
+) -> tuple[Expr, list[Equation]]:
     """The right side with the reductions inside conditions read by name, and their equations."""
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     while inner := [r for w in sorted(rhs.atoms(Where), key=lambda w: w.sort_key()) for r in _nested(w.condition)]:
-        rhs = _split_off(target, left, rhs, inner[0], taken, out)
+        rhs = _split_off(target, left, rhs, inner[0], taken, out, written)
     return rhs, out
 
 

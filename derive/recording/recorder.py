@@ -92,7 +92,7 @@ class Recorder:
         plain, dims = rhs, {n: index for n, (_, index) in self.tensors.items()}
         rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
-            plain, sums = conditions_split(Tensor(name), left, plain, self.taken)
+            plain, sums = conditions_split(Tensor(name), left, plain, self.taken, self.written)
             self._add(sums)
             rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         self._add(indices)
@@ -101,7 +101,7 @@ class Recorder:
             self._add(apart)
         self.invented |= {e.name for e in self.equations[before:]}
         target = Tensor(name, **signs(rhs))
-        for equation in split(target, key, rhs, self.taken):
+        for equation in split(target, key, rhs, self.taken, self.written):
             if not isinstance(equation.body, Concat):
                 check_no_concat(equation.body, name)
                 check_axes(equation.axes, equation.body, equation.over, name)

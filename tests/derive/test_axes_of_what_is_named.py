@@ -1,10 +1,13 @@
 """What the backward names has the axes of what it meets, and of what reads it: no transposes, and nothing gathered."""
 
+import pytest
 import torch
 from torch.nn.functional import group_norm, silu
 
-from derive import axes, length, maximum, mean, op, rsqrt, scalar, sigmoid, sqrt, sum, tensor
+from derive import amin, axes, constant, length, maximum, mean, op, relu, rsqrt, scalar, sigmoid, sqrt, sum, tensor
+from derive.equations import Op
 from derive.pipeline import derive_op
+from tests.derive.against_loops import code_of
 from tests.derive.live import module
 
 n, c, d, g, k = axes("n c d g k")
@@ -58,3 +61,39 @@ def test_gradients_of_a_norm_over_groups() -> None:
     found = torch.autograd.grad(module(norm_silu.op).norm_silu(*at, 2), at, dy)
     for got, want in zip(found, wanted, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)
+
+
+@op
+def squared_errors(f, x: tensor[n, d], w: tensor[d, c], t: constant[n, c]):
+    f.loss[()] = sum((sum(x[n, d] * w[d, c], over=d) - t[n, c]) ** 2, over=(n, c))
+    return f.loss
+
+
+@op
+def hidden_total(f, x: tensor[n, d], w: tensor[d, c]):
+    """The right matrix is written first, and meets no tensor of both axes."""
+    f.y[c] = sum(relu(sum(w[d, c] * x[n, d], over=d)), over=n)
+    return f.y
+
+
+@op
+def both_ways(f, x: tensor[n, d], y: tensor[k, d]):
+    """Chamfer distance: each point's nearest of the others."""
+    f.loss[()] = sum(amin(sum((x[n, d] - y[k, d]) ** 2, over=d), over=k), over=n) + sum(
+        amin(sum((x[n, d] - y[k, d]) ** 2, over=d), over=n), over=k
+    )
+    return f.loss
+
+
+@pytest.mark.parametrize(
+    ("made", "lines"),
+    [
+        (squared_errors.op, ["(x @ w).sub_(t)", "dx = dloss_sum_minus_t @ w.T", "dw = x.T @ dloss_sum_minus_t"]),
+        (hidden_total.op, ["y_sum = x @ w\n"]),
+        (both_ways.op, ["loss_sum = pair_distances(x, y, p=2)\n"]),
+    ],
+)
+def test_a_sum_inside_lies_as_what_it_meets_or_as_it_is_multiplied(made: Op, lines: list[str]) -> None:
+    """Not by the alphabet, in which `c` is before `n` and `k` before `n`."""
+    code = code_of(made)
+    assert [line for line in lines if line not in code] == [], code
