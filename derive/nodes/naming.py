@@ -23,6 +23,8 @@ def stem_of(node: Node) -> str:
     """What a node would be called, if nothing else were."""
     apart = _apart(node)
     words = [_words(n) for top in (apart, node) for n in (top, _without_numbers(top))]
+    if isinstance(node, Call) and node.fn in ("sin", "cos") and not reads(node):  # of places alone
+        return f"{node.fn}_angle"
     last = "mask" if isinstance(node, Call) and node.fn in CONDITIONS else "shared"
     stems = (_at_places(node), *words, _tensors(apart), _tensors(node))
     return next((s for s in stems if len(s) <= _LONGEST and s.isidentifier()), last)

@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.nodes.naming import name_of, stem_of
+from derive.nodes.naming import stem_of
 from derive.nodes.products import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, numbered_in_order, put
-from derive.nodes.walking import by_axes, children, node_axes, reads, walk
+from derive.nodes.walking import by_axes, children, node_axes, reads, rebuilt, walk
 from derive.program import (
+    CONDITIONS,
     Assign,
+    AxisValue,
     Call,
     Index,
     Join,
@@ -23,8 +25,11 @@ from derive.program import (
     Reduce,
     Scal,
     Scan,
+    SizeOf,
     Statement,
+    base,
 )
+from derive.terms.names import free_name
 
 
 def share(program: Program) -> Program:
@@ -41,9 +46,10 @@ def share(program: Program) -> Program:
         known = [d for n in nodes for s in statements if (d := _definition(s, n)) is not None]
         named = next((d for d in known if d.name not in added_to), None)
         if named is None:
-            named = Assign(name_of(node, taken), _axes_beside(node, statements[first]), node)
+            stem = "angle" if _is_angle(node, statements) else stem_of(node)
+            named = Assign(free_name(stem, taken, "_"), _axes_beside(node, statements[first]), node)
             taken.add(named.name)
-            stems[named.name] = stem_of(node)
+            stems[named.name] = stem
         rest = []
         for s in statements[first:]:
             for n in nodes if s is not named else ():
@@ -74,7 +80,9 @@ def read_as(named: Assign, node: Node) -> Read:
 
 
 def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
-    """Every axis of a node, bound ones too, in the order of its reads."""
+    """Every axis of a node, bound ones too, in the order of its reads; of places alone, in the order of these."""
+    if not reads(node):
+        return tuple(dict.fromkeys(n.axis for n in walk(node) if isinstance(n, AxisValue)))
     own = (i for n in walk(node) if isinstance(n, Read) for i in n.index if isinstance(i, str))
     return tuple(dict.fromkeys(own)) if isinstance(node, Call | Reduce) else ()
 
@@ -82,8 +90,11 @@ def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
 def nameless(node: Node) -> Node | None:
     """The node with its axes numbered as they come, where they stand in tensors alone; None for any other.
 
-    Nodes that are alike in this way are one tensor: their axes index the same places, so they are as long.
+    Nodes that are alike in this way are one tensor: their axes index the same places, so they are as long. Of places
+    alone, copies of an axis are.
     """
+    if not reads(node) and all(isinstance(n, Call | Num | Scal | SizeOf | AxisValue) for n in walk(node)):
+        return _uncopied(node)
     if any(not isinstance(n, Read | Call | Num | Scal | Reduce | str) for n in walk(node)):
         return None
     numbers = {a: f"#{k}" for k, a in enumerate(_axes_in_turn(node))}
@@ -98,6 +109,16 @@ def nameless(node: Node) -> Node | None:
         return numbers[n] if isinstance(n, str) else n
 
     return renamed(node)  # type: ignore[return-value]
+
+
+def _uncopied(node: Node) -> Node | None:
+    """A node of places with the copies of axes as those themselves; None where two copies of one axis stand in it."""
+    axes = {n.axis for n in walk(node) if isinstance(n, AxisValue)}
+
+    def plain(n: Node) -> Node:
+        return AxisValue(base(n.axis)) if isinstance(n, AxisValue) else rebuilt(n, plain)
+
+    return plain(node) if len({base(a) for a in axes}) == len(axes) else None
 
 
 def _definition(s: Statement, node: Node) -> Assign | None:
@@ -169,11 +190,29 @@ def _is_one_number(node: Node) -> bool:
 
 
 def _cheap(node: Call | Reduce | Scan) -> bool:
-    """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor arithmetic on axes."""
+    """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor counting along axes."""
     if isinstance(node, Call) and node.fn == "where":
         condition, *values = node.args
         return not all(any(isinstance(n, Read) for n in walk(part)) for part in (condition, Join("", (*values,), ())))
     bare = isinstance(node, Call) and node.fn == "neg"
-    return bare or not any(isinstance(n, Read) for n in walk(node))
+    return bare or (not any(isinstance(n, Read) for n in walk(node)) and not _is_table(node))
 
 
+_COUNTING = frozenset({"add", "sub", "mul", "neg", "floordiv", "mod", "Mod", "where"}) | CONDITIONS
+
+
+def _is_table(node: Node) -> bool:
+    """Whether a node of places, lengths and numbers alone is a function of places, or a quotient of those of two axes.
+
+    The waves of positions, `cos(t / base**(h / size(h)))`: a table as large as what it is multiplied with.
+    """
+    if not isinstance(node, Call) or node.fn in _COUNTING - {"add", "sub", "mul", "neg"}:
+        return False
+    made = {n.fn for n in walk(node) if isinstance(n, Call) and node_axes(n)} - _COUNTING
+    return bool(made - {"div"}) or (bool(made) and len(node_axes(node)) > 1)
+
+
+def _is_angle(node: Node, statements: list[Statement]) -> bool:
+    """Whether a node of places alone is what waves are of, wherever it stands."""
+    above = [n for s in statements for n in walk(s.value) if isinstance(n, Call) and node in n.args]
+    return not reads(node) and bool(above) and all(n.fn in ("sin", "cos") for n in above)

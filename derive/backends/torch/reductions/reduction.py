@@ -16,7 +16,7 @@ from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_matrix_product, is_tensor, product_factors
-from derive.nodes.walking import by_axes_once, node_axes, walk
+from derive.nodes.walking import by_axes_once, index_axes, node_axes, walk
 from derive.program import Call, Node, Read, Reduce, Window
 
 if TYPE_CHECKING:
@@ -126,14 +126,21 @@ def _row_by_matrix(printer: Printer, node: Reduce) -> _Row | None:
     """What a sum multiplies, where that is one vector and one matrix at each place of other axes, else None."""
     factors = product_factors(node.body) if node.kind == "sum" and len(node.axes) == 1 else []
     axes = set(node_axes(node.body))
-    matrix = next((f for f in factors if isinstance(f, Read) and by_axes_once(f) and set(f.index) == axes), None)
+    matrix = next((f for f in factors if isinstance(f, Read) and _is_matrix(f) and set(node_axes(f)) == axes), None)
     rest = [f for f in factors if f is not matrix]
     if matrix is None or not rest:
         return None
-    dims, vector = plain_dims(printer.layouts, matrix), multiplied(rest)
+    dims = plain_dims(printer.layouts, matrix) if by_axes_once(matrix) else node_axes(matrix)
+    vector = multiplied(rest)
     if dims is None or None in dims or len(dims) < 3 or node.axes[0] not in dims[-2:] or any(map(is_pack, dims[-2:])):
         return None
     return _Row(vector, matrix, dims) if set(node_axes(vector)) == {*dims[:-2], *node.axes} else None
+
+
+def _is_matrix(node: Read) -> bool:
+    """Whether a tensor is read at each place once, or row by row at the places of an index: `w[pick[n], d, o]`."""
+    own = [a for i in node.index for a in index_axes(i)]
+    return all(isinstance(i, str | Read) for i in node.index) and len(set(own)) == len(own)
 
 
 def _row_product(printer: Printer, found: _Row, summed: str, keepdim: bool) -> Value:
