@@ -38,6 +38,13 @@ def of_what_is_computed(f, s: tensor[b, v, k], q: tensor[b, k], g: tensor[b]):
 
 
 @op
+def picked(f, x: tensor[b, k], w: tensor[h, k, v], pick: index(h)[b]):
+    """A layer of its own for each row: its matrix is gathered."""
+    f.y[b, v] = sum(x[b, k] * w[pick[b], k, v], over=k)
+    return f.y
+
+
+@op
 def twice_as_large(f, s: tensor[b, k, v], t: tensor[b, k, v], q: tensor[b, k]):
     f.y[b, v] = sum(s[b, k, v] * t[b, k, v] * q[b, k], over=k)
     return f.y
@@ -97,6 +104,7 @@ ROWS: list[tuple[Op, list[str]]] = [
     (read.op, ["o = (q[:, :, None] @ s).squeeze(2)", "dq = (do[:, :, None] @ s.mT).squeeze(2)"]),
     (rotated.op, ["y = (x[..., None, :] @ r.mT).squeeze(-2)", "dx = (dy[..., None, :] @ r).squeeze(-2)"]),
     (taken_away.op, ["o = q[:, None] @ s\n", "(o * q[:, :, None])"]),
+    (picked.op, ["y = (x[:, None] @ w[pick]).squeeze(1)", "dx = (dy[:, None] @ w[pick].mT).squeeze(1)"]),
 ]
 
 
@@ -114,6 +122,14 @@ def test_whole_numbers_are_multiplied_as_real_ones() -> None:
     q, w = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 5), (4,)))
     assert "@ i.to(q.dtype)" in code_of(counted.op)
     assert_alike(module(counted.op).counted(i, q, w), (i * q[..., None]).sum(1) + w.sum(), [q, w])
+
+
+@pytest.mark.parametrize("sizes", [(5, 3, 4, 2), (1, 1, 1, 1), (0, 3, 4, 2), (3, 0, 2, 2), (2, 2, 2, 2)])
+def test_gathered_matrices(sizes: tuple[int, int, int, int]) -> None:
+    rows, inside, out, layers = sizes
+    x, w = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((rows, inside), (layers, inside, out)))
+    pick = torch.arange(rows) % layers
+    assert_alike(module(picked.op).picked(x, w, pick), torch.einsum("bk,bkv->bv", x, w[pick]), [x, w])
 
 
 def test_a_tensor_by_a_vector() -> None:
