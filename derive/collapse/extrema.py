@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.desugaring.splitting import order_axes, own_equation
+from derive.desugaring.splitting import axes_of_part, own_equation
 from derive.equations import Equation, Op
 from derive.placed import ties
 from derive.terms.axes import free_axes
@@ -28,9 +28,8 @@ def name_extrema(op: Op) -> Op:
     for equation in op.equations:
         if equation.kind in _EXTREMA and not is_exact(equation.body):
             body = equation.body.args[1] if isinstance(equation.body, Placed) else equation.body
-            whole = sorted((*equation.axes, *equation.over), key=lambda a: not a.is_pack)  # `...` broadcasts in front
-            axes = order_axes(free_axes(body), tuple(whole))
-            out.append(own_equation(free_name(f"{equation.name}_of", taken), axes, body, taken))
+            name = free_name(f"{equation.name}_of", taken)
+            out.append(own_equation(name, axes_of_part(body, equation), body, taken))
             equation = replace(equation, body=equation.body.xreplace({body: out[-1].left}))
         count = ties(equation, free_name(f"{equation.name}_ties", taken))
         if count is not None:

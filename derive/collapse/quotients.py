@@ -13,7 +13,7 @@ from math import lcm
 from sympy import Add, Basic, Expr, Mul, Rational, S
 
 from derive.collapse.vocabulary import at_labels
-from derive.desugaring.splitting import order_axes, own_equation
+from derive.desugaring.splitting import axes_of_part, own_equation
 from derive.equations import Equation, Op
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed, Where
@@ -35,7 +35,7 @@ def name_quotients(op: Op) -> Op:
                 named[quotient] = written[quotient]
             if quotient not in named:
                 name = free_name(_name(quotient, equation.name), taken)
-                out.append(own_equation(name, _axes(quotient, equation), quotient, taken))
+                out.append(own_equation(name, axes_of_part(quotient, equation), quotient, taken))
                 named[quotient] = out[-1].left
         out.append(replace(equation, body=_by_name(equation.body, named)) if named else equation)
         if equation.kind is None and equation.is_plain and set(equation.axes) == free_axes(equation.body):
@@ -122,14 +122,6 @@ def _by_name(expr: Expr, named: dict[Expr, At]) -> Expr:
             if len(times) == 1 and (power := times.pop()).is_Integer and power != 0:
                 expr = expr / quotient**power * at**power
     return expr
-
-
-def _axes(quotient: Expr, equation: Equation) -> tuple[Axis, ...]:
-    """The axes of a quotient: in the order of a tensor that has them all, else in the equation's."""
-    free = free_axes(quotient)
-    whole = [at for at in sorted(quotient.atoms(At), key=lambda a: a.sort_key()) if set(at.index) == free]
-    own = sorted((*equation.axes, *equation.over), key=lambda a: not a.is_pack)  # `...` broadcasts in front
-    return order_axes(free, tuple(dict.fromkeys(whole[0].index if whole else own)))
 
 
 def _name(quotient: Expr, target: str) -> str:

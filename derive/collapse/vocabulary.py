@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Function, Integer, Mul, Pow, S, exp, expand_mul, log, tanh
 
-from derive.desugaring.splitting import order_axes, own_equation
+from derive.desugaring.splitting import axes_of_part, own_equation
 from derive.equations import Equation, Op
 from derive.nodes.naming import labels
 from derive.terms.axes import Axis, free_axes
@@ -40,7 +40,7 @@ def name_functions(op: Op) -> Op:
             inner = inner.func(*(a.xreplace(named) for a in inner.args))
             if inner not in named:
                 name = free_name(_function_name(inner, equation.name), taken)
-                out.append(own_equation(name, _axes(inner, equation), inner, taken))
+                out.append(own_equation(name, axes_of_part(inner, equation), inner, taken))
                 named[inner] = out[-1].left
             body = body.xreplace({inner: named[inner]}).xreplace(named)
         out.append(replace(equation, body=body))
@@ -132,7 +132,7 @@ def name_sums(op: Op) -> Op:
                 named[nested] = known
             if nested not in named:
                 name = _name(nested, equation.name, taken)
-                out.append(own_equation(name, _axes(nested, equation), nested, taken))
+                out.append(own_equation(name, axes_of_part(nested, equation), nested, taken))
                 named[nested] = out[-1].left
             body = body.xreplace({nested: named[nested]})
         if isinstance(body, Add) and body in named:
@@ -159,15 +159,6 @@ def _axes_in_turn(expr: Expr) -> tuple[Axis, ...]:
         return ()
     reads = sorted(expr.atoms(At), key=lambda at: (at.name, at.sort_key()))
     return tuple(dict.fromkeys(i for at in reads for i in at.index if isinstance(i, Axis)))
-
-
-def _axes(nested: Expr, equation: Equation) -> tuple[Axis, ...]:
-    """The axes of a named sum: in the order of a tensor that has them all, else in the equation's."""
-    free = free_axes(nested)
-    whole = [at for at in sorted(nested.atoms(At), key=lambda a: a.sort_key()) if set(at.index) == free]
-    own = sorted((*equation.axes, *equation.over), key=lambda a: not a.is_pack)  # `...` broadcasts in front
-    like = whole[0].index if whole else tuple(own)
-    return order_axes(free, tuple(dict.fromkeys(like)))
 
 
 def _innermost(body: Expr) -> Expr | None:

@@ -9,7 +9,7 @@ from sympy import Basic, Expr, Function, Mul, Pow, S
 
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
-from derive.terms.axes import PACK, Axis, free_axes, sorted_axes
+from derive.terms.axes import PACK, Axis, free_axes, in_all_orders, sorted_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Tensor
 from derive.terms.indices import Merge
@@ -64,6 +64,22 @@ def order_axes(axes: Set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """Axes in the order they stand on the left, the others after them by name; `...` in front where it is another."""
     ordered = ([PACK] if PACK in axes and PACK not in like else []) + [a for a in like if a in axes]
     return tuple(ordered + sorted_axes(axes - set(ordered)))
+
+
+def axes_of_part(part: Expr, equation: Equation) -> tuple[Axis, ...]:
+    """The axes of what is named inside an equation: as a tensor that has them all, else as the equation has its own.
+
+    What that sums stands so that no tensor is transposed, where it may: `b[k, d] - x[n, d]` inside of `y[n, d]` is
+    `n k d`. `...` broadcasts in front.
+    """
+    free = free_axes(part)
+    found = sorted(part.atoms(At), key=lambda a: a.sort_key())
+    whole = next((at.index for at in found if set(at.index) == free), None)
+    if whole is not None:
+        return order_axes(free, tuple(dict.fromkeys(a for a in whole if isinstance(a, Axis))))
+    orders = [tuple(dict.fromkeys(a for a in at.index if isinstance(a, Axis))) for at in found]
+    own = in_all_orders([a for a in equation.axes if a in free], orders) or (*equation.axes, *equation.over)
+    return order_axes(free, tuple(dict.fromkeys(sorted(own, key=lambda a: not a.is_pack))))
 
 
 def _axes_of_reduction(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from derive.nodes.walking import by_axes, node_axes, rebuilt, walk
 from derive.program import Call, Index, Join, Node, Read, Reduce, Run, Scan, Scatter, Statement, base
+from derive.terms.axes import in_all_orders
 
 
 def numbered_in_order(statements: list[Statement], stems: Mapping[str, str]) -> list[Statement]:
@@ -49,14 +50,13 @@ def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
 
 
 def axes_of(node: Node) -> tuple[str, ...]:
-    """The node's axes in the order of the operand that has most of them."""
+    """The node's axes in the order of the operand that has most of them, the others so that none is transposed."""
     axes = node_axes(node)
-    best: tuple[str, ...] = ()
-    for n in walk(node):
-        if isinstance(n, Read) and by_axes(n):
-            here = tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str)))
-            best = here if len(here) > len(best) else best
-    found = (*best, *(a for a in axes if a not in best))
+    reads = [n for n in walk(node) if isinstance(n, Read) and by_axes(n)]
+    orders = [tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str))) for n in reads]
+    best = max(orders, key=len, default=())
+    found = in_all_orders(best, orders) or best
+    found = (*found, *(a for a in axes if a not in found))
     return tuple(sorted(found, key=lambda a: base(a) != "..."))  # what lacks `...` broadcasts only behind it
 
 

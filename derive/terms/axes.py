@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sympy import Basic, Expr, Integer, S, Symbol
 
@@ -95,3 +95,20 @@ def free_axes(expr: Basic) -> frozenset[Axis]:
 def sorted_axes(axes: Iterable[Axis]) -> list[Axis]:
     """Axes in a fixed order: the pack first, then by name."""
     return sorted(axes, key=lambda a: (not a.is_pack, a.base, a.copy_number))
+
+
+A = TypeVar("A")
+
+
+def in_all_orders(best: Sequence[A], orders: Iterable[Sequence[A]]) -> tuple[A, ...] | None:
+    """The axes of several tensors in an order in which none of them is transposed.
+
+    It is the best one's, an axis that this lacks stands as late as it may: `n k d` for `x[n, d]` beside `b[k, d]`.
+    None where two of them contradict each other.
+    """
+    orders, out = list(orders), list(best)
+    for order in orders:
+        for k, a in enumerate(order):
+            if a not in out:
+                out.insert(min((out.index(b) for b in order[k + 1 :] if b in out), default=len(out)), a)
+    return tuple(out) if all(list(order) == [a for a in out if a in order] for order in orders) else None

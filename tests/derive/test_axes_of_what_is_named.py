@@ -4,11 +4,27 @@ import pytest
 import torch
 from torch.nn.functional import group_norm, silu
 
-from derive import amin, axes, constant, length, maximum, mean, op, relu, rsqrt, scalar, sigmoid, sqrt, sum, tensor
+from derive import (
+    amax,
+    amin,
+    axes,
+    constant,
+    length,
+    maximum,
+    mean,
+    op,
+    relu,
+    rsqrt,
+    scalar,
+    sigmoid,
+    sqrt,
+    sum,
+    tensor,
+)
 from derive.equations import Op
 from derive.pipeline import derive_op
 from tests.derive.against_loops import code_of
-from tests.derive.live import module
+from tests.derive.live import assert_derived, module
 
 n, c, d, g, k = axes("n c d g k")
 
@@ -97,3 +113,39 @@ def test_a_sum_inside_lies_as_what_it_meets_or_as_it_is_multiplied(made: Op, lin
     """Not by the alphabet, in which `c` is before `n` and `k` before `n`."""
     code = code_of(made)
     assert [line for line in lines if line not in code] == [], code
+
+
+@op
+def hinges(f, x: tensor[n, d], a: tensor[k, d], b: tensor[k, d]):
+    """The axis that is summed is in no tensor behind another."""
+    f.y[n, d] = sum(a[k, d] * relu(b[k, d] - x[n, d]), over=k)
+    return f.y
+
+
+@op
+def dilated(f, x: tensor[n, d], a: tensor[k, d], b: tensor[k, d]):
+    f.y[n, d] = amax(b[k, d] - a[k, d] * x[n, d], over=k)
+    return f.y
+
+
+@op
+def larger_of_pairs(f, x: tensor[n, d], y: tensor[k, d]):
+    """Rows of a few coordinates are slow to add up: they are summed in front of the points."""
+    f.s[n, k] = sum(maximum(x[n, d], y[k, d]), over=d)
+    return f.s
+
+
+@pytest.mark.parametrize("made", [hinges.op, dilated.op])
+def test_what_is_larger_than_any_operand_lies_so_that_none_is_transposed(made: Op) -> None:
+    code = code_of(made)
+    assert ".T" not in code and "permute" not in code, code
+
+
+def test_what_is_summed_stays_in_front_of_what_lies_side_by_side() -> None:
+    assert "torch.maximum(x[:, :, None], y.T).sum(1)" in code_of(larger_of_pairs.op)
+
+
+def test_values_of_what_is_larger_than_any_operand() -> None:
+    shapes = {"x": (4, 3), "a": (2, 3), "b": (2, 3)}
+    assert_derived(hinges.op, lambda x, a, b: (a[:, None] * (b[:, None] - x).relu()).sum(0), shapes)
+    assert_derived(dilated.op, lambda x, a, b: (b[:, None] - a[:, None] * x).amax(0), shapes)

@@ -15,6 +15,7 @@ from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.walking import by_axes_once, node_axes, walk
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
+from derive.terms.axes import in_all_orders
 
 
 @dataclass
@@ -86,17 +87,21 @@ def window_dims(out: Layouts, read: Read) -> Dims | None:
 def body_order(node: Reduce, out: Layouts) -> Dims:
     """The axes of a reduction's body, in the order of the operand that has most of them.
 
-    `...` stands in front, unless that operand has all the axes: what lacks it broadcasts whatever its rank.
+    The others stand so that no operand is transposed, where what is summed is not the last of them then: rows of a few
+    elements are slow to add up. `...` stands in front, unless one operand has all the axes: what lacks it broadcasts
+    whatever its rank.
     """
     axes = node_axes(node.body)
-    best: Dims = ()
-    for n in walk(node.body):
-        if isinstance(n, Read):
-            dims = plain_dims(out, n) or window_dims(out, n) or node_axes(n)
-            real = tuple(d for d in dims if d is not None)
-            if len(real) > len(best) and set(real) <= set(axes):
-                best = real
-    order = (*best, *(a for a in axes if a not in best))
+    reads = [n for n in walk(node.body) if isinstance(n, Read)]
+    dims = [plain_dims(out, n) or window_dims(out, n) or node_axes(n) for n in reads]
+    orders = [tuple(d for d in own if d is not None) for own in dims]
+    orders = [own for own in orders if set(own) <= set(axes)]
+    best = max(orders, key=len, default=())
+    whole = in_all_orders(best, orders)
+    if whole and whole[-1] not in node.axes:
+        order = (*whole, *(a for a in axes if a not in whole))
+    else:
+        order = (*best, *(a for a in axes if a not in best))
     return order if order == best else tuple(sorted(order, key=lambda a: not is_pack(a)))
 
 
