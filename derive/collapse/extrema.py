@@ -13,7 +13,6 @@ from dataclasses import replace
 from derive.desugaring.splitting import axes_of_part, own_equation
 from derive.equations import Equation, Op
 from derive.placed import ties
-from derive.terms.axes import free_axes
 from derive.terms.choices import Placed
 from derive.terms.names import free_name
 from derive.ties import is_exact
