@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from derive.terms.numbers import decimal
+from derive.terms.numbers import decimal, with_exponent
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 CONDITIONS = COMPARISONS | {"and", "or", "not"}
@@ -31,7 +31,8 @@ class Num:
     value: Fraction | float
 
     def __str__(self) -> str:
-        return (isinstance(self.value, Fraction) and decimal(self.value)) or str(self.value)
+        value = self.value
+        return (isinstance(value, Fraction) and (with_exponent(value) or decimal(value))) or str(value)
 
 
 @dataclass(frozen=True)

@@ -43,14 +43,12 @@ class GeluTanhSaved(NamedTuple):
 def gelu_tanh_forward(x: Tensor) -> tuple[Tensor, GeluTanhSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu_tanh", ("x: ...",), x)
-    t = (x**3).mul_(0.044715).add_(x).mul_(math.sqrt(2) / math.sqrt(math.pi)).tanh_()
+    t = (x**3).mul_(0.044715).add_(x).mul_(math.sqrt(2 / math.pi)).tanh_()
     y = (t + 1).mul_(x).div_(2)  # y[...] = x[...] / 2 * (t[...] + 1)
     dy_dx = (
         (t / 2)
         .add_(0.5)
-        .add_(
-            (1 - t.square()).mul_(x).mul_(x.square().mul_(0.134145).add_(1)).mul_(math.sqrt(2) / 2 / math.sqrt(math.pi))
-        )
+        .add_((1 - t.square()).mul_(x).mul_(x.square().mul_(0.134145).add_(1)).mul_(1 / math.sqrt(2 * math.pi)))
     )
     return y, GeluTanhSaved(dy_dx)
 

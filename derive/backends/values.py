@@ -111,10 +111,11 @@ def _keepdim_fits(dims: Dims, order: Dims) -> bool:
 
 def squeeze(value: Value) -> Value:
     """Without its dimensions of length 1."""
-    for i in reversed([i for i, d in enumerate(value.dims) if d is None]):
-        dims = value.dims[:i] + value.dims[i + 1 :]
-        value = value.method(f".squeeze({position(value.dims, i)})", dims)
-    return value
+    places = [str(position(value.dims, i)) for i, d in enumerate(value.dims) if d is None]
+    if not places:
+        return value
+    taken = places[0] if len(places) == 1 else f"({', '.join(places)})"
+    return value.method(f".squeeze({taken})", tuple(d for d in value.dims if d is not None))
 
 
 def unsqueeze(value: Value, need: Dims) -> Value:

@@ -16,6 +16,7 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
 from derive.errors import OUR_FAULT, DeriveError
+from derive.lowering.numbers import one_root
 from derive.lowering.ordering import abs_term, divides, factor_order, is_negative, ordered_terms, weight
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.program import (
@@ -250,6 +251,7 @@ def product(args: list[Expr], hoist: Hoist | None) -> Node:
 
 def quotient(coefficient: Expr, up: list[tuple[int, Node]], down: list[tuple[int, Node]]) -> Node:
     """Multiply and divide from small to large, so that each operation touches no more than it must."""
+    coefficient, up, down = one_root(coefficient, up, down)
     negative = coefficient.is_negative
     coefficient = abs(coefficient)
     if isinstance(coefficient, Rational) and coefficient.p == 1 and coefficient.q != 1 and up:

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 _LARGEST_DENOMINATOR = 100
 _SMALL = 1e-4
+_LARGE = 10**6
 
 
 def decimal(number: Fraction) -> str | None:
@@ -21,4 +22,12 @@ def decimal(number: Fraction) -> str | None:
     if abs(exact) >= _SMALL:
         return f"{exact:f}"
     digits, _, exponent = f"{exact.normalize():e}".partition("e")
+    return f"{digits}e{int(exponent)}"
+
+
+def with_exponent(number: Fraction) -> str | None:
+    """`1e9`, `-1e30`, `2.5e7`, as a person writes a large whole number of few digits; None for any other."""
+    if number.denominator != 1 or abs(number) < _LARGE or number % _LARGE:
+        return None
+    digits, _, exponent = f"{Decimal(number.numerator).normalize():e}".partition("e")
     return f"{digits}e{int(exponent)}"

@@ -9,6 +9,7 @@ from fractions import Fraction
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
 from derive.nodes.walking import walk
 from derive.program import CONDITIONS, AxisValue, Call, Node, Num, Scal, SizeOf
+from derive.terms.numbers import with_exponent
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -43,6 +44,12 @@ def number_code(node: Num) -> Value:
     else:
         code, strength = f"{size.numerator} / {size.denominator}", PRODUCT
     return Value(f"-{code}" if negative else code, strength=min(strength, UNARY) if negative else strength, scalar=True)
+
+
+def large_number(node: Node) -> Value | None:
+    """A large whole number of few digits beside real numbers: `-1e9`; None for any other node."""
+    code = with_exponent(node.value) if isinstance(node, Num) and isinstance(node.value, Fraction) else None
+    return None if code is None else Value(code, strength=UNARY if code.startswith("-") else ATOM, scalar=True)
 
 
 def broadcast(values: list[Value]) -> Dims:
@@ -86,7 +93,8 @@ def _operation(node: Call, args: list[Value], dims: Dims) -> Value:
     scalar = all(a.scalar for a in args)
     if node.fn == "div" and args[0].code == "1" and not scalar:
         return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
-    if node.fn == "div" and scalar and not isinstance(node.args[1], Num) and "math.sqrt" not in args[1].code:
+    given = any(isinstance(n, Scal | SizeOf) for n in walk(node.args[-1]))  # and may be 0
+    if node.fn == "div" and scalar and given and "math.sqrt" not in args[1].code:
         return Value(f"ratio({args[0].code}, {args[1].code})", scalar=True)
     if node.fn in _BINARY:
         sign, strength, right = _BINARY[node.fn]

@@ -11,7 +11,7 @@ from derive.backends.torch.fusions import fused, off_diagonal, triangle
 from derive.backends.torch.joins import joined
 from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_whole, is_wide
-from derive.backends.torch.pointwise import call_code, cast, number_code, written_over
+from derive.backends.torch.pointwise import call_code, cast, large_number, number_code, written_over
 from derive.backends.torch.reads.ranges import ranges_named, views_named
 from derive.backends.torch.reads.read import read
 from derive.backends.torch.reductions.reduction import reduction
@@ -153,6 +153,8 @@ class Printer:
         if self.dtypes.leaves_integers(node):
             real = f".to({self.like}.dtype)"
             args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
+        if self.dtypes.is_real(node) and not self.counts:  # the number 1e9 is a float, and would make them so
+            args = [large_number(a) or v for a, v in zip(node.args, args, strict=True)]
         return args
 
     def in_its_own_axes(self, node: Call, order: Dims) -> Value | None:
