@@ -5,6 +5,7 @@ import torch
 
 from derive.backends.subscripts import subscripted
 from derive.backends.torch.reads.slices import subscript
+from derive.backends.values import Value, squeeze
 
 X = torch.arange(4 * 5 * 6).reshape(4, 5, 6)
 ROWS = torch.tensor([1, 0, 3])
@@ -49,3 +50,9 @@ WHOLE = [
 def test_a_place_is_in_the_dimension_that_it_is_of(whole: str, wanted: str) -> None:
     assert subscript(whole[1:-1].split(", ")) == wanted
     assert torch.equal(eval(f"FIVE{wanted}"), eval(f"FIVE{whole}"))
+
+
+def test_dimensions_of_length_1_are_taken_away_in_one_call() -> None:
+    assert squeeze(Value("s", ("n", "c", None, None))).code == "s.squeeze((2, 3))"
+    assert squeeze(Value("s", ("...", "c", None))).code == "s.squeeze(-1)"
+    assert squeeze(Value("s", ("n",))).code == "s"

@@ -31,7 +31,7 @@ def near_and_far(f, U: tensor[v, d], W: tensor[v, d], near: index(v)[n], far: in
 
 @pytest.mark.parametrize(
     ("made", "said"),
-    [(two_ways_in, "sum_dz_P = dz @ P.T\n"), (near_and_far, "_W_far = dy_sum[:, None] @ functional.embedding(far, W)\n")],
+    [(two_ways_in, "sum_dz_P = dz @ P.T\n"), (near_and_far, "_far = dy_sum[:, None] @ functional.embedding(far, W)\n")],
 )
 def test_what_is_read_beside_rows_is_made_in_rows(made: object, said: str) -> None:
     assert said in code_of(made.op), code_of(made.op)  # type: ignore[attr-defined]
