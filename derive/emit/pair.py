@@ -12,6 +12,7 @@ from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.torch.choices import choices_first
 from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.layout import Layouts, layouts
+from derive.backends.torch.masks import masks_first
 from derive.backends.torch.outs import into, views_of
 from derive.backends.torch.printer import Printer
 from derive.backends.torch.products.differences import differences_in_float64
@@ -61,6 +62,7 @@ class Pair:
         if fuse:  # else the equations as they are written are wanted
             computed = frozenset(kept) - {o.name for o in self.op.operands}
             forward, backward = (choices_first(without_choices(p, self.whole, computed)) for p in (forward, backward))
+            forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(backward)
 
         def codes(program: Program, known: Layouts) -> list[str]:

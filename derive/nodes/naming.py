@@ -104,8 +104,10 @@ def _words(node: Node) -> str:
         return f"running_{_words(node.body)}"
     if isinstance(node, Join):
         return "_".join(["concat", *(_words(p) for p in node.parts)])
-    joint = {"add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_",
-             "ne": "_is_not_", "gt": "_above_", "lt": "_below_"}.get(node.fn)  # fmt: skip
+    joint = {
+        "add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_", "ne": "_is_not_",
+        "gt": "_above_", "lt": "_below_", "ge": "_from_", "le": "_up_to_",
+    }.get(node.fn)  # fmt: skip
     words = [_words(a) for a in node.args]
     if node.fn == "pow" and words[1] == "two":
         return f"{words[0]}_squared"

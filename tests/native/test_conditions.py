@@ -34,3 +34,24 @@ def test_conditions_hold_together_as_they_were_written(package: Package) -> None
         with only_kernels(importlib.import_module(f"{made.__name__}._native")):
             y = getattr(made, f"{name}_forward")(x, z)[0]
         assert torch.equal(y, torch.where(chosen, x, 2 * z))
+
+
+PLACES = """
+from derive import *
+
+t = axes("t")
+
+@op
+def all_but_the_last(f, x: tensor[t]):
+    f.y[t] = where(t + 1 < size(t), 2 * x[t], 0)
+    return f.y
+"""
+
+
+def test_places_are_compared_as_whole_numbers(package: Package) -> None:
+    """float32 has none of them beyond 2**24: those before the last were dropped."""
+    made = package(specs=PLACES)
+    x = torch.ones(2**24 + 9)
+    with only_kernels(importlib.import_module(f"{made.__name__}._native")):
+        y = made.all_but_the_last_forward(x)[0]
+    assert y[-4:].tolist() == [2, 2, 2, 0]

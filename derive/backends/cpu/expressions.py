@@ -102,6 +102,9 @@ class Expressions:
 
     def call(self, node: Call) -> Text:
         args = [self.value(a) for a in node.args]
+        if node.fn in COMPARISONS:
+            counted = [self.counted(a) for a in node.args]
+            args = args if None in counted else counted  # type: ignore[assignment]
         known = all(a.kind == "number" for a in args)
         if node.fn == "sub":
             args = [self.held(a, b, text) for a, b, text in zip(node.args, reversed(node.args), args, strict=True)]
@@ -135,6 +138,23 @@ class Expressions:
         if name == "exp" and never_positive(node.args[0], self.normal):
             name = "exp_up_to_0"
         return Text(f"real_{name}({', '.join(a.real.code for a in args)})")
+
+    def counted(self, node: Node) -> Text | None:
+        """Places, lengths and integers, added and multiplied as such: a real holds no larger ones than 2**24."""
+        if isinstance(node, Call) and node.fn == "neg":
+            node = Call("sub", (ZERO, *node.args))
+        if isinstance(node, Call) and node.fn == "pow" and whole_exponent(node) == 2:
+            node = Call("mul", (node.args[0], node.args[0]))
+        if isinstance(node, Call) and node.fn in ("add", "sub", "mul"):
+            left, right = (self.counted(a) for a in node.args)
+            sign, strength = _BINARY[node.fn]
+            if left is None or right is None:
+                return None
+            return Text(f"{left.inside(strength)} {sign} {right.inside(strength + 1)}", strength, "int")
+        whole = isinstance(node, Num) and isinstance(node.value, Fraction) and node.value.denominator == 1
+        counts = whole or isinstance(node, AxisValue | SizeOf | Scal | Read)
+        text = self.value(node) if counts else None
+        return text if text is not None and text.kind in ("int", "number") else None
 
     def held(self, node: Node, other: Node, text: Text) -> Text:
         """One of two that are subtracted: what is computed again beside an extremum over it is held to that.

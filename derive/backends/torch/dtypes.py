@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.torch.pointwise import is_whole
+from derive.backends.torch.pointwise import WHOLE, is_whole
 from derive.nodes.walking import children, walk
-from derive.program import CONDITIONS, WIDTHS, AxisValue, Call, Index, Join, Node, Program, Read, Reduce, Scan, Scatter
+from derive.program import (
+    CONDITIONS,
+    WIDTHS,
+    AxisValue,
+    Call,
+    Index,
+    Join,
+    Node,
+    Num,
+    Program,
+    Read,
+    Reduce,
+    Scal,
+    Scan,
+    Scatter,
+    SizeOf,
+)
 
 
 @dataclass
@@ -33,6 +49,19 @@ class Dtypes:
         if isinstance(node, AxisValue) or (isinstance(node, Reduce) and node.kind == "mean"):
             return True
         return isinstance(node, Reduce | Scan | Join) and any(self.is_real(n) for n in children(node))
+
+    def compares_counts(self, node: Call) -> bool:
+        """Whether a comparison is of places, lengths and integers, each side exact: in float32 they end at 2**24."""
+        return all(self.counts(a) or isinstance(a, Scal) for a in node.args)
+
+    def counts(self, node: Node | Index) -> bool:
+        """Whether a node is made of places, lengths, whole numbers and what is read of integers."""
+        if isinstance(node, Read):
+            return node.name in self.integers
+        if isinstance(node, Call):
+            square = node.fn == "pow" and str(node.args[1]) == "2"  # higher powers of places overflow
+            return (square or node.fn in (*WHOLE, "floordiv", "mod")) and all(map(self.counts, node.args))
+        return isinstance(node, Num | AxisValue | SizeOf) and is_whole(node)
 
     def leaves_integers(self, node: Call) -> bool:
         """Whether a function of counts has no whole values: torch would give it its default dtype."""

@@ -148,7 +148,7 @@ def _clamped(node: Call, args: list[Value]) -> str:
     return f"{value.inside(ATOM)}.clamp(max={bound.code})"
 
 
-_WHOLE = frozenset({"add", "sub", "mul", "neg", "Mod", "maximum", "minimum", "absolute"})
+WHOLE = frozenset({"add", "sub", "mul", "neg", "Mod", "maximum", "minimum", "absolute"})
 
 
 def is_whole(node: Node) -> bool:
@@ -156,7 +156,7 @@ def is_whole(node: Node) -> bool:
     if isinstance(node, Num):
         return isinstance(node.value, Fraction) and node.value.denominator == 1
     if isinstance(node, Call):
-        return node.fn in _WHOLE and all(is_whole(a) for a in node.args)
+        return node.fn in WHOLE and all(is_whole(a) for a in node.args)
     return isinstance(node, AxisValue | SizeOf)
 
 

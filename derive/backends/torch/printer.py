@@ -146,7 +146,9 @@ class Printer:
 
     def arguments(self, node: Call, order: Dims) -> list[Value]:
         """What an operation takes, whole numbers made real where torch would go on counting."""
-        args = [self.compared(a, order) if node.fn in COMPARISONS else self.value(a, order) for a in node.args]
+        if node.fn in COMPARISONS:
+            return self.compared(node, order)
+        args = [self.value(a, order) for a in node.args]
         if node.fn in _COUNTED and not self.dtypes.is_real(node):  # int32 would overflow
             wide = [isinstance(a, Read) and a.name in self.indices for a in node.args]
             args = [v.method(".long()") if w else v for v, w in zip(args, wide, strict=True)]
@@ -182,11 +184,15 @@ class Printer:
         real = self.dtypes.is_real(node) and not value.boolean and not value.weak
         return value if real else value.method(f".to({self.like}.dtype)")
 
-    def compared(self, node: Node, order: Dims) -> Value:
-        """One side of a comparison, where an axis may stay whole numbers."""
-        if isinstance(node, AxisValue):
-            return align(Value(self.sizes.arange(node.axis), (node.axis,)), order)
-        return self.value(node, order)
+    def compared(self, node: Call, order: Dims) -> list[Value]:
+        """The sides of a comparison: places that are compared with one another, or alone, stay whole numbers."""
+        before, of_counts = self.counts, self.dtypes.compares_counts(node)
+        args = []
+        for side in node.args:
+            self.counts = before or of_counts or isinstance(side, AxisValue)
+            args.append(self.value(side, order))
+        self.counts = before
+        return args
 
     def with_sign_inside(self, node: Call) -> Call:
         """`-(a / 2)` as `a / -2`, `-(a * b)` as `a * -b` where `b` is small: one pass over a large tensor less."""

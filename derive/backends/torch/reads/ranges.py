@@ -52,8 +52,13 @@ def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Li
     compared = Counter((m[0], f"{m[1]}_{_WORDS[m[2]]}_{m[3]}") for line in out for m in _COMPARED.finditer(line.code))
     for (code, wanted), count in compared.items():
         if count > 1:
-            out = _named(out, code, unused(wanted))
+            out = _without_brackets(_named(out, code, name := unused(wanted)), name)
     return out
+
+
+def _without_brackets(lines: list[Line], name: str) -> list[Line]:
+    """The lines with no brackets around this name alone, which a comparison needed beside `&`; those of calls stay."""
+    return [replace(line, code=re.sub(rf"(?<![\w)\]])\({name}\)", name, line.code)) for line in lines]
 
 
 def _name(length: str, kind: str) -> str:
