@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from sympy import And, Basic, Expr, Not, Or, S
 
-from derive.desugaring.kept_inside import is_kept_inside
 from derive.equations import Equation
+from derive.lengths.kept_inside import is_kept_inside
 from derive.terms.asked import asked
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where

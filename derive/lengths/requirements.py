@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
+from sympy import Add, And, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
 
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.lengths.agreement import agreed, in_terms
+from derive.lengths.kept_inside import length_asked
 from derive.lengths.sizes import closed, dimensions, is_at_least, size_of, window_sizes
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where, same
@@ -58,10 +59,12 @@ def _needs(
 ) -> Iterator[Requirement]:
     """What each equation asks of lengths, but for plain reads of these inputs."""
     dims = dimensions(operands, equations)
+    chosen = (e for e in equations if e.target.is_integer and isinstance(e.body, Where))
+    guards = {e.name: e.body for e in chosen if is_window(e.body.args[1])}
     for k, equation in enumerate(equations):
         written = next((e.name for e in equations[k:] if e.given), equation.name)
         try:
-            for r in _of_equation(equation, dims, inputs, rules):
+            for r in _of_equation(equation, dims, inputs, rules, guards):
                 yield replace(r, equation=written)
         except DeriveError as error:
             raise error.within(equation=written) from None
@@ -102,7 +105,11 @@ def _implied(r: Requirement, by: Requirement) -> bool:
 
 
 def _of_equation(
-    equation: Equation, dims: dict[str, tuple[Expr, ...]], inputs: set[str], rules: Rules
+    equation: Equation,
+    dims: dict[str, tuple[Expr, ...]],
+    inputs: set[str],
+    rules: Rules,
+    guards: dict[str, Where],
 ) -> Iterator[Requirement]:
     name = equation.name
     if isinstance(equation.body, Concat):
@@ -122,6 +129,8 @@ def _of_equation(
                 yield Requirement(name, what, length, "==", Size(i))
             elif is_window(i) and not isinstance(i, Prefix):
                 yield from _of_window(name, at, i, dim, rules)
+            elif isinstance(i, At) and i.name in guards and isinstance(dim, Axis):
+                yield from _under_guard(name, at, i, guards[i.name], dim, rules)
 
 
 def _of_merge(name: str, what: str, merge: Merge, length: Expr, rules: Rules) -> Requirement:
@@ -174,6 +183,21 @@ def _instead_of_before(form: Affine, dim: Expr) -> str:
         "shift the axis so that places start at 0, concat what stands before them, or add up what lies on the "
         "axis, such as sum(where(eq(u + 1, t), x[…, u], 0), over=u)"
     )
+
+
+def _under_guard(name: str, at: At, place: At, guard: Where, dim: Axis, rules: Rules) -> Iterator[Requirement]:
+    """The last place that a window reaches lies on the dimension where a condition holds (`kept_inside`)."""
+    condition, i = guard.args[:2]
+    asked = length_asked(i, And.make_args(condition), dim)
+    if asked is None:
+        return
+    written = At(at.tensor, *(i if other == place else other for other in at.index))
+    if not asked.atoms(Min) and _never(closed(Size(dim) - asked, rules)):
+        raise DeriveError(
+            f"{written} reads beyond the end of axis {dim.base}, also where {condition}",
+            fix=f"read it under a condition that keeps that end inside as well: {i} < size({dim.base})",
+        )
+    yield Requirement(name, f"{written}", Size(dim), ">=", asked, f"axis {dim.base}")
 
 
 def _reach(form: Affine) -> tuple[Expr, Expr]:

@@ -1,5 +1,6 @@
 """Under a condition, axis arithmetic may leave a dimension: `where(s <= t, h[t - s], 0)`."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -7,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, exp, oo, op, size, sum, tensor, where
+from derive import amax, axes, exp, length, oo, op, size, sum, tensor, where
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.verify.verify import verify
-from tests.derive.live import assert_derived
+from tests.derive.live import assert_derived, module
 
-k, n, s, t = axes("k n s t")
+k, n, r, s, t = axes("k n r s t")
 
 
 @op
@@ -95,6 +96,69 @@ def test_values_and_gradients(name: str, length: int) -> None:
 def test_battery(name: str) -> None:
     found = verify(OPS[name])
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+@op
+def relative_bias(f, x: tensor[t, s], b: tensor[r]):
+    """The condition keeps `t - s` from below 0; whether `b` is as long as `t` is asked as the op runs."""
+    f.y[t, s] = where(s <= t, x[t, s] + b[t - s], 0)
+    return f.y
+
+
+@op
+def filtered_up_to(f, x: tensor[n, s], w: tensor[k], steps: length(t)):
+    f.y[n, t] = sum(where(t >= k, x[n, t - k] * w[k], 0), over=k)
+    return f.y
+
+
+@op
+def near_bias(f, x: tensor[t, s], b: tensor[r]):
+    f.y[t, s] = where((s <= t) & (t - s < 3), x[t, s] + b[t - s], 0)
+    return f.y
+
+
+@op
+def bias_of_called(f, x: tensor[t, s], b: tensor[k]):
+    f.y = relative_bias(x, b)
+    return f.y
+
+
+TOO_SHORT = {
+    "relative_bias": (((4, 5), (4,)), ((4, 3), (3,)), "b[-s + t] must fit into axis r, but r = 3 and t = 4"),
+    "near_bias": (((4, 5), (3,)), ((4, 3), (2,)), "b[-s + t] must fit into axis r, but r = 2 and t = 4"),
+}
+
+
+@pytest.mark.parametrize("made", [relative_bias, filtered_up_to, near_bias], ids=lambda made: made.op.name)
+def test_the_other_end_may_be_a_matter_of_length(made: Any) -> None:
+    found = verify(made.op)
+    assert found.right, [(row.line, [str(d) for d in row.wrong]) for row in found.rows if row.wrong]
+
+
+@pytest.mark.parametrize("name", TOO_SHORT)
+def test_what_is_too_short_is_refused_as_the_op_runs(name: str) -> None:
+    op = {"relative_bias": relative_bias, "near_bias": near_bias}[name].op
+    enough, too_short, says = TOO_SHORT[name]
+    run = getattr(module(op), name)
+    run(*(torch.ones(shape) for shape in enough))
+    run(torch.ones(1, 5), torch.ones(1))
+    with pytest.raises(ValueError, match=re.escape(says)):
+        run(*(torch.ones(shape) for shape in too_short))
+
+
+def test_a_called_op_asks_it_of_what_it_is_called_with() -> None:
+    module(bias_of_called.op).bias_of_called(torch.ones(4, 5), torch.ones(4))
+    with pytest.raises(ValueError, match="must fit into axis k, but k = 3 and t = 4"):
+        module(bias_of_called.op).bias_of_called(torch.ones(4, 3), torch.ones(3))
+
+
+def test_an_end_that_no_length_keeps_is_named() -> None:
+    with pytest.raises(DeriveError, match=r"t \+ 1\] reads beyond the end of axis t, also where.*< size\(t\)"):
+
+        @op
+        def beyond(f, x: tensor[n, t], h_: tensor[t]):
+            f.y[n, t] = sum(where(s <= t, h_[t - s + 1] * x[n, s], 0), over=s)
+            return f.y
 
 
 def test_without_a_condition_it_is_refused() -> None:

@@ -1,13 +1,14 @@
 """Axis arithmetic that would leave a dimension but for a condition: `t - s` where `s <= t`.
 
-Its places lie inside where the condition holds, which is proven here: each end by itself, or by the condition.
+That no place is before the first, where the condition holds, is proven here: by itself, or by the condition. The
+other end is too, or the dimension must be so long: `b[t - s]` asks of the axis of `b` to be as long as `t`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sympy import Add, Basic, Expr, GreaterThan, LessThan, S, StrictGreaterThan, StrictLessThan, expand
+from sympy import Add, Basic, Expr, GreaterThan, LessThan, Min, S, StrictGreaterThan, StrictLessThan, expand
 
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import At
@@ -15,17 +16,32 @@ from derive.terms.windows import affine, is_window
 
 
 def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr) -> bool:
-    """Whether an index leaves a dimension by itself, and not where these conditions hold."""
+    """Whether an index leaves a dimension by itself, and where these conditions hold at most for want of length."""
     if not isinstance(dim, Axis) or not is_window(i) or not free_axes(i):
         return False
+    before, behind = _never_negative(_end(i, -1)), _never_negative(Size(dim) - 1 - _end(i, 1))
+    if before:
+        return not behind and _by(Size(dim) - 1 - i, _gaps(conditions))
+    return _by(i, _gaps(conditions))
+
+
+def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis) -> Expr | None:
+    """How long a dimension must be for the last place of an index where these conditions hold; None: it is."""
+    last, gaps = _end(i, 1), _gaps(conditions)
+    if _never_negative(Size(dim) - 1 - last) or _by(Size(dim) - 1 - i, gaps):
+        return None
+    bounds = [bound for gap in gaps if not free_axes(bound := expand(i + gap))]
+    return Min(*(expand(bound + 1) for bound in (last, *bounds)))
+
+
+def _end(i: Expr, way: int) -> Expr:
+    """The first place of an index for all places of its axes, or with 1 the last one."""
     form = affine(i)
-    spread = [(step, Size(a) - 1) for a, step in form.steps]
-    first = form.offset + Add(*(step * most for step, most in spread if step < 0))
-    last = form.offset + Add(*(step * most for step, most in spread if step > 0))
-    above = [gap for c in conditions for gap in _not_negative(c)]
-    inside = _never_negative(first), _never_negative(Size(dim) - 1 - last)
-    kept = _by(i, above), _by(Size(dim) - 1 - i, above)
-    return not all(inside) and all(a or b for a, b in zip(inside, kept, strict=True))
+    return form.offset + Add(*(step * (Size(a) - 1) for a, step in form.steps if step * way > 0))
+
+
+def _gaps(conditions: Sequence[Basic]) -> list[Expr]:
+    return [gap for c in conditions for gap in _not_negative(c)]
 
 
 def _not_negative(condition: Basic) -> list[Expr]:
