@@ -9,8 +9,10 @@ conditions over axes of the index: one over more would leave out a place here an
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
+from typing import Any
 
 from sympy import And, Basic, Expr, Not, Or, S
 
@@ -45,25 +47,15 @@ Dims = Mapping[str, tuple[Expr, ...]]
 def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tuple[Expr, list[Equation]]:
     """The right side with its guarded gathers by indices of their own, and the new ones' equations."""
     made: list[Equation] = []
+    under: defaultdict[tuple[Expr, Expr | None], set[Conditions]] = defaultdict(set)
 
-    def branch(expr: Basic, held: Conditions) -> Basic:
-        if not expr.atoms(At):
-            return expr
-        if isinstance(expr, Where):
-            condition = branch(expr.condition, held)
-            taken, left_out = held | _parts(condition), held | _opposites(condition)
-            return Where(condition, branch(expr.args[1], taken), branch(expr.args[2], left_out))
-        if isinstance(expr, At):
-            own = dims.get(expr.name, ())
-            along = own if len(own) == len(expr.index) else (None,) * len(expr.index)
-            return At(expr.tensor, *(index(i, held, d) for i, d in zip(expr.index, along, strict=True)))
-        if isinstance(expr, Reduce):  # its axes are others than those of the same names outside
-            held = frozenset(c for c in held if not free_axes(c) & set(expr.over))
-        return expr.func(*(branch(a, held) for a in expr.args))
+    def noted(i: Expr, own: Conditions, dim: Expr | None) -> Expr:
+        under[i, dim].add(own)
+        return i
 
-    def index(i: Expr, held: Conditions, dim: Expr | None) -> Expr:
-        own = [c for c in held if free_axes(c) <= free_axes(i)]
-        if dim is not None and is_kept_inside(i, own, dim):
+    def index(i: Expr, own: Conditions, dim: Expr | None) -> Expr:
+        own = next(c for c in _whole(under[i, dim]) if c <= own)
+        if dim is not None and is_kept_inside(i, list(own), dim):
             axes = tuple(a for a, _ in sorted(affine(i).steps, key=lambda step: -step[1]))
             stem = "_".join(["place", *(a.base for a in axes)])
         elif isinstance(i, At) and all(isinstance(a, Axis) for a in i.index):
@@ -80,7 +72,45 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tu
         made.append(Equation(Tensor(name, integer=True), axes, body))
         return At(made[-1].target, *axes)
 
-    return branch(rhs, frozenset()), made
+    _with_indices(rhs, frozenset(), dims, noted)
+    return _with_indices(rhs, frozenset(), dims, index), made
+
+
+def _with_indices(
+    expr: Basic, held: Conditions, dims: Dims, change: Callable[[Expr, Conditions, Expr | None], Expr]
+) -> Any:
+    """The expression with its indices changed, each by what holds where it is read and the dimension that it is of."""
+
+    def within(part: Basic, held: Conditions) -> Any:
+        return _with_indices(part, held, dims, change)
+
+    if not expr.atoms(At):
+        return expr
+    if isinstance(expr, Where):
+        taken, left_out = held | _parts(expr.condition), held | _opposites(expr.condition)
+        return Where(within(expr.condition, held), within(expr.args[1], taken), within(expr.args[2], left_out))
+    if isinstance(expr, At):
+        own = dims.get(expr.name, ())
+        along = own if len(own) == len(expr.index) else (None,) * len(expr.index)
+        about = (frozenset(c for c in held if free_axes(c) <= free_axes(i)) for i in expr.index)
+        return At(expr.tensor, *(change(i, c, d) for i, c, d in zip(expr.index, about, along, strict=True)))
+    if isinstance(expr, Reduce):  # its axes are others than those of the same names outside
+        held = frozenset(c for c in held if not free_axes(c) & set(expr.over))
+    return expr.func(*(within(a, held) for a in expr.args))
+
+
+def _whole(under: Iterable[Conditions]) -> list[Conditions]:
+    """The conditions under which an index is read, those of two branches of a choice as what holds in both.
+
+    Where `c` and where not, the same place is read: under one guard it is gathered once.
+    """
+    found = sorted(under, key=lambda conditions: sorted(map(str, conditions)))
+    for one, other in combinations(found, 2):
+        if len(one) == len(other) == len(one & other) + 1:
+            (own,), (others,) = one - other, other - one
+            if others == asked(Not(own), At):
+                return _whole([one & other, *(c for c in found if not c >= one & other)])
+    return found
 
 
 def guarded_behind(equations: Sequence[Equation], outputs: Collection[str], given: Collection[str]) -> list[Equation]:

@@ -1,5 +1,7 @@
 """A gather in an equation that only the branches of a condition on its index read: what they leave out is not read."""
 
+import inspect
+
 import pytest
 import torch
 from torch import Tensor
@@ -90,6 +92,20 @@ def _beside_more_axes(z: Tensor, y: Tensor) -> Tensor:
     return torch.where(named & large, read, 0) * z + torch.where(named & ~large, read**2, 0)
 
 
+@op
+def two_outcomes(f, z: tensor[n, c], y: index(c)[n]):
+    """What is known and what is not are read at the same place, under one guard."""
+    f.out[n] = where((y[n] >= 0) & (z[n, 0] > 0.5), -log(z[n, y[n]]), 0) + where(
+        (y[n] >= 0) & ~(z[n, 0] > 0.5), -log(2 - z[n, y[n]]), 0
+    )
+    return f.out
+
+
+def _two_outcomes(z: Tensor, y: Tensor) -> Tensor:
+    read = z.gather(1, y.clamp(min=0).unsqueeze(1)).squeeze(1)
+    return torch.where(y >= 0, -torch.where(z[:, 0] > 0.5, read, 2 - read).log(), 0)
+
+
 CASES = [
     (in_steps, _in_steps, (5, 4)),
     (in_steps, _in_steps, (4, 4)),
@@ -97,6 +113,7 @@ CASES = [
     (inside_one_another, _inside_one_another, (6, 4)),
     (under_another, _under_another, (6, 4)),
     (beside_more_axes, _beside_more_axes, (5, 4)),
+    (two_outcomes, _two_outcomes, (6, 4)),
 ]
 
 
@@ -107,6 +124,11 @@ def test_values_and_gradients(made: OpCall, plain, shape: tuple[int, ...]) -> No
     y = torch.randint(0, shape[-1], shape[:-1], generator=generator)
     y[0] = -100
     assert_alike(getattr(module(made.op), made.op.name)(z, y), plain(z, y), [z])
+
+
+def test_both_branches_of_a_choice_gather_once() -> None:
+    forward, _, backward = inspect.getsource(module(two_outcomes.op)).partition("def two_outcomes_backward")
+    assert forward.count(".gather(") == backward.count(".gather(") == 1
 
 
 @op
