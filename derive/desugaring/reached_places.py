@@ -52,9 +52,10 @@ def requirements(op: Op) -> tuple[Requirement, ...]:
     """That the axes of such places have some: a window over none has no slices."""
     needs: dict[Axis, Requirement] = {}
     finite = polynomials(op)
+    lengths = {r.axis: r.formula.axis for r in op.sizes if isinstance(r.formula, Size)}
     for e in op.equations:
         if (r := _found(e, finite)) is not None:
-            for axis, _ in affine(r.place).steps:
+            for axis in (lengths.get(axis, axis) for axis, _ in affine(r.place).steps):
                 needs.setdefault(axis, Requirement(e.name, f"axis {axis.base}", Size(axis), ">=", S.One))
     return tuple(r for axis, r in needs.items() if not axis.fixed)
 

@@ -9,7 +9,7 @@ from sympy import Basic, Mul
 from derive.backends.values import Dims
 from derive.desugaring.selections import selected
 from derive.equations import Op, Operand
-from derive.terms.axes import Axis
+from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta
 
@@ -27,8 +27,14 @@ def read_as(operand: Operand, op: Op) -> list[str]:
         for at in equation.reads:
             plain = all(isinstance(i, Axis) for i in at.index) and at.index != (operand.declared or operand.axes)
             if at.name == operand.name and plain:
-                texts.append(" ".join(_in_pattern(i) for i in at.index if isinstance(i, Axis)))
+                texts.append(" ".join(_in_pattern(_alike(i, op)) for i in at.index if isinstance(i, Axis)))
     return list(dict.fromkeys(texts))
+
+
+def _alike(axis: Axis, op: Op) -> Axis:
+    """The axis whose length it takes, where it is as long as another."""
+    formula = next(r.formula for r in op.sizes if r.axis == axis)
+    return formula.axis if isinstance(formula, Size) else axis
 
 
 def _in_pattern(axis: Axis, filled: bool = False) -> str:

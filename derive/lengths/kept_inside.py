@@ -21,16 +21,16 @@ def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr) -> bool:
         return False
     before, behind = _never_negative(_end(i, -1)), _never_negative(Size(dim) - 1 - _end(i, 1))
     if before:
-        return not behind and _by(Size(dim) - 1 - i, _gaps(conditions))
-    return _by(i, _gaps(conditions))
+        return not behind and _by(Size(dim) - 1 - i, gaps(conditions))
+    return _by(i, gaps(conditions))
 
 
 def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis) -> Expr | None:
     """How long a dimension must be for the last place of an index where these conditions hold; None: it is."""
-    last, gaps = _end(i, 1), _gaps(conditions)
-    if _never_negative(Size(dim) - 1 - last) or _by(Size(dim) - 1 - i, gaps):
+    last, above = _end(i, 1), gaps(conditions)
+    if _never_negative(Size(dim) - 1 - last) or _by(Size(dim) - 1 - i, above):
         return None
-    bounds = [bound for gap in gaps if not free_axes(bound := expand(i + gap))]
+    bounds = [bound for gap in above if not free_axes(bound := expand(i + gap))]
     return Min(*(expand(bound + 1) for bound in (last, *bounds)))
 
 
@@ -40,7 +40,7 @@ def _end(i: Expr, way: int) -> Expr:
     return form.offset + Add(*(step * (Size(a) - 1) for a, step in form.steps if step * way > 0))
 
 
-def _gaps(conditions: Sequence[Basic]) -> list[Expr]:
+def gaps(conditions: Sequence[Basic]) -> list[Expr]:
     return [gap for c in conditions for gap in _not_negative(c)]
 
 

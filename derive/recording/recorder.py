@@ -10,6 +10,7 @@ from typing import Any
 from sympy import Expr
 from sympy.logic.boolalg import Boolean
 
+from derive.desugaring.filters import added_up
 from derive.desugaring.guards import guarded, guarded_behind
 from derive.desugaring.splitting import conditions_split, scaled_reduction, split, taken_apart
 from derive.equations import Equation, Operand, signs
@@ -89,7 +90,8 @@ class Recorder:
             check_read(at, own, list(self.tensors), self.ranges, name, declared)
         check_functions(rhs, name)
         before = len(self.equations)
-        plain, dims = rhs, {n: index for n, (_, index) in self.tensors.items()}
+        dims = {n: index for n, (_, index) in self.tensors.items()}
+        plain = added_up(rhs, dims, {n for n, o in self.operands.items() if o.is_tensor and o.kind != "index"})
         rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
             plain, sums = conditions_split(Tensor(name), left, plain, self.taken, self.written)

@@ -63,6 +63,7 @@ class Printer:
     like: str  # a tensor whose device and dtype new tensors take
     integers: frozenset[str] = frozenset()  # tensors that hold integers or truth values
     indices: frozenset[str] = frozenset()  # the inputs among them
+    exact: bool = False  # whether 0 times what is infinite may be added nowhere: in a forward
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()

@@ -1,0 +1,102 @@
+"""A filter that reads back under a condition is a convolution, as long as the condition asks for nothing else."""
+
+import inspect
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from derive import axes, op, size, sum, tensor, where
+from derive.recording.spec import OpCall
+from derive.verify.verify import verify
+from tests.derive.live import assert_derived, module
+
+c, d, k, n, o, t = axes("c d k n o t")
+
+
+@op
+def causal(f, x: tensor[n, t], w: tensor[k]):
+    f.y[n, t] = sum(where(t >= k, w[k] * x[n, t - k], 0), over=k)
+    return f.y
+
+
+@op
+def of_channels(f, x: tensor[n, c, t], w: tensor[o, c, k]):
+    f.y[n, o, t] = sum(w[o, c, k] * where(2 * k <= t, x[n, c, t - 2 * k], 0), over=(c, k))
+    return f.y
+
+
+@op
+def for_each_channel(f, x: tensor[n, t, d], w: tensor[d, k]):
+    f.y[n, t, d] = 2 * sum(where(t - k >= 0, w[d, k] * x[n, t - k, d], 0), over=k) + x[n, t, d]
+    return f.y
+
+
+@op
+def centred(f, x: tensor[n, t], w: tensor[k]):
+    f.y[n, t] = sum(where((t - k + 1 >= 0) & (t - k + 1 < size(t)), w[k] * x[n, t - k + 1], 0), over=k)
+    return f.y
+
+
+@op
+def banded(f, x: tensor[n, t], w: tensor[k]):
+    """The condition asks for more than that the place is one: what it leaves out stays left out."""
+    f.y[n, t] = sum(where((t >= k) & (t < 3), w[k] * x[n, t - k], 0), over=k)
+    return f.y
+
+
+def _causal(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv1d(functional.pad(x, (len(w) - 1, 0))[:, None], w.flip(0)[None, None])[:, 0]
+
+
+def _of_channels(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv1d(functional.pad(x, (2 * (w.shape[2] - 1), 0)), w.flip(2), dilation=2)
+
+
+def _for_each_channel(x: Tensor, w: Tensor) -> Tensor:
+    padded = functional.pad(x.mT, (w.shape[1] - 1, 0))
+    return 2 * functional.conv1d(padded, w.flip(1)[:, None], groups=len(w)).mT + x
+
+
+def _centred(x: Tensor, w: Tensor) -> Tensor:
+    return _causal(functional.pad(x, (0, 1)), w)[:, 1:]
+
+
+CASES = [
+    (causal, _causal, {"x": (2, 7), "w": (3,)}),
+    (causal, _causal, {"x": (2, 3), "w": (5,)}),
+    (of_channels, _of_channels, {"x": (2, 3, 9), "w": (4, 3, 3)}),
+    (for_each_channel, _for_each_channel, {"x": (2, 6, 3), "w": (3, 4)}),
+    (centred, _centred, {"x": (2, 6), "w": (3,)}),
+    (banded, lambda x, w: _causal(x, w) * (torch.arange(x.shape[1]) < 3), {"x": (2, 6), "w": (3,)}),
+]
+
+
+@pytest.mark.parametrize(("made", "plain", "shapes"), CASES)
+def test_values_and_gradients(made: OpCall, plain, shapes) -> None:
+    assert_derived(made.op, plain, shapes)
+
+
+@pytest.mark.parametrize("made", [causal, of_channels, for_each_channel, centred], ids=lambda made: made.op.name)
+def test_it_is_a_convolution(made: OpCall) -> None:
+    code = inspect.getsource(module(made.op))
+    assert "place_" not in code
+    assert "index_add_" not in code
+    assert code.count("conv1d") >= 3
+
+
+@pytest.mark.parametrize("made", [causal, for_each_channel, centred], ids=lambda made: made.op.name)
+def test_battery(made: OpCall) -> None:
+    found = verify(made.op)
+    assert found.right, [(row.line, [str(d) for d in row.wrong]) for row in found.rows if row.wrong]
+
+
+def test_an_infinite_weight_reaches_no_place_before_it() -> None:
+    x, w = torch.ones(2, 9), torch.tensor([1.0, 2.0, torch.inf])
+    y = module(causal.op).causal(x, w)
+    assert y[0, :3].tolist() == [1, 3, torch.inf]
+    weights = torch.full((4, 3, 3), 1.0)
+    weights[..., 2] = torch.inf
+    y = module(of_channels.op).of_channels(torch.ones(2, 3, 9), weights)
+    assert y[0, 0, :5].tolist() == [3, 3, 6, 6, torch.inf]
