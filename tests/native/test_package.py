@@ -77,7 +77,7 @@ def test_places_on_an_axis_of_another_length_are_checked(package: Package) -> No
     native = package(specs=DIAGONAL)
     assert native.diagonal_squared_forward(torch.arange(9.0).reshape(3, 3))[0].tolist() == [0, 16, 64]
     for rows, columns in ((3, 5), (5, 3)):
-        with pytest.raises(ValueError, match=f"axis n is {rows} in x but {columns}"):
+        with pytest.raises(ValueError, match=f"dimensions of length {rows} and {columns} are both axis n"):
             native.diagonal_squared_forward(torch.arange(15.0).reshape(rows, columns))
 
 

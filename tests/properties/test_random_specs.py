@@ -21,13 +21,13 @@ LENGTHS = {"i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 
 LENGTHS |= {"3 * i": 1, "(i, k)": 1, "(i, n)": 1, "i + 1]": 2, "mean(x[i + n": 4}
 LENGTHS |= {"2 * i, d]": 3, "d + i": 2, "x[i + n] + where": 4}
 PARTS = 10
-EACH = 10
+EACH = 6
 SEED = 1
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_specs(part: int) -> None:
-    """100 in ten parts, all different, the same on every run; `python -m tests.properties.run` tries others."""
+    """60 in ten parts, all different, the same on every run; `python -m tests.properties.run` tries others."""
     for number in range(part * EACH, (part + 1) * EACH):
         made = numbered(SEED, number)[0]
         found = outcome(number, made)
@@ -48,9 +48,9 @@ def test_random_specs_that_failed_once(seed: int, number: int) -> None:
     assert found.fine, f"{found.kind}: {found.detail}\n{made.source}"
 
 
-NATIVE = {77: (120, 166, 221), 78: (165,), 79: (10, 36, 163, 228, *range(3)), 80: (24, 201), 81: (266,)}
+NATIVE = {77: (120, 166, 221), 78: (165,), 79: (10, 36, 163, 228), 80: (24, 201), 81: (266,)}
 NATIVE |= {777: (58, 77), 779: (21, 64), 781: (68,), 424242: (20020,)}
-"""Examples by seed: those whose kernels were wrong once, or wrongly judged, and the first of a seed."""
+"""Examples by seed: those whose kernels were wrong once, or wrongly judged."""
 
 
 @pytest.mark.slow
