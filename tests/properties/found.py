@@ -315,4 +315,12 @@ def spec(f, x: tensor[n, d]):
     f.p[n, d] = exp(x[n, d] - f.a[n])
     f.q[n, d] = f.p[n, d] / sum(f.p[n, d], over=d)
     return f.g, f.p, f.q""",
+    "a sum over all, leading axes too, of statistics that lie in columns": """
+def spec(f, x: tensor[..., n, d]):
+    f.a[..., n] = amax(x[..., n, d], over=d)
+    f.p[..., n, d] = exp(x[..., n, d] - f.a[..., n])
+    f.s[..., n] = sum(f.p[..., n, d], over=d)
+    f.q[..., n, d] = f.p[..., n, d] / f.s[..., n]
+    f.g[()] = sum(f.a[..., n] * f.s[..., n], over=(..., n))
+    return f.q, f.g""",
 }

@@ -73,6 +73,8 @@ def _as_columns(printer: Printer, node: Reduce) -> Dims:
     """How all that is read lies, where all of it is reduced and lies alike, with dimensions of one place: `[n, 1]`."""
     dims = {printer.layouts[n.name] for n in walk(node.body) if isinstance(n, Read)}
     only = dims.pop() if len(dims) == 1 else ()
+    if any(map(is_pack, node.axes)):
+        return ()
     return only if None in only and set(only) - {None} == set(node.axes) == set(node_axes(node.body)) else ()
 
 
