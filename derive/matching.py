@@ -5,7 +5,7 @@ from __future__ import annotations
 from sympy import Expr
 
 from derive.terms.axes import Axis, free_axes, sorted_axes
-from derive.terms.elements import At
+from derive.terms.elements import At, reads_of
 from derive.terms.reductions import Sigma
 
 
@@ -16,7 +16,7 @@ def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
     if pattern == candidate:
         return {a: a for a in free_axes(pattern)}
     elements = sorted(pattern.body.atoms(At), key=lambda at: (-len(at.index), at.sort_key()))
-    theirs = sorted(candidate.body.atoms(At), key=lambda a: a.sort_key())
+    theirs = reads_of(candidate.body)
     return _matched(pattern, candidate, elements, theirs, {})
 
 
@@ -31,7 +31,7 @@ def _compared(pattern: Sigma, candidate: Sigma, mapping: dict[Axis, Expr]) -> di
 
 
 def _matched(
-    pattern: Sigma, candidate: Sigma, elements: list[At], theirs: list[At], mapping: dict[Axis, Expr]
+    pattern: Sigma, candidate: Sigma, elements: list[At], theirs: tuple[At, ...], mapping: dict[Axis, Expr]
 ) -> dict[Axis, Expr] | None:
     """`mapping` with the pattern's elements put on the candidate's until it has all axes, if both are equal then."""
     if not elements or free_axes(pattern) <= mapping.keys():

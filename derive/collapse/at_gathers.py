@@ -15,7 +15,7 @@ from sympy import Expr
 from derive.equations import Equation, Op
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed
-from derive.terms.elements import At, Delta, Tensor
+from derive.terms.elements import At, Delta, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
 
@@ -78,7 +78,7 @@ def _with_inner(op: Op, equation: Equation, gathered: set[Axis]) -> tuple[Expr, 
     body, inner = equation.body, set[str]()
     readers = Counter(n for e in op.equations for n in {at.name for at in e.reads})
     while True:
-        own = [at for at in sorted(body.atoms(At), key=lambda a: a.sort_key()) if free_axes(at) & gathered]
+        own = [at for at in reads_of(body) if free_axes(at) & gathered]
         names = {at.name for at in body.atoms(At) if at not in own}  # read at other places as well
         single = (at for at in own if readers[at.name] == 1 and at.name not in names and _is_pointwise(op, at.name))
         one = next((at for at in single if _may_be_put(op, own, at.name)), None)
@@ -111,7 +111,7 @@ def _with_views(op: Op, body: Expr, moved: set[Axis]) -> tuple[Expr, list[Equati
     """The body with plain reads along the axes that move, and the equations of the views which they are of."""
     views: list[Equation] = []
     taken = op.names
-    for at in sorted(body.atoms(At), key=lambda a: a.sort_key()):
+    for at in reads_of(body):
         if not any(free_axes(i) & moved and not _may_be_put_in(i) for i in at.index):
             continue
         axes = tuple(dict.fromkeys(a for i in at.index for a in _axes(i)))

@@ -15,7 +15,7 @@ from derive.equations import Op
 from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Delta
+from derive.terms.elements import At, Delta, reads_of
 from derive.terms.reductions import Sigma
 
 
@@ -154,7 +154,7 @@ def _all_outside(factors: list[Expr], side: Side, known: dict[str, tuple[Support
 
 def _facts(factors: list[Expr], side: Side, known: dict[str, tuple[Support, ...]]) -> dict[At, Support]:
     """What is known of the elements in some factors outside a side of a condition."""
-    ats = (at for f in factors for at in sorted(f.atoms(At), key=lambda at: at.sort_key()))
+    ats = (at for f in factors for at in reads_of(f))
     return {at: s for at in ats if (s := _outside(at, side, known)) is not None}
 
 

@@ -16,7 +16,7 @@ from derive.lowering import lower
 from derive.nodes.naming import name_of
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.choices import Concat
-from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.elements import At, Scalar, Tensor, reads_of
 from derive.terms.functions import relu, sigmoid
 from derive.terms.indices import Merge
 from derive.terms.windows import affine, is_gather, is_window
@@ -100,7 +100,7 @@ class _Maker:
 
 def _places(body: Expr) -> tuple[Expr, ...]:
     """The axes of a value in the order of the largest tensor that it reads, merged as this is read with them merged."""
-    largest = max(sorted(body.atoms(At), key=lambda a: a.sort_key()), key=lambda at: len(at.index))
+    largest = max(reads_of(body), key=lambda at: len(at.index))
     out: list[Expr] = []
     for i in (*largest.index, body):
         new = free_axes(i) - free_axes(Tuple(*out))

@@ -11,7 +11,7 @@ from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
 from derive.terms.axes import PACK, Axis, free_axes, in_all_orders, sorted_axes
 from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce, TakenFirst
@@ -73,7 +73,7 @@ def axes_of_part(part: Expr, equation: Equation) -> tuple[Axis, ...]:
     `n k d`. `...` broadcasts in front.
     """
     free = free_axes(part)
-    found = sorted(part.atoms(At), key=lambda a: a.sort_key())
+    found = reads_of(part)
     whole = next((at.index for at in found if set(at.index) == free), None)
     if whole is not None:
         return order_axes(free, tuple(dict.fromkeys(a for a in whole if isinstance(a, Axis))))
@@ -105,7 +105,7 @@ def _axes_of_reduction(
 def _as_written(expr: Expr, written: Sequence[At]) -> list[At]:
     """The reads of an expression in the order in which the author wrote them; others behind, in a fixed order."""
     places = {str(at): k for k, at in reversed(list(enumerate(written)))}
-    found = sorted(expr.atoms(At), key=lambda at: at.sort_key())
+    found = reads_of(expr)
     return sorted(found, key=lambda at: places.get(str(at), len(written)))
 
 
@@ -187,7 +187,7 @@ def taken_apart(rhs: Expr, known: list[Equation], taken: set[str]) -> tuple[Expr
     """
     made: list[Equation] = []
     put: dict[Basic, Basic] = {}
-    for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
+    for at in reads_of(rhs):
         axes = tuple(a for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
         if axes == at.index or not all(isinstance(a, Axis) for a in axes) or len(set(axes)) != len(axes):
             continue

@@ -32,9 +32,12 @@ def read_as(operand: Operand, op: Op) -> list[str]:
 
 
 def _alike(axis: Axis, op: Op) -> Axis:
-    """The axis whose length it takes, where it is as long as another."""
+    """The axis whose length it takes, where all inputs that it indexes declare that one: another has to be compared."""
     formula = next(r.formula for r in op.sizes if r.axis == axis)
-    return formula.axis if isinstance(formula, Size) else axis
+    if not isinstance(formula, Size):
+        return axis
+    read = [(op.operand(at.name), at.index.index(axis)) for e in op.equations for at in e.reads if axis in at.index]
+    return formula.axis if all(o is None or o.axes[k] == formula.axis for o, k in read) else axis
 
 
 def _in_pattern(axis: Axis, filled: bool = False) -> str:

@@ -215,7 +215,7 @@ def stem_of_sum(expr: Expr) -> str:
 
 def _words(factor: Expr) -> list[str]:
     """The tensors of a factor, adjoints first, behind the function that it is."""
-    names = [at.name.rstrip("_") for at in sorted(factor.atoms(At), key=lambda a: a.sort_key())]
+    names = [at.name.rstrip("_") for at in reads_of(factor)]
     names.sort(key=lambda name: not name.startswith("d"))
     named = isinstance(factor, Function) and not isinstance(factor, At | power)
     return ["digamma" if isinstance(factor, polygamma) else factor.func.__name__, *names] if named else names
@@ -225,7 +225,7 @@ def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
     """The free axes of a sum, in the order of the operand that has most of them."""
     free = free_axes(expr)
     best: tuple[Axis, ...] = ()
-    for at in sorted(expr.atoms(At), key=lambda a: a.sort_key()):
+    for at in reads_of(expr):
         own = (a for i in at.index for a in (i.args if isinstance(i, Merge) else (i,)))
         here = tuple(dict.fromkeys(a for a in own if a in free))
         best = here if len(here) > len(best) else best

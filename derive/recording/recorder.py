@@ -22,7 +22,7 @@ from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
 from derive.recording.values import expression
 from derive.terms.axes import PACK, Axis
 from derive.terms.choices import Concat
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -84,7 +84,7 @@ class Recorder:
                 raise DeriveError(f"the left side holds {a}, which is no axis", fix=_left_instead(a))
         if len(set(left)) != len(left):
             raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
-        for at in sorted(rhs.atoms(At), key=lambda a: a.sort_key()):
+        for at in reads_of(rhs):
             own = self.tensors[at.name][1] if at.name in self.tensors else None
             declared = self.operands[at.name].declared if at.name in self.operands else ()
             check_read(at, own, list(self.tensors), self.ranges, name, declared)

@@ -75,7 +75,7 @@ def test_where_it_is_another_axis_it_keeps_its_name(made: Op, bound: set[str]) -
 
 
 def test_two_tensors_under_one_name_are_as_long() -> None:
-    with pytest.raises(ValueError, match="is 4 in z but 3 in w"):
+    with pytest.raises(ValueError, match="axis j is 4 in z but 3 in w"):
         module(of_two.op).of_two(torch.zeros(2, 4), torch.zeros(2, 3))
 
 
