@@ -47,8 +47,11 @@ MOST_TERMS = 5
 """An adjoint with more terms than this is named: distributing it further would multiply them."""
 
 
-def forced(steps: Stepwise) -> frozenset[str]:
-    """The adjoints that are named in every form, because of what reads or makes them."""
+def forced(steps: Stepwise, scaled: bool = False) -> frozenset[str]:
+    """The adjoints that are named in every form, because of what reads or makes them.
+
+    With `scaled`, one that is another times what has no axes is put in its place: products of it are scaled, not it.
+    """
     adjoint_of = {a.target.name: a.of for a in steps.adjoints}
     out: set[str] = set()
     for adjoint in steps.adjoints:
@@ -57,13 +60,12 @@ def forced(steps: Stepwise) -> frozenset[str]:
         read |= {at.name for at in adjoint.value.atoms(At) if not all(isinstance(i, Axis) for i in at.index)}
         out |= {adjoint_of[n] for n in read if n in adjoint_of}
         out |= {adjoint.of} if contractions else set()
-    scaled = {a.of for a in steps.adjoints if _is_scaled(a, steps)}
-    light = scaled | {a.of for a in steps.adjoints if _is_alias(a.value) or is_broadcast(a)}
+    plain = {a.of for a in steps.adjoints if _is_alias(a.value) or (scaled and _is_scaled(a))}
+    light = plain | {a.of for a in steps.adjoints if is_broadcast(a)}
     products = {a.target.name for a in steps.adjoints if _is_product(a.value)}
     for adjoint in steps.adjoints[::-1]:  # one that only renames another, or repeats a sum, passes this on to it
         if adjoint.of in out & light:
-            plain = _is_alias(adjoint.value) or adjoint.of in scaled
-            passed = tensor_names(adjoint.value) - (set() if plain else products)
+            passed = tensor_names(adjoint.value) - (set() if adjoint.of in plain else products)
             out |= {adjoint_of[n] for n in passed if n in adjoint_of}
     return frozenset(out - light)
 
@@ -181,13 +183,10 @@ def is_broadcast(adjoint: Adjoint) -> bool:
     return not isinstance(adjoint.value, Add) and not free_axes(adjoint.value) >= set(adjoint.axes)
 
 
-def _is_scaled(adjoint: Adjoint, steps: Stepwise) -> bool:
-    """Whether it is another one, which is read elsewhere as well, times what has no axes: products of it are scaled."""
-    factors = Mul.make_args(adjoint.value)
-    whole = [f for f in factors if free_axes(f)]
-    if len(whole) != 1 or not isinstance(whole[0], At) or free_axes(whole[0]) != set(adjoint.axes):
-        return False
-    return any(whole[0].name in a.reads for a in steps.adjoints if a is not adjoint)
+def _is_scaled(adjoint: Adjoint) -> bool:
+    """Whether it is one tensor times what has no axes."""
+    whole = [f for f in Mul.make_args(adjoint.value) if free_axes(f)]
+    return len(whole) == 1 and isinstance(whole[0], At) and free_axes(whole[0]) == set(adjoint.axes)
 
 
 def _is_product(value: Expr) -> bool:

@@ -18,7 +18,7 @@ from derive.collapse.stretches import beside_each_other, solved
 from derive.collapse.supports import supports
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vanishing import vanishing
-from derive.collapse.whole_form import whole_form
+from derive.collapse.whole_form import Whole, whole_form
 from derive.collapse.wholes import wholes
 from derive.lengths.nominal import nominal
 from derive.lowering.definitions import Definition
@@ -51,20 +51,32 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op))
     steps, gone = vanishing(steps, facts)
-    stretches, cuts = segments(steps, forced(steps))
-    always = forced(steps) | frozenset(cuts)
-    laws = replace(facts, relations=by_names(identities), always=always, subtracted=lossy, memo={})
+    laws = replace(facts, relations=by_names(identities), subtracted=lossy)
     allowed = divisors(steps) | (conditions(known) if policy.conditional else set())
-    parts = solved(steps, stretches, cuts, laws, allowed, policy)
-    whole = whole_form(steps, [p.best for p in parts], laws, facts, policy)
-    beside = beside_each_other(steps, parts, allowed, policy)
-    if [c.choice for c in beside] != [p.best.choice for p in parts]:
-        other = whole_form(steps, beside, laws, facts, policy)
-        whole = other if other.kept.total < _CLEARLY * whole.kept.total else whole
+    found = [
+        _with_named(steps, named, laws, facts, allowed, policy)
+        for named in dict.fromkeys((forced(steps), forced(steps, scaled=True)))
+    ]
+    whole = min(found, key=lambda w: w.kept.total)
     definitions = tuple(d for c in whole.parts for d in c.definitions)
     history = (*turned, *gone, *(s for c in whole.parts for s in c.steps))
     choices = tuple(c.choice for c in whole.parts)
     return Closed(choices, definitions, whole.kept, history, known, identities, _used(whole.parts, known))
+
+
+def _with_named(
+    steps: Stepwise, named: frozenset[str], laws: Laws, facts: Laws, allowed: set[str], policy: Policy
+) -> Whole:
+    """The cheapest form in which these adjoints are named in any case."""
+    stretches, cuts = segments(steps, named)
+    laws = replace(laws, always=named | frozenset(cuts), memo={})
+    parts = solved(steps, stretches, cuts, laws, allowed, policy)
+    whole = whole_form(steps, [p.best for p in parts], laws, facts, policy)
+    beside = beside_each_other(steps, parts, allowed, policy)
+    if [c.choice for c in beside] == [p.best.choice for p in parts]:
+        return whole
+    other = whole_form(steps, beside, laws, facts, policy)
+    return other if other.kept.total < _CLEARLY * whole.kept.total else whole
 
 
 _CLEARLY = 0.99

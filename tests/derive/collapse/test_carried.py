@@ -2,8 +2,11 @@
 
 import torch
 
-from derive import axes, exp, index, op, sqrt, sum, tensor
+from derive import axes, exp, index, op, sum, tensor
+from derive.collapse.carried import carried
+from derive.lowering.definitions import Definition
 from derive.notation import delta
+from derive.terms.elements import At, Tensor
 from tests.derive.live import module
 
 n, m, d, e, v = axes("n m d e v")
@@ -40,15 +43,11 @@ def test_they_are_right_where_segments_are_empty_and_edges_repeat() -> None:
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
 
 
-@op
-def read_with_and_without(f, x: tensor[n, d], w: tensor[n]):
-    """One reader has the factor, another has not: nothing is carried."""
-    f.r[n] = sqrt(1 + sum(x[n, d] ** 2, over=d))
-    f.a[n, d] = x[n, d] / f.r[n]
-    f.y[n, d] = f.a[n, d] * w[n] + f.r[n] * w[n]
-    return f.y
-
-
 def test_a_reader_without_the_factor_keeps_it() -> None:
-    closed = read_with_and_without.op.derivation.closed
-    assert "carried" not in {s.law for s in closed.steps}
+    """No way divides by a factor, or by what scales another reader."""
+    da, r, w = (At(Tensor(name), n) for name in ("da", "r", "w"))
+    made = Definition("da", (n,), w)
+    with_it, without = Definition("dx", (n,), da * r), Definition("dy", (n,), da + da * r)
+    assert [way.of["dx"].value.name for way in carried([made, with_it], "da", set())] == ["da_r"]
+    assert not list(carried([made, with_it, without], "da", set()))
+    assert not list(carried([made, Definition("dx", (n,), r * da**2)], "da", set()))

@@ -3,6 +3,10 @@
 import torch
 
 from derive import amax, axes, exp, op, sum, tensor
+from derive.algebra import sigma
+from derive.lowering.merged_sums import merge_sums
+from derive.terms.elements import At, Tensor
+from derive.terms.reductions import Sigma
 from tests.derive.live import module
 
 n, c = axes("n c")
@@ -32,3 +36,12 @@ def test_it_is_right() -> None:
     right = torch.autograd.grad((beta * z).softmax(1), (z, beta), dp)
     found = torch.autograd.grad(module(tempered.op).tempered(z, beta), (z, beta), dp)
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
+
+
+def test_no_axis_is_that_of_a_sum_inside() -> None:
+    """`sum(a*b) - sum(a*sum(b))`: the sum of both runs over an axis of another name than the one inside it."""
+    a, b = (At(Tensor(name), n, c) for name in "ab")
+    apart = sigma(a * b, [n, c]) - sigma(a * sigma(b, [c]), [n, c])
+    (whole,) = [s for s in merge_sums(apart, set()).atoms(Sigma) if len(s.over) == 2]
+    (inner,) = whole.body.atoms(Sigma)
+    assert not set(inner.over) & set(whole.over), whole
