@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, op, size, sum, tensor, where
+from derive import axes, exp, op, size, sum, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
@@ -100,3 +100,15 @@ def test_an_infinite_weight_reaches_no_place_before_it() -> None:
     weights[..., 2] = torch.inf
     y = module(of_channels.op).of_channels(torch.ones(2, 3, 9), weights)
     assert y[0, 0, :5].tolist() == [3, 3, 6, 6, torch.inf]
+
+
+@op
+def of_made_weights(f, x: tensor[n, t], w: tensor[k]):
+    """Weights that may overflow where no input does."""
+    f.y[n, t] = sum(where(t >= k, exp(w[k]) * x[n, t - k], 0), over=k)
+    return f.y
+
+
+@pytest.mark.parametrize("made", [banded, of_made_weights], ids=lambda made: made.op.name)
+def test_any_other_reads_under_its_condition(made: OpCall) -> None:
+    assert "place_t_k" in inspect.getsource(module(made.op))
