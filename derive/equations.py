@@ -71,6 +71,7 @@ class Equation:
     given: bool = True  # written by the user, not split off by us
     called: bool = False  # inside an op that the spec calls: the user has not named it
     normal: bool = False  # a body in normal form, to be factored where it is printed, and not as somebody wrote it
+    guard: bool = False  # places, 0 where a condition fails: what is read there reaches nothing
     first: bool = False  # a sum that is taken before a number is added to it, and never put in its place by a law
     ties: At | None = None  # of a maximum over what an index puts at each place: how many elements share it
 
@@ -129,6 +130,7 @@ class SizeRule:
     position: int = 0
     formula: Expr | None = None
     given: str | None = None  # the argument that is this length
+    around: Axis | None = None  # whose places it has, with zeros on either side
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,11 @@ class Op:
 
     def equation(self, name: str) -> Equation | None:
         return next((e for e in self.equations if e.name == name), None)
+
+    def written_for(self, e: Equation) -> str:
+        """The name of the equation that a spec wrote, of which this one is a part."""
+        after = self.equations[self.equations.index(e) :]
+        return next((own.name for own in after if own.given), e.name)
 
     @cached_property
     def derivation(self) -> Any:

@@ -67,7 +67,7 @@ def build(op: OpCall | Op, save: str = "cost", workspace: bool = False) -> Live:
 def latex(derivation: Derivation) -> str:
     """The equations of a derivation and its closed backward as one LaTeX display, for a notebook."""
     adjoints = adjoint_names(derivation.steps)
-    forward = [equation_latex(e, adjoints) for e in derivation.op.equations]
+    forward = [equation_latex(e, adjoints) for e in derivation.shown]
     backward = [definition_latex(d, adjoints) for d in derivation.closed.definitions]
     return _display([r"\textbf{forward}", *forward, r"\textbf{backward}", *backward])
 

@@ -16,6 +16,9 @@ from derive.collapse.vocabulary import name_functions, name_sums, without_logari
 from derive.conditions import with_conditions, with_dear, with_functions
 from derive.costs.cost import work
 from derive.desugaring.before_windows import made_before_windows
+from derive.desugaring.guards import unguarded
+from derive.desugaring.inner_places import between_ends
+from derive.desugaring.padding import padded
 from derive.desugaring.selections import selected
 from derive.desugaring.twins import one_of_each
 from derive.equations import Equation, Op
@@ -53,6 +56,13 @@ class Derivation:
         """The equations as they were written, with nested sums named: what autograd is counted by."""
         return name_sums(name_extrema(selected(self.op)))
 
+    @cached_property
+    def shown(self) -> tuple[Equation, ...]:
+        """The equations as a reader wants them: those of the spec, and what is padded for their sake."""
+        longer = {r.axis for r in self.op.sizes if r.around is not None}
+        padded = (e for e in self.named.equations if longer & set(e.axes) and self.op.equation(e.name) is None)
+        return (*unguarded(self.op.equations), *padded)
+
     @property
     def kept(self) -> tuple[str, ...]:
         """The tensors that the forward hands to the backward."""
@@ -88,7 +98,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    written = made_before_windows(one_of_each(selected(op)))
+    written = made_before_windows(one_of_each(selected(padded(between_ends(op)))))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)

@@ -19,12 +19,12 @@ from sympy import And, Basic, Expr, Not, Or, S
 from derive.equations import Equation
 from derive.lengths.kept_inside import is_kept_inside
 from derive.terms.asked import asked
-from derive.terms.axes import Axis, free_axes
+from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
-from derive.terms.windows import affine
+from derive.terms.windows import affine, is_window
 
 Conditions = frozenset[Basic]
 """What holds wherever something is read."""
@@ -58,22 +58,41 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tu
         if dim is not None and is_kept_inside(i, list(own), dim):
             axes = tuple(a for a, _ in sorted(affine(i).steps, key=lambda step: -step[1]))
             stem = "_".join(["place", *(a.base for a in axes)])
-        elif isinstance(i, At) and all(isinstance(a, Axis) for a in i.index):
-            axes, stem = i.index, f"{i.name}_read"
+        elif isinstance(i, At) and _is_chosen(i, own):
+            axes, stem = _axes_of(i), f"{i.name}_read"
         else:
             return i
         body = Where(And(*own), i, S.Zero)
+        if axes != i.args[1:]:
+            body = _with_indices(body, frozenset(), dims, index)
         if not isinstance(body, Where):  # no condition, or some of which one is the opposite of another
             return body
         for e in (*known, *made):
             if e.body == body and e.index == axes:
                 return At(e.target, *axes)
         name = free_name(stem, taken | {e.name for e in made})
-        made.append(Equation(Tensor(name, integer=True), axes, body))
+        made.append(Equation(Tensor(name, integer=True), axes, body, guard=True))
         return At(made[-1].target, *axes)
 
     _with_indices(rhs, frozenset(), dims, noted)
     return _with_indices(rhs, frozenset(), dims, index), made
+
+
+def _is_chosen(i: At, held: Conditions) -> bool:
+    """Whether an index is itself to be guarded: an element, or one at other places of which a condition asks."""
+    if all(isinstance(a, Axis) for a in i.index):
+        return True
+    return all(isinstance(a, Axis) or is_window(a) for a in i.index) and any(c.atoms(At) for c in held)
+
+
+def _axes_of(i: At) -> tuple[Axis, ...]:
+    return tuple(dict.fromkeys(a for part in i.index for a in sorted_axes(free_axes(part))))
+
+
+def _of_places(condition: Basic, other: Basic) -> Conditions:
+    """What a condition asks of places alone, where it asks something else as well."""
+    others = And.make_args(condition) if other.atoms(At) else ()
+    return frozenset(c for c in others if c != other and not c.atoms(At))
 
 
 def _with_indices(
@@ -88,12 +107,15 @@ def _with_indices(
         return expr
     if isinstance(expr, Where):
         taken, left_out = held | _parts(expr.condition), held | _opposites(expr.condition)
-        return Where(within(expr.condition, held), within(expr.args[1], taken), within(expr.args[2], left_out))
+        condition = And(*(within(c, held | _of_places(expr.condition, c)) for c in And.make_args(expr.condition)))
+        return Where(condition, within(expr.args[1], taken), within(expr.args[2], left_out))
     if isinstance(expr, At):
         own = dims.get(expr.name, ())
         along = own if len(own) == len(expr.index) else (None,) * len(expr.index)
         about = (frozenset(c for c in held if free_axes(c) <= free_axes(i)) for i in expr.index)
-        return At(expr.tensor, *(change(i, c, d) for i, c, d in zip(expr.index, about, along, strict=True)))
+        changed = (change(i, c, d) for i, c, d in zip(expr.index, about, along, strict=True))
+        both = zip(expr.index, changed, strict=True)  # an index may itself be read by one: `z[n, y[n, t + 1]]`
+        return At(expr.tensor, *(within(i, held) if i == new and isinstance(i, At) else new for i, new in both))
     if isinstance(expr, Reduce):  # its axes are others than those of the same names outside
         held = frozenset(c for c in held if not free_axes(c) & set(expr.over))
     return expr.func(*(within(a, held) for a in expr.args))
@@ -154,6 +176,21 @@ def _reads(expr: Basic, conditions: Conditions) -> Iterator[tuple[At, Conditions
         yield expr, conditions
     for a in expr.args:
         yield from _reads(a, conditions)
+
+
+def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:
+    """The equations as they were written: what guards a window is read as the window that it guards."""
+    guards = {e.name: e for e in equations if e.guard and is_window(e.body.args[1])}
+
+    def written(expr: Expr) -> Expr:
+        put = {}
+        for at in expr.atoms(At):
+            if at.name in guards:
+                names = dict(zip(guards[at.name].index, at.index, strict=True))
+                put[at] = guards[at.name].body.args[1].xreplace(names)
+        return expr.xreplace(put)
+
+    return tuple(replace(e, body=written(e.body)) for e in equations if e.name not in guards)
 
 
 def _behind(

@@ -71,7 +71,8 @@ def inline_call(
         # what the callee assumes of its inputs is no fact about the caller's tensors
         known = {"integer": True} if equation.target.is_integer else signs(made.right)
         symbols[equation.target] = new = Tensor(made.name, **known)
-        out.append(replace(made, target=new, called=equation.name not in op.outputs, first=equation.first))
+        called = equation.name not in op.outputs
+        out.append(replace(made, target=new, called=called, guard=equation.guard, first=equation.first))
     return out, tuple(prefix + name for name in op.outputs)
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from sympy import Expr, Integer
 
 from derive.lengths.sizes import closed, taps
+from derive.lowering.raising import raised
 from derive.pipeline import Derivation
-from derive.program import Num, Window, base
+from derive.program import Node, Num, SizeOf, Window, base
 from derive.recording.annotations import RESERVED, made_of
 from derive.terms.axes import Axis, Size
 from derive.terms.windows import Affine, longest
@@ -55,12 +56,13 @@ class Names:
         self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None or r.axis.fixed is not None)
         self.rules = {r.axis.base: r for r in op.sizes}
         self.taps = taps(op.equations)
+        self.padded = frozenset(r.around.base for r in op.sizes if r.around is not None)
 
     def slow(self, axis: str) -> int:
         """What tells the place of a window from its tap: a length that follows from others is that of the places.
 
         One that is fixed follows from none, and is that of the taps where nothing else tells. An axis that is as long
-        as another is what that is.
+        as another is what that is; one that a longer dimension is made around is that of the places.
         """
         rule, name = self.rules[base(axis)], base(axis)
         if name in self.fixed:
@@ -68,6 +70,8 @@ class Names:
         if rule.formula is not None:
             whole = closed(rule.formula, {r.axis: r for r in self.rules.values()})
             return self.slow(whole.axis.base) if isinstance(whole, Size) else 0
+        if name in self.padded and name not in self.taps:
+            return 0
         return 4 if rule.given is not None else 3 if name in self.taps else 1
 
     def same_length(self, one: str, other: str) -> bool:
@@ -94,3 +98,15 @@ class Names:
         rules = {rule.axis: rule for rule in self.rules.values()}
         lengths = ((Size(a), longest(form, a, Size(self.axis(dim)))) for a, _ in form.steps)
         return any(closed(length - most, rules) == 0 for length, most in lengths)
+
+    def behind(self, dim: str, window: Window) -> Expr | None:
+        """How many places of a dimension lie behind those of a window of one axis that takes every one of them."""
+        offset = raised(window.offset, {}, _length)
+        if offset is None or [step for _, step in window.steps] != [1]:
+            return None
+        rules = {rule.axis: rule for rule in self.rules.values()}
+        return closed(Size(self.axis(dim)) - offset - Size(self.axis(window.steps[0][0])), rules)
+
+
+def _length(node: Node) -> Expr | None:
+    return Size(Axis(node.axis)) if isinstance(node, SizeOf) else None

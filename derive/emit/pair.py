@@ -222,7 +222,8 @@ class Pair:
         names = self.names
         merged = {n: tuple(a.base for a in axes) for n, axes in self.d.named.merged.items()}
         printer = Printer(
-            program, known, names.tensors, names.sizes, merged, names.slow, names.tight, self.fuse, like, self.whole,
+            program, known, names.tensors, names.sizes, merged, names.slow, names.tight, names.behind,
+            self.fuse, like, self.whole,
             frozenset(o.name for o in self.op.operands if o.kind == "index"), like == self._like,
         )  # fmt: skip
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)

@@ -24,7 +24,7 @@ def docstring(d: Derivation, saved: Iterable[str]) -> str:
     """The module's docstring, quotes included; `saved` are the saved tensors as the code lays them out."""
     backward = [f"{text(At(Tensor(x.name), *x.axes))} = {text(factored(x.value))}" for x in d.closed.definitions]
     lines = [summary(d.op), "", f"Axes: {', '.join(_axes(d.op))}.", ""]
-    lines += ["Forward", *_indented(f"{text(e.left)} = {text(e.right)}" for e in d.op.equations), ""]
+    lines += ["Forward", *_indented(f"{text(e.left)} = {text(e.right)}" for e in d.shown), ""]
     lines += ["Backward", *_indented(backward)]
     if d.local:
         lines += ["", "Made by the forward, for the backward's sake", *_indented(local(d))]

@@ -19,7 +19,7 @@ def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr) -> bool:
     """Whether an index leaves a dimension by itself, and where these conditions hold at most for want of length."""
     if not isinstance(dim, Axis) or not is_window(i) or not free_axes(i):
         return False
-    before, behind = _never_negative(_end(i, -1)), _never_negative(Size(dim) - 1 - _end(i, 1))
+    before, behind = never_negative(end_of(i, -1)), never_negative(Size(dim) - 1 - end_of(i, 1))
     if before:
         return not behind and _by(Size(dim) - 1 - i, gaps(conditions))
     return _by(i, gaps(conditions))
@@ -27,14 +27,14 @@ def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr) -> bool:
 
 def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis) -> Expr | None:
     """How long a dimension must be for the last place of an index where these conditions hold; None: it is."""
-    last, above = _end(i, 1), gaps(conditions)
-    if _never_negative(Size(dim) - 1 - last) or _by(Size(dim) - 1 - i, above):
+    last, above = end_of(i, 1), gaps(conditions)
+    if never_negative(Size(dim) - 1 - last) or _by(Size(dim) - 1 - i, above):
         return None
     bounds = [bound for gap in above if not free_axes(bound := expand(i + gap))]
     return Min(*(expand(bound + 1) for bound in (last, *bounds)))
 
 
-def _end(i: Expr, way: int) -> Expr:
+def end_of(i: Expr, way: int) -> Expr:
     """The first place of an index for all places of its axes, or with 1 the last one."""
     form = affine(i)
     return form.offset + Add(*(step * (Size(a) - 1) for a, step in form.steps if step * way > 0))
@@ -54,10 +54,10 @@ def _not_negative(condition: Basic) -> list[Expr]:
 
 
 def _by(value: Expr, above: Sequence[Expr]) -> bool:
-    return any(_never_negative(value - gap) for gap in above)
+    return any(never_negative(value - gap) for gap in above)
 
 
-def _never_negative(value: Expr) -> bool:
+def never_negative(value: Expr) -> bool:
     """Whether a sum of multiples of places, of lengths (of one at least) and a number is 0 or more for all of them."""
     least = S.Zero
     for term in Add.make_args(expand(value)):

@@ -23,8 +23,9 @@ from derive.program import Assign, Node, Program, Read, Reduce, base
 def through_named_sums(program: Program, nominal: Nominal) -> Program:
     """The same program, without such tensors where that is less work."""
     best = program
-    for s in program.statements:
-        if isinstance(s, Assign) and _is_sum(s):
+    for name in [s.name for s in program.statements]:
+        made = [s for s in best.statements if s.name == name]  # as an earlier change has left it
+        if len(made) == 1 and isinstance(s := made[0], Assign) and _is_sum(s):
             trial = _written_where_summed(s, best)
             trial = trial and sums_apart(trial, nominal)
             if trial is not None and work_and_names(trial, nominal) < work_and_names(best, nominal):

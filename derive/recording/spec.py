@@ -12,6 +12,8 @@ from typing import Any
 from derive.desugaring import computed_places, reached_places
 from derive.desugaring.bound_axes import over_own_axes
 from derive.desugaring.inline import inline_call
+from derive.desugaring.inner_places import between_ends
+from derive.desugaring.padding import padded
 from derive.desugaring.splitting import places_apart
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
@@ -98,8 +100,9 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
         source=_source(function),
         tensors=declared,
     )
-    needs = (*needs, *computed_places.requirements(made), *reached_places.requirements(made))
-    return replace(made, sizes=(*sizes, *reached_places.sizes(made)), requirements=needs)
+    within = padded(between_ends(made))
+    needs = (*within.requirements, *computed_places.requirements(made), *reached_places.requirements(made))
+    return replace(made, sizes=(*within.sizes, *reached_places.sizes(made)), requirements=needs)
 
 
 def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:

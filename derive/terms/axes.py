@@ -47,8 +47,13 @@ class Axis(Symbol):
         return ((self.base, self.copy_number, self.fixed), {})
 
     def _latex(self, printer: Any) -> str:
-        base = r"\ldots" if self.is_pack else self.base if len(self.base) == 1 else rf"\mathrm{{{self.base}}}"
+        base = r"\ldots" if self.is_pack else self.base if len(self.base) == 1 else rf"\mathrm{{{_escaped(self.base)}}}"
         return base + "'" * self.copy_number
+
+
+def _escaped(name: str) -> str:
+    """A name for TeX, where a bare underscore begins an index."""
+    return name.replace("_", r"\_")
 
 
 PACK = Axis(PACK_NAME)
@@ -80,7 +85,7 @@ class Size(Expr):
 
     def _latex(self, printer: Any) -> str:
         name = self.args[0].name
-        return r"|{\ldots}|" if name == PACK_NAME else rf"N_{{{name}}}"
+        return r"|{\ldots}|" if name == PACK_NAME else rf"N_{{{_escaped(name)}}}"
 
     def _eval_derivative(self, s: Any) -> Expr:
         return S.Zero

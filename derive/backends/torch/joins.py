@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -36,19 +37,41 @@ def _part(printer: Printer, part: Node, own: str, axis: str, order: Dims) -> str
 
 def _padded(printer: Printer, node: Join, order: Dims) -> Value | None:
     """One part between places of one number: `functional.pad`, which writes nothing twice. None for any other."""
+    found = _between(node)
+    if found is None or not printer.dtypes.is_real(node) or any(is_pack(d) for d in order[order.index(node.axis) :]):
+        return None  # whole numbers would be padded with whole numbers
+    number = found.number
+    widths, inside = {node.axis: found.widths}, {node.axis: found.own}
+    while isinstance(found.part, Join) and (inner := _between(found.part)) is not None and inner.number == number:
+        widths[found.part.axis], inside[found.part.axis] = inner.widths, inner.own  # along another dimension as well
+        found = inner
+    if any(is_pack(d) for d in order[min(order.index(a) for a in widths) :]):
+        return None
+    value = printer.full(found.part, tuple(inside.get(str(d), d) for d in order)).code
+    ends = [str(w) for d in order[::-1] for w in widths.get(str(d), (0, 0))]
+    while ends[-2:] == ["0", "0"]:
+        ends = ends[:-2]
+    filled = "" if number == Num(Fraction(0)) else f", value={printer.number(number)}"
+    return Value(f"functional.pad({value}, ({', '.join(ends)}){filled})", order)
+
+
+@dataclass(frozen=True)
+class _Between:
+    """One part between places of one number."""
+
+    part: Node
+    own: str  # the part's axis
+    number: Node
+    widths: tuple[int, int]
+
+
+def _between(node: Join) -> _Between | None:
     front = list(takewhile(lambda k: _is_place(node, k), range(len(node.parts))))
     back = list(takewhile(lambda k: _is_place(node, k), range(len(node.parts) - 1, len(front), -1)))
     numbers = {node.parts[k] for k in (*front, *back)}
     if len(numbers) != 1 or len(front) + len(back) + 1 != len(node.parts):
         return None
-    middle = len(front)
-    slot = order.index(node.axis)
-    if not printer.dtypes.is_real(node.parts[middle]) or any(is_pack(d) for d in order[slot:]):
-        return None  # whole numbers would be padded with whole numbers
-    value, number = _part(printer, node.parts[middle], node.own[middle], node.axis, order), numbers.pop()
-    widths = [0, 0] * (len(order) - 1 - slot) + [len(front), len(back)]
-    filled = "" if number == Num(Fraction(0)) else f", value={printer.number(number)}"
-    return Value(f"functional.pad({value}, ({', '.join(map(str, widths))}){filled})", order)
+    return _Between(node.parts[len(front)], node.own[len(front)], numbers.pop(), (len(front), len(back)))
 
 
 def _is_place(node: Join, k: int) -> bool:

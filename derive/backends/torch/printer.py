@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from sympy import Expr
+
 from derive.backends.torch.chains import is_long, led, with_minus
 from derive.backends.torch.dtypes import Dtypes, is_read
 from derive.backends.torch.fusions import fused, off_diagonal, triangle
@@ -59,6 +61,7 @@ class Printer:
     merged: Mapping[str, tuple[str, ...]]  # the axes that a dimension is made of
     slow: Callable[[str], int]  # see Sizes
     tight: Callable[[str, Window], bool]
+    behind: Callable[[str, Window], Expr | None]
     fuse: bool  # whether two operations may become one call
     like: str  # a tensor whose device and dtype new tensors take
     integers: frozenset[str] = frozenset()  # tensors that hold integers or truth values
@@ -73,7 +76,8 @@ class Printer:
     long: bool = False  # whether the expression being printed makes several large tensors
 
     def __post_init__(self) -> None:
-        self.sizes = Sizes(self.size, self.number, lambda: f"{self.like}.device", set(), self.slow, self.tight)
+        device = f"{self.like}.device"
+        self.sizes = Sizes(self.size, self.number, lambda: device, set(), self.slow, self.tight, self.behind)
         self.dtypes = Dtypes(self.program, self.integers)
         few = (a for a, size in self.size_names.items() if size.isdigit() and int(size) <= FEW)
         self.memory = Memory(self.program, self.dtypes, frozenset(few))

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sympy import Expr
+
 from derive.backends.values import PACK, is_pack
+from derive.lengths.length_code import size_code
 from derive.nodes.walking import index_axes
 from derive.program import Index, Node, PartOf, Place, SizeOf, Window
+from derive.terms.axes import Size
 
 
 @dataclass(frozen=True)
@@ -20,10 +24,16 @@ class Sizes:
     checked: set[str]  # integer tensors whose range torch itself checks as it reads by them
     slow: Callable[[str], int]  # of the two axes of a window, the one with less is its place, the other its tap
     tight: Callable[[str, Window], bool]  # whether a window over a dimension is what gives one of its axes its length
+    after: Callable[[str, Window], Expr | None]  # how many places of a dimension lie behind a window's last
 
     def ordered(self, window: Window) -> list[tuple[str, int]]:
         """The axis that says where a window is with its step, then the axis inside the window with its dilation."""
         return in_order(window, self.slow)
+
+    def behind(self, dim: str, window: Window) -> str | None:
+        """How many places of a dimension lie behind those of a window of one axis; None where it leaves some out."""
+        rest = self.after(dim, window)
+        return None if rest is None else size_code(rest, {s.axis.base: self.of(s.axis.base) for s in rest.atoms(Size)})
 
     def arange(self, axis: str, dtype: str = "") -> str:
         return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"

@@ -127,3 +127,16 @@ def test_so_is_what_is_returned() -> None:
 def test_values_and_gradients(name: str) -> None:
     shapes = {o.name: tuple(SIZES[a.base] for a in o.axes) for o in OPS[name].operands}
     assert_derived(OPS[name], REFERENCES[name], shapes)
+
+
+@op
+def two_sums(f, q: tensor[b, o, i, d], k: tensor[b, j, d], r: tensor[i, j, d], v: tensor[b, j, e]):
+    f.m[b, i, d, e] = sum((k[b, j, d] + r[i, j, d]) * v[b, j, e], over=j)
+    f.y[b, o, i, e] = sum(q[b, o, i, d] * f.m[b, i, d, e], over=d)
+    return f.y
+
+
+@pytest.mark.parametrize("save", ["cost", "kernel"])
+def test_a_sum_of_a_sum_is_written_out_as_the_first_has_left_it(save: str) -> None:
+    """The value of the second still read the first, which was gone."""
+    derive_op(two_sums.op, save)

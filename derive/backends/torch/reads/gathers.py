@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeGuard
 
 from derive.backends.torch.reads.index_tensors import index_tensor, indexed
-from derive.backends.torch.reads.slices import subscript
+from derive.backends.torch.reads.slices import span, subscript
 from derive.backends.torch.sizes import Sizes
 from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
 from derive.nodes.products import is_tensor
@@ -18,6 +19,14 @@ def gathered(
     stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims = ()
 ) -> Value:
     gathers = [k for k, i in enumerate(node.index) if isinstance(i, Read)]
+    cut = {k: i for k, i in enumerate(node.index) if is_slice(i)}
+    if cut:  # a slice is a view
+        pieces = [
+            span(cut[k], str(d), sizes) if k in cut else "..." if is_pack(d) else ":" for k, d in enumerate(stored.dims)
+        ]
+        whole = tuple(cut[k].steps[0][0] if k in cut else i for k, i in enumerate(node.index))
+        dims = tuple(cut[k].steps[0][0] if k in cut else d for k, d in enumerate(stored.dims))
+        return gathered(stored.method(subscript(pieces), dims), replace(node, index=whole), sizes, value, order)
     plain = [i for i in node.index if isinstance(i, str)]
     fixed = [k for k, i in enumerate(node.index) if isinstance(i, Window) and not i.steps and not is_tensor(i.offset)]
     if plain and fixed and not any(map(is_pack, plain)):  # at one place of a dimension is a view
@@ -42,6 +51,11 @@ def gathered(
     if run and not any(map(is_pack, axes_along(node.index))):
         return _places_gather(stored, node, run, sizes, value)
     return indexed(stored, node, sizes, value)
+
+
+def is_slice(i: Index) -> TypeGuard[Window]:
+    """Whether an index is every place of an axis, or every other, from some place on."""
+    return isinstance(i, Window) and len(i.steps) == 1 and i.steps[0][1] > 0 and not is_tensor(i.offset)
 
 
 def gathers_in_a_row(index: tuple[Index, ...]) -> range:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from derive.backends.torch.products.convolutions import scattered
-from derive.backends.torch.reads.gathers import gathers_in_a_row
+from derive.backends.torch.reads.gathers import gathers_in_a_row, is_slice
 from derive.backends.torch.reads.index_tensors import index_tensor, pack_first, places_end
-from derive.backends.torch.reads.slices import subscript
+from derive.backends.torch.reads.slices import span, subscript
 from derive.backends.torch.reductions.added_rows import Along, gather_back, rows_turned
 from derive.backends.torch.reductions.extrema import extremum
 from derive.backends.torch.reductions.taps import through_windows
@@ -37,6 +37,9 @@ def scatter(printer: Printer, s: Scatter) -> None:
     if s.kind != "sum":
         printer.lines.append(Line(f"{name} = {extremum(printer, s)}", str(s)))
         return
+    if (padding := _padding(printer, s)) is not None:
+        printer.lines.append(Line(f"{name} = {padding}", str(s)))
+        return
     if s.onto is None:
         target = f"{printer.like}.new_zeros({', '.join(printer.lengths(s.axes))})"
     else:
@@ -53,7 +56,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
     if isinstance(one, Read) and (code := gather_back(printer, Along(s, s.slots.index(one), one))) is not None:
         _put(printer, s, name, target, code)
         return
-    if _at_one_place(printer, s, name, target):
+    if _in_a_view(printer, s, name, target):
         return
     if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
         return
@@ -67,20 +70,47 @@ def scatter(printer: Printer, s: Scatter) -> None:
     _put(printer, s, name, target, _by_indices(printer, s))
 
 
-def _at_one_place(printer: Printer, s: Scatter, name: str, target: str) -> bool:
-    """Added along one dimension of what stands at one place of others, which is a view; False where it is not so."""
+def _padding(printer: Printer, s: Scatter) -> str | None:
+    """A whole tensor with zeros around it; None where it is another scatter."""
+    axes = [i.steps[0][0] if isinstance(i, Window) and len(i.steps) == 1 else i for i in s.slots]
+    whole = isinstance(s.value, Read) and s.value.index == tuple(axes) and printer.dtypes.is_real(s.value)
+    if not whole or s.onto is not None:
+        return None
+    widths: list[str] = []
+    for i, axis in zip(s.slots[::-1], s.axes[::-1], strict=True):
+        if not isinstance(i, Window) and i != axis:
+            return None
+        if not isinstance(i, Window):
+            widths += ["0", "0"]
+            continue
+        behind = printer.sizes.behind(axis, i)
+        if behind is None or any(is_pack(a) for a in s.axes[s.slots.index(i) :]):
+            return None
+        widths += [printer.number(i.offset), behind]
+    while widths[-2:] == ["0", "0"]:
+        widths = widths[:-2]
+    return f"functional.pad({printer.elements(s.value, tuple(axes)).code}, ({', '.join(widths)}))"  # type: ignore[arg-type]
+
+
+def _in_a_view(printer: Printer, s: Scatter, name: str, target: str) -> bool:
+    """Added along one dimension of what stands at one place of others, or in a slice; False where it is not so."""
     fixed = [k for k, i in enumerate(s.slots) if isinstance(i, Window) and not i.steps and not is_tensor(i.offset)]
+    cut = {k: i for k, i in enumerate(s.slots) if is_slice(i)}
     along = [k for k, i in enumerate(s.slots) if isinstance(i, Read)]
-    plain = all(s.slots[k] == a and not is_pack(a) for k, a in enumerate(s.axes) if k not in (*fixed, *along))
-    if not fixed or len(along) != 1 or not plain:
+    plain = all(s.slots[k] == a and not is_pack(a) for k, a in enumerate(s.axes) if k not in (*fixed, *cut, *along))
+    if not (fixed or cut) or len(along) != 1 or not plain:
         return False
     rest = [k for k in range(len(s.axes)) if k not in fixed]
-    part = replace(s, axes=tuple(s.axes[k] for k in rest), slots=tuple(s.slots[k] for k in rest))
+    own = {k: i.steps[0][0] for k, i in cut.items()}
+    axes, slots = tuple(own.get(k, s.axes[k]) for k in rest), tuple(own.get(k, s.slots[k]) for k in rest)
+    part = replace(s, axes=axes, slots=slots)
     index = s.slots[along[0]]
     code = gather_back(printer, Along(part, rest.index(along[0]), index)) if isinstance(index, Read) else None
     if code is None:
         return False
     pieces = [printer.number(i.offset) if isinstance(i, Window) else ":" for i in s.slots]
+    for k, i in cut.items():
+        pieces[k] = span(i, s.axes[k], printer.sizes)
     _start(printer, s, name, target)
     printer.lines.append(Line(f"{name}{subscript(pieces)}{code}", str(s)))
     return True
