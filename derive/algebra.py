@@ -15,7 +15,7 @@ from sympy.logic.boolalg import Boolean
 
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, tensor_names
+from derive.terms.elements import At, Delta, at_index, tensor_names
 from derive.terms.reductions import Sigma
 
 _OPEN = 1000  # copies from here on are bound axes of sums that are open for rewriting
@@ -258,7 +258,7 @@ def substitute(expr: Expr, replace: Mapping[str, tuple[tuple[Axis, ...], Expr]])
     def rule(e: Expr) -> Expr | None:
         if isinstance(e, At) and e.name in replace:
             axes, value = replace[e.name]
-            return value.xreplace(dict(zip(axes, e.index, strict=True)))
+            return at_index(value, axes, e.index)
         return None
 
     return normal(rewrite(expr, rule)) if replace else expr

@@ -15,7 +15,7 @@ from sympy import Expr
 from derive.equations import Equation, Op
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Placed
-from derive.terms.elements import At, Delta, Tensor, reads_of
+from derive.terms.elements import At, Delta, Tensor, at_index, reads_of
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
 
@@ -87,7 +87,7 @@ def _with_inner(op: Op, equation: Equation, gathered: set[Axis]) -> tuple[Expr, 
         source = op.equation(one.name)
         assert source is not None
         for at in (at for at in own if at.name == one.name):
-            body = body.xreplace({at: source.body.xreplace(dict(zip(source.axes, at.index, strict=True)))})
+            body = body.xreplace({at: at_index(source.body, source.axes, at.index)})
         readers.update(n for n in {at.name for at in source.reads} if n not in {a.name for a in equation.reads})
         readers.subtract({at.name for at in source.reads})
         inner.add(one.name)

@@ -14,7 +14,7 @@ from sympy import Add, Expr, Mul
 from derive.algebra import normal, opened, sigma
 from derive.lowering.definitions import Definition
 from derive.lowering.schedule import stem_of_sum
-from derive.terms.elements import At, Scalar, Tensor, tensor_names
+from derive.terms.elements import At, Scalar, Tensor, at_index, tensor_names
 from derive.terms.names import free_name
 from derive.terms.reductions import Sigma
 
@@ -93,8 +93,7 @@ def _moved_in(term: Expr, d: Definition, factor: Expr, new: At) -> Expr | None:
     (read,) = reads
     others = term / read
     if isinstance(read, At):
-        put = dict(zip(d.axes, read.index, strict=True))
-        return _without(others, factor.xreplace(put), new.xreplace(put))
+        return _without(others, *(at_index(e, d.axes, read.index) for e in (factor, new)))
     if not isinstance(read, Sigma):
         return None
     body, bound = opened(read)

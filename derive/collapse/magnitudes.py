@@ -11,7 +11,7 @@ from sympy import Expr, Mul
 
 from derive.algebra import normal
 from derive.equations import Op
-from derive.terms.elements import At
+from derive.terms.elements import At, at_index
 from derive.terms.functions import absolute, sign
 
 
@@ -22,7 +22,7 @@ def magnitudes(value: Expr, op: Op) -> Iterator[Expr]:
     def argument(factor: Expr) -> Expr | None:
         if isinstance(factor, At) and factor.name in known:
             equation = known[factor.name]
-            return equation.body.args[0].xreplace(dict(zip(equation.axes, factor.index, strict=True)))
+            return at_index(equation.body.args[0], equation.axes, factor.index)
         return factor.args[0] if isinstance(factor, absolute) else None
 
     new = {product: signed for product in value.atoms(Mul) if (signed := _signed(product, argument)) is not None}

@@ -28,7 +28,7 @@ from derive.matching import match
 from derive.saving import value_of
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, Scalar, tensor_names
+from derive.terms.elements import At, Delta, Scalar, at_index, tensor_names
 from derive.terms.reductions import Sigma
 
 Found = tuple[Expr, str]
@@ -47,7 +47,7 @@ def by_adjoints(sum_: Sigma, forward: dict[str, Definition], made: list[tuple[At
     body, bound = opened(sum_)
     for at in sorted((f for f in Mul.make_args(body) if isinstance(f, At) and f.name in forward), key=str):
         definition = forward[at.name]
-        outer, products = _one_sum(definition.value.xreplace(dict(zip(definition.axes, at.index, strict=True))))
+        outer, products = _one_sum(at_index(definition.value, definition.axes, at.index))
         if products is None:
             continue
         product, summed = opened(products, bound)
@@ -85,9 +85,9 @@ def by_factors(found: Found, op: Op, made: list[tuple[At, Definition]]) -> Itera
             continue
         own = next(f for f in Mul.make_args(e.body) if isinstance(f, At) and f.index == e.axes)
         for at in (f for f in factors if isinstance(f, At) and f.name == own.name):
-            number, product = e.body.xreplace(dict(zip(e.axes, at.index, strict=True))).as_coeff_Mul()
+            number, product = at_index(e.body, e.axes, at.index).as_coeff_Mul()
             if set(Mul.make_args(product)) <= set(factors) and product != at:
-                value = body / product * e.left.xreplace(dict(zip(e.axes, at.index, strict=True))) / number
+                value = body / product * At(e.target, *at.index) / number
                 yield outer * sigma(value, bound), f"{found[1]}; {e.left} = {e.body}"
 
 
@@ -115,8 +115,7 @@ def _of_a_product(sum_: Sigma, matrix_products: dict[str, Definition], known: Re
         definition = matrix_products.get(at.name)
         if definition is None:
             continue
-        inner = definition.value.xreplace(dict(zip(definition.axes, at.index, strict=True)))
-        outer, products = _one_sum(inner)
+        outer, products = _one_sum(at_index(definition.value, definition.axes, at.index))
         if products is None:
             continue
         product, summed = opened(products, bound)

@@ -18,7 +18,7 @@ from derive.equations import Equation, Op
 from derive.nodes.naming import labels
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
-from derive.terms.elements import At
+from derive.terms.elements import At, at_index
 from derive.terms.functions import absolute, atan2, relu, sigmoid
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -70,12 +70,11 @@ def without_logarithms(op: Op) -> Op:
     def unlogged(f: Expr) -> Expr:
         whole = f.args[0]
         for _ in pointwise:
-            known = [
-                at for at in whole.atoms(At) if at.name in pointwise and all(isinstance(i, Axis) for i in at.index)
-            ]
+            plain = (at for at in whole.atoms(At) if all(isinstance(i, Axis) for i in at.index))
+            known = {at: pointwise[at.name] for at in plain if at.name in pointwise}
             if not known:
                 break
-            whole = expand_mul(whole.xreplace({at: _at(pointwise[at.name], at) for at in known}))
+            whole = expand_mul(whole.xreplace({at: at_index(e.body, e.axes, at.index) for at, e in known.items()}))
         logs = [t for t in Add.make_args(whole) if isinstance(t.as_coeff_Mul()[1], log)]
         rest = exp(Add(*(t for t in Add.make_args(whole) if t not in logs)))
         if not logs or rest not in present or not all(t.as_coeff_Mul()[0].is_Integer for t in logs):
@@ -86,11 +85,6 @@ def without_logarithms(op: Op) -> Op:
     return (
         replace(op, equations=tuple(replace(e, body=e.body.xreplace(changed)) for e in op.equations)) if changed else op
     )
-
-
-def _at(equation: Equation, read: At) -> Expr:
-    """The body of an equation as a read has it."""
-    return equation.body.xreplace(dict(zip(equation.axes, read.index, strict=True)))
 
 
 def _functions(equation: Equation) -> list[Expr]:

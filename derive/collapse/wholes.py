@@ -12,7 +12,7 @@ from sympy import Add, Expr, Mul
 
 from derive.algebra import normal
 from derive.equations import Equation, Op
-from derive.terms.elements import At
+from derive.terms.elements import At, at_index
 
 Wholes = dict[str, Equation]
 """The equations that are sums, by name."""
@@ -49,5 +49,5 @@ def _parts(whole: Expr, known: Wholes) -> tuple[Expr, ...]:
     """The terms of a sum that stands as it is, or under a name."""
     if isinstance(whole, At) and whole.name in known:
         equation = known[whole.name]
-        return Add.make_args(normal(equation.body.xreplace(dict(zip(equation.axes, whole.index, strict=True)))))
+        return Add.make_args(normal(at_index(equation.body, equation.axes, whole.index)))
     return whole.args if isinstance(whole, Add) else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -160,3 +161,8 @@ def reads_of(expr: Basic) -> tuple[At, ...]:
 def tensor_names(expr: Basic) -> frozenset[str]:
     """The names of the tensors an expression reads."""
     return frozenset(at.name for at in expr.atoms(At))
+
+
+def at_index(value: Expr, axes: Sequence[Axis], index: Sequence[Expr]) -> Expr:
+    """What stands over some axes at the index of a read, each axis put at its place: `u[n]*w[d]` at `[n, y[n]]`."""
+    return value.xreplace(dict(zip(axes, index, strict=True)))
