@@ -16,6 +16,7 @@ from sympy.logic.boolalg import Boolean
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, at_index, tensor_names
+from derive.terms.products import by_axes, factors_of
 from derive.terms.reductions import Sigma
 
 _OPEN = 1000  # copies from here on are bound axes of sums that are open for rewriting
@@ -111,20 +112,10 @@ def _sum_of_term(term: Expr, axes: list[Axis]) -> Expr:
     term = _at_places(term)
     if isinstance(term, Add):  # an axis as a number became a sum: `n * delta(n, size(n) - 1)`
         return Add(*(_sum_of_term(t, axes) for t in term.args))
-    inside: list[Expr] = []
-    outside: list[Expr] = []
-    used: set[Axis] = set()
-    factors = list(Mul.make_args(term))
-    for factor in factors:
-        if free_axes(factor) & set(axes):
-            inside.append(factor)
-            used |= free_axes(factor)
-        else:
-            outside.append(factor)
-    empty = [a for a in axes if a not in used]
-    outside += [Size(a) for a in empty]
-    bound = [a for a in axes if a in used]
-    return Mul(*outside, *_independent_sums(inside, bound))
+    inside, outside = by_axes(Mul.make_args(term), axes)
+    used = {a for f in inside for a in free_axes(f)}
+    empty = (Size(a) for a in axes if a not in used)
+    return Mul(*outside, *empty, *_independent_sums(inside, [a for a in axes if a in used]))
 
 
 def _independent_sums(inside: list[Expr], bound: list[Axis]) -> list[Expr]:
@@ -150,17 +141,15 @@ def _independent_sums(inside: list[Expr], bound: list[Axis]) -> list[Expr]:
 
 def _at_places(term: Expr) -> Expr:
     """Under `delta(v, ix[e])`, what is read at `ix[e]` is read at `v`, so that it leaves a sum over `e`."""
-    deltas = [f for f in Mul.make_args(term) if isinstance(f, Delta)]
+    deltas = factors_of(term, Delta)
     put = {i: a for d in deltas for a, i in (d.args, d.args[::-1]) if isinstance(a, Axis) and isinstance(i, At)}
     return Mul(*deltas, *(f.xreplace(put) for f in Mul.make_args(term) if f not in deltas)) if put else term
 
 
 def _merged(term: Expr, axes: list[Axis]) -> tuple[Expr, list[Axis]]:
     """A sum over `c` of `p[c]*sum(g[k]*delta(i[k], c), over=k)` as one sum over both, whose delta then contracts."""
-    for factor in Mul.make_args(term):
-        if isinstance(factor, Sigma) and any(
-            a in axes for d in Mul.make_args(factor.body) if isinstance(d, Delta) for a in d.args
-        ):
+    for factor in factors_of(term, Sigma):
+        if any(a in axes for d in factors_of(factor.body, Delta) for a in d.args):
             body, inner = opened(factor, (*axes, *free_axes(term)))
             return _merged(Mul(*(f for f in Mul.make_args(term) if f is not factor), body), [*axes, *inner])
     return term, axes
@@ -170,9 +159,7 @@ def _contract(term: Expr, axes: list[Axis]) -> tuple[Expr, list[Axis]]:
     """Use each delta with a bound axis on one side: put the other side in its place, until the term is a sum."""
     axes = list(axes)
     while not isinstance(term, Add):
-        for factor in Mul.make_args(term):
-            if not isinstance(factor, Delta):
-                continue
+        for factor in factors_of(term, Delta):
             for one, other in (factor.args, factor.args[::-1]):
                 if one in axes and one not in other.free_symbols:
                     axes.remove(one)

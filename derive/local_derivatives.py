@@ -26,6 +26,7 @@ from derive.saving import Kept, Policy, priced, recompute, with_kept
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Tensor, tensor_names
+from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 
 _MOST_TRIED = 1500
@@ -197,7 +198,7 @@ def _by_way_of(value: Expr, equation: Equation) -> Expr:
 
 def _terms(value: Expr) -> list[Expr]:
     """The terms of a factored sum, what is common to them multiplied into each, none of them opened."""
-    sums = [f for f in Mul.make_args(value) if isinstance(f, Add)]
+    sums = factors_of(value, Add)
     if len(sums) != 1:
         return list(Add.make_args(value))
     common = [f for f in Mul.make_args(value) if f != sums[0]]

@@ -25,6 +25,7 @@ from derive.lowering.reading import Signed, factored, rank, signed
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.numbers import decimal
+from derive.terms.products import factors_of
 from derive.terms.reductions import Reduce, Sigma
 
 Adjoints = frozenset[str]
@@ -194,7 +195,7 @@ def equation_rows(left: str, right: Expr, printer: Printer) -> list[str]:
     if isinstance(right, Add):
         lines = _filled(printer.terms(right), room)
         return [f"{left} &= {lines[0]}", *(rf"&\quad {line}" for line in lines[1:])]
-    sums = [f for f in Mul.make_args(right) if isinstance(f, Add)]
+    sums = factors_of(right, Add)
     if len(sums) != 1:
         return [f"{left} &= {whole}"]
     term = signed(right)

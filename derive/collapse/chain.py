@@ -21,6 +21,7 @@ from derive.collapse.wholes import Wholes, use_wholes
 from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta, Scalar, tensor_names
+from derive.terms.products import factors_of, without
 from derive.terms.reductions import Sigma
 
 
@@ -55,7 +56,7 @@ def forced(steps: Stepwise, scaled: bool = False) -> frozenset[str]:
     adjoint_of = {a.target.name: a.of for a in steps.adjoints}
     out: set[str] = set()
     for adjoint in steps.adjoints:
-        contractions = [s for s in adjoint.value.atoms(Sigma) if is_contraction(_without_deltas(s.body))]
+        contractions = [s for s in adjoint.value.atoms(Sigma) if is_contraction(without(s.body, Delta))]
         read = {name for s in (*contractions, *_scattered(adjoint.value)) for name in tensor_names(s)}
         read |= {at.name for at in adjoint.value.atoms(At) if not all(isinstance(i, Axis) for i in at.index)}
         out |= {adjoint_of[n] for n in read if n in adjoint_of}
@@ -70,14 +71,9 @@ def forced(steps: Stepwise, scaled: bool = False) -> frozenset[str]:
     return frozenset(out - light)
 
 
-def _without_deltas(body: Expr) -> Expr:
-    return Mul(*(f for f in Mul.make_args(body) if not isinstance(f, Delta)))
-
-
 def _scattered(value: Expr) -> list[Sigma]:
     """The sums that a value multiplies, whose terms a delta puts into their places."""
-    sums = (f for term in Add.make_args(value) for f in Mul.make_args(term) if isinstance(f, Sigma))
-    return [s for s in sums if any(isinstance(f, Delta) for f in Mul.make_args(s.body))]
+    return [s for term in Add.make_args(value) for s in factors_of(term, Sigma) if factors_of(s.body, Delta)]
 
 
 Memo = dict[object, tuple[Expr, tuple[Step, ...]]]

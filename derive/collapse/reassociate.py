@@ -29,6 +29,7 @@ from derive.saving import value_of
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Scalar, at_index, tensor_names
+from derive.terms.products import by_axes, factors_of
 from derive.terms.reductions import Sigma
 
 Found = tuple[Expr, str]
@@ -45,13 +46,13 @@ def by_adjoints(sum_: Sigma, forward: dict[str, Definition], made: list[tuple[At
     """The same sum of a matrix product of the forward by way of an adjoint that has an inner sum of it."""
     multiples = {d.name: (d.axes, d.value) for _, d in made if is_multiple(d)}
     body, bound = opened(sum_)
-    for at in sorted((f for f in Mul.make_args(body) if isinstance(f, At) and f.name in forward), key=str):
+    for at in sorted((f for f in factors_of(body, At) if f.name in forward), key=str):
         definition = forward[at.name]
         outer, products = _one_sum(at_index(definition.value, definition.axes, at.index))
         if products is None:
             continue
         product, summed = opened(products, bound)
-        for factor in (f for f in Mul.make_args(product) if isinstance(f, At)):
+        for factor in factors_of(product, At):
             own = [a for a in (*bound, *summed) if a in free_axes(factor)]
             rest = substitute(body / at * outer * product / factor, multiples)
             inner = sigma(rest, [a for a in (*bound, *summed) if a not in own])
@@ -83,7 +84,7 @@ def by_factors(found: Found, op: Op, made: list[tuple[At, Definition]]) -> Itera
     for e in op.equations:
         if e.kind is not None or not e.is_plain or not is_multiple(Definition(e.name, e.axes, e.body)):
             continue
-        own = next(f for f in Mul.make_args(e.body) if isinstance(f, At) and f.index == e.axes)
+        own = next(f for f in factors_of(e.body, At) if f.index == e.axes)
         for at in (f for f in factors if isinstance(f, At) and f.name == own.name):
             number, product = at_index(e.body, e.axes, at.index).as_coeff_Mul()
             if set(Mul.make_args(product)) <= set(factors) and product != at:
@@ -103,15 +104,14 @@ def by_what_adjoints_are(sum_: Sigma, made: list[tuple[At, Definition]], known: 
 
 def is_multiple(d: Definition) -> bool:
     """Whether a definition is one tensor, over the same axes, times others."""
-    factors = Mul.make_args(d.value)
-    whole = any(isinstance(f, At) and f.index == d.axes for f in factors)
+    whole = any(f.index == d.axes for f in factors_of(d.value, At))
     return whole and not isinstance(d.value, Add) and not d.value.atoms(Sigma, Delta, Where)
 
 
 def _of_a_product(sum_: Sigma, matrix_products: dict[str, Definition], known: Relations) -> Iterator[Found]:
     """The sum over a matrix product that has a name."""
     body, bound = opened(sum_)
-    for at in sorted((f for f in Mul.make_args(body) if isinstance(f, At)), key=lambda a: a.sort_key()):
+    for at in sorted(factors_of(body, At), key=lambda a: a.sort_key()):
         definition = matrix_products.get(at.name)
         if definition is None:
             continue
@@ -120,11 +120,10 @@ def _of_a_product(sum_: Sigma, matrix_products: dict[str, Definition], known: Re
             continue
         product, summed = opened(products, bound)
         factors = [f for f in Mul.make_args(body / at * outer) if f != 1] + list(Mul.make_args(product))
-        over_bound = Mul(*(f for f in factors if free_axes(f) & set(bound)))
-        rest = Mul(*(f for f in factors if not free_axes(f) & set(bound)))
-        changed, used = use_relations(sigma(over_bound, bound), known)
-        if used and not any(isinstance(f, Sigma) for f in Mul.make_args(changed)):
-            yield sigma(rest * changed, summed), "; ".join(map(str, used))
+        over_bound, rest = by_axes(factors, bound)
+        changed, used = use_relations(sigma(Mul(*over_bound), bound), known)
+        if used and not factors_of(changed, Sigma):
+            yield sigma(Mul(*rest) * changed, summed), "; ".join(map(str, used))
             return
 
 
@@ -132,15 +131,14 @@ def _of_some_factors(sum_: Sigma, known: Relations) -> Iterator[Found]:
     """The sum over several axes of a long product, where some of its factors are summed over one of them already."""
     body, bound = opened(sum_)
     for axis in bound if len(bound) > 1 else ():
-        inside = [f for f in Mul.make_args(body) if axis in free_axes(f)]
-        others = [f for f in Mul.make_args(body) if axis not in free_axes(f)]
+        inside, others = by_axes(Mul.make_args(body), [axis])
         changed, used = use_relations(sigma(Mul(*inside), [axis]), known)
         if used and not changed.atoms(Sigma):
             yield sigma(Mul(*others, changed), [a for a in bound if a != axis]), "; ".join(map(str, used))
 
 
 def _one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
-    sums = [f for f in Mul.make_args(value) if isinstance(f, Sigma)]
+    sums = factors_of(value, Sigma)
     if isinstance(value, Add) or len(sums) != 1:
         return value, None
     return value / sums[0], sums[0]

@@ -17,6 +17,7 @@ from derive.equations import Equation, Op
 from derive.matching import match
 from derive.terms.axes import free_axes
 from derive.terms.elements import At, tensor_names
+from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 
 _DEPTH = 4  # how many inversions in a row may be used on one equation
@@ -125,7 +126,7 @@ def oriented(expr: Expr, because: tuple[str, ...]) -> Relation | None:
         (with_sum if term.atoms(Sigma) else rest).append(term)
     if len(with_sum) != 1:
         return None
-    sums = [f for f in Mul.make_args(with_sum[0]) if isinstance(f, Sigma)]
+    sums = factors_of(with_sum[0], Sigma)
     if len(sums) != 1 or not sums[0].body.atoms(At):
         return None
     coefficient = with_sum[0] / sums[0]

@@ -16,6 +16,7 @@ from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, reads_of
+from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 
 
@@ -128,9 +129,9 @@ def use_supports(term: Expr, known: dict[str, tuple[Support, ...]]) -> tuple[Exp
 
 def _under_deltas(term: Expr) -> Expr:
     """A product whose masks are asked where its deltas are 1: `delta(m, n)*where(m <= n, 1, 0)` is `delta(m, n)`."""
-    for delta in [f for f in Mul.make_args(term) if isinstance(f, Delta)]:
+    for delta in factors_of(term, Delta):
         axis, place = delta.args if isinstance(delta.args[0], Axis) else delta.args[::-1]
-        for mask in [f for f in Mul.make_args(term) if isinstance(f, Where)]:
+        for mask in factors_of(term, Where):
             holds = mask.condition.xreplace({axis: place})
             if isinstance(holds, BooleanAtom):
                 term = term.xreplace({mask: mask.args[1] if holds else mask.args[2]})

@@ -20,6 +20,7 @@ from derive.collapse.chain import Step
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta
 from derive.terms.functions import absolute, sign
+from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 
 
@@ -124,7 +125,7 @@ def _turned(value: Expr, known: Symmetries, used: dict[Symmetry, None]) -> Expr:
 
 def _turned_sum(total: Sigma, known: Symmetries, used: dict[Symmetry, None]) -> Expr:
     body, bound = opened(total)
-    for at in sorted((f for f in Mul.make_args(body) if isinstance(f, At)), key=lambda a: a.sort_key()):
+    for at in sorted(factors_of(body, At), key=lambda a: a.sort_key()):
         for s in known.get(at.name, ()):
             first, second = at.index[s.first], at.index[s.second]
             if s.tied and first in bound and isinstance(second, Axis) and second not in bound:

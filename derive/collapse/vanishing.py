@@ -23,6 +23,7 @@ from derive.saving import value_of
 from derive.terms.axes import Axis
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Delta, tensor_names
+from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 
 _LAW = "reassociate"
@@ -112,7 +113,7 @@ def _in_one(value: Expr) -> Expr:
         if not isinstance(e, Sigma):
             return None
         body, bound = opened(e)
-        inner = next((f for f in Mul.make_args(body) if isinstance(f, Sigma)), None)
+        inner = next(iter(factors_of(body, Sigma)), None)
         if inner is None:
             return None
         part, axes = opened_by_name(inner, {*bound, *body.atoms(Axis)})

@@ -20,6 +20,7 @@ from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Tensor
 from derive.terms.indices import Prefix
 from derive.terms.names import free_name
+from derive.terms.products import by_axes
 from derive.terms.windows import affine
 
 
@@ -94,8 +95,7 @@ def _found(e: Equation, finite: Collection[str]) -> _Reached | None:
     for factor in factors:
         if isinstance(factor, Where) and factor.args[2] == 0 and isinstance(factor.condition, Eq):
             others = [f for f in (*factors, *Mul.make_args(factor.args[1])) if f != factor]
-            added = Mul(*(f for f in others if free_axes(f) & set(e.over)))
-            scale = Mul(*(f for f in others if not free_axes(f) & set(e.over)))
+            added, scale = (Mul(*part) for part in by_axes(others, e.over))
             for axis in e.axes:
                 found = _on(axis, factor.condition, e.over)
                 if found is not None and axis not in free_axes(added) and is_polynomial(scale, finite):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Basic, Mul
+from sympy import Basic
 
 from derive.backends.values import Dims
 from derive.desugaring.selections import selected
@@ -12,6 +12,7 @@ from derive.equations import Op, Operand
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta
+from derive.terms.products import factors_of
 
 
 def shape(dims: Dims) -> str:
@@ -62,7 +63,7 @@ def read_by(op: Op) -> set[str]:
     """Those among them that the forward reads by; a delta that it compares, the backward may read by."""
     equations = selected(op).equations
     places = [i for e in equations for read in e.reads for i in read.index]
-    places += [f for e in equations if e.kind == "sum" for f in Mul.make_args(e.body) if isinstance(f, Delta)]
+    places += [f for e in equations if e.kind == "sum" for f in factors_of(e.body, Delta)]
     return {at.name for i in places for at in i.atoms(At)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sympy import Expr, Mul
+from sympy import Expr
 
 from derive import placed
 from derive.equations import Equation, Op
@@ -19,6 +19,7 @@ from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scat
 from derive.terms.axes import free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import Delta, Scalar
+from derive.terms.products import factors_of, without
 from derive.terms.windows import is_gather, is_window
 
 
@@ -62,7 +63,7 @@ def _places(e: Equation) -> tuple[Expr, ...] | None:
     if e.kind in placed.KINDS:
         extremum = placed.slots(e.body, e.axes)
         return extremum[0] if extremum is not None else None
-    deltas = [f for f in Mul.make_args(e.body) if isinstance(f, Delta)]
+    deltas = factors_of(e.body, Delta)
     slots: dict[Expr, Expr] = {}
     for delta in deltas:
         for one, other in (delta.args, delta.args[::-1]):
@@ -70,9 +71,9 @@ def _places(e: Equation) -> tuple[Expr, ...] | None:
             if one in e.axes and one not in slots and (is_gather(other) or is_window(other)) and summed:
                 slots[one] = other
                 break
-    rest = [f for f in Mul.make_args(e.body) if not isinstance(f, Delta)]
     fits = e.kind == "sum" and e.is_plain and len(slots) == len(deltas) > 0
-    asked = {a for i in (*slots.values(), *rest) for a in free_axes(i)}  # `y[n, c] == c` asks at every place of `c`
+    # `y[n, c] == c` asks at every place of `c`
+    asked = free_axes(without(e.body, Delta)) | {a for i in slots.values() for a in free_axes(i)}
     return tuple(slots.get(a, a) for a in e.axes) if fits and not set(slots) & asked else None
 
 
@@ -81,7 +82,7 @@ def _scattered(e: Equation, slots: tuple[Expr, ...]) -> Node:
     extremum = placed.slots(e.body, e.axes)
     if extremum is not None:
         return value_at_places(str(e.kind), *extremum, e.over)
-    body = e.scale * Mul(*(f for f in Mul.make_args(e.body) if not isinstance(f, Delta)))
+    body = e.scale * without(e.body, Delta)
     rest = tuple(a.name for a in e.over if a not in {b for i in slots for b in free_axes(i)})
     return Reduce("sum", rest, lower.node(body)) if rest else lower.node(body)
 

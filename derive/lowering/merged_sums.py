@@ -7,6 +7,7 @@ from sympy import Add, Expr, Mul
 from derive.algebra import is_contraction
 from derive.lowering.positions import has_delta
 from derive.terms.axes import Size
+from derive.terms.products import factors_of
 from derive.terms.reductions import Reduce, Sigma
 
 
@@ -29,7 +30,7 @@ def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
     groups: dict[tuple[Expr, tuple[str, ...]], list[tuple[Expr, Sigma]]] = {}
     out: list[Expr] = []
     for term in Add.make_args(expr):
-        sums = [f for f in Mul.make_args(term) if isinstance(f, Sigma)]
+        sums = factors_of(term, Sigma)
         if len(sums) == 1 and not has_delta(sums[0]) and not is_contraction(sums[0].body):
             outer = term / sums[0]
             number = outer.as_coeff_Mul()[0]

@@ -8,21 +8,22 @@ from derive.algebra import normal, opened_by_name
 from derive.lowering.definitions import Definition
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import Delta
+from derive.terms.products import factors_of, without
 from derive.terms.reductions import Reduce, Sigma
 
 
 def slots_of(d: Definition, term: Expr) -> tuple[tuple[Expr, ...], Expr]:
     """Where a term with deltas stands along each axis of the definition, and its value there."""
     body, outer = term, S.One
-    for f in Mul.make_args(term):
-        if isinstance(f, Sigma) and has_delta(f):
-            body, outer = f, term / f
+    for s in factors_of(term, Sigma):
+        if has_delta(s):
+            body, outer = s, term / s
     if isinstance(body, Sigma):
         body, _ = opened_by_name(body, set(d.axes) | _bound(outer))
         body = body * outer
     slots: dict[Axis, Expr] = {}
     while True:
-        deltas = [(f, _slot(f, d.axes, slots)) for f in Mul.make_args(body) if isinstance(f, Delta)]
+        deltas = [(f, _slot(f, d.axes, slots)) for f in factors_of(body, Delta)]
         used = next(((f, *found) for f, found in deltas if found is not None), None)
         if used is None:
             return tuple(slots.get(a, a) for a in d.axes), body
@@ -52,10 +53,7 @@ def _slot(delta: Delta, axes: tuple[Axis, ...], slots: dict[Axis, Expr]) -> tupl
 
 def has_delta(expr: Expr) -> bool:
     """Whether a term is put into its places by a delta, its own or that of a sum in it."""
-    return any(
-        isinstance(f, Delta) or (isinstance(f, Sigma) and any(isinstance(g, Delta) for g in Mul.make_args(f.body)))
-        for f in Mul.make_args(expr)
-    )
+    return bool(factors_of(expr, Delta)) or any(factors_of(s.body, Delta) for s in factors_of(expr, Sigma))
 
 
 def every_place(d: Definition, spread: list[Expr]) -> tuple[Axis, list[Expr]] | None:
@@ -63,8 +61,7 @@ def every_place(d: Definition, spread: list[Expr]) -> tuple[Axis, list[Expr]] | 
     values: dict[int, Expr] = {}
     found: set[Axis] = set()
     for term in spread:
-        deltas = [f for f in Mul.make_args(term) if isinstance(f, Delta)]
-        rest = Mul(*(f for f in Mul.make_args(term) if not isinstance(f, Delta)))
+        deltas, rest = factors_of(term, Delta), without(term, Delta)
         if len(deltas) != 1 or any(has_delta(t) for t in Add.make_args(rest)):
             return None
         place, axis = sorted(deltas[0].args, key=lambda a: not a.is_Integer)
@@ -90,7 +87,7 @@ def grouped(terms: list[Expr]) -> list[Expr]:
     groups: dict[Expr, list[Expr]] = {}
     alone: list[Expr] = []
     for term in terms:
-        deltas = Mul(*(f for f in Mul.make_args(term) if isinstance(f, Delta)))
+        deltas = Mul(*factors_of(term, Delta))
         if deltas == 1 or has_delta(term / deltas):
             alone.append(term)
         else:

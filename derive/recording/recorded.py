@@ -37,6 +37,7 @@ from derive.terms.axes import Size, free_axes
 from derive.terms.choices import BELOW_ALL, Where
 from derive.terms.elements import At, Tensor
 from derive.terms.functions import absolute, atan2, maximum, minimum, power, sign
+from derive.terms.products import factors_of
 from derive.terms.reductions import Reduce
 
 
@@ -80,7 +81,7 @@ def _canonical(expr: Basic) -> Any:
 
 def _absolute_powers(e: Expr) -> Expr:
     """SymPy's `Abs(x) / x**4` as `absolute(x)**-3`, which it has for it: a value also where `x**4` is 0 or infinite."""
-    for f in [f for f in Mul.make_args(e) if isinstance(f, Abs)]:
+    for f in factors_of(e, Abs):
         have, squared = e.as_powers_dict(), (f.args[0] ** 2).as_powers_dict()
         times = [-have[b] / n for b, n in squared.items()]
         if all(t.is_Integer and t > 0 for t in times):
