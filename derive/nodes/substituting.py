@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from derive.nodes.walking import by_axes, node_axes, rebuilt, walk
-from derive.program import Call, Index, Join, Node, Read, Reduce, Run, Scan, Scatter, Statement, base
+from derive.program import Index, Node, Read, Scatter, Statement, base
 from derive.terms.axes import in_all_orders
 
 
@@ -18,11 +18,13 @@ def numbered_in_order(statements: list[Statement], stems: Mapping[str, str]) -> 
         own = [name for name in made if stems[name] == stem]
         names |= dict(zip(own, sorted(own, key=lambda name: (len(name), name)), strict=True))
     names = {old: new for old, new in names.items() if old != new}
-    out: list[Statement] = []
-    for s in statements:
-        s = replace(renamed(s, names), name=names.get(s.name, s.name))
-        out.append(replace(s, onto=names.get(s.onto, s.onto)) if isinstance(s, Scatter) and s.onto else s)
-    return out
+    return [under_names(s, names) for s in statements]
+
+
+def under_names(s: Statement, names: dict[str, str]) -> Statement:
+    """The statement with what it makes, reads and adds to under other names."""
+    s = replace(renamed(s, names), name=names.get(s.name, s.name))
+    return replace(s, onto=names.get(s.onto, s.onto)) if isinstance(s, Scatter) and s.onto else s
 
 
 def renamed(s: Statement, names: dict[str, str]) -> Statement:
@@ -38,15 +40,7 @@ def renamed(s: Statement, names: dict[str, str]) -> Statement:
 def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
     if isinstance(n, Read):
         return Read(names.get(n.name, n.name), tuple(_rename(i, names) for i in n.index))  # type: ignore[misc]
-    if isinstance(n, Call):
-        return replace(n, args=tuple(_rename(a, names) for a in n.args))  # type: ignore[misc]
-    if isinstance(n, Run):
-        return replace(n, body=_rename(n.body, names), same=_rename(n.same, names))  # type: ignore[arg-type]
-    if isinstance(n, Reduce | Scan):
-        return replace(n, body=_rename(n.body, names))  # type: ignore[arg-type]
-    if isinstance(n, Join):
-        return replace(n, parts=tuple(_rename(p, names) for p in n.parts))  # type: ignore[misc]
-    return n
+    return rebuilt(n, lambda m: _rename(m, names))  # type: ignore[arg-type, return-value]
 
 
 def axes_of(node: Node) -> tuple[str, ...]:

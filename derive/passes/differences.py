@@ -13,12 +13,13 @@ from fractions import Fraction
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
+from derive.nodes.other_axes import plain, value_at
 from derive.nodes.products import is_of_differences, is_outer_difference, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, rebuilt
 from derive.passes.divided_factors import as_product, fraction
 from derive.passes.leftovers import without_unread
-from derive.passes.opened_sums import Known, plain, renamed
+from derive.passes.opened_sums import Known
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, SizeOf
 
 
@@ -99,9 +100,7 @@ def _signless(node: Node) -> tuple[Node, bool]:
 def _opened(node: Node, known: Known) -> Node:
     """A product or quotient with the values of known tensors in their place, those above the line."""
     if isinstance(node, Read) and node.name in known and by_axes_once(node):
-        made = known[node.name]
-        names = dict(zip(axes_along(made.axes), node.index, strict=True))
-        return _opened(renamed(made.value, names), known)
+        return _opened(value_at(known[node.name], node.index), known)
     if isinstance(node, Call) and node.fn in ("mul", "div", "neg"):
         count = len(node.args) if node.fn == "mul" else 1
         return replace(node, args=(*(_opened(a, known) for a in node.args[:count]), *node.args[count:]))

@@ -12,11 +12,12 @@ from fractions import Fraction
 from derive.costs.cost import node_work, work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, signed_terms, whole_power
+from derive.nodes.other_axes import plain, value_at
 from derive.nodes.products import is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
 from derive.nodes.walking import node_axes, rebuilt, uses, walk
-from derive.passes.opened_sums import is_product, plain, renamed
+from derive.passes.opened_sums import is_product
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter
 
 
@@ -49,8 +50,7 @@ def written_where_read(made: Assign, program: Program) -> Program | None:
         return None
     if made.axes != read.index and not _may_stand_elsewhere(made):
         return None
-    names = {str(a): i for a, i in zip(made.axes, read.index, strict=True)}
-    value = put(reader.value, read, renamed(made.value, names))
+    value = put(reader.value, read, made.value if made.axes == read.index else value_at(made, read.index))
     statements = (replace(s, value=value) if s == reader else s for s in program.statements if s != made)
     return replace(program, statements=tuple(statements))
 

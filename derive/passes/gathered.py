@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from derive.nodes.other_axes import value_at
 from derive.nodes.products import is_tensor
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
 from derive.nodes.walking import axes_along, reads, walk
-from derive.program import Assign, Call, Index, Node, Num, Program, Read, Scal, Scatter, SizeOf
+from derive.program import Assign, Call, Index, Num, Program, Read, Scal, Scatter, SizeOf
 
 
 def after_gathers(program: Program) -> Program:
@@ -22,7 +23,7 @@ def after_gathers(program: Program) -> Program:
         if place is not None:
             first = next(j for j, r in enumerate(later) if s.name in reads(r.value))  # the index is known by then
             axes = tuple(dict.fromkeys(axes_along(place)))
-            made = replace(s, axes=axes, value=_at(s.value, dict(zip(s.axes, place, strict=True))))
+            made = replace(s, axes=axes, value=value_at(s, place))
             rest = [replace(r, value=put(r.value, Read(s.name, place), Read(s.name, axes))) for r in later[first:]]
             statements = [*statements[:k], *later[:first], made, *rest]
     return check(replace(program, statements=tuple(statements)))
@@ -47,11 +48,3 @@ def _only_place(s: Assign, later: list[Assign | Scatter]) -> tuple[Index, ...] |
     axes = set(axes_along(place))
     gathers = any(isinstance(i, Read) for i in place)
     return place if gathers and len(axes) < len(s.axes) and not any("'" in a for a in axes) else None
-
-
-def _at(node: Node, place: dict[Index, Index]) -> Node:
-    """A pointwise value where its axes are at these places, those of its own gathers too."""
-    if isinstance(node, Read):
-        index = (_at(i, place) if isinstance(i, Read) else place.get(i, i) for i in node.index)
-        return Read(node.name, tuple(index))  # type: ignore[arg-type]
-    return replace(node, args=tuple(_at(a, place) for a in node.args)) if isinstance(node, Call) else node

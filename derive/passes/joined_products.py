@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from derive.costs.cost import node_work
 from derive.lengths.nominal import Nominal
+from derive.nodes.other_axes import plain, with_axes
 from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes
-from derive.passes.opened_sums import plain, renamed
 from derive.program import Call, Node, Program, Read, Reduce
 
 
@@ -50,7 +50,7 @@ def _in_one(one: Reduce, other: Reduce) -> Reduce | None:
     (bound,), (their_bound,) = one.axes, other.axes
     if bound in node_axes(other.body) and bound != their_bound:
         return None
-    theirs = [renamed(f, {their_bound: bound}) for f in theirs]
+    theirs = [with_axes(f, {their_bound: bound}) for f in theirs]
     for k, shared in enumerate(mine):
         if isinstance(shared, Read) and bound in node_axes(shared) and shared in theirs:
             rest = mine[1 - k], theirs[1 - theirs.index(shared)]

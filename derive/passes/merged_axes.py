@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from derive.nodes.other_axes import with_axes
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, node_axes, rebuilt, walk
 from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Program, Read, Reduce, Scal, Scatter, SizeOf
@@ -103,16 +104,4 @@ def _reads(s: Assign | Scatter) -> list[Read]:
 
 def _put(node: Node, axis: str, merged: Merged) -> Node:
     """The node with the parts of an axis under their own names, and the axis as these merged."""
-    if isinstance(node, Read):
-        return replace(node, index=tuple(_index(i, axis, merged) for i in node.index))
-    return rebuilt(node, lambda n: _put(n, axis, merged))
-
-
-def _index(i: Index, axis: str, merged: Merged) -> Index:
-    if isinstance(i, Read):  # a gather: where it gathers from
-        return replace(i, index=tuple(_index(j, axis, merged) for j in i.index))
-    if isinstance(i, PartOf) and i.whole == axis:
-        return merged.axes[i.position]
-    if isinstance(i, Merged):
-        return replace(i, axes=tuple(_index(j, axis, merged) for j in i.axes))
-    return merged if i == axis else i
+    return with_axes(node, {axis: merged}) if isinstance(node, Read) else rebuilt(node, lambda n: _put(n, axis, merged))

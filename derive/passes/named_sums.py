@@ -11,11 +11,11 @@ from dataclasses import replace
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, signed_terms
+from derive.nodes.other_axes import plain, value_at, with_axes
 from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk
 from derive.passes.leftovers import without_unread
-from derive.passes.opened_sums import plain, renamed
 from derive.passes.sums_apart import added, sums_apart
 from derive.program import Assign, Node, Program, Read, Reduce, base
 
@@ -62,20 +62,21 @@ def _written_where_summed(made: Assign, program: Program) -> Program | None:
 def _with_value(node: Reduce, made: Assign) -> Node:
     """A sum with the tensor's value in the place of a factor that reads the tensor; sums of sums are one."""
     factors = product_factors(node.body)
-    k = next((k for k, f in enumerate(factors) if isinstance(f, Read) and f.name == made.name), None)
-    if k is None:
+    read = next((f for f in factors if isinstance(f, Read) and f.name == made.name), None)
+    if read is None:
         return node
-    read, others = factors[k], factors[:k] + factors[k + 1 :]
-    names = dict(zip(axes_along(made.axes), read.index, strict=True))  # type: ignore[union-attr]
+    k = factors.index(read)
+    before, behind = factors[:k], factors[k + 1 :]
     terms = signed_terms(made.value)
     if not all(isinstance(t, Reduce) for t, _ in terms):
-        return replace(node, body=multiplied([*factors[:k], renamed(made.value, names), *factors[k + 1 :]]))
+        return replace(node, body=multiplied([*before, value_at(made, read.index), *behind]))
+    names = dict(zip(axes_along(made.axes), read.index, strict=True))
     used = {*node_axes(node.body), *(a for n in walk(node) if isinstance(n, Reduce) for a in n.axes)}
     sums: list[tuple[Node, bool]] = []
     for t, minus in terms:
         assert isinstance(t, Reduce)
         own = {a: _fresh(a, used) for a in t.axes}
-        body = multiplied([*others, *product_factors(renamed(t.body, names | own))])
+        body = multiplied([*before, *behind, *product_factors(with_axes(t.body, names | own))])
         sums.append((Reduce("sum", (*node.axes, *own.values()), body), minus))
     return added(sums)
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from derive.nodes.arithmetic import multiplied
+from derive.nodes.other_axes import Renaming, plain, value_at, with_axes
 from derive.nodes.products import is_tensor, product_factors
 from derive.nodes.substituting import put
 from derive.nodes.walking import axes_along, children, index_axes, node_axes, walk
-from derive.program import Assign, Call, Index, Merged, Node, Num, PartOf, Read, Reduce, Scal, SizeOf
+from derive.program import Assign, Call, Index, Merged, Node, PartOf, Read, Reduce
 
 Known = Mapping[str, Assign]
 """Statements by the names of what they define."""
-
-Renaming = Mapping[str, Index]
-"""Axes of one sum, as indices of another."""
-
-_PLAIN = Read | Call | Num | Scal | SizeOf | Merged | PartOf | str
 
 
 def is_view(s: Assign) -> bool:
@@ -36,11 +32,6 @@ def is_product(s: Assign) -> bool:
 def _repeats(s: Assign) -> bool:
     """Whether a statement has an axis that its value lacks: the sum over it is a multiple, not a sum of elements."""
     return set(axes_along(s.axes)) != set(node_axes(s.value))
-
-
-def plain(n: Node | Index) -> bool:
-    """Whether the axes of a node may have other names: none is bound in it, and none stands in a window."""
-    return all(isinstance(m, _PLAIN) for m in walk(n))
 
 
 @dataclass(frozen=True)
@@ -100,44 +91,20 @@ def opened(node: Reduce, views: Known, products: Known) -> Opened:
         if isinstance(part, PartOf) and isinstance(part.whole, str):
             split[part.whole] = tuple(f"{part.whole}.{k}" for k in range(len(part.lengths)))
     apart = {a: Merged(own) for a, own in split.items()}
-    return Opened(node, written, tuple(renamed(f, apart) for f in factors), tuple(split.items()), lengths)
+    return Opened(node, written, tuple(with_axes(f, apart) for f in factors), tuple(split.items()), lengths)
 
 
 def _multiplied_out(factor: Node, products: Known) -> list[Node]:
     made = products.get(factor.name) if isinstance(factor, Read) and plain(factor) else None
     if made is None or not isinstance(factor, Read):
         return [factor]
-    names = dict(zip((str(a) for a in made.axes), factor.index, strict=True))
-    return [f for inner in product_factors(made.value) for f in _multiplied_out(renamed(inner, names), products)]
+    return [f for inner in product_factors(value_at(made, factor.index)) for f in _multiplied_out(inner, products)]
 
 
 def _seen_through(node: Node, views: Known) -> Node:
     while (named := next((n for n in walk(node) if isinstance(n, Read) and n.name in views), None)) is not None:
-        view = views[named.name]
-        axes = axes_along(view.axes)
-        node = put(node, named, renamed(view.value, dict(zip(axes, named.index, strict=True))))
+        node = put(node, named, value_at(views[named.name], named.index))
     return node
-
-
-def renamed(node: Node, names: Renaming) -> Node:
-    """A plain node with other indices for its axes."""
-    if isinstance(node, Read):
-        return replace(node, index=tuple(_renamed(i, names) for i in node.index))
-    return replace(node, args=tuple(renamed(a, names) for a in node.args)) if isinstance(node, Call) else node
-
-
-def _renamed(index: Index, names: Renaming) -> Index:
-    if isinstance(index, str):
-        return names.get(index, index)
-    if isinstance(index, Merged):
-        inner = [_renamed(i, names) for i in index.axes]
-        return Merged(tuple(j for i in inner for j in (i.axes if isinstance(i, Merged) else (i,))))
-    if isinstance(index, PartOf):
-        whole = _renamed(index.whole, names)
-        fits = isinstance(whole, Merged) and len(whole.axes) == len(index.lengths)
-        return whole.axes[index.position] if fits and isinstance(whole, Merged) else replace(index, whole=whole)
-    renamed_read = renamed(index, names) if isinstance(index, Read) else index
-    return renamed_read  # type: ignore[return-value]
 
 
 # --- what two have in common ----------------------------------------------------------------------------------------

@@ -11,11 +11,12 @@ from fractions import Fraction
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, whole_power
+from derive.nodes.other_axes import plain, value_at
 from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, rebuilt
 from derive.passes.leftovers import without_unread
-from derive.passes.opened_sums import Known, is_product, plain, renamed
+from derive.passes.opened_sums import Known, is_product
 from derive.program import Call, Node, Num, Program, Read, Reduce
 
 _Powers = dict[Node, int]
@@ -53,8 +54,7 @@ def _factors(node: Node, products: Known) -> _Powers:
         if made is None or not isinstance(root, Read):
             inner: _Powers = {root: 1}
         else:
-            names = {str(a): i for a, i in zip(made.axes, root.index, strict=True)}
-            inner = _factors(renamed(made.value, names), products)
+            inner = _factors(value_at(made, root.index), products)
             if any(set(node_axes(f)) == set(node_axes(root)) for f in inner):
                 inner = {root: 1}  # as large as one of its factors
         for f, e in inner.items():

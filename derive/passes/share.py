@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from derive.nodes.naming import stem_of
+from derive.nodes.other_axes import uncopied
 from derive.nodes.products import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, numbered_in_order, put
-from derive.nodes.walking import by_axes, children, node_axes, reads, rebuilt, walk
+from derive.nodes.walking import by_axes, children, node_axes, reads, walk
 from derive.program import (
     CONDITIONS,
     Assign,
@@ -27,7 +28,6 @@ from derive.program import (
     Scan,
     SizeOf,
     Statement,
-    base,
 )
 from derive.terms.names import free_name
 
@@ -94,7 +94,7 @@ def nameless(node: Node) -> Node | None:
     alone, copies of an axis are.
     """
     if not reads(node) and all(isinstance(n, Call | Num | Scal | SizeOf | AxisValue) for n in walk(node)):
-        return _uncopied(node)
+        return uncopied(node)
     if any(not isinstance(n, Read | Call | Num | Scal | Reduce | str) for n in walk(node)):
         return None
     numbers = {a: f"#{k}" for k, a in enumerate(_axes_in_turn(node))}
@@ -109,16 +109,6 @@ def nameless(node: Node) -> Node | None:
         return numbers[n] if isinstance(n, str) else n
 
     return renamed(node)  # type: ignore[return-value]
-
-
-def _uncopied(node: Node) -> Node | None:
-    """A node of places with the copies of axes as those themselves; None where two copies of one axis stand in it."""
-    axes = {n.axis for n in walk(node) if isinstance(n, AxisValue)}
-
-    def plain(n: Node) -> Node:
-        return AxisValue(base(n.axis)) if isinstance(n, AxisValue) else rebuilt(n, plain)
-
-    return plain(node) if len({base(a) for a in axes}) == len(axes) else None
 
 
 def _definition(s: Statement, node: Node) -> Assign | None:

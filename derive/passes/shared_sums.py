@@ -14,12 +14,13 @@ from derive.costs.cost import NAMED, node_work
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.naming import name_of
+from derive.nodes.other_axes import plain, with_axes
 from derive.nodes.products import is_tensor
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
 from derive.passes.leftovers import without_unread
-from derive.passes.opened_sums import Common, Opened, common, is_product, is_view, opened, plain, renamed
+from derive.passes.opened_sums import Common, Opened, common, is_product, is_view, opened
 from derive.program import (
     Assign,
     Call,
@@ -158,7 +159,7 @@ def _unprimed(part: Assign) -> Assign:
     names = {a: base(a) for a in node_axes(value.body)}
     if not plain(value.body) or len(set(names.values())) < len(names):
         return part
-    short = Reduce(value.kind, tuple(names[a] for a in value.axes), renamed(value.body, names))
+    short = Reduce(value.kind, tuple(names[a] for a in value.axes), with_axes(value.body, names))
     return Assign(part.name, tuple(names[a] for a in part.axes if isinstance(a, str)), short)
 
 

@@ -13,13 +13,14 @@ from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import ONE, multiplied
 from derive.nodes.naming import name_of
+from derive.nodes.other_axes import plain, with_axes
 from derive.nodes.products import is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import node_axes, uses, walk
 from derive.passes.distributing import written_where_read
 from derive.passes.leftovers import without_unread
-from derive.passes.opened_sums import Known, Opened, common, is_product, opened, plain, renamed
+from derive.passes.opened_sums import Known, Opened, common, is_product, opened
 from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, Statement, base
 
 _KINDS = ("sum", "mean")
@@ -103,7 +104,7 @@ def _matrix(found: Opened, weighed: tuple[int, ...], program: Program, products:
     value, axes = multiplied([found.written[k] for k in weighed]), _axes(found, weighed)
     names = {a: base(a) for a in axes}
     if len(set(names.values())) == len(names):
-        value, axes = renamed(value, names), tuple(names[a] for a in axes)
+        value, axes = with_axes(value, names), tuple(names[a] for a in axes)
     known = next((s for s in products.values() if s.value == value and s.axes == axes), None)
     return known or Assign(name_of(value, taken), axes, value)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from derive.nodes.arithmetic import ONE
 from derive.nodes.soundness import check
-from derive.nodes.substituting import put, renamed
+from derive.nodes.substituting import put, renamed, under_names
 from derive.passes.share import share
 from derive.pipeline import Derivation
 from derive.program import Assign, Call, Index, Node, Program, Read, Scal, Scatter, Statement
@@ -82,10 +82,10 @@ def _joined(d: Derivation, cotangent: Node) -> Joined:
     statements = list(d.forward.statements)
     for s in d.backward.statements:
         if s.name not in defined or s.name in again:
-            statements.append(_from(_again(s, again), read, cotangent))
+            statements.append(_from(under_names(s, again), read, cotangent))
         elif renamed(s, again) != defined[s.name]:  # what the backward computes as the forward did is at hand
             again[s.name] = _fresh(f"{s.name}_again", taken)
-            statements.append(_from(_again(s, again), read, cotangent))
+            statements.append(_from(under_names(s, again), read, cotangent))
     if read.name in d.backward.returns:  # the gradient is the cotangent as it came
         again[read.name] = _fresh(f"{read.name}_returned", taken)
         statements.append(Assign(again[read.name], (), cotangent))
@@ -101,12 +101,6 @@ def _fresh(name: str, taken: set[str]) -> str:
         name = f"{name}_"
     taken.add(name)
     return name
-
-
-def _again(s: Statement, names: dict[str, str]) -> Statement:
-    """A statement of the backward, its names apart from those of the forward."""
-    s = replace(renamed(s, names), name=names.get(s.name, s.name))
-    return replace(s, onto=names.get(s.onto, s.onto)) if isinstance(s, Scatter) and s.onto else s
 
 
 def _from(s: Statement, read: Read, value: Node) -> Statement:

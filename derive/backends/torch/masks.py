@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from derive.nodes.naming import name_of
+from derive.nodes.other_axes import uncopied
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
-from derive.nodes.walking import axes_along, children, node_axes, reads, rebuilt, walk
-from derive.program import COMPARISONS, CONDITIONS, Assign, AxisValue, Call, Index, Node, Program, Read, Statement, base
+from derive.nodes.walking import axes_along, children, node_axes, reads, walk
+from derive.program import COMPARISONS, CONDITIONS, Assign, Call, Index, Node, Program, Read, Statement, base
 from derive.terms.names import free_name
 
 _LOGIC = CONDITIONS - COMPARISONS
@@ -58,14 +58,8 @@ def _reading(s: Statement, asked: Call, mask: Assign) -> Statement:
 
 def _plain(condition: Call) -> Call:
     """The condition with axes for their copies in sums, `k` for `k'`, unless it asks of both."""
-    axes = node_axes(condition)
-    if len({base(a) for a in axes}) < len(axes):
-        return condition
-    return _renamed(condition)
-
-
-def _renamed(node: Node) -> Any:
-    return AxisValue(base(node.axis)) if isinstance(node, AxisValue) else rebuilt(node, _renamed)
+    plain = uncopied(condition)
+    return plain if isinstance(plain, Call) else condition
 
 
 def _conditions(node: Node | Index) -> Iterator[Call]:

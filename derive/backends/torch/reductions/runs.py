@@ -9,13 +9,13 @@ over `u` that does not leave them out is one over all places there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from derive.backends.values import Dims, Value, align, position
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
-from derive.nodes.walking import by_axes_once, node_axes, rebuilt, walk
-from derive.program import Assign, AxisValue, Call, Index, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
+from derive.nodes.other_axes import with_axes
+from derive.nodes.walking import axes_along, by_axes_once, node_axes, walk
+from derive.program import Assign, AxisValue, Call, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
 from derive.terms.axes import Axis
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ BEYOND = {"amax": Num(float("-inf")), "amin": Num(float("inf"))}
 """What no maximum or minimum is of."""
 _TURNED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
 
-_N = TypeVar("_N", Node, Read)
 Ends = tuple[str, str, str, Node]
 """What a maximum is over, the axis it runs up to, their relation, and what it is of."""
 
@@ -62,7 +61,7 @@ def in_runs(node: Reduce, maxima: Mapping[str, Assign], same_length: Callable[[s
         return None
     inside, divisors = ([f for f in part if over in node_axes(f)] for part in (above, below))
     outside, outer = ([f for f in part if over not in node_axes(f)] for part in (above, below))
-    is_top: Node = Call("eq", (value, _at(top, {t: u})))
+    is_top: Node = Call("eq", (value, with_axes(top, {t: u})))
     if over == u:
         each = quotient(inside, divisors)
         inner: Node = Run(to, over, relation, Call("where", (is_top, each, ZERO)), same=top)
@@ -70,7 +69,7 @@ def in_runs(node: Reduce, maxima: Mapping[str, Assign], same_length: Callable[[s
             every = SizeOf(t) if each == ONE else Reduce("sum", (u,), each)
             inner = Call("where", (Call("eq", (top, _nothing(top, maxima))), every, inner))
         return quotient([*outside, inner], outer)
-    run = Run(to, over, _TURNED[relation], quotient(inside, divisors), same=_at(top, {t: u}))
+    run = Run(to, over, _TURNED[relation], quotient(inside, divisors), same=with_axes(top, {t: u}))
     return Call("where", (is_top, quotient([*outside, run], outer), ZERO))
 
 
@@ -92,9 +91,9 @@ def _reached(mask: Node, maxima: Mapping[str, Assign]) -> tuple[Ends, Read] | No
         found = up_to(made.value) if isinstance(made.value, Reduce) else None
         if found is None or any(not isinstance(a, str) for a in made.axes) or not _is_read(found[3]):
             continue
-        names = dict(zip(made.axes, top.index, strict=True))
+        names = dict(zip(axes_along(made.axes), top.index, strict=True))
         for e in _masked(value, BEYOND[made.value.kind]):  # type: ignore[union-attr]
-            if e[1:] == (names[found[1]], found[2], _at(found[3], names | {found[0]: e[0]})):
+            if e[1:] == (names[found[1]], found[2], with_axes(found[3], names | {found[0]: e[0]})):
                 return e, top
     return None
 
@@ -103,13 +102,6 @@ def _is_read(node: Node) -> bool:
     """Whether a node is made of tensors that are read by axes, and of numbers."""
     plain = all(not isinstance(n, AxisValue | SizeOf | Scan | Reduce | Join) for n in walk(node))
     return plain and all(by_axes_once(n) for n in walk(node) if isinstance(n, Read))
-
-
-def _at(node: _N, names: Mapping[Index, Index]) -> _N:
-    """The node with other axes in the place of these."""
-    if isinstance(node, Read):
-        return replace(node, index=tuple(names.get(i, i) for i in node.index))
-    return rebuilt(node, lambda n: _at(n, names))
 
 
 def unmasked(node: Node) -> tuple[list[Node], list[Node], list[Node]]:
