@@ -18,7 +18,7 @@ from sympy.logic.boolalg import And, Not, Or
 from derive.errors import OUR_FAULT, DeriveError
 from derive.lowering.numbers import one_root
 from derive.lowering.ordering import abs_term, divides, factor_order, is_negative, ordered_terms, weight
-from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.arithmetic import ONE, ZERO, by_small_powers, negated, summed
 from derive.program import (
     Arithmetic,
     AxisValue,
@@ -207,26 +207,13 @@ def _number(value: Number) -> Node:
 
 def _sum(parts: list[tuple[Expr, Node]]) -> Node:
     """Signed summands as a chain of additions and subtractions."""
-    first, out = parts[0]
-    if is_negative(first):
-        out = negated(out)
-    for term, value in parts[1:]:
-        out = Call("sub" if is_negative(term) else "add", (out, value))
-    return out
+    return signed_sum([(value, is_negative(term)) for term, value in parts])
 
 
-def negated(value: Node) -> Node:
-    """Minus a node; the sign goes to a leading number where there is one."""
-    if isinstance(value, Num):
-        return Num(-value.value)
-    if isinstance(value, Call) and value.fn in ("mul", "div") and isinstance(_first(value), Num):
-        return Call(value.fn, (negated(value.args[0]), value.args[1]))
-    return Call("neg", (value,))
-
-
-def _first(value: Node) -> Node:
-    """The leading factor of a chain of products and quotients."""
-    return _first(value.args[0]) if isinstance(value, Call) and value.fn in ("mul", "div") else value
+def signed_sum(parts: list[tuple[Node, bool]]) -> Node:
+    """The sum of summands, each with whether it is subtracted; the sign of the first goes to its leading number."""
+    (first, minus), *others = parts
+    return summed([(negated(first) if minus else first, False), *others])
 
 
 def product(args: list[Expr], hoist: Hoist | None) -> Node:
@@ -290,19 +277,9 @@ def _power(base: Expr, exponent: Expr, hoist: Hoist | None) -> Node:
             "mul", (_power(base, whole, hoist) if whole != 1 else node(base, hoist), _power(base, S.Half, hoist))
         )
     if exponent.is_Integer and 1 < exponent <= _SQUARED and base.atoms(At):
-        return _raised(node(base, hoist), exponent)
+        return by_small_powers(node(base, hoist), int(exponent))
     if exponent.is_Rational and exponent.q == 4 and exponent <= _SQUARED and base.atoms(At):
         root = Call("sqrt", (node(base, hoist),))
         fourth, whole = Call("sqrt", (root,)), Integer(2 * exponent - S.Half)
-        return Call("mul", (_raised(root, whole), fourth)) if whole else fourth
+        return Call("mul", (by_small_powers(root, int(whole)), fourth)) if whole else fourth
     return Call("pow", (node(base, hoist), node(exponent, hoist)))
-
-
-def _raised(root: Node, exponent: Expr) -> Node:
-    """A whole power above 0 as squares and cubes: `(x**2)**2`, `x * (x**2)**2`."""
-    if exponent <= 3:
-        return root if exponent == 1 else Call("pow", (root, _number(exponent)))
-    for part in (2, 3):
-        if exponent % part == 0:
-            return Call("pow", (_raised(root, exponent / part), _number(Integer(part))))
-    return Call("mul", (root, _raised(root, exponent - 1)))

@@ -12,9 +12,9 @@ from dataclasses import replace
 from sympy import Expr, Mul, Rational, S
 
 from derive.lowering.factoring import Product, Sum, factor
-from derive.lowering.lower import FAR, Hoist, negated, node, quotient
+from derive.lowering.lower import FAR, Hoist, node, quotient, signed_sum
 from derive.lowering.ordering import divides, factor_order, weight
-from derive.nodes.arithmetic import ZERO
+from derive.nodes.arithmetic import ZERO, negated
 from derive.program import Call, Node
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
@@ -148,16 +148,8 @@ def _times(number: Expr, whole: Node, hoist: Hoist) -> Node:
 
 def _sum_node(s: Sum, hoist: Hoist) -> Node:
     parts = sorted(s.parts, key=lambda p: bool(p.number.is_negative))
-    out: Node | None = None
-    for p in parts:
-        value = _product_node(Product(abs(p.number), p.powers, p.sums), hoist)
-        negative = p.number.is_negative
-        if out is None:
-            out = negated(value) if negative else value
-        else:
-            out = Call("sub" if negative else "add", (out, value))
-    assert out is not None
-    return out
+    values = (_product_node(Product(abs(p.number), p.powers, p.sums), hoist) for p in parts)
+    return signed_sum([(value, bool(p.number.is_negative)) for value, p in zip(values, parts, strict=True)])
 
 
 def _axes(s: Sum) -> set[Axis]:

@@ -1,7 +1,8 @@
-"""Arithmetic on nodes of a program: 0 and 1, a product of factors, the terms of a sum, what a power is of."""
+"""Arithmetic on nodes of a program: 0 and 1, products and sums of nodes, the terms of a sum, what a power is of."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import reduce
 
@@ -25,6 +26,27 @@ def signed_terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
     return [(node, minus)]
 
 
+def summed(terms: Iterable[tuple[Node, bool]]) -> Node:
+    """The sum of terms, each with whether it is subtracted, left to right: what `signed_terms` takes apart."""
+    (first, minus), *others = terms
+    start = Call("neg", (first,)) if minus else first
+    return reduce(lambda total, term: Call("sub" if term[1] else "add", (total, term[0])), others, start)
+
+
+def negated(value: Node) -> Node:
+    """Minus a node; the sign goes to a leading number where there is one."""
+    if isinstance(value, Num):
+        return Num(-value.value)
+    if isinstance(value, Call) and value.fn in ("mul", "div") and isinstance(_first(value), Num):
+        return Call(value.fn, (negated(value.args[0]), value.args[1]))
+    return Call("neg", (value,))
+
+
+def _first(value: Node) -> Node:
+    """The leading factor of a chain of products and quotients."""
+    return _first(value.args[0]) if isinstance(value, Call) and value.fn in ("mul", "div") else value
+
+
 def whole_power(factor: Node) -> tuple[Node, int]:
     """A factor as a whole power above 0 of something; of itself the first, where it is no such power."""
     if isinstance(factor, Call) and factor.fn == "pow":
@@ -32,3 +54,18 @@ def whole_power(factor: Node) -> tuple[Node, int]:
         if isinstance(exponent, Num) and isinstance(exponent.value, Fraction) and exponent.value > 0:
             return (root, int(exponent.value)) if exponent.value.denominator == 1 else (factor, 1)
     return factor, 1
+
+
+def to_the(root: Node, exponent: int) -> Node:
+    """A whole power above 0 of something, which is itself where that is the first: what `whole_power` takes apart."""
+    return root if exponent == 1 else Call("pow", (root, Num(Fraction(exponent))))
+
+
+def by_small_powers(root: Node, exponent: int) -> Node:
+    """A whole power above 0 as squares and cubes: `(x**2)**2`, `x * (x**2)**2`."""
+    if exponent <= 3:
+        return to_the(root, exponent)
+    for part in (2, 3):
+        if exponent % part == 0:
+            return to_the(by_small_powers(root, exponent // part), part)
+    return Call("mul", (root, by_small_powers(root, exponent - 1)))

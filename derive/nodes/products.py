@@ -1,8 +1,8 @@
-"""What is multiplied and summed: products of matrices, weighted sums, differences of all pairs."""
+"""What is multiplied and summed: products of matrices, weighted sums, differences of all pairs; factors told apart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from derive.nodes.arithmetic import multiplied, signed_terms
@@ -74,3 +74,30 @@ def product_factors(node: Node) -> list[Node]:
     if isinstance(node, Call) and node.fn == "mul":
         return [f for a in node.args for f in product_factors(a)]
     return [node]
+
+
+def fraction(node: Node) -> tuple[list[Node], list[Node]]:
+    """The factors of a nested product or quotient, left to right: what is multiplied, and what it is divided by."""
+    factors = quotient_factors(node)
+    return [f for f, divides in factors if not divides], [f for f, divides in factors if divides]
+
+
+def quotient_factors(node: Node) -> list[tuple[Node, bool]]:
+    """The factors of a nested product or quotient, left to right, each with whether it divides."""
+    if isinstance(node, Call) and node.fn in ("mul", "div"):
+        left, right = map(quotient_factors, node.args)
+        return left + [(f, divides != (node.fn == "div")) for f, divides in right]
+    return [(node, False)]
+
+
+def by_axes(factors: Iterable[Node], axes: Collection[str]) -> tuple[list[Node], list[Node]]:
+    """The factors that run over any of these axes, and those that run over none."""
+    factors, some = list(factors), set(axes)
+    inside = [f for f in factors if some & set(node_axes(f))]
+    return inside, [f for f in factors if not some & set(node_axes(f))]
+
+
+def numbers_apart(factors: Iterable[Node]) -> tuple[list[Node], list[Node]]:
+    """The factors that are numbers, and those that are tensors."""
+    factors = list(factors)
+    return [f for f in factors if not is_tensor(f)], [f for f in factors if is_tensor(f)]

@@ -13,7 +13,7 @@ from itertools import combinations
 
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import is_matrix_product, is_tensor, product_factors
+from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import node_axes, reads, rebuilt, uses, walk
@@ -82,8 +82,8 @@ def _in_common(program: Program) -> frozenset[Key]:
     count: dict[Key, int] = {}
     for s in program.statements:
         for node in (n for n in walk(s.value) if isinstance(n, Reduce) and n.kind == "sum"):
-            factors = product_factors(as_product(node).body)
-            groups = Groups.of((f for f in factors if is_tensor(f)), node_axes(node))
+            _, tensors = numbers_apart(product_factors(as_product(node).body))
+            groups = Groups.of(tensors, node_axes(node))
             most = max(len(groups) - 1, 2)  # a product of two may be a step of a longer one
             for size in range(2, most + 1 if 1 < len(groups) <= _MOST else 0):
                 for subset in combinations(range(len(groups)), size):
@@ -137,9 +137,7 @@ class _Orders:
 
     def ordered(self, node: Reduce) -> Node:
         """One sum in steps; itself where it has two factors, or no order is much cheaper."""
-        factors = product_factors(as_product(node).body)
-        tensors = [f for f in factors if is_tensor(f)]
-        numbers = [f for f in factors if not is_tensor(f)]
+        numbers, tensors = numbers_apart(product_factors(as_product(node).body))
         groups = Groups.of(tensors, node_axes(node))
         if node.kind != "sum" or not 1 < len(groups) <= _MOST or not all(map(_plain, tensors)):
             return node

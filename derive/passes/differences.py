@@ -14,10 +14,10 @@ from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.other_axes import plain, value_at
-from derive.nodes.products import is_of_differences, is_outer_difference, product_factors
+from derive.nodes.products import by_axes, fraction, is_of_differences, is_outer_difference, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, rebuilt
-from derive.passes.divided_factors import as_product, fraction
+from derive.passes.divided_factors import as_product
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, SizeOf
@@ -60,15 +60,14 @@ def _weighted(node: Reduce, known: Known) -> Node:
     if len(differences) != 1:
         return node
     difference = differences[0]
-    inside, over = ([f for f in part if set(node_axes(f)) & set(node.axes)] for part in (up, down))
+    (inside, outside), (over, below) = (by_axes(part, node.axes) for part in (up, down))
     weight = as_product([f for f in inside if f != difference], over)
     if minus and (turned := _turned(difference)) is not None:
         difference, minus = turned, False
     total = Reduce("sum", node.axes, multiplied([*product_factors(weight), difference]))
     if not is_of_differences(total):
         return node
-    outside = [f for f in up if f not in inside]
-    below = [f for f in down if f not in over] + [SizeOf(a) for a in node.axes if node.kind == "mean"]
+    below += [SizeOf(a) for a in node.axes if node.kind == "mean"]
     if not below:
         value = multiplied([*outside, total])
     elif outside:

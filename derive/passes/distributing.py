@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from derive.costs.cost import node_work, work_and_names
 from derive.lengths.nominal import Nominal
-from derive.nodes.arithmetic import multiplied, signed_terms, whole_power
+from derive.nodes.arithmetic import multiplied, signed_terms, to_the, whole_power
 from derive.nodes.other_axes import plain, value_at
 from derive.nodes.products import is_tensor, product_factors
 from derive.nodes.soundness import check
@@ -94,5 +94,5 @@ def _spread(term: Node, factors: list[Node]) -> Node:
             root, exponent = whole_power(f)
             powers[root] = powers.get(root, 0) + exponent
     numbers: list[Node] = [] if number == 1 else [Num(number)]
-    raised = [f if e == 1 else Call("pow", (f, Num(Fraction(e)))) for f, e in powers.items()]
+    raised = [to_the(f, e) for f, e in powers.items()]
     return multiplied([*numbers, *sorted(raised, key=lambda f: len(node_axes(f)))])

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
-from derive.nodes.arithmetic import ONE, multiplied, signed_terms
+from derive.nodes.arithmetic import ONE, multiplied, signed_terms, summed
+from derive.nodes.products import fraction
 from derive.nodes.walking import node_axes
 from derive.program import Call, Node, Reduce
 
@@ -15,10 +14,7 @@ from derive.program import Call, Node, Reduce
 def with_divided_factors(node: Reduce) -> Reduce:
     """The same sum, with every quotient among its terms as a product of factors, of which some are quotients."""
     values = [(as_product(*fraction(term)), minus) for term, minus in _terms(node.body)]
-    first, minus = values[0]
-    start: Node = Call("neg", (first,)) if minus else first
-    body = reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), values[1:], start)
-    return Reduce(node.kind, node.axes, body)
+    return Reduce(node.kind, node.axes, summed(values))
 
 
 def _terms(body: Node) -> list[tuple[Node, bool]]:
@@ -28,14 +24,6 @@ def _terms(body: Node) -> list[tuple[Node, bool]]:
         return [(Call("div", (term, below)), minus) for term, minus in _terms(above)]
     terms = signed_terms(body)
     return terms if len(terms) == 1 else [(t, minus != m) for term, m in terms for t, minus in _terms(term)]
-
-
-def fraction(term: Node) -> tuple[list[Node], list[Node]]:
-    """The factors of a term, left to right, and those that it is divided by."""
-    if isinstance(term, Call) and term.fn in ("mul", "div"):
-        (up, down), (other, under) = map(fraction, term.args)
-        return ([*up, *other], [*down, *under]) if term.fn == "mul" else ([*up, *under], [*down, *other])
-    return [term], []
 
 
 def as_product(up: list[Node], down: list[Node]) -> Node:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from derive.nodes.arithmetic import ZERO, multiplied
-from derive.nodes.products import is_matrix_product, is_tensor, product_factors
+from derive.nodes.products import by_axes, is_matrix_product, is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt
 from derive.program import Call, Node, Program, Reduce
@@ -41,11 +41,10 @@ def _choice_last(node: Reduce) -> Node:
     condition, value, zero = chosen.args
     lacking = tuple(a for a in node.axes if a not in node_axes(condition))
     factors = [*product_factors(value), *(f for f in outside if f != chosen)]
-    inside = [f for f in factors if set(node_axes(f)) & set(lacking)]
+    inside, before = by_axes(factors, lacking)
     running = not reads(condition) and bool(set(node_axes(condition)) & set(node.axes))  # a sum up to a place
     if running or not lacking or not inside or outside.count(chosen) > 1:
         return node
-    before = [f for f in factors if f not in inside]
     total = Reduce("sum", lacking, multiplied(inside))
     if not is_matrix_product(total):
         return node

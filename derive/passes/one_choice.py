@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from derive.nodes.arithmetic import ONE, ZERO, multiplied, signed_terms
+from derive.nodes.arithmetic import ONE, ZERO, multiplied, signed_terms, summed
 from derive.nodes.products import product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt
@@ -90,11 +90,7 @@ def _sum(node: Call) -> Node:
     if len(terms) == len(found):
         return replace(node, args=tuple(_within(a) for a in node.args))
     first = next((t for t in terms if not t.minus), terms[0])
-    out = Call("neg", (first.value,)) if first.minus else first.value
-    for t in terms:
-        if t is not first:
-            out = Call("sub" if t.minus else "add", (out, t.value))
-    return out
+    return summed((t.value, t.minus) for t in (first, *(t for t in terms if t is not first)))
 
 
 def _term(value: Node, minus: bool) -> _Term:

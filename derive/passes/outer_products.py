@@ -6,18 +6,16 @@ With `m[n, o, i] = s[n, i] * w[o, i]`, `sum(m[n, o, i]**2, over=i)` is `sum(s[n,
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
-from derive.nodes.arithmetic import multiplied, whole_power
+from derive.nodes.arithmetic import multiplied, to_the, whole_power
 from derive.nodes.other_axes import plain, value_at
-from derive.nodes.products import is_matrix_product, product_factors
+from derive.nodes.products import by_axes, is_matrix_product, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, rebuilt
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known, is_product
-from derive.program import Call, Node, Num, Program, Read, Reduce
+from derive.program import Node, Program, Read, Reduce
 
 _Powers = dict[Node, int]
 
@@ -39,10 +37,10 @@ def _by_factors(node: Reduce, products: Known) -> Node:
     powers = _factors(node.body, products)
     if node.kind != "sum" or powers == _factors(node.body, {}):
         return node
-    factors = [f if e == 1 else Call("pow", (f, Num(Fraction(e)))) for f, e in powers.items()]
-    inside = [f for f in factors if set(node_axes(f)) & set(node.axes)]
+    factors = [to_the(f, e) for f, e in powers.items()]
+    inside, outside = by_axes(factors, node.axes)
     total = Reduce("sum", node.axes, multiplied(inside)) if inside else node
-    return multiplied([*(f for f in factors if f not in inside), total]) if is_matrix_product(total) else node
+    return multiplied([*outside, total]) if is_matrix_product(total) else node
 
 
 def _factors(node: Node, products: Known) -> _Powers:

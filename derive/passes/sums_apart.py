@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import reduce
 
 from derive.costs.cost import MATMUL, node_work
 from derive.lengths.nominal import Nominal
-from derive.nodes.arithmetic import ONE, multiplied, signed_terms
+from derive.nodes.arithmetic import ONE, multiplied, signed_terms, summed
 from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors, weighed_terms
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
@@ -60,9 +59,7 @@ def _without(sizes: list[Node], term: Node) -> Node | None:
 
 def added(terms: list[tuple[Node, bool]]) -> Node:
     """The sum of signed terms, what is added before what is subtracted."""
-    (first, minus), *others = sorted(terms, key=lambda term: term[1])
-    start: Node = Call("neg", (first,)) if minus else first
-    return reduce(lambda sum_, term: Call("sub" if term[1] else "add", (sum_, term[0])), others, start)
+    return summed(sorted(terms, key=lambda term: term[1]))
 
 
 def _apart(node: Reduce) -> Node | None:

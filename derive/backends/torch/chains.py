@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from derive.nodes.arithmetic import ONE
-from derive.nodes.products import is_matrix_product
+from derive.nodes.products import is_matrix_product, quotient_factors
 from derive.nodes.walking import children, walk
 from derive.program import CONDITIONS, Call, Node, Num, Read, Reduce
 
@@ -48,7 +48,7 @@ def led(node: Call, is_large: Callable[[Node], bool], spent: frozenset[str]) -> 
     """The same product, in front a factor that may be written over, then the large factors, then the rest as one."""
     if node.fn not in ("mul", "div") or not is_large(node):
         return node
-    factors = _factors(node)
+    factors = quotient_factors(node)
     large = [n for n, divides in factors if not divides and is_large(n)]
     leaders = [n for n in large if _may_lead(n, spent)]
     if len(factors) < 2 or not leaders or any(divides and is_large(n) for n, divides in factors):
@@ -104,14 +104,6 @@ def _may_lead(n: Node, spent: frozenset[str]) -> bool:
     if isinstance(n, Reduce):
         return is_matrix_product(n)
     return n.name in spent if isinstance(n, Read) else isinstance(n, Call) and n.fn not in (*CONDITIONS, "where")
-
-
-def _factors(node: Node) -> list[Factor]:
-    if isinstance(node, Call) and node.fn == "mul":
-        return _factors(node.args[0]) + _factors(node.args[1])
-    if isinstance(node, Call) and node.fn == "div":
-        return _factors(node.args[0]) + [(n, not divides) for n, divides in _factors(node.args[1])]
-    return [(node, False)]
 
 
 def _one_number(factors: list[Factor]) -> list[Factor]:

@@ -12,7 +12,7 @@ from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.sizes import in_order
 from derive.backends.values import Dims, is_pack
 from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import is_matrix_product, is_tensor, product_factors
+from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
 from derive.nodes.walking import by_axes_once, node_axes, walk
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
 from derive.terms.axes import in_all_orders
@@ -58,9 +58,8 @@ def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], sl
 
 def is_product(node: Reduce) -> bool:
     """Whether a reduction is one call whose result has no dimensions of length 1; numbers come behind it."""
-    factors = product_factors(node.body) if node.kind == "sum" else []
-    tensors = [f for f in factors if is_tensor(f)]
-    if 1 < len(tensors) < len(factors):
+    numbers, tensors = numbers_apart(product_factors(node.body) if node.kind == "sum" else [])
+    if numbers and len(tensors) > 1:
         node = Reduce(node.kind, node.axes, multiplied(tensors))
     asked = (is_matrix_product, is_by_vector, is_convolution, is_pool, pairs_of)
     return any(ask(node) for ask in asked)

@@ -17,7 +17,7 @@ from functools import partial
 
 from derive.backends.cpu.statements.monomials import Monomial, Monomials, values_of
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import signed_terms
+from derive.nodes.arithmetic import signed_terms, summed
 from derive.nodes.substituting import put
 from derive.nodes.walking import reads, walk
 from derive.program import Call, Node, Num, Read
@@ -138,13 +138,5 @@ def _beside_their_one(terms: Terms, core: Node, new: Node, sign: int) -> Terms:
 
 def _summed(terms: Terms, core: Node, new: Node, sign: int) -> Node | None:
     """The sum of terms, each with the core in its sums."""
-    total: Node | None = None
-    for term, minus in terms:
-        value = _in_sums(term, core, new, sign)
-        if value is None:
-            return None
-        if total is None:
-            total = Call("neg", (value,)) if minus else value
-        else:
-            total = Call("sub" if minus else "add", (total, value))
-    return total
+    values = [(value, minus) for term, minus in terms if (value := _in_sums(term, core, new, sign)) is not None]
+    return summed(values) if len(values) == len(terms) else None

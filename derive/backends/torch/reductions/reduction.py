@@ -15,7 +15,7 @@ from derive.backends.torch.products.distances import distances
 from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
 from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import is_matrix_product, is_tensor, product_factors
+from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
 from derive.nodes.walking import by_axes_once, index_axes, node_axes, walk
 from derive.program import Call, Node, Read, Reduce, Window
 
@@ -46,11 +46,10 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
 
 def _numbers_apart(node: Reduce) -> Node | None:
     """A sum with its numbers in front, where what is left is a matrix product; else None."""
-    factors = product_factors(node.body) if node.kind == "sum" else []
-    numbers = [f for f in factors if not is_tensor(f)]
-    if not numbers or len(factors) <= len(numbers) + 1:
+    numbers, tensors = numbers_apart(product_factors(node.body) if node.kind == "sum" else [])
+    if not numbers or len(tensors) < 2:
         return None
-    rest = Reduce("sum", node.axes, multiplied([f for f in factors if f not in numbers]))
+    rest = Reduce("sum", node.axes, multiplied(tensors))
     return Call("mul", (multiplied(numbers), rest)) if is_product(rest) else None
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from derive.backends.values import Dims, Value, align, position
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.other_axes import with_axes
+from derive.nodes.products import by_axes
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, walk
 from derive.program import Assign, AxisValue, Call, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
 from derive.terms.axes import Axis
@@ -59,8 +60,7 @@ def in_runs(node: Reduce, maxima: Mapping[str, Assign], same_length: Callable[[s
     both = [f for f in (*above, *below) if {u, t} <= set(node_axes(f))]
     if both or any((u, t, relation) not in ends(m) for m in others) or (over == t and not others):
         return None
-    inside, divisors = ([f for f in part if over in node_axes(f)] for part in (above, below))
-    outside, outer = ([f for f in part if over not in node_axes(f)] for part in (above, below))
+    (inside, outside), (divisors, outer) = (by_axes(part, [over]) for part in (above, below))
     is_top: Node = Call("eq", (value, with_axes(top, {t: u})))
     if over == u:
         each = quotient(inside, divisors)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from derive.backends.torch.reductions.runs import BEYOND, ends, in_runs, quotient, unmasked, up_to
 from derive.backends.values import ATOM, Value, position
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
-from derive.nodes.products import is_matrix_product, product_factors
+from derive.nodes.products import by_axes, is_matrix_product, product_factors
 from derive.nodes.walking import node_axes, reads, walk
 from derive.passes.masked_sums import as_product
 from derive.passes.share import share
@@ -49,8 +49,7 @@ def _scanned(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | No
     if node.kind != "sum" or len(masks) != 1:
         return None
     for over, to, relation in ends(masks[0]):
-        inside, divisors = ([f for f in part if over in node_axes(f)] for part in (above, below))
-        outside, outer_divisors = ([f for f in part if over not in node_axes(f)] for part in (above, below))
+        (inside, outside), (divisors, outer_divisors) = (by_axes(part, [over]) for part in (above, below))
         if over not in node.axes or not [*inside, *divisors] or any(Axis(a).is_pack for a in (over, to)):
             continue
         if any(to in node_axes(f) for f in (*inside, *divisors)):
