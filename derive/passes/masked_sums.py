@@ -35,7 +35,7 @@ def after_sums(program: Program) -> Program:
 def _choice_last(node: Reduce) -> Node:
     """A sum of a product with a choice as a choice of a matrix product, where no factor can take in the choice."""
     outside = product_factors(node.body)
-    chosen = _masked(outside)
+    chosen = masked_factor(outside)
     if node.kind != "sum" or chosen is None or as_product(node) != node:
         return node
     condition, value, zero = chosen.args
@@ -53,7 +53,7 @@ def _choice_last(node: Reduce) -> Node:
     return Reduce("sum", rest, body) if rest else body
 
 
-def _masked(factors: list[Node]) -> Call | None:
+def masked_factor(factors: list[Node]) -> Call | None:
     """The first factor that is a choice of something or 0."""
     return next((f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == ZERO), None)
 
@@ -64,7 +64,7 @@ def as_product(node: Reduce) -> Reduce:
     Else in each factor that has all axes of `c`: what is left out is 0 in both, and may be infinite in neither.
     """
     outside = product_factors(node.body)
-    chosen = _masked(outside)
+    chosen = masked_factor(outside)
     if node.kind != "sum" or chosen is None:
         return node
     condition, value, zero = chosen.args

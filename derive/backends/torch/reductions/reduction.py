@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Value:
     """A reduction, as one call of PyTorch that is all of it where there is one, else of its body."""
-    if (scaled := _numbers_apart(node)) is not None:
+    if (scaled := _numbers_in_front(node)) is not None:
         return printer.value(scaled, order)
     product = convolved(printer, node) or pooled(printer, node) or distances(printer, node)
     if product is not None:
@@ -44,7 +44,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     return _over_dims(node, body, keepdim)
 
 
-def _numbers_apart(node: Reduce) -> Node | None:
+def _numbers_in_front(node: Reduce) -> Node | None:
     """A sum with its numbers in front, where what is left is a matrix product; else None."""
     numbers, tensors = numbers_apart(product_factors(node.body) if node.kind == "sum" else [])
     if not numbers or len(tensors) < 2:

@@ -13,7 +13,7 @@ from derive.backends.values import ATOM, Value, position
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.products import by_axes, is_matrix_product, product_factors
 from derive.nodes.walking import node_axes, reads, walk
-from derive.passes.masked_sums import as_product
+from derive.passes.masked_sums import as_product, masked_factor
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Reduce, Scan, Scatter
 from derive.terms.axes import Axis
@@ -71,7 +71,7 @@ def _with_table(node: Reduce) -> Reduce:
     Only where places alone decide, and each factor lacks an axis of theirs: what the mask keeps finite stays behind it.
     """
     factors = product_factors(node.body)
-    chosen = next((f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == ZERO), None)
+    chosen = masked_factor(factors)
     if node.kind != "sum" or chosen is None or reads(chosen.args[0]) or is_matrix_product(node):
         return node
     inside, asked = product_factors(chosen.args[1]), set(node_axes(chosen.args[0]))
