@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from sympy import Expr
 
+from derive.backends.torch.assignments import assigned
 from derive.backends.torch.chains import is_long, led, with_minus
 from derive.backends.torch.dtypes import Dtypes, is_read
 from derive.backends.torch.fusions import fused, off_diagonal, triangle
 from derive.backends.torch.joins import joined
 from derive.backends.torch.layout import Layouts, is_product
-from derive.backends.torch.memory import Memory, is_whole, is_wide
+from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.pointwise import call_code, cast, large_number, number_code, written_over
 from derive.backends.torch.reads.ranges import ranges_named, views_named
 from derive.backends.torch.reads.read import read
@@ -21,17 +22,15 @@ from derive.backends.torch.reductions.runs import run_sum
 from derive.backends.torch.reductions.scans import running
 from derive.backends.torch.reductions.scatters import scatter
 from derive.backends.torch.sizes import Sizes
-from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, permute, position, squeeze
+from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, squeeze
 from derive.lengths.nominal import FEW
 from derive.nodes.ties import told_by_sign
-from derive.nodes.walking import axes_along, index_axes, node_axes, walk
+from derive.nodes.walking import node_axes, walk
 from derive.program import (
     COMPARISONS,
-    Assign,
     AxisValue,
     Call,
     Join,
-    Merged,
     Node,
     Num,
     Program,
@@ -220,6 +219,15 @@ class Printer:
         mine = self.fuse and not is_wide(node) and not value.scalar and not value.boolean and None not in value.dims
         return replace(value, owned=mine and self.memory.is_large(node) and self.dtypes.is_real(node))
 
+    def full(self, node: Node, order: Dims) -> Value:
+        """The value with every axis of `order` present, in the dtype of the inputs."""
+        value = self.value(node, order)
+        if value.boolean:
+            value = cast(value, self.like)
+        elif isinstance(node, Reduce) and not self.dtypes.is_real(node) and is_read(node):  # a count
+            value = value.method(f".to({self.like}.dtype)")
+        return value if value.dims == order and not value.scalar else self.spread(value, order)
+
     def spread(self, value: Value, dims: Dims) -> Value:
         """The value expanded to all of `dims`; a view."""
         lengths = ", ".join(self.lengths(dims))
@@ -248,7 +256,7 @@ class Printer:
             if isinstance(statement, Scatter):
                 scatter(self, statement)
             else:
-                self.assign(statement)
+                self.lines.append(assigned(self, statement))
         given = {self.names.get(n, n) for n, _ in self.program.given}
         return views_named(ranges_named(self.lines, self.unused), given, self.unused)
 
@@ -257,59 +265,3 @@ class Printer:
         while name in self.layouts.dims or name in self.names.values() or name in self.size_names.values():
             name += "_"
         return name
-
-    def assign(self, s: Assign) -> None:
-        name = self.names.get(s.name, s.name)
-        layout = self.layouts[s.name]
-        order = self.layouts.order(s)
-        if isinstance(s.value, Reduce):
-            value = reduction(self, s.value, order, keepdim=None in layout)
-        else:
-            value = self.value(s.value, order)
-        fresh = (isinstance(s.value, Call | Reduce | Join | Scan) and is_whole(s)) or value.scalar
-        if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
-            value = cast(value, self.like)  # numbers, not a condition
-        value = self.finish(value, s, order)
-        changed = any(isinstance(x, Scatter) and x.onto == s.name for x in self.program.statements)
-        if changed and not fresh:
-            value = value.method(".clone()")
-        self.lines.append(Line(f"{name} = {value.code}", str(s)))
-
-    def finish(self, value: Value, s: Assign, order: Dims) -> Value:
-        """Dimensions as the layout wants them: permuted, merged, or expanded where the value lacks an axis."""
-        layout = self.layouts[s.name]
-        wanted = tuple(d for d in order if d is not None)
-        if any(isinstance(i, Merged) for i in s.axes):
-            return self.merge(value, s)
-        if value.dims == layout and not value.scalar:
-            return value
-        have = {d for d in value.dims if d is not None}
-        if not value.scalar and have == set(wanted):
-            value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
-            return align(value, layout) if None in layout else permute(value, wanted)
-        return self.spread(align(value, order), wanted)
-
-    def merge(self, value: Value, s: Assign) -> Value:
-        order = axes_along(s.axes)
-        if value.scalar or set(order) - set(value.dims):
-            value = self.spread(align(value, order), order)
-        value = permute(value, order)
-        start = 0
-        for i in s.axes:
-            width = len(index_axes(i))
-            if isinstance(i, Merged):
-                a, b = position(value.dims, start), position(value.dims, start + width - 1)
-                value = value.method(f".flatten({a}, {b})", (*value.dims[:start], str(i), *value.dims[start + width :]))
-                start += 1
-            else:
-                start += width
-        return value
-
-    def full(self, node: Node, order: Dims) -> Value:
-        """The value with every axis of `order` present, in the dtype of the inputs."""
-        value = self.value(node, order)
-        if value.boolean:
-            value = cast(value, self.like)
-        elif isinstance(node, Reduce) and not self.dtypes.is_real(node) and is_read(node):  # a count
-            value = value.method(f".to({self.like}.dtype)")
-        return value if value.dims == order and not value.scalar else self.spread(value, order)

@@ -1,0 +1,65 @@
+"""Assignments in torch: a value as the layout has its tensor, in the order, merged or expanded to what is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from derive.backends.torch.memory import is_whole
+from derive.backends.torch.pointwise import cast
+from derive.backends.torch.reductions.reduction import reduction
+from derive.backends.values import Dims, Line, Value, align, permute, position, squeeze
+from derive.nodes.walking import axes_along, index_axes
+from derive.program import Assign, Call, Join, Merged, Reduce, Scan, Scatter
+
+if TYPE_CHECKING:
+    from derive.backends.torch.printer import Printer
+
+
+def assigned(printer: Printer, s: Assign) -> Line:
+    """The line of an assignment: a tensor of its own where a scatter adds to it thereafter."""
+    order = printer.layouts.order(s)
+    if isinstance(s.value, Reduce):
+        value = reduction(printer, s.value, order, keepdim=None in printer.layouts[s.name])
+    else:
+        value = printer.value(s.value, order)
+    fresh = (isinstance(s.value, Call | Reduce | Join | Scan) and is_whole(s)) or value.scalar
+    if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
+        value = cast(value, printer.like)  # numbers, not a condition
+    value = _laid_out(printer, value, s, order)
+    changed = any(isinstance(x, Scatter) and x.onto == s.name for x in printer.program.statements)
+    if changed and not fresh:
+        value = value.method(".clone()")
+    return Line(f"{printer.names.get(s.name, s.name)} = {value.code}", str(s))
+
+
+def _laid_out(printer: Printer, value: Value, s: Assign, order: Dims) -> Value:
+    """Dimensions as the layout wants them: permuted, merged, or expanded where the value lacks an axis."""
+    layout = printer.layouts[s.name]
+    wanted = tuple(d for d in order if d is not None)
+    if any(isinstance(i, Merged) for i in s.axes):
+        return _merged(printer, value, s)
+    if value.dims == layout and not value.scalar:
+        return value
+    have = {d for d in value.dims if d is not None}
+    if not value.scalar and have == set(wanted):
+        value = value if None not in value.dims or None in layout else align(squeeze(value), wanted)
+        return align(value, layout) if None in layout else permute(value, wanted)
+    return printer.spread(align(value, order), wanted)
+
+
+def _merged(printer: Printer, value: Value, s: Assign) -> Value:
+    """The value with all axes on the left, those of every merge flattened into one dimension."""
+    order = axes_along(s.axes)
+    if value.scalar or set(order) - set(value.dims):
+        value = printer.spread(align(value, order), order)
+    value = permute(value, order)
+    start = 0
+    for i in s.axes:
+        width = len(index_axes(i))
+        if isinstance(i, Merged):
+            a, b = position(value.dims, start), position(value.dims, start + width - 1)
+            value = value.method(f".flatten({a}, {b})", (*value.dims[:start], str(i), *value.dims[start + width :]))
+            start += 1
+        else:
+            start += width
+    return value
