@@ -58,34 +58,43 @@ def is_convolution(node: Node) -> bool:
 
 
 def roles(index: tuple[Index, ...], over: tuple[str, ...], into: tuple[str, ...]) -> Convolution | None:
-    """The convolution of a signal read at `index` with a kernel of axes `over` and an image of axes `into`."""
+    """The convolution of a signal read at `index` with a kernel of axes `over` and an image of axes `into`.
+
+    None where an axis has no role, or more than one, or torch convolves over fewer dimensions.
+    """
     kernel, image = set(over), set(into)
     windows = [k for k, i in enumerate(index) if isinstance(i, Window) and len(i.steps) == 2]
-    spatial = [_spatial(k, index[k], kernel, image) for k in windows]  # type: ignore[arg-type]
-    if not spatial or None in spatial or len(spatial) > _MOST:
+    found = [_spatial(k, index[k], kernel, image) for k in windows]  # type: ignore[arg-type]
+    windowed = [s for s in found if s is not None]
+    if not windowed or len(windowed) < len(found) or len(windowed) > _MOST:
         return None
-    found = [s for s in spatial if s is not None]
     plain = axes_along(i for k, i in enumerate(index) if k not in windows)
-    used = [*plain, *(a for s in found for a in (s.place, s.tap) if a)]
-    if len(set(used)) != len(used) or any(a not in kernel and a not in image for a in plain):
-        return None
-    inner = tuple(a for a in plain if a in kernel and a not in image)
-    groups = tuple(a for a in plain if a in kernel and a in image)
-    batch = [a for a in plain if a in image and a not in kernel]
+    batch = tuple(a for a in plain if a in image - kernel)
+    inner = tuple(a for a in plain if a in kernel - image)
+    groups = tuple(a for a in plain if a in kernel & image)
     outer = tuple(a for a in over if a in image and a not in groups)
-    if (kernel | image) != {*used, *outer} or any(is_pack(a) for a in (*inner, *groups, *outer)):
+    of_signal = [*plain, *(a for s in windowed for a in (s.place, s.tap))]
+    if len(set(of_signal)) < len(of_signal) or {*of_signal, *outer} != kernel | image:
         return None
-    between = [
-        k for k, i in enumerate(index) if isinstance(i, str) and i in batch and k > windows[0] and not is_pack(i)
-    ]
-    if between and len(between) + len(found) <= _MOST:
-        found += [Spatial(k, str(index[k])) for k in between]
-        batch = [a for a in batch if a not in {s.place for s in found}]
-        found.sort(key=lambda s: s.slot)
-    return Convolution(tuple(batch), groups, inner, outer, tuple(found))
+    if any(map(is_pack, (*inner, *groups, *outer))):
+        return None
+    spatial = sorted([*windowed, *_one_wide(index, batch, windowed)], key=lambda s: s.slot)
+    batch = tuple(a for a in batch if a not in {s.place for s in spatial})
+    return Convolution(batch, groups, inner, outer, tuple(spatial))
+
+
+def _one_wide(index: tuple[Index, ...], batch: tuple[str, ...], windowed: list[Spatial]) -> list[Spatial]:
+    """Batches behind the first window as dimensions of the image, over which the kernel is 1 wide: nothing is moved.
+
+    None of them where torch would convolve over fewer dimensions.
+    """
+    behind = (k for k in range(windowed[0].slot + 1, len(index)))
+    found = [Spatial(k, i) for k in behind if isinstance(i := index[k], str) and i in batch and not is_pack(i)]
+    return found if len(found) + len(windowed) <= _MOST else []
 
 
 def _spatial(slot: int, window: Window, kernel: set[str], image: set[str]) -> Spatial | None:
+    """A window's axes by their roles: its place is the image's alone, its tap the kernel's, and both run forwards."""
     for (place, step), (tap, dilation) in (window.steps, window.steps[::-1]):
         if place in image - kernel and tap in kernel - image and step > 0 and dilation > 0:
             return Spatial(slot, place, tap, step, dilation, window.offset)

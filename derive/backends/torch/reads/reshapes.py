@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from derive.backends.torch.sizes import Sizes, length, packs
@@ -17,75 +19,58 @@ def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple
     Merged indices are split out of a dimension; the parts of one index are brought together and flattened. Where they
     lie apart, all dimensions are brought into the wanted order with them.
     """
-    slots, code = list(node.index), Value(stored.code, tuple(f"?{k}" for k in range(len(node.index))))
-    for merged in [i for i in slots if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
-        code = _unflattened(code, slots, slots.index(merged), sizes)
-    code, slots = _together(code, slots, order)
-    for k, i in enumerate(slots):
-        repeated = _repeated(code, slots, k, i, sizes) if isinstance(i, PartOf) else None
-        if repeated is not None and isinstance(i, PartOf):
-            code, slots[k] = repeated, i.whole
-    for whole in [i.whole for i in slots if isinstance(i, PartOf) and i.position == 0]:
-        parts = [k for k, i in enumerate(slots) if isinstance(i, PartOf) and i.whole == whole]
-        first = slots[parts[0]]
-        assert isinstance(first, PartOf)
-        wanted = [PartOf(whole, k, first.lengths) for k in range(len(first.lengths))]
-        if sorted((slots[k] for k in parts), key=lambda i: i.position) != wanted:  # type: ignore[union-attr]
+    view = _View(stored.code, node.index)
+    for merged in [i for i in node.index if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
+        view = _split(view, view.slots.index(merged), sizes)  # its parts may belong to those of other dimensions
+    view = _together(view, order)
+    for k in range(len(view.slots)):
+        view = _repeated(view, k, sizes) or view
+    for whole in [i.whole for i in view.slots if isinstance(i, PartOf) and i.position == 0]:
+        flat = _flattened(view, whole)
+        if flat is None:
             return None
-        places = [slots.index(w) for w in wanted]
-        rest = [k for k in range(len(slots)) if k not in places]
-        at = len([k for k in rest if k < places[0]])
-        moved = [*rest[:at], *places, *rest[at:]]
-        code = permute(_packed(code, slots), tuple(_packed(code, slots).dims[k] for k in moved))
-        slots = [slots[k] for k in moved]
-        start, end = (position(_dims(slots), k) for k in (at, at + len(places) - 1))
-        code = code.method(f".flatten({start}, {end})")
-        slots[at : at + len(places)] = [whole]
-        code = Value(code.code, tuple(f"?{k}" for k in range(len(slots))))
-    if any(isinstance(i, PartOf) for i in slots):
+        view = flat
+    if any(isinstance(i, PartOf) for i in view.slots):
         return None
-    while any(isinstance(i, Merged) for i in slots):
-        code = _unflattened(code, slots, next(k for k, i in enumerate(slots) if isinstance(i, Merged)), sizes)
-    return Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), Read(node.name, tuple(slots))
+    while any(isinstance(i, Merged) for i in view.slots):
+        view = _split(view, next(k for k, i in enumerate(view.slots) if isinstance(i, Merged)), sizes)
+    return Value(view.code, tuple(f"?{k}" for k in range(len(view.slots)))), Read(node.name, view.slots)
 
 
-def _repeated(code: Value, slots: list[Index], k: int, part: PartOf, sizes: Sizes) -> Value | None:
-    """What is read by the first part of an index alone, each element as often as the others have places."""
-    alone = all(j == k or part.whole not in (*index_axes(i), i) for j, i in enumerate(slots))
-    if part.position or not alone or not isinstance(part.whole, str) or any(map(packs, slots)):
-        return None
-    times = sizes.number(multiplied(list(part.lengths[1:])))
-    return Value(code.method(f".repeat_interleave({times}, {k})").code, code.dims)
+@dataclass(frozen=True)
+class _View:
+    """A view of the tensor that is read, and for each of its dimensions the index at which it is."""
+
+    code: str
+    slots: tuple[Index, ...]
+
+    @property
+    def value(self) -> Value:
+        """The view with placeholder dimensions, `...` where the slot is one."""
+        return Value(self.code, tuple(PACK if packs(i) else f"?{k}" for k, i in enumerate(self.slots)))
+
+    def position(self, k: int) -> int:
+        """The number of a dimension in code."""
+        return position(self.value.dims, k)
+
+    def changed(self, call: str, slots: tuple[Index, ...]) -> _View:
+        """The view after a call, which has these dimensions."""
+        return _View(self.value.method(call).code, slots)
+
+    def permuted(self, places: Sequence[int]) -> _View:
+        """The dimensions in another order."""
+        value = self.value
+        return _View(permute(value, tuple(value.dims[k] for k in places)).code, tuple(self.slots[k] for k in places))
 
 
-def _together(code: Value, slots: list[Index], order: Dims) -> tuple[Value, list[Index]]:
-    """Parts that lie apart next to each other, and with them all dimensions in the wanted order: one permutation."""
-    parts = [i for i in slots if isinstance(i, PartOf)]
-    wanted: list[Index] = []
-    for dim in order:
-        own = sorted((i for i in parts if i.whole == dim), key=lambda i: i.position)
-        wanted += own or [i for i in slots if i == dim]
-    close = [b for a, b in pairwise(slots) if a in parts and isinstance(b, PartOf) and b.position and _before(b) == a]
-    if len(close) == len([i for i in parts if i.position]) or len(wanted) != len(slots):
-        return code, slots
-    code = _packed(code, slots)
-    code = permute(code, tuple(code.dims[slots.index(i)] for i in wanted))
-    return Value(code.code, tuple(f"?{k}" for k in range(len(slots)))), wanted
-
-
-def _before(part: PartOf) -> PartOf:
-    return PartOf(part.whole, part.position - 1, part.lengths)
-
-
-def _unflattened(code: Value, slots: list[Index], k: int, sizes: Sizes) -> Value:
-    """The value with one merged dimension split; its parts take their places in `slots`."""
-    merged = slots[k]
+def _split(view: _View, k: int, sizes: Sizes) -> _View:
+    """One merged dimension as those that it is made of."""
+    merged = view.slots[k]
     assert isinstance(merged, Merged)
     parts = _innermost(merged)
     lengths = ", ".join(length(a, sizes) for a in parts)
-    code = code.method(f".unflatten({position(_dims(slots), k)}, ({lengths}))")
-    slots[k : k + 1] = [a.index if isinstance(a, Place) else a for a in parts]
-    return Value(code.code, tuple(f"?{n}" for n in range(len(slots))))
+    own = (a.index if isinstance(a, Place) else a for a in parts)
+    return view.changed(f".unflatten({view.position(k)}, ({lengths}))", (*view.slots[:k], *own, *view.slots[k + 1 :]))
 
 
 def _innermost(merged: Merged) -> list[Index]:
@@ -93,10 +78,45 @@ def _innermost(merged: Merged) -> list[Index]:
     return [x for a in merged.axes for x in (_innermost(a) if isinstance(a, Merged) else [a])]
 
 
-def _packed(code: Value, slots: list[Index]) -> Value:
-    return Value(code.code, _dims(slots))
+def _together(view: _View, order: Dims) -> _View:
+    """Parts that lie apart next to each other, and with them all dimensions in the wanted order: one permutation."""
+    parts = [i for i in view.slots if isinstance(i, PartOf)]
+    wanted: list[Index] = []
+    for dim in order:
+        own = sorted((i for i in parts if i.whole == dim), key=lambda i: i.position)
+        wanted += own or [i for i in view.slots if i == dim]
+    later = [i for i in parts if i.position]
+    close = [b for a, b in pairwise(view.slots) if isinstance(b, PartOf) and b.position and _before(b) == a]
+    if len(close) == len(later) or len(wanted) != len(view.slots):
+        return view
+    return view.permuted([view.slots.index(i) for i in wanted])
 
 
-def _dims(slots: list[Index]) -> Dims:
-    """Placeholder dimensions, with `...` where the slot is one."""
-    return tuple(PACK if packs(i) else f"?{k}" for k, i in enumerate(slots))
+def _before(part: PartOf) -> PartOf:
+    return PartOf(part.whole, part.position - 1, part.lengths)
+
+
+def _repeated(view: _View, k: int, sizes: Sizes) -> _View | None:
+    """What is read by the first part of an index alone, each element as often as the others have places."""
+    part = view.slots[k]
+    if not isinstance(part, PartOf) or part.position or not isinstance(part.whole, str) or any(map(packs, view.slots)):
+        return None
+    if any(j != k and part.whole in (*index_axes(i), i) for j, i in enumerate(view.slots)):
+        return None
+    times = sizes.number(multiplied(list(part.lengths[1:])))
+    return view.changed(f".repeat_interleave({times}, {k})", (*view.slots[:k], part.whole, *view.slots[k + 1 :]))
+
+
+def _flattened(view: _View, whole: Index) -> _View | None:
+    """The parts of one index next to each other, in their order, and as one dimension; None where some are missing."""
+    found = {k: i for k, i in enumerate(view.slots) if isinstance(i, PartOf) and i.whole == whole}
+    places = sorted(found, key=lambda k: found[k].position)
+    lengths = next(iter(found.values())).lengths
+    if [found[k] for k in places] != [PartOf(whole, k, lengths) for k in range(len(lengths))]:
+        return None
+    others = [k for k in range(len(view.slots)) if k not in found]
+    first = sum(k < places[0] for k in others)
+    view = view.permuted([*others[:first], *places, *others[first:]])
+    start, end = (view.position(k) for k in (first, first + len(places) - 1))
+    slots = (*view.slots[:first], whole, *view.slots[first + len(places) :])
+    return view.changed(f".flatten({start}, {end})", slots)
