@@ -1,0 +1,111 @@
+"""What a choice compares with a threshold, and its branches as functions of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sympy import Dummy, Expr, exp, expand, tanh
+
+from derive.backends.torch.or_nothing import in_full
+from derive.lowering.lower import node as lowered
+from derive.lowering.raising import is_finite_number, raised
+from derive.nodes.arithmetic import ZERO
+from derive.nodes.substituting import put
+from derive.program import Assign, Call, Node, Read, Scal
+from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.functions import expm1, sigmoid, sign
+
+_ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
+_FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign}
+HOLD = At(Tensor("what_is_compared"))
+"""Stands for what is compared while an expression is lowered."""
+
+Known = Mapping[str, Assign]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison of a tensor with a number: whether the first branch is that above it, and equality is not asked."""
+
+    x: Node
+    threshold: Node
+    above_first: bool
+    strict: bool
+
+    @property
+    def mask(self) -> Node:
+        """1 where it holds, else 0, as a number."""
+        return Call("sign", (Call("relu", (self.gap,)),))
+
+    @property
+    def gap(self) -> Node:
+        """What is above 0 on the side of the first branch."""
+        above = self.x if self.threshold == ZERO else Call("sub", (self.x, self.threshold))
+        return above if self.above_first else Call("neg", (above,))
+
+    def strictly(self, choice: Call) -> tuple[Comparison, Call]:
+        """The same choice, asked without equality: `where(x >= t, a, b)` is `where(x < t, b, a)`."""
+        if self.strict:
+            return self, choice
+        condition, a, b = choice.args
+        return replace(self, above_first=not self.above_first, strict=True), replace(choice, args=(condition, b, a))
+
+    def lowered(self, value: Expr) -> Node:
+        """An expression of `HOLD` as a node of what is compared."""
+        return put(lowered(value), Read(HOLD.name, ()), self.x)
+
+
+def comparison(condition: Node, known: Known) -> Comparison | None:
+    """What a condition compares, where that is a tensor, or its magnitude, with a number; else None."""
+    condition = in_full(condition, known)
+    if not isinstance(condition, Call) or condition.fn not in _ABOVE:
+        return None
+    x, threshold = condition.args
+    plain = isinstance(x, Read) or (isinstance(x, Call) and x.fn == "absolute" and isinstance(x.args[0], Read))
+    if not plain or not (isinstance(threshold, Scal) or is_finite_number(threshold)):
+        return None
+    return Comparison(x, threshold, _ABOVE[condition.fn], condition.fn in ("gt", "lt"))
+
+
+def as_function(branch: Node, z: Dummy, asked: Comparison, first: bool, known: Known) -> Expr | None:
+    """The first or second branch as a function of what is compared; None where it is of anything else.
+
+    Where that is `|u|`, also one of `u`, if it has but even powers of it.
+    """
+    x, branch = asked.x, _on_side(branch, asked, asked.above_first == first, known)
+    size = known[x.name].value if isinstance(x, Read) and x.name in known else x
+    inner = size.args[0] if isinstance(size, Call) and size.fn == "absolute" else None
+    value = raised_by_names(branch, {x: z} | ({inner: z} if inner is not None else {}), known)
+    if value is None or inner is None or raised_by_names(branch, {x: z}, known) is not None:
+        return value
+    mirrored = raised_by_names(branch, {x: z, inner: -z}, known)
+    return value if mirrored is not None and expand(mirrored - value) == 0 else None
+
+
+def _on_side(node: Node, asked: Comparison, above: bool, known: Known) -> Node:
+    """A branch on its side: above the threshold, what is compared is the larger of both; below it, the smaller."""
+    if isinstance(node, Read) and node != asked.x and node.name in known and known[node.name].axes == node.index:
+        value = _on_side(known[node.name].value, asked, above, known)
+        return node if value == known[node.name].value else value
+    if not isinstance(node, Call):
+        return node
+    if (node.fn == "relu" and asked.threshold == ZERO and node.args == (asked.x,)) or (
+        node.fn in ("maximum", "minimum") and set(node.args) == {asked.x, asked.threshold}
+    ):
+        return asked.x if above == (node.fn != "minimum") else asked.threshold
+    return replace(node, args=tuple(_on_side(a, asked, above, known) for a in node.args))
+
+
+def raised_by_names(node: Node, names: Mapping[Node, Expr], known: Known) -> Expr | None:
+    """A node in SymPy, tensors by these names or as they are computed; None where it reads anything else."""
+
+    def other(n: Node) -> Expr | None:
+        if isinstance(n, Scal):
+            return Scalar(n.name)
+        if isinstance(n, Read) and n.name in known and known[n.name].axes == n.index:
+            return raised_by_names(known[n.name].value, names, known)
+        argument = raised(n.args[0], names, other) if isinstance(n, Call) and n.fn in _FUNCTIONS else None
+        return None if argument is None else _FUNCTIONS[n.fn](argument)  # type: ignore[union-attr]
+
+    return raised(node, names, other)

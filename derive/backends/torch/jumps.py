@@ -1,0 +1,113 @@
+"""Choices at a threshold whose branches do not meet there, without choosing: both are weighed by the mask.
+
+What is not chosen is finite and adds 0: a number, a multiple of what is chosen, or what stands still at the threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from fractions import Fraction
+
+from sympy import Dummy, Expr
+
+from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, raised_by_names
+from derive.backends.torch.or_nothing import in_full
+from derive.lowering.raising import is_finite_number
+from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.walking import node_axes, reads
+from derive.program import Call, Node, Num, Read, Scal
+from derive.terms.functions import maximum, minimum
+
+_LARGE = 2**15
+"""What half precision still holds."""
+
+
+def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
+    """`a*m + B(min(x, t))*(1 - m)` for `where(x > t, a, B(x))` with a number `a`; None for another choice."""
+    z, t = Dummy(real=True), raised_by_names(asked.threshold, {}, known)
+    for branch_first in (False, True):
+        branch, number = node.args[1:] if branch_first else node.args[:0:-1]
+        if not is_finite_number(number) or not reads(branch):
+            continue
+        value = as_function(branch, z, asked, branch_first, known)
+        if value is None or not _stays_small(value, z, t):
+            continue
+        clamp = maximum if branch_first == asked.above_first else minimum  # still on the other branch's side
+        taken = asked.lowered(value.subs(z, clamp(HOLD, t)))
+        mask, left = asked.mask, Call("sub", (ONE, asked.mask))
+        of_branch, of_number = (mask, left) if branch_first else (left, mask)
+        return Call("add", (_times(number, of_number), Call("mul", (taken, of_branch))))
+    return None
+
+
+def _stays_small(value: Expr, z: Dummy, threshold: Expr) -> bool:
+    """Whether a branch is finite at the threshold in any precision, so that a mask of 0 makes it 0."""
+    if not threshold.is_number:
+        return bool(value.is_polynomial(z))
+    there = value.subs(z, threshold)
+    size = abs(there.subs(dict.fromkeys(there.free_symbols, 1)))
+    return bool(size.is_finite and size < _LARGE)
+
+
+def step(asked: Comparison, node: Call, known: Known) -> Node | None:
+    """`(1 + sign(t - x))/2` for `where(x < t, 1, where(x == t, 1/2, 0))`; None for another choice."""
+    _, first, rest = node.args
+    half = Call("where", (Call("eq", (asked.x, asked.threshold)), Num(Fraction(1, 2)), ZERO))
+    if first != ONE or not isinstance(rest, Call) or rest.fn != "where" or not asked.strict:
+        return None
+    if replace(rest, args=(in_full(rest.args[0], known), *rest.args[1:])) != half:
+        return None
+    return Call("div", (Call("add", (Call("sign", (asked.gap,)), ONE)), Num(Fraction(2))))
+
+
+def step_between(node: Call, known: Known, inputs: Collection[str]) -> Node | None:
+    """`(1 + sign(a - b))/2` for `where(a > b, 1, where(a == b, 1/2, 0))` of two inputs; None for another choice.
+
+    What is computed may be infinite, and the difference of two infinities has no sign.
+    """
+    condition = in_full(node.args[0], known)
+    if not isinstance(condition, Call) or condition.fn not in ("gt", "lt"):
+        return None
+    a, b = condition.args if condition.fn == "gt" else condition.args[::-1]
+    first, other = node.args[1:]
+    if not all(isinstance(x, Read) and x.name in inputs for x in (a, b)):
+        return None
+    if not isinstance(other, Call) or other.fn != "where" or other.args[1] != Num(Fraction(1, 2)):
+        return None
+    tie = in_full(other.args[0], known)
+    if {first, other.args[2]} != {ONE, ZERO} or tie not in (Call("eq", (a, b)), Call("eq", (b, a))):
+        return None
+    order = Call("sign", (Call("sub", (a, b)),))
+    above = Call("add", (order, ONE)) if first == ONE else Call("sub", (ONE, order))
+    return Call("div", (above, Num(Fraction(2))))
+
+
+def weighed(node: Call, mask: Node) -> Node | None:
+    """`v * (m + c*(1 - m))` for `where(m, v, c*v)` with a number `c`; None for another choice."""
+    _, first, second = node.args
+    left = Call("sub", (ONE, mask))
+    if (number := _multiple(second, first)) is not None:
+        return _times(first, mask if number == ZERO else Call("add", (mask, _times(number, left))))
+    if (number := _multiple(first, second)) is not None:
+        return _times(second, left if number == ZERO else Call("add", (_times(number, mask), left)))
+    return None
+
+
+def _times(a: Node, b: Node) -> Node:
+    return b if a == ONE else Call("mul", (a, b))
+
+
+def _multiple(node: Node, of: Node) -> Node | None:
+    """The number that one node is, times the other; both may be numbers where the other is 1."""
+    if of == ONE and (is_finite_number(node) or isinstance(node, Scal)):
+        return node
+    if isinstance(node, Call) and node.fn in ("div", "neg") and reads(of):
+        inner, *by = node.args
+        rest = ONE if inner == of else _multiple(inner, of)
+        plain = rest is not None and all(map(is_finite_number, by))  # any other may be 0
+        return Call(node.fn, (rest, *by)) if plain else None  # type: ignore[arg-type]
+    if isinstance(node, Call) and node.fn == "mul" and of in node.args and reads(of):
+        (rest,) = (a for a in node.args if a != of) if node.args[0] != node.args[1] else (of,)
+        return rest if not reads(rest) and not node_axes(rest) else None
+    return None
