@@ -84,39 +84,37 @@ def judge(op: Op, subject: Subject, seed: int = 0) -> Verdict:
     """
     trials = _trials(op, subject, seed)
     _could_run(op, trials)
-    situations = tuple(t.situation.name for t in trials)
-    refused = tuple(d for t in trials if t.refused for d in t.found)
-    judged = [t for t in trials if not t.refused]
-    wrong = [t for t in judged if t.found]
-    if not wrong:
-        return Verdict(op, "right", situations=situations, refused=refused)
-    failed = tuple(d for t in wrong for d in t.found)
-    exact = [t for t in judged if t.case.call.dtype == torch.float64]
-    if any(t.found for t in exact):  # what is wrong in float64 is wrong below it too, and says more
-        judged, wrong = exact, [t for t in exact if t.found]
-    first = _telling(wrong)
-    rounded = _only_rounding(wrong) and judged is exact
-    gradients = tuple(dict.fromkeys(d.tensor for t in wrong for d in t.found if d.tensor))
-    where = None if rounded else _where(judged, gradients)
-    ordinary_holds = not judged[0].found
-    telling = not ordinary_holds or where is None or where.error in _VAGUE
-    telling &= not any(d.kind in ("again", "modified") for d in first.found)
-    evidence = _evidence(first, subject) if telling else []
-    explanations = _explained(op, wrong, evidence, where is None)
-    holds = ordinary_holds or (not explanations and where is not None and not _everywhere(where))
-    word = "right only where" if where is not None and holds else "wrong"
-    error = _error(wrong, where, explanations)
-    return Verdict(
+    tried = Verdict(
         op,
-        word,
-        where.text if where is not None and word != "wrong" else "",
-        error,
-        gradients,
-        smallest(first.found[0], first.situation, subject),
-        explanations,
-        situations,
-        failed,
-        refused,
+        "right",
+        situations=tuple(t.situation.name for t in trials),
+        refused=tuple(d for t in trials if t.refused for d in t.found),
+    )
+    judged = [t for t in trials if not t.refused]
+    failed = tuple(d for t in judged for d in t.found)
+    if not failed:
+        return tried
+    exact = [t for t in judged if t.case.call.dtype == torch.float64]
+    is_exact = any(t.found for t in exact)
+    if is_exact:  # what is wrong in float64 is wrong below it too, and says more
+        judged = exact
+    wrong = [t for t in judged if t.found]
+    gradients = tuple(dict.fromkeys(d.tensor for t in wrong for d in t.found if d.tensor))
+    where = None if is_exact and _only_rounding(wrong) else _where(judged, gradients)
+    ordinary_holds, first = not judged[0].found, _telling(wrong)
+    evidence = _evidence(first, subject) if _asks_why(first, where, ordinary_holds) else []
+    explanations = _explained(op, wrong, evidence, where is None)
+    holds_there = ordinary_holds or (not explanations and where is not None and not _everywhere(where))
+    conditional = where is not None and holds_there
+    return replace(
+        tried,
+        word="right only where" if conditional else "wrong",
+        where=where.text if where is not None and conditional else "",
+        error=_error(wrong, where, explanations),
+        gradients=gradients,
+        counterexample=smallest(first.found[0], first.situation, subject),
+        explanations=explanations,
+        failed=failed,
     )
 
 
@@ -205,6 +203,15 @@ def _everywhere(where: Condition) -> bool:
 
 
 # --- what kind of error -----------------------------------------------------------------------------------
+
+
+def _asks_why(first: _Trial, where: Condition | None, ordinary_holds: bool) -> bool:
+    """Whether a changed formula is looked for: where the candidate is right does not say why it is wrong elsewhere.
+
+    What it keeps between calls, or writes to, is no formula.
+    """
+    says_why = ordinary_holds and where is not None and where.error not in _VAGUE
+    return not says_why and not any(d.kind in ("again", "modified") for d in first.found)
 
 
 def _evidence(first: _Trial, subject: Subject) -> list[Evidence]:
