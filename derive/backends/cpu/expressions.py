@@ -101,13 +101,9 @@ class Expressions:
         return Text(found if found is not None else f"{self.name(node.name)}[{self.offset(node)}]", kind=kind)
 
     def call(self, node: Call) -> Text:
-        args = [self.value(a) for a in node.args]
-        if node.fn in COMPARISONS:
-            counted = [self.counted(a) for a in node.args]
-            args = args if None in counted else counted  # type: ignore[assignment]
+        """A function or an operator of its arguments; of numbers alone it is a number, known before any loop."""
+        args = self.arguments(node)
         known = all(a.kind == "number" for a in args)
-        if node.fn == "sub":
-            args = [self.held(a, b, text) for a, b, text in zip(node.args, reversed(node.args), args, strict=True)]
         if node.fn in _BINARY:
             return _binary(node.fn, args, known)
         if node.fn == "not":
@@ -116,28 +112,36 @@ class Expressions:
             arg = args[0] if known else args[0].real
             return Text(f"-{arg.inside(_UNARY)}", _UNARY, "number" if known else "real")
         if node.fn == "where":
-            a, b = ((x if known else x.real).inside(_ANY) for x in args[1:])
-            if not known and a.isdecimal() and b.isdecimal():
-                a = f"R({a})"  # else both are whole numbers to C, which divides them as such
-            return Text(f"{args[0].inside(_ANY)} ? {a} : {b}", _COMMA, "number" if known else "real")
+            return _chosen(args, known)
         if node.fn in ("pi", "e"):
             return Text(repr(getattr(math, node.fn)), kind="number")
         if node.fn == "pow":
             return self.power(node, args, known)
-        if node.fn in _EXTREMA:
-            if known:
-                return Text(f"number_{node.fn}({', '.join(a.code for a in args)})", kind="number")
-            return Text(f"{_EXTREMA[node.fn]}({', '.join(a.real.code for a in args)})")
+        return self.function(node, args, known)
+
+    def arguments(self, node: Call) -> list[Text]:
+        """What a function takes: a comparison whole numbers, where both sides are; a difference what is held to it."""
+        args = [self.value(a) for a in node.args]
+        if node.fn in COMPARISONS:
+            counted = [self.counted(a) for a in node.args]
+            return args if None in counted else counted  # type: ignore[return-value]
+        if node.fn == "sub":
+            return [self.held(a, b, text) for a, b, text in zip(node.args, node.args[::-1], args, strict=True)]
+        return args
+
+    def function(self, node: Call, args: list[Text], known: bool) -> Text:
+        """A function by its name in C, of numbers in double precision. Raises Unsupported for one that C has not."""
         name = node.fn
         if name == "polygamma" and node.args[0] == ONE:
-            name, args, known = "trigamma", args[1:], args[1].kind == "number"
-        elif name not in _FUNCTIONS:
+            name, args = "trigamma", args[1:]
+        elif name not in _FUNCTIONS and name not in _EXTREMA:
             raise Unsupported(f"the function {name}")
         if known:
             return Text(f"number_{name}({', '.join(a.code for a in args)})", kind="number")
         if name == "exp" and never_positive(node.args[0], self.normal):
             name = "exp_up_to_0"
-        return Text(f"real_{name}({', '.join(a.real.code for a in args)})")
+        name = _EXTREMA.get(name, f"real_{name}")
+        return Text(f"{name}({', '.join(a.real.code for a in args)})")
 
     def counted(self, node: Node) -> Text | None:
         """Places, lengths and integers, added and multiplied as such: a real holds no larger ones than 2**24."""
@@ -255,7 +259,16 @@ class Expressions:
         raise Unsupported(f"the offset {node}")
 
 
+def _chosen(args: list[Text], known: bool) -> Text:
+    """One of two values by a condition."""
+    condition, a, b = (x.inside(_ANY) for x in (args[0], *(x if known else x.real for x in args[1:])))
+    if not known and a.isdecimal() and b.isdecimal():
+        a = f"R({a})"  # else both are whole numbers to C, which divides them as such
+    return Text(f"{condition} ? {a} : {b}", _COMMA, "number" if known else "real")
+
+
 def _binary(fn: str, args: list[Text], known: bool) -> Text:
+    """An operator between two, whole numbers compared and numbers calculated as such, all else as reals."""
     sign, strength = _BINARY[fn]
     compares = fn in COMPARISONS
     logic = fn in ("and", "or")
