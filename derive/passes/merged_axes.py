@@ -7,6 +7,7 @@ broadcast between two views. What is added up, as in the adjoint of a convolutio
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from derive.nodes.other_axes import with_axes
 from derive.nodes.soundness import check
@@ -31,24 +32,30 @@ def _added_over_parts(program: Program, name: str) -> Program:
     scatters = [s for s in own if isinstance(s, Scatter) and s.kind == "sum"]
     if len(scatters) < len(own):
         return program
-    found = [(axis, _added_parts(scatters, axis)) for axis in scatters[0].axes if isinstance(axis, str)]
+    found = [(axis, _added_parts(scatters, axis)) for axis in scatters[0].axes]
     axis, parts = next((f for f in found if f[1]), ("", ()))
     if not parts:
         return program
-    merged = Merged(parts)
-    whole = tuple(merged if a == axis else a for a in scatters[0].axes)
-    apart = tuple(p for a in scatters[0].axes for p in (parts if a == axis else (a,)))
-    taken = {n for s in program.statements for n in (s.name, *(r.name for r in _reads(s)))}
-    made = free_name(f"{name}_apart", taken | {n for n, _ in program.given} | set(program.scalars), "_")
+    made, apart = free_name(f"{name}_apart", program.names, "_"), _apart(scatters[0].axes, axis, parts)
 
     def over(s: Scatter) -> Scatter:
-        slots = tuple(p for i in s.slots for p in (parts if i == axis else (i,)))
-        return replace(s, name=made, axes=apart, slots=slots, value=_put(s.value, axis, merged), onto=s.onto and made)
+        slots, value = _apart(s.slots, axis, parts), _by_parts(s.value, axis, parts)
+        return replace(s, name=made, axes=apart, slots=slots, value=value, onto=s.onto and made)
 
     statements = [over(s) if isinstance(s, Scatter) and s.name == name else s for s in program.statements]
     last = max(k for k, s in enumerate(program.statements) if s.name == name)
-    read = Assign(name, whole, Read(made, apart))
-    return replace(program, statements=(*statements[: last + 1], read, *statements[last + 1 :]))
+    merged = Assign(name, _merged(scatters[0].axes, axis, parts), Read(made, apart))
+    return replace(program, statements=(*statements[: last + 1], merged, *statements[last + 1 :]))
+
+
+def _apart(index: tuple[Index, ...], axis: str, parts: tuple[str, ...]) -> tuple[Any, ...]:
+    """Indices with the parts of an axis in its place, a dimension each."""
+    return tuple(p for i in index for p in (parts if i == axis else (i,)))
+
+
+def _merged(index: tuple[Index, ...], axis: str, parts: tuple[str, ...]) -> tuple[Index, ...]:
+    """Indices with the parts of an axis in its place, merged into its dimension."""
+    return tuple(Merged(parts) if i == axis else i for i in index)
 
 
 def _added_parts(scatters: list[Scatter], axis: str) -> tuple[str, ...]:
@@ -68,40 +75,35 @@ _KNOWN = Read | Call | Num | Scal | SizeOf | PartOf | Merged | str
 
 
 def _over_parts(s: Assign) -> Assign:
+    """The statement over the parts of every axis that its reads take apart, and merged."""
     if not all(isinstance(n, _KNOWN) for n in walk(s.value)):
         return s
     for axis in s.axes:
         parts = _partly_read(s, axis) if isinstance(axis, str) else ()
         if parts:
-            merged = Merged(parts)
-            s = replace(
-                s,
-                axes=tuple(merged if i == axis else i for i in s.axes),
-                value=_put(s.value, str(axis), merged),
-            )
+            axis = str(axis)
+            s = replace(s, axes=_merged(s.axes, axis, parts), value=_by_parts(s.value, axis, parts))
     return s
 
 
 def _partly_read(s: Assign | Scatter, axis: str) -> tuple[str, ...]:
     """Names for the parts of an axis that some read takes apart without reading all of them; else none."""
-    runs = [[i for i in places if isinstance(i, PartOf) and i.whole == axis] for n in _reads(s) for places in _runs(n)]
+    indices = [index for n in _reads(s) for index in (n.index, *(i.axes for i in n.index if isinstance(i, Merged)))]
+    runs = [[i for i in index if isinstance(i, PartOf) and i.whole == axis] for index in indices]
     lengths = {i.lengths for run in runs for i in run}
     own = lengths.pop() if len(lengths) == 1 else ()
-    names = tuple(size.axis for size in own if isinstance(size, SizeOf))
+    names = tuple(size.axis for size in own if isinstance(size, SizeOf))  # a part is called by whose length it has
     partly = any(run and {i.position for i in run} != set(range(len(own))) for run in runs)
     taken = {*node_axes(s.value), *axes_along(s.axes), "..."}
     return names if partly and len(set(names)) == len(own) and not taken & set(names) else ()
-
-
-def _runs(read: Read) -> list[tuple[Index, ...]]:
-    """The indices of a read, and those of each merge among them."""
-    return [read.index, *(i.axes for i in read.index if isinstance(i, Merged))]
 
 
 def _reads(s: Assign | Scatter) -> list[Read]:
     return [n for n in walk(s.value) if isinstance(n, Read)]
 
 
-def _put(node: Node, axis: str, merged: Merged) -> Node:
+def _by_parts(node: Node, axis: str, parts: tuple[str, ...]) -> Node:
     """The node with the parts of an axis under their own names, and the axis as these merged."""
-    return with_axes(node, {axis: merged}) if isinstance(node, Read) else rebuilt(node, lambda n: _put(n, axis, merged))
+    if isinstance(node, Read):
+        return with_axes(node, {axis: Merged(parts)})
+    return rebuilt(node, lambda n: _by_parts(n, axis, parts))
