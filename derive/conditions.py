@@ -125,9 +125,9 @@ def _handed(condition: Call, name: str, known: Handed) -> Handed:
 
 def _named(condition: Call, theirs: Assign | None, known: Handed) -> Assign:
     """A statement for the condition: the backward's, or one by a name that is free in both."""
-    if theirs is not None and theirs.name not in _names(known.forward):
+    if theirs is not None and theirs.name not in known.forward.names:
         return theirs
-    name = name_of(condition, {*_names(known.forward), *_names(known.backward)})
+    name = name_of(condition, known.forward.names | known.backward.names)
     return Assign(name, axes_of(condition) if theirs is None else theirs.axes, condition)
 
 
@@ -158,7 +158,3 @@ def _given(backward: Program, made: Assign, theirs: Assign | None) -> tuple[Prog
 def _statement_of(condition: Call, program: Program) -> Assign | None:
     """The statement that gives a condition a name already."""
     return next((s for s in program.statements if isinstance(s, Assign) and s.value == condition), None)
-
-
-def _names(program: Program) -> set[str]:
-    return {*program.scalars, *dict(program.given), *(s.name for s in program.statements)}

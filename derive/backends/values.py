@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from derive.backends.subscripts import subscripted
@@ -46,6 +47,12 @@ class Line:
 
 def is_pack(dim: Dim) -> bool:
     return dim is not None and base(dim) == PACK
+
+
+def named_by(dims: Dims, index: Iterable[Dim]) -> Dims:
+    """The dimensions of a tensor under the axes that it is read at, one after another; those of length 1 stay."""
+    names = iter(index)
+    return tuple(None if d is None else next(names) for d in dims)
 
 
 def position(dims: Dims, at: int) -> int:

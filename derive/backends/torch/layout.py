@@ -10,10 +10,10 @@ from derive.backends.torch.products.by_vectors import is_by_vector
 from derive.backends.torch.products.distances import pairs_of
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.sizes import in_order
-from derive.backends.values import Dims, is_pack
+from derive.backends.values import Dims, is_pack, named_by
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
-from derive.nodes.walking import by_axes_once, node_axes, walk
+from derive.nodes.walking import axes_along, by_axes_once, node_axes, walk
 from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
 from derive.terms.axes import in_all_orders
 
@@ -67,10 +67,7 @@ def is_product(node: Reduce) -> bool:
 
 def plain_dims(out: Layouts, read: Read) -> Dims | None:
     """The dimensions of a plain read, or None for any other."""
-    if not by_axes_once(read):
-        return None
-    names = iter(read.index)
-    return tuple(None if d is None else next(names) for d in out.dims[read.name])  # type: ignore[misc]
+    return named_by(out.dims[read.name], axes_along(read.index)) if by_axes_once(read) else None
 
 
 def window_dims(out: Layouts, read: Read) -> Dims | None:

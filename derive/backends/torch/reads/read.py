@@ -9,9 +9,9 @@ from derive.backends.torch.reads.index_tensors import indexed
 from derive.backends.torch.reads.reshapes import reshaped
 from derive.backends.torch.reads.slices import windowed
 from derive.backends.torch.sizes import Sizes
-from derive.backends.values import Dims, Value, is_pack, squeeze
+from derive.backends.values import Dims, Value, is_pack, named_by, squeeze
 from derive.nodes.walking import axes_along
-from derive.program import Arithmetic, Index, Merged, Node, PartOf, Read
+from derive.program import Arithmetic, Merged, Node, PartOf, Read
 
 
 def read(
@@ -20,7 +20,7 @@ def read(
     """The element `name[index]` for all axes at once, with the axes as dimensions; in this order, if that is free."""
     kinds = [type(i) for i in node.index]
     if all(k is str for k in kinds) and len(set(node.index)) == len(node.index):
-        return Value(stored.code, _renamed(stored.dims, node.index))
+        return Value(stored.code, named_by(stored.dims, axes_along(node.index)))
     stored = squeeze(stored)
     if any(isinstance(i, Arithmetic) for i in node.index):
         return indexed(stored, node, sizes, value)
@@ -35,12 +35,6 @@ def read(
     if len(set(axes)) < len(axes):  # one axis in a window and beside it: no view reads that
         return indexed(stored, node, sizes, value)
     return windowed(stored, node, sizes)
-
-
-def _renamed(dims: Dims, index: tuple[Index, ...]) -> Dims:
-    """Stored dimensions under the names they are read by; dimensions of length 1 stay."""
-    names = iter(index)
-    return tuple(None if d is None else next(names) for d in dims)  # type: ignore[misc]
 
 
 def _diagonal(stored: Value, node: Read) -> Value:
