@@ -21,7 +21,7 @@ from derive.lengths.kept_inside import is_kept_inside
 from derive.terms.asked import asked
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At, Tensor, at_index
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 from derive.terms.windows import affine, is_window
@@ -137,21 +137,27 @@ def _whole(under: Iterable[Conditions]) -> list[Conditions]:
 
 def guarded_behind(equations: Sequence[Equation], outputs: Collection[str], given: Collection[str]) -> list[Equation]:
     """The equations of an op, those guarded that are read under conditions on their own index alone."""
-    read: defaultdict[str, list[tuple[At, Conditions]]] = defaultdict(list)
-    under: dict[str, Conditions] = {}
-    for e in reversed(equations):
-        under[e.name] = frozenset() if e.name in outputs else _shared(e, read[e.name])
-        for at, conditions in _reads(e.body, under[e.name]):
-            read[at.name].append((at, conditions))
+    held = _held(equations, outputs)
     out: list[Equation] = []
     known = set(given)
-    taken = known | set(under)
+    taken = known | set(held)
     for e in equations:
-        body, made = _behind(e, under[e.name], known, taken)
+        body, made = _behind(e, held[e.name], known, taken)
         out += [*made, e if body == e.body else replace(e, body=body)]
         known |= {x.name for x in (*made, e)}
         taken |= known
     return out
+
+
+def _held(equations: Sequence[Equation], outputs: Collection[str]) -> dict[str, Conditions]:
+    """By the name of an equation, what holds wherever it is read: what an output is asked for is not known."""
+    found: defaultdict[str, list[tuple[At, Conditions]]] = defaultdict(list)
+    held: dict[str, Conditions] = {}
+    for e in reversed(equations):  # all that reads an equation stands behind it
+        held[e.name] = frozenset() if e.name in outputs else _shared(e, found[e.name])
+        for at, conditions in _reads(e.body, held[e.name]):
+            found[at.name].append((at, conditions))
+    return held
 
 
 def _shared(e: Equation, reads: list[tuple[At, Conditions]]) -> Conditions:
@@ -160,8 +166,8 @@ def _shared(e: Equation, reads: list[tuple[At, Conditions]]) -> Conditions:
     for at, conditions in reads:
         if not e.is_plain or not all(isinstance(i, Axis) for i in at.index) or len(set(at.index)) < len(at.index):
             return frozenset()
-        own = dict(zip(at.index, e.index, strict=True))
-        found.append(frozenset(c.xreplace(own) for c in conditions if free_axes(c) <= set(own)))
+        about = (c for c in conditions if free_axes(c) <= set(at.index))
+        found.append(frozenset(at_index(c, at.index, e.index) for c in about))
     return frozenset.intersection(*found) if found else frozenset()
 
 
@@ -196,7 +202,10 @@ def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:
 def _behind(
     e: Equation, conditions: Conditions, known: Collection[str], taken: set[str]
 ) -> tuple[Expr, list[Equation]]:
-    """The body of an equation with the gathers guarded whose index one of the conditions is about."""
+    """The body of an equation with the gathers guarded whose index one of the conditions is about, and the guards.
+
+    A guard reads what its conditions do, which must be known by then.
+    """
     made: list[Equation] = []
     put: dict[Basic, Basic] = {}
     indices = {i for at in e.reads for i in at.index if isinstance(i, At) and all(isinstance(a, Axis) for a in i.index)}
