@@ -19,6 +19,7 @@ from derive.collapse.local_search import Candidate
 from derive.collapse.magnitudes import magnitudes
 from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
+    Found,
     by_adjoints,
     by_factors,
     by_what_adjoints_are,
@@ -66,27 +67,12 @@ def _reassociate(
     policy: Policy,
 ) -> Candidate:
     """Take sums over matrix products by way of forward tensors or adjoints, each where that is cheaper."""
-    products = matrix_products(everything)
-    found = replace(
-        found, kept=with_kept(steps, list(found.definitions), tuple(d.name for d in found.definitions), held, policy)
-    )
-    sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
+    names = tuple(d.name for d in found.definitions)
+    found = replace(found, kept=with_kept(steps, list(found.definitions), names, held, policy))
     allowed = divisors(steps) | {n for d in found.definitions for n in divided_by(d.value)}
-    within = undivided(laws.relations, divisors(steps))
     adjoints = {a.target.name: a.left for a in steps.adjoints}
     made = [(adjoints[d.name], d) for d in everything]
-    forward = products_of(steps.op)
-    ways = [
-        (s, way)
-        for s in sums
-        for way in (
-            *reassociated(s, products, within),
-            *by_adjoints(s, forward, made),
-            *by_what_adjoints_are(s, made, within),
-        )
-    ]
-    ways += [(s, way) for s, found_so in ways for way in by_factors(found_so, steps.op, made)]
-    for s, (value, because) in ways:
+    for s, (value, because) in _in_another_order(steps, found, made, laws):
         changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
         if circular({d.name: d for d in (*everything, *changed)}.values()) or any(d.value == 0 for d in changed):
             continue  # gradients of inputs stay as they are asked for
@@ -98,6 +84,21 @@ def _reassociate(
             ]  # fmt: skip
             found = Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
     return found
+
+
+def _in_another_order(
+    steps: Stepwise, found: Candidate, made: list[tuple[At, Definition]], laws: Laws
+) -> list[tuple[Sigma, Found]]:
+    """Each sum of the definitions with every way to take it through what the forward or the backward has."""
+    products, forward = matrix_products([d for _, d in made]), products_of(steps.op)
+    within = undivided(laws.relations, divisors(steps))
+    sums = sorted({s for d in found.definitions for s in d.value.atoms(Sigma)}, key=lambda s: s.sort_key())
+    ways: list[tuple[Sigma, Found]] = []
+    for s in sums:
+        ways += [(s, way) for way in reassociated(s, products, within)]
+        ways += [(s, way) for way in by_adjoints(s, forward, made)]
+        ways += [(s, way) for way in by_what_adjoints_are(s, made, within)]
+    return ways + [(s, by) for s, way in ways for by in by_factors(way, steps.op, made)]
 
 
 _Identity = tuple[str, Callable[[Expr], Iterator[Expr]], str]
