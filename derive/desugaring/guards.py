@@ -192,8 +192,7 @@ def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:
         put = {}
         for at in expr.atoms(At):
             if at.name in guards:
-                names = dict(zip(guards[at.name].index, at.index, strict=True))
-                put[at] = guards[at.name].body.args[1].xreplace(names)
+                put[at] = at_index(guards[at.name].body.args[1], guards[at.name].axes, at.index)
         return expr.xreplace(put)
 
     return tuple(replace(e, body=written(e.body)) for e in equations if e.name not in guards)

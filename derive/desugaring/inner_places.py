@@ -16,7 +16,7 @@ from derive.lengths.kept_inside import gaps
 from derive.lengths.sizes import dimensions
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At
+from derive.terms.elements import At, at_index
 from derive.terms.indices import Prefix
 from derive.terms.names import free_name
 from derive.terms.windows import is_window
@@ -100,8 +100,7 @@ class _Inner:
     def index(self, i: Expr, places: Mapping[Basic, Expr], held: Collection[Basic]) -> Expr:
         if isinstance(i, At) and i.name in self.guards:
             guard = self.guards[i.name]
-            named = dict(zip(guard.index, i.index, strict=True))
-            condition, window = (part.xreplace(named) for part in guard.body.args[:2])
+            condition, window = (at_index(part, guard.axes, i.index) for part in guard.body.args[:2])
             if set(And.make_args(condition)) <= set(held):
                 i = window
         if isinstance(i, At):

@@ -19,7 +19,7 @@ from derive.lengths.kept_inside import end_of, gaps, never_negative
 from derive.lengths.sizes import dimensions
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, Delta, Tensor
+from derive.terms.elements import At, Delta, Tensor, at_index
 from derive.terms.indices import Prefix
 from derive.terms.names import free_name
 from derive.terms.windows import affine, is_window
@@ -108,7 +108,7 @@ class _Padding:
         guard = self.guards.get(index.name) if isinstance(index, At) else None
         if guard is None or not isinstance(index, At):
             return None
-        return guard.body.args[1].xreplace(dict(zip(guard.index, index.index, strict=True)))
+        return at_index(guard.body.args[1], guard.axes, index.index)
 
     def pad(self, tensor: Tensor, fill: Expr, reader: Equation) -> _Padded | None:
         """How far a tensor must be padded for all that reads it through guarded windows."""

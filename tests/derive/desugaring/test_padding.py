@@ -211,7 +211,7 @@ def test_what_is_read_beside_is_read_of_the_padded_tensor() -> None:
 def test_the_equations_are_shown_as_they_were_written() -> None:
     doc = str(module(difference.op).__doc__)
     assert "y[n, t] = where(t + 1 < size(t), -tanh(x[n, t] - x[n, t + 1]), 0)" in doc
-    assert "x_padded[n, t_padded] = sum(x[n, t] * delta(t, t_padded), over=t)" in doc
+    assert "x_padded[n, t_padded] = sum(x[n, t] * delta(t_padded, t), over=t)" in doc
 
 
 def test_an_axis_of_no_places_is_named() -> None:
