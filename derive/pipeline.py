@@ -20,6 +20,7 @@ from derive.desugaring.guards import unguarded
 from derive.desugaring.inner_places import between_ends
 from derive.desugaring.padding import padded
 from derive.desugaring.selections import selected
+from derive.desugaring.stable import by_stable_functions
 from derive.desugaring.twins import one_of_each
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
@@ -98,7 +99,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    written = made_before_windows(one_of_each(selected(padded(between_ends(op)))))
+    written = made_before_windows(one_of_each(selected(by_stable_functions(padded(between_ends(op))))))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)

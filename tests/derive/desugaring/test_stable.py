@@ -1,0 +1,112 @@
+"""Sigmoids and their logarithms, however they are written, are finite wherever they are, and so are their gradients."""
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from derive import axes, constant, exp, log, log1p, mean, op, scalar, sigmoid, tensor
+from derive.recording.spec import OpCall
+from derive.verify.verify import verify
+from tests.derive.live import as_tuple, assert_alike, module
+
+d, n = axes("d n")
+
+
+@op
+def inverse(f, x: tensor[n, d], b: tensor[d]):
+    f.y[n, d] = 1 / (1 + exp(-x[n, d] - b[d]))
+    return f.y
+
+
+@op
+def fraction(f, x: tensor[n]):
+    f.y[n] = exp(2 * x[n]) / (1 + exp(2 * x[n]))
+    return f.y
+
+
+@op
+def times(f, x: tensor[n]):
+    f.y[n] = x[n] / (exp(-x[n]) + 1)
+    return f.y
+
+
+@op
+def squared(f, x: tensor[n]):
+    f.y[n] = exp(-x[n]) / (1 + exp(-x[n])) ** 2
+    return f.y
+
+
+@op
+def logarithm(f, x: tensor[n]):
+    f.y[n] = log(1 + exp(x[n])) + 3 * log1p(exp(-x[n]))
+    return f.y
+
+
+@op
+def preference(f, a: tensor[n], r: tensor[n], beta: scalar = 0.5):
+    f.loss[()] = -mean(log(sigmoid(beta * (a[n] - r[n]))), over=n)
+    return f.loss
+
+
+@op
+def entropy(f, x: tensor[n], t: constant[n]):
+    p = 1 / (1 + exp(-x[n]))
+    f.loss[()] = -mean(t[n] * log(p) + (1 - t[n]) * log(1 - p), over=n)
+    return f.loss
+
+
+@op
+def of_others(f, x: tensor[n], z: tensor[n]):
+    """No sigmoid: what is added is no 1, or the exponential is of something else."""
+    f.y[n] = 1 / (2 + exp(-x[n])) + exp(z[n]) / (1 + exp(x[n] * z[n]))
+    return f.y
+
+
+PLAIN: dict[str, Callable[..., Tensor]] = {
+    "inverse": lambda x, b: torch.sigmoid(x + b),
+    "fraction": lambda x: torch.sigmoid(2 * x),
+    "times": functional.silu,
+    "squared": lambda x: torch.sigmoid(x) * torch.sigmoid(-x),
+    "logarithm": lambda x: -functional.logsigmoid(-x) - 3 * functional.logsigmoid(x),
+    "preference": lambda a, r: -functional.logsigmoid(0.5 * (a - r)).mean(),
+    "entropy": lambda x, t: functional.binary_cross_entropy_with_logits(x, t),
+}
+OPS: dict[str, OpCall] = {
+    made.op.name: made
+    for made in (inverse, fraction, times, squared, logarithm, preference, entropy, of_others)
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_values_and_gradients_are_finite_and_right(name: str) -> None:
+    made = OPS[name].op
+    wide = torch.tensor([-800.0, -120, -89, -30, -1, 0, 0.5, 17, 89, 120, 800], dtype=torch.float64)
+    operands = [o for o in made.operands if o.is_tensor]
+    inputs = [torch.linspace(0.1, 0.9, 11 if o.axes[0] == n else 3, dtype=torch.float64) for o in operands]
+    inputs[0] = wide[:, None].repeat(1, 3) if len(operands[0].axes) == 2 else wide.clone()
+    leaves = [x.requires_grad_() for x, o in zip(inputs, operands, strict=True) if o.differentiable]
+    (ours,) = as_tuple(getattr(module(made), name)(*inputs))
+    assert_alike(ours, PLAIN[name](*inputs), leaves)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_battery(name: str) -> None:
+    found = verify(OPS[name].op)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+def _code(name: str) -> str:
+    return inspect.getsource(module(OPS[name].op)).partition(f"def {name}_forward")[2]
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_nothing_is_exponentiated(name: str) -> None:
+    assert ("exp" in _code(name).replace("expand", "").replace("expected", "")) == (name == "of_others")
+
+
+def test_what_both_sigmoids_multiply_needs_neither() -> None:
+    assert "torch.sigmoid(x).sub_(t).mul_(dloss / n)" in _code("entropy")
