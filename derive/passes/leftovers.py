@@ -9,7 +9,7 @@ from dataclasses import replace
 from derive.nodes.soundness import check
 from derive.nodes.substituting import renamed
 from derive.nodes.walking import reads
-from derive.program import Assign, Index, Node, Program, Read, Scatter, Statement
+from derive.program import Assign, Program, Read, Scatter, Statement
 
 
 def without_unread(program: Program) -> Program:
@@ -31,21 +31,21 @@ def _reads(s: Statement) -> Iterator[str]:
 
 def without_copies(program: Program) -> Program:
     """The same program with one name for each tensor: `returns` name the tensor itself."""
-    scattered = program.added_to | {s.onto for s in program.statements if isinstance(s, Scatter)}
     names: dict[str, str] = {}
     kept: list[Statement] = []
-    made: dict[tuple[Node, tuple[Index, ...]], str] = {}
+    made: dict[Statement, str] = {}
+    written = Counter(s.name for s in program.statements)  # more than once: what is added to, or several things are
+    written.update(s.onto for s in program.statements if isinstance(s, Scatter) and s.onto)
     for s in program.statements:
         s = renamed(s, names)
-        same = None
-        if isinstance(s, Assign):
-            copy = isinstance(s.value, Read) and s.value.index == s.axes
-            same = s.value.name if copy and isinstance(s.value, Read) else made.get((s.value, s.axes))
-        if same is not None and not {s.name, same} & scattered:
-            names[s.name] = same
-        else:
+        nameless = replace(s, name="", note="")
+        copy = isinstance(s, Assign) and isinstance(s.value, Read) and s.value.index == s.axes
+        same = s.value.name if copy and isinstance(s.value, Read) else made.get(nameless)
+        if same is None or written[s.name] > 1 or written[same] > 1:
             kept.append(s)
-            made |= {(s.value, s.axes): s.name} if isinstance(s, Assign) else {}
+            made[nameless] = s.name
+        else:
+            names[s.name] = same
     returns = tuple(names.get(r, r) for r in program.returns)
     return check(replace(program, statements=_under_last_names(kept, returns), returns=returns))
 

@@ -13,6 +13,7 @@ from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, numbered_in_order, put
 from derive.nodes.walking import by_axes, children, node_axes, reads, walk
 from derive.program import (
+    COMPARISONS,
     CONDITIONS,
     Assign,
     AxisValue,
@@ -26,8 +27,10 @@ from derive.program import (
     Reduce,
     Scal,
     Scan,
+    Scatter,
     SizeOf,
     Statement,
+    Window,
 )
 from derive.terms.names import free_name
 
@@ -131,7 +134,17 @@ def _whole_reads(node: Node) -> list[Read]:
 
 
 def _nodes(s: Statement) -> list[Node | Index]:
+    factors = product_factors(s.value)
+    if _is_spread(s, factors):
+        return [n for f in factors for n in _worth_naming(f)]
     return list(_worth_naming(s.value))
+
+
+def _is_spread(s: Statement, factors: list[Node]) -> bool:
+    """Whether a scatter adds, through windows, what no factor has by itself: a convolution, which makes no product."""
+    windows = isinstance(s, Scatter) and any(isinstance(i, Window) and len(i.steps) > 1 for i in s.slots)
+    own = set(node_axes(s.value))
+    return windows and len(factors) > 1 and all(set(node_axes(f)) != own for f in factors)
 
 
 def _worth_naming(node: Node | Index) -> Iterator[Node | Index]:
@@ -180,12 +193,21 @@ def _is_one_number(node: Node) -> bool:
 
 
 def _cheap(node: Call | Reduce | Scan) -> bool:
-    """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor counting along axes."""
+    """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor counting along axes.
+
+    Nor is a comparison of what windows read, whose table has an element for every place in every window.
+    """
+    if isinstance(node, Call) and node.fn in COMPARISONS and any(map(_is_in_a_window, walk(node))):
+        return True
     if isinstance(node, Call) and node.fn == "where":
         condition, *values = node.args
         return not all(any(isinstance(n, Read) for n in walk(part)) for part in (condition, Join("", (*values,), ())))
     bare = isinstance(node, Call) and node.fn == "neg"
     return bare or (not any(isinstance(n, Read) for n in walk(node)) and not _is_table(node))
+
+
+def _is_in_a_window(n: Node | Index) -> bool:
+    return isinstance(n, Read) and any(isinstance(i, Window) and len(i.steps) > 1 for i in n.index)
 
 
 _COUNTING = frozenset({"add", "sub", "mul", "neg", "floordiv", "mod", "Mod", "where"}) | CONDITIONS
