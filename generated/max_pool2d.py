@@ -57,14 +57,16 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     """The gradient of every real input, from dy and what the forward saved."""
     n, c, i, j = dy.shape
     _, _, h, w = x.shape
-    x_is_y = x.unfold(2, height, 2).unfold(3, width, 2) == y[:, :, :, :, None, None]
-    sum_x_y = x_is_y.sum((4, 5))  # sum_x_y[n, c, i, j] = sum(where(x_is_y[n, c, i, j, p, q], 1, 0), over=(p, q))
+    sum_x_y = dy.new_zeros(n, c, i, j)
+    for at_p in range(height):
+        for at_q in range(width):
+            sum_x_y += x[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] == y
     dx_share = dy / sum_x_y
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):
-            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += (
-                dx_share * x_is_y[..., at_p, at_q]
+            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += dx_share * (
+                x[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] == y
             )
     return dx
 

@@ -195,13 +195,14 @@ class _Padding:
 def _unconditional(choice: Where, inside: Mapping[Basic, list[Expr]], finite: Collection[str]) -> Expr:
     """A choice without the conditions where each of which fails a zero is read that makes it 0."""
     condition, value, other = choice.args
-    if other != 0 or not is_polynomial(value, finite):
+    if other != 0:
         return choice
     kept = []
     for c in And.make_args(condition):
         own = gaps([c])
         zeros = {at: S.Zero for at, places in inside.items() if own and own[0] in places}
-        if not zeros or value.xreplace(zeros) != 0:
+        sure = zeros and is_polynomial(value, {*finite, *(at.name for at in zeros)})
+        if not sure or value.xreplace(zeros) != 0:
             kept.append(c)
     return Where(And(*kept), value, S.Zero) if kept else value
 

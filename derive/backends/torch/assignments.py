@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.memory import is_whole
 from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reductions.reduction import reduction
+from derive.backends.torch.reductions.taps import over_taps
 from derive.backends.values import Dims, Line, Value, align, permute, position, squeeze
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import Assign, Call, Join, Merged, Reduce, Scan, Scatter
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
 
 
-def assigned(printer: Printer, s: Assign) -> Line:
-    """The line of an assignment: a tensor of its own where a scatter adds to it thereafter."""
+def assigned(printer: Printer, s: Assign) -> list[Line]:
+    """The lines of an assignment: a tensor of its own where a scatter adds to it thereafter."""
     order = printer.layouts.order(s)
+    if (lines := over_taps(printer, s, order)) is not None:
+        return lines
     if isinstance(s.value, Reduce):
         value = reduction(printer, s.value, order, keepdim=None in printer.layouts[s.name])
     else:
@@ -29,7 +32,7 @@ def assigned(printer: Printer, s: Assign) -> Line:
     changed = any(isinstance(x, Scatter) and x.onto == s.name for x in printer.program.statements)
     if changed and not fresh:
         value = value.method(".clone()")
-    return Line(f"{printer.names.get(s.name, s.name)} = {value.code}", str(s))
+    return [Line(f"{printer.names.get(s.name, s.name)} = {value.code}", str(s))]
 
 
 def _laid_out(printer: Printer, value: Value, s: Assign, order: Dims) -> Value:

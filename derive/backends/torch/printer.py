@@ -256,7 +256,7 @@ class Printer:
             if isinstance(statement, Scatter):
                 scatter(self, statement)
             else:
-                self.lines.append(assigned(self, statement))
+                self.lines += assigned(self, statement)
         given = {self.names.get(n, n) for n, _ in self.program.given}
         return views_named(ranges_named(self.lines, self.unused), given, self.unused)
 

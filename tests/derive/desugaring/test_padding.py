@@ -68,6 +68,13 @@ def largest(f, x: tensor[n, h, w]):
 
 
 @op
+def blurred(f, x: tensor[n, h, w]):
+    inside = (h + three >= 1) & (h + three <= size(h)) & (w + four >= 2) & (w + four < size(w) + 2)
+    f.y[n, h, w] = sum(where(inside, x[n, h + three - 1, w + four - 2], 0), over=(three, four)) / 12
+    return f.y
+
+
+@op
 def difference(f, x: tensor[n, t]):
     f.y[n, t] = where(t + 1 < size(t), tanh(x[n, t + 1] - x[n, t]), 0)
     return f.y
@@ -157,6 +164,7 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "same_size": _same_size,
     "strided": _strided,
     "largest": _largest,
+    "blurred": lambda x: functional.avg_pool2d(functional.pad(x, (2, 1, 1, 1)), (3, 4), 1),
     "difference": lambda x: functional.pad((x[:, 1:] - x[:, :-1]).tanh(), (0, 1)),
     "nested": _nested,
     "instead": _instead,
@@ -166,11 +174,11 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
 OPS: dict[str, OpCall] = {
     made.op.name: made
     for made in (
-        shifted, five_points, ahead, behind, same_size, strided, largest, difference, nested, instead, in_a_window,
-        called,
+        shifted, five_points, ahead, behind, same_size, strided, largest, blurred, difference, nested, instead,
+        in_a_window, called,
     )
 }  # fmt: skip
-IN_ONE = {"shifted", "five_points", "ahead", "behind", "same_size", "strided", "called"}
+IN_ONE = {"shifted", "five_points", "ahead", "behind", "same_size", "strided", "blurred", "called"}
 """Those of which no condition is left."""
 
 
@@ -201,6 +209,12 @@ def test_a_maximum_of_what_has_nothing_around_it_is_a_pool() -> None:
     code = inspect.getsource(module(largest.op))
     assert "functional.pad(x, (2, 1, 1, 1), value=-math.inf)" in code
     assert "functional.max_pool2d(" in code
+
+
+def test_a_sum_of_what_has_zeros_around_it_is_a_pool() -> None:
+    assert "functional.avg_pool2d(x_padded[:, None], (3, 4), stride=1, divisor_override=1)" in inspect.getsource(
+        module(blurred.op)
+    )
 
 
 def test_what_is_read_beside_is_read_of_the_padded_tensor() -> None:

@@ -1,4 +1,4 @@
-"""Reductions over the taps of windows in torch: the mean or the maximum of every window is a pool."""
+"""Reductions over the taps of windows in torch: the mean, the sum or the maximum of every window is a pool."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from derive.program import Node, Read, Reduce, Window
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
 
-_KINDS = {"mean": "avg", "amax": "max"}
+_KINDS = {"mean": "avg", "sum": "avg", "amax": "max"}
 _MOST = 3  # dimensions that torch pools over
 
 
 def is_pool(node: Node) -> bool:
-    """Whether every window over the last dimensions of a tensor is reduced to its mean or maximum."""
+    """Whether every window over the last dimensions of a tensor is reduced to its mean, sum or maximum."""
     if not isinstance(node, Reduce) or node.kind not in _KINDS or not isinstance(node.body, Read):
         return False
     index = node.body.index
@@ -31,12 +31,13 @@ def is_pool(node: Node) -> bool:
         and len({*plain, *steps}) == len(index) + len(windows)
         and len(node.axes) == len(windows)
         and all(len({a for a, _ in w.steps} & set(node.axes)) == 1 for w in windows)
+        and (node.kind != "sum" or len(windows) > 1)  # which torch pools in two dimensions and three alone
         and (node.kind == "amax" or all(step == 1 for w in windows for a, step in w.steps if a in node.axes))
     )
 
 
 def pooled(printer: Printer, node: Reduce) -> Value | None:
-    """One call for the mean or maximum of every window; None for any other reduction."""
+    """One call for the mean, sum or maximum of every window; None for any other reduction."""
     if not is_pool(node) or not isinstance(node.body, Read):
         return None
     code = printer.as_real(node.body, squeeze(printer.stored(node.body.name)))
@@ -58,6 +59,7 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
         dilation.append(str(d))
         out.append(place)
     options = f", stride={_together(stride)}" + (f", dilation={_together(dilation)}" if set(dilation) != {"1"} else "")
+    options += ", divisor_override=1" if node.kind == "sum" else ""
     name = f"functional.{_KINDS[node.kind]}_pool{len(width)}d"
     plain = out[: len(out) - len(width)]
     if len(plain) == 2:

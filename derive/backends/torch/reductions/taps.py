@@ -1,4 +1,4 @@
-"""Scatters through windows in torch: a loop over the places in a window, each of which adds a slice.
+"""Scatters through windows in torch, and counts over them: a loop over the places in a window, which add slices.
 
 Slices of one place never overlap. A window of one axis is a slice as it is, and nothing loops.
 """
@@ -17,6 +17,7 @@ from derive.backends.values import Dims, Line, is_pack
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import index_axes, node_axes, walk
 from derive.program import (
+    COMPARISONS,
     Arithmetic,
     Assign,
     AxisValue,
@@ -92,11 +93,45 @@ def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> boo
     return True
 
 
+def over_taps(printer: Printer, s: Assign, order: Dims) -> list[Line] | None:
+    """How many places in each window satisfy a comparison, added up place by place; None for any other assignment.
+
+    Rows of a few elements are slow to add up, and a table of all windows is several times what they read.
+    """
+    node = s.value
+    if not isinstance(node, Reduce) or node.kind != "sum" or (asked := _asked(node.body)) is None:
+        return None
+    windows = {i for n in walk(node.body) if isinstance(n, Read) for i in n.index if isinstance(i, Window)}
+    taps = {printer.sizes.ordered(i)[1][0] for i in windows if len(i.steps) == 2}
+    plain = tuple(a for a in s.axes if isinstance(a, str))
+    if not set(node.axes) <= taps or order != s.axes or order != plain or printer.layouts[s.name] != order:
+        return None
+    if any(map(is_pack, order)) or any(step <= 0 for i in windows for _, step in i.steps):
+        return None
+    name = printer.names.get(s.name, s.name)
+    each = _at_taps(printer, asked, name, frozenset(node.axes), order)
+    if each is None or set(node_axes(each)) != set(order):
+        return None
+    lines = [Line(f"{name} = {printer.like}.new_zeros({', '.join(printer.lengths(order))})")]
+    for depth, axis in enumerate(node.axes):
+        lines.append(Line(f"{'    ' * depth}for {_turn(axis)} in range({printer.size(axis)}):"))
+    printer.spent = frozenset()  # every turn reads what the first one reads
+    lines.append(Line(f"{'    ' * len(node.axes)}{name} += {printer.value(each, order).code}", str(s)))
+    return lines
+
+
+def _asked(node: Node) -> Node | None:
+    """The comparison that a node is 1 for, or true; None for any other node."""
+    if isinstance(node, Call) and node.fn == "where" and node.args[1:] == (Num(Fraction(1)), Num(Fraction(0))):
+        node = node.args[0]
+    return node if isinstance(node, Call) and node.fn in COMPARISONS else None
+
+
 def _change(printer: Printer, s: Scatter, name: str, windows: _Windows) -> tuple[str, list[str]]:
     """What each turn does to its place (` += x`), and the axes of what it adds that are read at the turn's place."""
     loops, inner, turned = windows.loops, windows.inner, windows.turned
     own = [a for a in windows.taps if a in node_axes(s.value)]  # what is the same in every window is added as it is
-    each = _at_taps(printer, s, name, frozenset(own), inner) if own and not turned else None
+    each = _at_taps(printer, s.value, name, frozenset(own), inner) if own and not turned else None
     if each is not None:
         printer.spent = frozenset()  # every turn reads what the first one reads
         return added_to(printer, each, inner) or f" += {printer.value(each, inner).code}", []
@@ -139,11 +174,11 @@ def _nothing_there(printer: Printer, s: Scatter) -> bool:
     return False
 
 
-def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
+def _at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
     """A pointwise value at one place in the window, with what is the same at every place computed before the loops."""
-    if any(isinstance(n, Reduce | Join | Scan) for n in walk(s.value)) or any(
+    if any(isinstance(n, Reduce | Join | Scan) for n in walk(value)) or any(
         isinstance(i, Merged | PartOf | Read | Arithmetic) and set(index_axes(i)) & taps
-        for n in walk(s.value)
+        for n in walk(value)
         if isinstance(n, Read)
         for i in n.index
     ):
@@ -160,13 +195,13 @@ def _at_taps(printer: Printer, s: Scatter, name: str, taps: frozenset[str], inne
 
     def kept(node: Call) -> Node:
         own = printer.unused(f"{name}_share")
-        value = printer.value(node, inner)
-        axes = tuple(d for d in value.dims if d is not None)
-        printer.layouts.dims[own] = value.dims
-        printer.lines.append(Line(f"{own} = {value.code}"))
+        made = printer.value(node, inner)
+        axes = tuple(d for d in made.dims if d is not None)
+        printer.layouts.dims[own] = made.dims
+        printer.lines.append(Line(f"{own} = {made.code}"))
         return Read(own, axes)
 
-    return at(s.value)
+    return at(value)
 
 
 def _turn(axis: str) -> str:
