@@ -6,7 +6,7 @@ from sympy import Add, Expr, Mul
 
 from derive.algebra import is_contraction
 from derive.lowering.positions import has_delta
-from derive.terms.axes import Size
+from derive.terms.axes import Size, free_axes
 from derive.terms.products import factors_of
 from derive.terms.reductions import Reduce, Sigma
 
@@ -60,7 +60,7 @@ def _nearly_equal(one: tuple[Expr, Sigma], other: tuple[Expr, Sigma]) -> bool:
 
 
 def means_among(values: object, own: set[Expr]) -> set[Expr]:
-    """The sums that are divided by their axes' sizes wherever they stand: means."""
+    """The sums that are divided by their axes' sizes wherever they stand: means. A product of matrices is no mean."""
     found: dict[Expr, bool] = {}
     for value in values:  # type: ignore[attr-defined]
         for term in Add.make_args(value):
@@ -69,8 +69,16 @@ def means_among(values: object, own: set[Expr]) -> set[Expr]:
             for s in sums:
                 top = s in powers
                 divided = top and all(powers.get(Size(a), 0) <= -1 for a in s.over)
-                found[s] = found.get(s, True) and divided and s not in own and not has_delta(s)
+                is_mean = divided and s not in own and not has_delta(s) and not _is_product(s)
+                found[s] = found.get(s, True) and is_mean
     return {s for s, is_mean in found.items() if is_mean}
+
+
+def _is_product(s: Sigma) -> bool:
+    """Whether a sum is a product of matrices, or of one by a vector along the axis that is summed."""
+    runs = [free_axes(f) for f in Mul.make_args(s.body) if not f.is_Number]
+    vector, matrix = sorted(runs, key=len) if len(runs) == 2 else (set(), set())
+    return is_contraction(s.body) or (len(s.over) == 1 and vector == set(s.over) < matrix)
 
 
 def with_means(value: Expr, means: set[Expr]) -> Expr:

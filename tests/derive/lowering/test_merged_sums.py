@@ -1,15 +1,19 @@
 """Sums behind one factor are one, also where one of them holds a sum."""
 
+from collections.abc import Callable
+from functools import partial
+
+import pytest
 import torch
 
-from derive import amax, axes, exp, op, sum, tensor
+from derive import amax, axes, emit, exp, op, size, sum, tanh, tensor
 from derive.algebra import sigma
 from derive.lowering.merged_sums import merge_sums
 from derive.terms.elements import At, Tensor
 from derive.terms.reductions import Sigma
 from tests.derive.live import module
 
-n, c = axes("n c")
+n, c, d = axes("n c d")
 
 
 @op
@@ -45,3 +49,34 @@ def test_no_axis_is_that_of_a_sum_inside() -> None:
     (whole,) = [s for s in merge_sums(apart, set()).atoms(Sigma) if len(s.over) == 2]
     (inner,) = whole.body.atoms(Sigma)
     assert not set(inner.over) & set(whole.over), whole
+
+
+def _divided_by_its_length(f, x: tensor[n, d], w: tensor[d, c]):
+    """A layer whose sums are divided by how many it makes: the gradient of `x` is a mean, of products."""
+    f.h[n, d] = tanh(x[n, d])
+    f.y[n, c] = sum(f.h[n, d] * w[d, c], over=d) / size(c)
+    return f.y
+
+
+def _each_by_a_number(f, x: tensor[n], w: tensor[c]):
+    """The same of one column: a matrix by a vector."""
+    f.h[n] = tanh(x[n])
+    f.y[n, c] = f.h[n] * w[c] / size(c)
+    return f.y
+
+
+@pytest.mark.parametrize("forward, expected", [
+    (_divided_by_its_length, "dh = (dy @ w.T).div_(c)"),
+    (_each_by_a_number, "sum_dy_w = dy @ w"),
+])  # fmt: skip
+def test_a_mean_of_products_is_the_matrix_product_divided(forward: Callable[..., object], expected: str) -> None:
+    a_mean = op(forward).op
+    assert expected in emit.render(a_mean.derivation)
+    generator = torch.Generator().manual_seed(0)
+    make = partial(torch.randn, generator=generator, dtype=torch.float64)
+    shapes = [(4, 5), (5, 7)] if forward is _divided_by_its_length else [(4,), (7,)]
+    x, w = (make(*shape).requires_grad_() for shape in shapes)
+    y = (x.tanh() @ w if x.ndim == 2 else x.tanh()[:, None] * w) / 7
+    right = torch.autograd.grad(y, (x, w), dy := make(4, 7))
+    found = torch.autograd.grad(getattr(module(a_mean), a_mean.name)(x, w), (x, w), dy)
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
