@@ -1,7 +1,8 @@
 """A tensor that is a sum is not made where only sums read it, and can do without.
 
 With `h[i, j, d] = x[i, d] + z[j, d]`, `sum(h[i, j, d] * w[d, o], over=d)` is `x @ w` and `z @ w`, added up place by
-place. With `dh[i, j, d] = sum(g[i, j, o] * w[d, o], over=o)`, `sum(dh[i, j, d], over=j)` is `g.sum(1) @ w.T`.
+place. With `dh[i, j, d] = sum(g[i, j, o] * w[d, o], over=o)`, `sum(dh[i, j, d], over=j)` is `g.sum(1) @ w.T`. A mean of
+sums is such a sum, divided.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, signed_terms
 from derive.nodes.other_axes import plain, value_at, with_axes
-from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors
+from derive.nodes.products import is_matrix_product, is_outer_sum, is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk
 from derive.passes.leftovers import without_unread
-from derive.passes.sums_apart import added, sums_apart
-from derive.program import Assign, Node, Program, Read, Reduce, base
+from derive.passes.sums_apart import added, mean_of, sums_apart
+from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, base
 
 
 def through_named_sums(program: Program, nominal: Nominal) -> Program:
@@ -53,15 +54,19 @@ def _written_where_summed(made: Assign, program: Program) -> Program | None:
 
     def within(node: Node) -> Node:
         node = rebuilt(node, within)
-        return _with_value(node, made) if isinstance(node, Reduce) and node.kind == "sum" else node
+        return _with_value(node, made) if isinstance(node, Reduce) and node.kind in ("sum", "mean") else node
 
     written = program.with_values(within)
     return None if uses(made.name, written.statements) else check(without_unread(written))
 
 
 def _with_value(node: Reduce, made: Assign) -> Node:
-    """A sum with the tensor's value in the place of a factor that reads the tensor; sums of sums are one."""
-    factors = product_factors(node.body)
+    """The sum with the tensor's value in the place of a factor that reads the tensor; sums of sums are one."""
+    body = node.body
+    if isinstance(body, Call) and (body.fn == "neg" or (body.fn == "div" and not is_tensor(body.args[1]))):
+        inner = _with_value(replace(node, body=body.args[0]), made)
+        return node if made.name in reads(inner) else replace(body, args=(inner, *body.args[1:]))
+    factors = product_factors(body)
     read = next((f for f in factors if isinstance(f, Read) and f.name == made.name), None)
     if read is None:
         return node
@@ -78,7 +83,7 @@ def _with_value(node: Reduce, made: Assign) -> Node:
         own = {a: _fresh(a, used) for a in t.axes}
         body = multiplied([*before, *behind, *product_factors(with_axes(t.body, names | own))])
         sums.append((Reduce("sum", (*node.axes, *own.values()), body), minus))
-    return added(sums)
+    return added(sums) if node.kind == "sum" else mean_of(added(sums), [SizeOf(a) for a in node.axes])
 
 
 def _fresh(axis: str, used: set[str]) -> str:

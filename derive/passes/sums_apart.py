@@ -37,12 +37,12 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
         best = min(forms, key=lambda form: _work(form, nominal))
         if node.kind == "sum" or best == total:
             return best if node.kind == "sum" else node
-        return _mean(best, [SizeOf(a) for a in node.axes])
+        return mean_of(best, [SizeOf(a) for a in node.axes])
 
     return check(program.with_values(within))
 
 
-def _mean(total: Node, sizes: list[Node]) -> Node:
+def mean_of(total: Node, sizes: list[Node]) -> Node:
     """A sum divided by how many it is of; what it has as often as that is no part of the quotient."""
     terms = [(_without(sizes, term), term, minus) for term, minus in signed_terms(total)]
     divided = [(Call("div", (term, multiplied(sizes))), minus) for once, term, minus in terms if once is None]

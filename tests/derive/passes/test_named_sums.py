@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, mean, op, sum, tanh, tensor
+from derive import axes, constant, mean, op, size, sqrt, sum, tanh, tensor
 from derive.equations import Op
 from derive.pipeline import derive_op
 from derive.program import Assign
@@ -68,6 +68,26 @@ def squashed(f, x: tensor[i, d], z: tensor[j, d]):
     return f.y
 
 
+@op
+def mean_of_sums(f, x: tensor[i, b, d], z: tensor[j, b, d]):
+    f.y[i, j] = mean(-sum(x[i, b, d] * z[j, b, d], over=d) / sqrt(size(d)), over=b)
+    return f.y
+
+
+@op
+def weighted_sums(f, x: tensor[i, b, d], z: tensor[j, b, d], w: constant[b]):
+    f.s[i, j, b] = sum(x[i, b, d] * z[j, b, d], over=d)
+    f.y[i, j] = mean(w[b] * f.s[i, j, b], over=b)
+    return f.y
+
+
+@op
+def mean_of_squares(f, x: tensor[i, b, d], z: tensor[j, b, d]):
+    f.s[i, j, b] = sum(x[i, b, d] * z[j, b, d], over=d)
+    f.y[i, j] = mean(f.s[i, j, b] ** 2, over=b)
+    return f.y
+
+
 def _pairs(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
     h = x[:, None] + x
     return (h @ w).tanh() * (h @ v)
@@ -80,12 +100,14 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
     "pairs": _pairs,
     "averaged": lambda x, z, w: ((x[:, None] + z) @ w).mean(1) / w.shape[0],
     "apart": lambda x, w: ((x[:, None] - x) @ w).tanh(),
+    "mean_of_sums": lambda x, z: torch.einsum("ibd,jbd->ij", x, z) / (-x.shape[1] * x.shape[2] ** 0.5),
+    "weighted_sums": lambda x, z, w: torch.einsum("ibd,jbd,b->ij", x, z, w) / len(w),
+    "mean_of_squares": lambda x, z: torch.einsum("ibd,jbd->ijb", x, z).square().mean(2),
     "squashed": lambda x, z: (x[:, None] + z).tanh().sum(2),
 }
-OPS: dict[str, Op] = {
-    made.op.name: made.op
-    for made in (relative, relative_by_name, both_shifted, pairs, averaged, apart, returned, squashed)
-}
+_SPECS = [relative, relative_by_name, both_shifted, pairs, averaged, apart, returned, squashed]
+_SPECS += [mean_of_sums, weighted_sums, mean_of_squares]
+OPS: dict[str, Op] = {made.op.name: made.op for made in _SPECS}
 SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "o": 6}
 
 
@@ -108,6 +130,15 @@ def test_factors_that_are_such_sums_are_all_multiplied_out() -> None:
 @pytest.mark.parametrize("name", ["pairs", "averaged"])
 def test_nor_is_the_gradient_that_is_summed_over_the_same_axes(name: str) -> None:
     assert _over(OPS[name], "i", "j", "d") == []
+
+
+@pytest.mark.parametrize("name", ["mean_of_sums", "weighted_sums"])
+def test_a_mean_of_sums_is_one_sum(name: str) -> None:
+    assert _over(OPS[name], "i", "j", "b") == []
+
+
+def test_a_mean_of_their_squares_is_not() -> None:
+    assert _over(OPS["mean_of_squares"], "i", "j", "b")
 
 
 def test_any_other_is() -> None:
