@@ -13,10 +13,12 @@ from sympy import Add, And, Basic, Eq, Expr, Mul, Not, S, oo
 
 from derive.desugaring.computed_places import Places
 from derive.desugaring.reached_places import reached
-from derive.equations import Equation, Op
+from derive.equations import Equation, Op, signs
 from derive.terms.axes import PACK, Axis, Size, free_axes
 from derive.terms.choices import Placed, Where
-from derive.terms.elements import At, Delta
+from derive.terms.elements import At, Delta, Tensor
+from derive.terms.names import free_name
+from derive.terms.reductions import Reduce
 
 _Ranges = dict[str, Axis | None]
 """By the name of an index tensor, the axis that its values run over."""
@@ -27,7 +29,29 @@ def selected(op: Op) -> Op:
     ranges: _Ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
     places = Places.of(op)
     equations = [e for equation in reached(op) for e in places.before(equation)]
-    return replace(op, equations=tuple(_selected(e, {**ranges, **places.ranges}) for e in equations))
+    found = [_selected(e, {**ranges, **places.ranges}) for e in equations]
+    taken = op.names | {e.name for e in found}
+    return replace(op, equations=tuple(part for e in found for part in _unscaled(e, taken)))
+
+
+def _unscaled(equation: Equation, taken: set[str]) -> list[Equation]:
+    """What an index puts at places, scaled once it is added up: it has more terms than places, and a count is exact."""
+    if not equation.is_plain or equation.scale in (S.One, S.NegativeOne) or not _puts(equation):
+        return [equation]
+    target = Tensor(free_name(f"{equation.name}_sum", taken), **signs(Reduce("sum", equation.body, *equation.over)))
+    taken.add(target.name)
+    added = replace(equation, target=target, scale=S.One, given=False)
+    return [added, replace(equation, body=equation.scale * added.left, kind=None, over=(), scale=S.One)]
+
+
+def _puts(equation: Equation) -> bool:
+    """Whether it is a sum of what an index puts at places of an axis."""
+    deltas = [d.args for d in Mul.make_args(equation.body) if isinstance(d, Delta)] if equation.kind == "sum" else []
+    return any(
+        isinstance(place, At) and axis in equation.axes and bool(free_axes(place) & set(equation.over))
+        for args in deltas
+        for axis, place in (args, args[::-1])
+    )
 
 
 def _selected(equation: Equation, ranges: _Ranges) -> Equation:
@@ -49,7 +73,8 @@ def _selected(equation: Equation, ranges: _Ranges) -> Equation:
         if axis in equation.axes and free_axes(index) & set(equation.over):
             apart = tuple(i for i in equation.index if i != axis)
             others = _selected(replace(equation, index=apart, body=rest.xreplace({axis: index})), ranges)
-            return replace(others, index=equation.index, body=Delta(axis, index) * others.body)
+            body, scale = Delta(axis, index) * others.body, others.weight  # a mean is added up as sums are, divided
+            return replace(others, index=equation.index, body=body, kind=others.kind and "sum", scale=scale)
     return equation
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from derive import axes, eq, index, length, maximum, op, sum, tensor, where
+from derive import axes, delta, eq, index, length, maximum, mean, op, sum, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
@@ -64,3 +64,35 @@ def test_what_is_gathered_is_put() -> None:
     v, ix, py = torch.arange(6.0).reshape(3, 2), torch.tensor([1, 0, 1]), torch.tensor([0, 0, 2])
     assert module(taken_and_put.op).taken_and_put(v, ix, py, 3).tolist() == [3.0, 0.0, 5.0]
     assert verify(taken_and_put.op).right
+
+
+@op
+def load(f, pick: index(c)[n], z: tensor[n, c]):
+    """What part of all comes to each place, and the mean of it there (Fedus et al., 2022)."""
+    f.part[c] = mean(delta(pick[n], c), over=n)
+    f.y[()] = sum(f.part[c] * mean(z[n, c], over=n), over=c)
+    return f.y
+
+
+@op
+def parts(f, v: tensor[n, k], pick: index(c)[n], count: length(c)):
+    f.grid[c, k] = mean(where(eq(pick[n], c), v[n, k], 0), over=n)
+    return f.grid
+
+
+def test_a_mean_of_what_is_put_somewhere_is_the_sum_divided() -> None:
+    for spec in (load, parts):
+        code = code_of(spec.op)
+        assert "index_add_" in code and "==" not in code and "where" not in code, code
+        assert verify(spec.op).right
+    v, pick = torch.randn(9, 2, dtype=torch.float64), torch.randint(3, (9,))
+    masks = torch.nn.functional.one_hot(pick, 4).double()
+    torch.testing.assert_close(module(parts.op).parts(v, pick, 4), masks.T @ v / 9)
+
+
+def test_a_count_is_exact_before_it_is_divided() -> None:
+    """A third of a million times 1e-6 is not a third in float32."""
+    many = 3 * 2**18
+    pick = torch.arange(many) % 3
+    y = module(load.op).load(pick, torch.full((many, 3), 3.0))
+    assert y.item() == 3.0
