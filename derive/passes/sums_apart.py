@@ -2,6 +2,7 @@
 
 `sum(a[o, k] * u[n, k] + b[o, k] * v[n, k], over=k)` is `u @ a.T + v @ b.T`, and nothing runs over all three axes. What
 is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n, k]**2`: they may be all but equal.
+Not `x[n, k] * z[k] * y[m, k] - x[n, k] * w[m, k]`, whose products are rounded before they are subtracted in any case.
 A quotient is such a product where a factor of it can be divided, and so is a sum of convolutions. A mean is such a sum,
 divided. A factor that is a sum over more axes than its terms have is multiplied out: `q[i, k] * (u[j, k] + v[i, j])`.
 """
@@ -13,8 +14,8 @@ from dataclasses import replace
 
 from derive.costs.cost import MATMUL, node_work
 from derive.lengths.nominal import Nominal
-from derive.nodes.arithmetic import ONE, multiplied, signed_terms, summed
-from derive.nodes.products import is_matrix_product, is_outer_sum, product_factors, weighed_terms
+from derive.nodes.arithmetic import ONE, multiplied, signed_terms, summed, whole_power
+from derive.nodes.products import is_matrix_product, is_outer_sum, is_tensor, product_factors, weighed_terms
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.divided_factors import with_divided_factors
@@ -65,9 +66,8 @@ def added(terms: list[tuple[Node, bool]]) -> Node:
 def _apart(node: Reduce) -> Node | None:
     """The sum of the terms' own sums; None where one of them would still run over all axes, or none is a product."""
     terms = _terms(node.body)
-    signs = {minus for _, minus in terms}
-    named = [name for term, _ in terms for name in reads(term)]
-    if len(terms) < 2 or (len(signs) > 1 and len(set(named)) < len(named)):
+    subtracted = ((one, other) for one, minus in terms for other, also in terms if also and not minus)
+    if len(terms) < 2 or any(_nearly_equal(*pair) for pair in subtracted):
         return None
     whole = set(node_axes(node.body))
     own = [(_over_own(node, term), minus) for term, minus in terms]
@@ -76,6 +76,27 @@ def _apart(node: Reduce) -> Node | None:
     if any(not _is_product(s) and set(node_axes(s.body)) == whole for s, _ in own):
         return None
     return added([(_counted(s, node), minus) for s, minus in own])
+
+
+def _nearly_equal(one: Node, other: Node) -> bool:
+    """Whether the difference of two terms may be more exact than they are: `z*(x - y)` is, of one rounding each.
+
+    With a product in it that it has to round, as `z*(x*g - h)` has, it is not.
+    """
+    if not reads(one) & reads(other):
+        return False
+    left, right = (_powers(term) for term in (one, other))
+    alone = [[f for f in rest.elements() if is_tensor(f)] for rest in (left - right, right - left)]
+    apart = not {name for f in alone[0] for name in reads(f)} & {name for f in alone[1] for name in reads(f)}
+    return not (apart and all(alone) and max(map(len, alone)) > 1)
+
+
+def _powers(term: Node) -> Counter[Node]:
+    """The factors of a term, each as often as it is multiplied there."""
+    found: Counter[Node] = Counter()
+    for root, times in map(whole_power, product_factors(term)):
+        found[root] += times
+    return found
 
 
 def differences_apart(node: Reduce) -> Node:
@@ -160,10 +181,16 @@ def _is_through_windows(node: Reduce) -> bool:
 
 
 def _work(node: Node, nominal: Nominal) -> float:
-    """The work of a node, where a convolution loads what it multiplies once, as a product of matrices does."""
+    """The work of a node, where a convolution loads what it multiplies once, as a product of matrices does.
+
+    A factor of such a product that is larger than its terms is written for it, and read again; what is added to a
+    product is not.
+    """
     total = node_work(node, nominal)
     for n in walk(node):
         if isinstance(n, Reduce) and n.kind == "sum" and _is_through_windows(n):
             inside = sum((node_work(f, nominal) for f in product_factors(n.body)), 0.0)
             total -= node_work(n, nominal) - inside - nominal.elements(node_axes(n.body)) / MATMUL
+        elif isinstance(n, Reduce) and is_matrix_product(n):
+            total += sum(nominal.weighted(node_axes(f)) for f in product_factors(n.body) if is_outer_sum(f))
     return total

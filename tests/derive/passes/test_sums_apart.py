@@ -1,8 +1,10 @@
 """A sum of products of matrices is not added up place by place, where it can be told from a difference."""
 
 import pytest
+import torch
+from torch import Tensor
 
-from derive import axes, cos, mean, op, scalar, sin, size, sqrt, sum, tensor
+from derive import axes, cos, mean, op, scalar, sin, size, sqrt, sum, tanh, tensor
 from derive.equations import Op
 from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import walk
@@ -10,7 +12,7 @@ from derive.pipeline import derive_op
 from derive.program import Reduce
 from tests.derive.live import assert_derived
 
-n, m, d = axes("n m d")
+d, k, m, n, o, p = axes("d k m n o p")
 
 
 @op
@@ -80,6 +82,31 @@ def numbered_quotients(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: 
     return f.y
 
 
+@op
+def common_factor(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: tensor[m, d]):
+    f.y[n, m] = sum(u[n, d] * v[n, d] * a[m, d] - u[n, d] * b[m, d], over=d)
+    return f.y
+
+
+@op
+def differences(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d], b: tensor[m, d]):
+    f.y[n, m] = sum(u[n, d] * (a[m, d] - v[n, d]), over=d)
+    return f.y
+
+
+@op
+def of_one_tensor(f, u: tensor[n, d], v: tensor[n, d], a: tensor[m, d]):
+    f.y[n, m] = sum(u[n, d] * sin(v[n, d]) * a[m, d] - u[n, d] * v[n, d] * sin(a[m, d]), over=d)
+    return f.y
+
+
+@op
+def larger_factor(f, q: tensor[p, o, n, k], a: tensor[o, d, k], b: tensor[n, d, k], v: tensor[o, d, m]):
+    f.s[o, n, k, m] = sum((tanh(a[o, d, k]) + b[n, d, k]) * v[o, d, m], over=d)
+    f.y[o, n, p, m] = sum(q[p, o, n, k] * f.s[o, n, k, m], over=k)
+    return f.y
+
+
 REFERENCES = {
     "waves": lambda u, a, b, c: u.cos() @ a.T + u.sin() @ b.T + u.shape[1] * c[:, None],
     "real_part": lambda u, v, a, b: u @ a.T - v @ b.T,
@@ -91,12 +118,15 @@ REFERENCES = {
     "averaged": lambda u, v, a, b: u / (1 + v**2) @ (a / (1 + b**2)).T / 3,
     "averaged_beside": lambda u, a, b, c: c[:, None] * b[:, 0].cos() - u @ a.T / 3,
     "numbered_quotients": lambda u, v, a, b: u @ a.T - v @ (1 / (1 + b**2)).T,
+    "common_factor": lambda u, v, a, b: (u * v) @ a.T - u @ b.T,
+    "differences": lambda u, v, a, b: u @ a.T - (u * v).sum(1)[:, None] + 0 * b.sum(),
+    "of_one_tensor": lambda u, v, a: (u * v.sin()) @ a.T - (u * v) @ a.sin().T,
     "gated": lambda u, a: u @ a.T + (u[:, None] + a).sin().sum(2),
 }
 SHAPES = {"u": (5, 3), "v": (5, 3), "a": (4, 3), "b": (4, 3), "c": (5,)}
 OPS = [
     waves.op, real_part.op, scaled.op, distances.op, divided.op, divided_both.op, numbered.op, averaged.op,
-    averaged_beside.op, numbered_quotients.op, gated.op,
+    averaged_beside.op, numbered_quotients.op, common_factor.op, differences.op, of_one_tensor.op, gated.op,
 ]  # fmt: skip
 
 
@@ -108,7 +138,7 @@ def _products(made: Op) -> list[bool]:
 
 COUNTS = [
     (waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2), (numbered.op, 2),
-    (averaged.op, 1), (averaged_beside.op, 1), (numbered_quotients.op, 2),
+    (averaged.op, 1), (averaged_beside.op, 1), (numbered_quotients.op, 2), (common_factor.op, 2),
 ]  # fmt: skip
 
 
@@ -122,7 +152,10 @@ def test_what_a_mean_has_at_every_place_is_not_divided_again() -> None:
     assert str(y) == "y[n, m] = cos(b[m, 0]) * c[n] - sum(a[m, d] * u[n, d], over=d) / size(d)"
 
 
-@pytest.mark.parametrize("made", [distances.op, gated.op], ids=["all but equal", "still over all axes"])
+_TOGETHER = [distances.op, differences.op, of_one_tensor.op, gated.op]
+
+
+@pytest.mark.parametrize("made", _TOGETHER, ids=["all but equal", "exact", "one tensor's", "still over all axes"])
 def test_what_is_left_together(made: Op) -> None:
     assert _products(made) == [False]
 
@@ -130,3 +163,14 @@ def test_what_is_left_together(made: Op) -> None:
 @pytest.mark.parametrize("made", OPS, ids=REFERENCES)
 def test_values_and_gradients(made: Op) -> None:
     assert_derived(made, REFERENCES[made.name], SHAPES)
+
+
+def test_a_sum_is_not_made_to_be_multiplied() -> None:
+    """What is added to a product needs no tensor of its own."""
+    assert _products(larger_factor.op) == [True, True, True]
+    shapes = {"q": (2, 3, 4, 5), "a": (3, 6, 5), "b": (4, 6, 5), "v": (3, 6, 7)}
+
+    def plain(q: Tensor, a: Tensor, b: Tensor, v: Tensor) -> Tensor:
+        return torch.einsum("ponk,ondk,odm->onpm", q, a.tanh()[:, None] + b, v)
+
+    assert_derived(larger_factor.op, plain, shapes)
