@@ -21,13 +21,22 @@ def plain(n: Node | Index) -> bool:
     return all(isinstance(m, _PLAIN) for m in walk(n))
 
 
+def plain_by_axes(n: Node) -> bool:
+    """Whether the axes of a node may be other axes: it may ask for their places as well, `i < j`."""
+    return all(isinstance(m, AxisValue | _PLAIN) for m in walk(n))
+
+
 def value_at(made: Assign, index: Sequence[Index]) -> Node:
     """The plain value of a statement as a read at this index has it."""
     return with_axes(made.value, dict(zip(axes_along(made.axes), index, strict=True)))
 
 
 def with_axes(node: _N, names: Renaming) -> _N:
-    """A plain node with other indices for its axes."""
+    """A plain node with other indices for its axes; with other axes, whose places it may ask for."""
+    if isinstance(node, AxisValue):
+        place = names.get(node.axis, node.axis)
+        assert isinstance(place, str), place
+        return AxisValue(place)  # type: ignore[return-value]
     if isinstance(node, Read):
         return replace(node, index=tuple(_index(i, names) for i in node.index))
     return replace(node, args=tuple(with_axes(a, names) for a in node.args)) if isinstance(node, Call) else node

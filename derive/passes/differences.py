@@ -13,7 +13,7 @@ from fractions import Fraction
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
-from derive.nodes.other_axes import plain, value_at
+from derive.nodes.other_axes import plain_by_axes, value_at
 from derive.nodes.products import by_axes, fraction, is_of_differences, is_outer_difference, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, rebuilt
@@ -40,7 +40,7 @@ def sums_of_differences(program: Program, nominal: Nominal) -> Program:
 def _is_plain(s: Assign) -> bool:
     """Whether a statement's value may stand where the tensor is read, under other names of its axes."""
     whole = all(isinstance(a, str) for a in s.axes) and set(axes_along(s.axes)) == set(node_axes(s.value))
-    return whole and plain(s.value)
+    return whole and plain_by_axes(s.value)
 
 
 def _is_of_difference(node: Node, known: Known) -> bool:

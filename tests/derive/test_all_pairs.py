@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, exp, log, mean, op, relu, scalar, sqrt, sum, tanh, tensor
+from derive import axes, exp, log, mean, op, relu, scalar, sqrt, sum, tanh, tensor, where
 from derive.equations import Op
 from derive.live import build
 from derive.verify.verify import Verification, verify, verify_kernels
@@ -64,6 +64,14 @@ def of_spreads(f, x: tensor[n, d], m: tensor[k, d], s: tensor[k, d]):
     return f.y
 
 
+@op
+def each_pair_once(f, x: tensor[i, d], eps: scalar = 1.0):
+    """What weighs the differences asks for places: under other names of the axes it asks for theirs."""
+    f.q[i, j] = sum((x[i, d] - x[j, d]) ** 2, over=d) + eps
+    f.y[()] = sum(where(i < j, 1 / f.q[i, j] ** 2, 0), over=(i, j))
+    return f.y
+
+
 def _squared(x: Tensor, z: Tensor) -> Tensor:
     return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
 
@@ -80,10 +88,11 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "soft_centres": lambda x, z, v: (-_squared(x, z) / x.shape[1]).softmax(1) @ v,
     "moved": lambda x, w: x + (w[:, :, None] * (x[:, None] - x)).mean(1),
     "of_spreads": _of_spreads,
+    "each_pair_once": lambda x, eps=1.0: (1 / (_squared(x, x) + eps) ** 2).triu(1).sum(),
 }
 OPS: dict[str, Op] = {
     made.op.name: made.op
-    for made in (kernel_mean, of_one_set, in_batches, city_blocks, soft_centres, moved, of_spreads)
+    for made in (kernel_mean, of_one_set, in_batches, city_blocks, soft_centres, moved, of_spreads, each_pair_once)
 }
 SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "k": 6, "n": 7}
 
