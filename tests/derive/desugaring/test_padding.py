@@ -211,6 +211,12 @@ def test_a_maximum_of_what_has_nothing_around_it_is_a_pool() -> None:
     assert "functional.max_pool2d(" in code
 
 
+def test_ties_in_windows_are_counted_place_by_place() -> None:
+    code = inspect.getsource(module(largest.op)).partition("def largest_backward")[2]
+    assert "+= x_padded[:, at_three : at_three + h, at_four : at_four + w] == y" in code
+    assert ".unfold(" not in code
+
+
 def test_a_sum_of_what_has_zeros_around_it_is_a_pool() -> None:
     assert "functional.avg_pool2d(x_padded[:, None], (3, 4), stride=1, divisor_override=1)" in inspect.getsource(
         module(blurred.op)
