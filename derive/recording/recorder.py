@@ -91,6 +91,7 @@ class Recorder:
         check_functions(rhs, name)
         before = len(self.equations)
         dims = {n: index for n, (_, index) in self.tensors.items()}
+        dims |= {n: o.declared for n, o in self.operands.items() if o.declared}  # of `[t, t]` both are as long as `t`
         plain = added_up(rhs, dims, {n for n, o in self.operands.items() if o.is_tensor and o.kind != "index"})
         rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name

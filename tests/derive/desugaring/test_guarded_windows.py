@@ -218,3 +218,23 @@ def test_a_product_of_places_proves_nothing() -> None:
         def apart(f, a: tensor[t, t], h_: tensor[t]):
             f.y[t, s] = where(t >= t * s, a[t, s] + h_[t - s], 0)
             return f.y
+
+
+@op
+def beside_the_diagonal(f, a: tensor[t, t]):
+    f.y[()] = sum(where(t + 1 < size(t), a[t, t + 1] ** 2, 0), over=t)
+    return f.y
+
+
+@op
+def beside_each_diagonal(f, a: tensor[n, t, t]):
+    f.y[n, t] = where(t >= 1, a[n, t, t - 1], 0)
+    return f.y
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_condition_on_an_axis_holds_for_both_dimensions_that_have_it(length: int) -> None:
+    """`a[t, t + 1]` was refused: of the second dimension it was not known that it is as long."""
+    assert_derived(beside_the_diagonal.op, lambda a: a.diagonal(1).square().sum(), {"a": (length, length)})
+    below = lambda a: torch.nn.functional.pad(a.diagonal(-1, 1, 2), (1, 0))  # noqa: E731
+    assert_derived(beside_each_diagonal.op, below, {"a": (3, length, length)})
