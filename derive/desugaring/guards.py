@@ -16,7 +16,7 @@ from typing import Any
 
 from sympy import And, Basic, Expr, Not, Or, S
 
-from derive.equations import Equation
+from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.lengths.kept_inside import is_kept_inside
 from derive.terms.asked import asked
 from derive.terms.axes import Axis, free_axes, sorted_axes
@@ -184,9 +184,28 @@ def _reads(expr: Basic, conditions: Conditions) -> Iterator[tuple[At, Conditions
         yield from _reads(a, conditions)
 
 
+def guards_of_windows(equations: Iterable[Equation]) -> dict[str, Equation]:
+    """The equations that keep a window inside, by name."""
+    return {e.name: e for e in equations if e.guard and is_window(e.body.args[1])}
+
+
+def without_guards(
+    op: Op, equations: Sequence[Equation], sizes: Iterable[SizeRule], needs: Iterable[Requirement]
+) -> Op:
+    """The op with other equations, less the guards that these no longer read by, and what they ask of lengths."""
+    guards, read = guards_of_windows(equations), {at.name for e in equations for at in e.reads}
+    known = {r.axis for r in op.sizes}
+    return replace(
+        op,
+        equations=tuple(e for e in equations if e.name not in guards or e.name in read),
+        sizes=(*op.sizes, *(r for r in sizes if r.axis not in known)),
+        requirements=tuple(dict.fromkeys((*op.requirements, *needs))),
+    )
+
+
 def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:
     """The equations as they were written: what guards a window is read as the window that it guards."""
-    guards = {e.name: e for e in equations if e.guard and is_window(e.body.args[1])}
+    guards = guards_of_windows(equations)
 
     def written(expr: Expr) -> Expr:
         put = {}

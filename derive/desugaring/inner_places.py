@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from sympy import And, Basic, Expr, Integer, Max, Mul, S, expand
 
+from derive.desugaring.guards import guards_of_windows, without_guards
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.lengths.kept_inside import gaps
 from derive.lengths.sizes import dimensions
@@ -19,7 +20,6 @@ from derive.terms.choices import Where
 from derive.terms.elements import At, at_index
 from derive.terms.indices import Prefix
 from derive.terms.names import free_name
-from derive.terms.windows import is_window
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Inner:
     needs: list[Requirement] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.guards = {e.name: e for e in self.op.equations if e.guard and is_window(e.body.args[1])}
+        self.guards = guards_of_windows(self.op.equations)
         dims = dimensions(self.op.operands, self.op.equations)
         self.taken = {a.base for own in dims.values() for i in own for a in free_axes(i)}
         self.taken |= {a.base for e in self.op.equations for a in e.over}
@@ -59,14 +59,8 @@ class _Inner:
     def rewritten(self) -> Op:
         """The op, without the places that only such sums read by."""
         equations = [self.shorter(e) for e in self.op.equations]
-        if not self.made:
-            return self.op
-        read = {at.name for e in equations for at in e.reads}
-        kept = tuple(e for e in equations if e.name not in self.guards or e.name in read)
-        known = {r.axis for r in self.op.sizes}
-        sizes = tuple(SizeRule(a, formula=ends.length) for ends, a in self.made.items() if a not in known)
-        needs = tuple(dict.fromkeys((*self.op.requirements, *self.needs)))
-        return replace(self.op, equations=kept, sizes=(*self.op.sizes, *sizes), requirements=needs)
+        sizes = (SizeRule(a, formula=ends.length) for ends, a in self.made.items())
+        return without_guards(self.op, equations, sizes, self.needs) if self.made else self.op
 
     def shorter(self, e: Equation) -> Equation:
         """The equation over what its conditions leave of its axes."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from sympy import And, Basic, Expr, Integer, Max, Mul, S, expand, oo
 
 from derive.bounded import is_polynomial, polynomials
+from derive.desugaring.guards import guards_of_windows, without_guards
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.lengths.kept_inside import end_of, gaps, never_negative
 from derive.lengths.sizes import dimensions
@@ -56,7 +57,7 @@ class _Padding:
     needs: dict[Axis, Requirement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.guards = {e.name: e for e in self.op.equations if e.guard and is_window(e.body.args[1])}
+        self.guards = guards_of_windows(self.op.equations)
         self.dims = {n: tuple(d) for n, d in dimensions(self.op.operands, self.op.equations).items()}
         self.taken = self.op.names
         self.axes = {a.base for d in self.dims.values() for i in d for a in free_axes(i)}
@@ -76,14 +77,7 @@ class _Padding:
                 equations += self.padding(tensor, own)
                 finite |= {own.target.name} if tensor.name in finite and fill == 0 else set()
             equations.append(self.reading(e, fill, {t: own for (t, f), own in made.items() if f == fill}, finite))
-        if not made:
-            return self.op
-        read = {at.name for e in equations for at in e.reads}
-        kept = [e for e in equations if e.name not in self.guards or e.name in read]
-        known = {r.axis for r in self.op.sizes}
-        sizes = (*self.op.sizes, *(r for r in self.sizes if r.axis not in known))
-        needs = tuple(dict.fromkeys((*self.op.requirements, *self.needs.values())))
-        return replace(self.op, equations=tuple(kept), sizes=sizes, requirements=needs)
+        return without_guards(self.op, equations, self.sizes, self.needs.values()) if made else self.op
 
     def fill(self, e: Equation) -> Expr:
         """What may stand around the tensors that an equation reads: what it takes for those that are left out."""

@@ -38,7 +38,7 @@ def _part(printer: Printer, part: Node, own: str, axis: str, order: Dims) -> str
 def _padded(printer: Printer, node: Join, order: Dims) -> Value | None:
     """One part between places of one number: `functional.pad`, which writes nothing twice. None for any other."""
     found = _between(node)
-    if found is None or not printer.dtypes.is_real(node) or any(is_pack(d) for d in order[order.index(node.axis) :]):
+    if found is None or not printer.dtypes.is_real(node):
         return None  # whole numbers would be padded with whole numbers
     number = found.number
     widths, inside = {node.axis: found.widths}, {node.axis: found.own}
