@@ -95,6 +95,13 @@ def instead(f, x: tensor[n, t], a: tensor[t]):
 
 
 @op
+def divided(f, x: tensor[n, t], a: tensor[t]):
+    """The condition stays: where it fails, 0 may be divided by 0."""
+    f.y[n, t] = where(t >= 1, x[n, t - 1] / a[t], 0)
+    return f.y
+
+
+@op
 def in_a_window(f, g: tensor[n, t, c], z: tensor[n, t, c], r: tensor[j]):
     dot = sum(g[n, t, c] * z[n, t + j - 1, c], over=c)
     f.s[n, t, j] = where((t + j >= 1) & (t + j - 1 < size(t)), dot + r[j], 0)
@@ -168,6 +175,7 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "difference": lambda x: functional.pad((x[:, 1:] - x[:, :-1]).tanh(), (0, 1)),
     "nested": _nested,
     "instead": _instead,
+    "divided": lambda x, a: functional.pad(x[:, :-1] / a[1:], (1, 0)),
     "in_a_window": _in_a_window,
     "called": lambda x, mu: _shifted(2 * x, mu),
 }
@@ -175,7 +183,7 @@ OPS: dict[str, OpCall] = {
     made.op.name: made
     for made in (
         shifted, five_points, ahead, behind, same_size, strided, largest, blurred, difference, nested, instead,
-        in_a_window, called,
+        divided, in_a_window, called,
     )
 }  # fmt: skip
 IN_ONE = {"shifted", "five_points", "ahead", "behind", "same_size", "strided", "blurred", "called"}
@@ -203,6 +211,15 @@ def test_nothing_is_gathered(name: str) -> None:
     assert "place_" not in code
     assert "index_add_" not in code
     assert ("torch.where(" in code) == (name not in IN_ONE)
+
+
+def test_what_is_left_out_may_be_no_number() -> None:
+    x, a = torch.ones(2, 3, requires_grad=True), torch.tensor([0.0, 2.0, 4.0], requires_grad=True)
+    y = module(divided.op).divided(x, a)
+    y.sum().backward()
+    assert y.tolist() == [[0, 0.5, 0.25]] * 2
+    assert a.grad is not None and a.grad.tolist() == [0, -0.5, -0.125]
+    assert x.grad is not None and x.grad.tolist() == [[0.5, 0.25, 0]] * 2
 
 
 def test_a_maximum_of_what_has_nothing_around_it_is_a_pool() -> None:
