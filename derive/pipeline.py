@@ -10,9 +10,10 @@ from derive.autograd.saved import BYTES, Saved, saved_by_autograd, saved_by_forw
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
 from derive.collapse.inner_sums import name_inner_sums
+from derive.collapse.logarithms import logarithms_apart, without_logarithms
 from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
-from derive.collapse.vocabulary import name_functions, name_sums, without_logarithms
+from derive.collapse.vocabulary import name_functions, name_sums
 from derive.conditions import with_conditions, with_dear, with_functions
 from derive.costs.cost import work
 from derive.desugaring.before_windows import made_before_windows
@@ -145,6 +146,7 @@ _MORE = 1.05
 def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
     """The closed form of the equations as they stand, or with their functions named, or made where they are read."""
     found = []
+    op = logarithms_apart(op)
     for words in dict.fromkeys(w for o in (op, at_gathers(op)) for w in (o, name_functions(without_logarithms(o)))):
         named = name_sums(name_inner_sums(name_quotients(name_extrema(words)), policy.fused))
         steps = stepwise(named)

@@ -7,7 +7,7 @@ again when that frees memory; a reduction or a matrix product only where a polic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -108,18 +108,37 @@ def recompute(
     again: list[Definition] = []
     # from the inputs alone, what it is compared with is computed again as well
     as_it_is = frozenset() if policy.name == "input" else compared(op)
-    for equation in reversed(op.equations):
+
+    def may_go(equation: Equation) -> bool:
         wanted = equation.name in best.names and equation.name in candidates
         wanted = wanted and (equation.name not in as_it_is or is_exact(equation.body))
-        if not wanted or not _recomputable(equation, op, policy):
-            continue
-        known = frozenset(best.names) | {d.name for d in again}
-        trial = [*_from_kept(equation, op, known - {equation.name}, policy), *again]
-        candidate = with_kept(steps, [*trial, *definitions], returns, held, policy)
-        for_us = _work_of(equation, op) == "count" and set(candidate.names) < set(best.names)
-        if candidate.total < best.total or policy.name == "input" or for_us:
+        return wanted and _recomputable(equation, op, policy)
+
+    def without(gone: Sequence[Equation]) -> tuple[Kept, list[Definition]]:
+        known = (frozenset(best.names) | {d.name for d in again}) - {e.name for e in gone}
+        made = {d.name: d for e in gone for d in _from_kept(e, op, known, policy)}
+        trial = [*made.values(), *again]
+        return with_kept(steps, [*trial, *definitions], returns, held, policy), trial
+
+    for equation in reversed(op.equations):
+        if may_go(equation):
+            candidate, trial = without([equation])
+            for_us = _work_of(equation, op) == "count" and set(candidate.names) < set(best.names)
+            if candidate.total < best.total or policy.name == "input" or for_us:
+                best, again = candidate, trial
+    for together in _of_one_size([e for e in op.equations if may_go(e)], op):
+        candidate, trial = without(together)
+        if candidate.total < best.total:
             best, again = candidate, trial
     return again
+
+
+def _of_one_size(equations: list[Equation], op: Op) -> list[list[Equation]]:
+    """Those over the same axes, where they are several: none pays for a tensor that gives all of them."""
+    found: dict[frozenset[str], list[Equation]] = {}
+    for e in equations:
+        found.setdefault(frozenset(op.dims(e.name)), []).append(e)
+    return [some for some in found.values() if len(some) > 1]
 
 
 def _from_kept(equation: Equation, op: Op, known: frozenset[str], policy: Policy) -> list[Definition]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Function, Integer, Mul, Pow, S, exp, expand_mul, log, tanh
+from sympy import Add, Basic, Expr, Function, Integer, Mul, Pow, S, exp, tanh
 
 from derive.desugaring.splitting import axes_of_part, own_equation
 from derive.equations import Equation, Op
 from derive.nodes.naming import labels
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
-from derive.terms.elements import At, at_index
+from derive.terms.elements import At
 from derive.terms.functions import absolute, atan2, relu, sigmoid
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -57,34 +57,6 @@ def _in_order(equations: list[Equation]) -> tuple[Equation, ...]:
         out.append(ready)
         left.remove(ready)
     return tuple(out)
-
-
-def without_logarithms(op: Op) -> Op:
-    """The same op with `exp(a - log(s))` as `exp(a) / s`, where another equation has `exp(a)`.
-
-    A softmax written by way of its log-sum-exp, `p = exp(z - l)` with `l = m + log(s)`, is `exp(z - m) / s`.
-    """
-    pointwise = {e.name: e for e in op.equations if e.kind is None and e.is_plain and e.body.atoms(log)}
-    present = {f for e in op.equations for f in e.body.atoms(exp)}
-
-    def unlogged(f: Expr) -> Expr:
-        whole = f.args[0]
-        for _ in pointwise:
-            plain = (at for at in whole.atoms(At) if all(isinstance(i, Axis) for i in at.index))
-            known = {at: pointwise[at.name] for at in plain if at.name in pointwise}
-            if not known:
-                break
-            whole = expand_mul(whole.xreplace({at: at_index(e.body, e.axes, at.index) for at, e in known.items()}))
-        logs = [t for t in Add.make_args(whole) if isinstance(t.as_coeff_Mul()[1], log)]
-        rest = exp(Add(*(t for t in Add.make_args(whole) if t not in logs)))
-        if not logs or rest not in present or not all(t.as_coeff_Mul()[0].is_Integer for t in logs):
-            return f
-        return rest * Mul(*(t.as_coeff_Mul()[1].args[0] ** t.as_coeff_Mul()[0] for t in logs))
-
-    changed = {f: new for f in present if f.atoms(At) and (new := unlogged(f)) != f}
-    return (
-        replace(op, equations=tuple(replace(e, body=e.body.xreplace(changed)) for e in op.equations)) if changed else op
-    )
 
 
 def _functions(equation: Equation) -> list[Expr]:
