@@ -1,8 +1,9 @@
-"""What a gradient makes of saved tensors alone is made by the forward, where that spares work and keeps no more.
+"""What a gradient makes of saved tensors alone is made by the forward, where that spares work or memory.
 
 `dx = dy * (s + x * s * (1 - s))` with `s = sigmoid(x)` computes `s` again where the forward keeps `x`. The forward has
 it at hand: it keeps `dy_dx = s + x * s * (1 - s)` instead, as large as `x`, and the backward is one product. In
-`ds = da * w * exp(s) - db * w * exp(-s)` it keeps both `w * exp(s)` and `w * exp(-s)`, instead of `s` and `w`.
+`ds = da * w * exp(s) - db * w * exp(-s)` it keeps both `w * exp(s)` and `w * exp(-s)`, instead of `s` and `w`; for
+`dz = dloss * p * (h - q)` it keeps one product instead of two tensors.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from sympy import Add, Expr, Function, Mul, Pow
 
 from derive.adjoint import Stepwise
 from derive.collapse.search import Closed
-from derive.costs.cost import elementary_work, work_and_names
+from derive.costs.cost import NAMED, elementary_work, work_and_names
 from derive.equations import Equation, Op
 from derive.lengths.nominal import nominal
 from derive.lowering import lower
 from derive.lowering.definitions import Definition
 from derive.lowering.reading import factored
-from derive.nodes.naming import name_of
+from derive.nodes.naming import UNNAMED, name_of
 from derive.passes.order import forward_program
 from derive.saving import Kept, Policy, priced, recompute, with_kept
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Tensor, tensor_names
+from derive.terms.names import free_name
 from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 
@@ -75,7 +77,7 @@ def by_local_derivatives(steps: Stepwise, closed: Closed, policy: Policy) -> Han
     groups = _groups([l for d in definitions if (l := _local(d, bound)) is not None])
     if len(groups) * len(steps.op.equations) ** 2 > _MOST_TRIED:
         return best
-    for group in (g for g in groups if _spares_functions(g, steps.op)):
+    for group in (g for g in groups if _spares_functions(g, steps.op) or _spares_memory(g, steps.op)):
         for some in dict.fromkeys((group, *((one,) for one in group))):
             changed, trial = _handed(replace(steps, op=best.op), definitions, some, best, policy)
             if _is_cheaper(trial, best):
@@ -104,6 +106,13 @@ def _spares_functions(group: tuple[_Local, ...], op: Op) -> bool:
     for e in op.equations:
         of |= {e.name} if _has_function(e.body) or tensor_names(e.body) & of else set()
     return any(_has_function(p.derivative) or tensor_names(p.derivative) & of for one in group for p in one.parts)
+
+
+def _spares_memory(group: tuple[_Local, ...], op: Op) -> bool:
+    """Whether a derivative is made of several tensors that are as large as it is."""
+    known = {*(e.name for e in op.equations), *(o.name for o in op.operands)}
+    sizes = [(len(one.definition.axes), tensor_names(part.derivative) & known) for one in group for part in one.parts]
+    return any(sum(len(op.dims(name)) == count for name in names) > 1 for count, names in sizes)
 
 
 def _has_function(value: Expr) -> bool:
@@ -212,16 +221,26 @@ def _name(part: _Part, gradient: str, of: Mapping[str, str], taken: set[str]) ->
     if isinstance(part.factor, At) and part.factor.name in of and gradient in of:
         name = f"d{of[part.factor.name]}_d{of[gradient]}"
         return name if name not in taken else f"{name}_local"
-    return name_of(lower.node(part.derivative), taken)
+    words = name_of(lower.node(part.derivative), taken)
+    return free_name(f"{gradient}_local", taken, "_") if words.startswith(UNNAMED) else words
 
 
 def _is_cheaper(new: Handing, old: Handing) -> bool:
-    """Whether both passes together spare a function wherever the forward makes more, do no more work, keep no more."""
+    """Whether both passes together keep fewer tensors of ours and do as much, or spare a function for each that the
+    forward makes, do less and keep no more.
+    """
     (new_work, new_functions), (old_work, old_functions) = _work(new), _work(old)
     made = (e.name for e in new.made if e not in old.made)
     more = priced(new.op, made, _MEMORY)
+    if priced(new.op, _made(new), _MEMORY) < priced(old.op, _made(old), _MEMORY):
+        return new_work < old_work + 2 * NAMED * more  # as much, but for their names
     no_more = priced(new.op, new.kept.names, _MEMORY) <= priced(old.op, old.kept.names, _MEMORY)
     return no_more and new_work < old_work and old_functions - new_functions >= more
+
+
+def _made(handing: Handing) -> tuple[str, ...]:
+    """What is kept and no input, which may be held elsewhere as well."""
+    return tuple(name for name in handing.kept.names if handing.op.operand(name) is None)
 
 
 def _work(handing: Handing) -> tuple[float, float]:

@@ -14,6 +14,10 @@ _LONGEST = 24
 _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
 
 
+UNNAMED = "shared"
+"""What a node is called that has no words, or too many."""
+
+
 def name_of(node: Node, taken: Container[str]) -> str:
     """What a node would be called, and no name that is taken."""
     return free_name(stem_of(node), taken, "_")
@@ -25,7 +29,7 @@ def stem_of(node: Node) -> str:
     words = [_words(n) for top in (apart, node) for n in (top, _without_numbers(top))]
     if isinstance(node, Call) and node.fn in ("sin", "cos") and not reads(node):  # of places alone
         return f"{node.fn}_angle"
-    last = "mask" if isinstance(node, Call) and node.fn in CONDITIONS else "shared"
+    last = "mask" if isinstance(node, Call) and node.fn in CONDITIONS else UNNAMED
     stems = (_at_places(node), *words, _tensors(apart), _tensors(node))
     return next((s for s in stems if len(s) <= _LONGEST and s.isidentifier()), last)
 

@@ -178,3 +178,27 @@ def test_a_long_chain_is_left_as_it_is():
     steps, policy = derive_op(chain.op).steps, POLICIES["cost"]
     closed = search(steps, policy)
     assert by_local_derivatives(steps, closed, policy) == Handing(steps.op, closed.kept)
+
+
+@op
+def entropy(f, z: tensor[n, d]):
+    """Of a softmax whose logarithm the forward has."""
+    f.m[n] = amax(z[n, d], over=d)
+    f.u[n, d] = exp(z[n, d] - f.m[n])
+    f.s[n] = sum(f.u[n, k], over=k)
+    f.p[n, d] = f.u[n, d] / f.s[n]
+    f.logp[n, d] = z[n, d] - f.m[n] - log(f.s[n])
+    f.y[n] = -sum(f.p[n, d] * f.logp[n, d], over=d)
+    return f.y
+
+
+@op
+def gated_square(f, x: tensor[n, d], gate: constant[n, d]):
+    f.y[n, d] = gate[n, d] * x[n, d] ** 2
+    return f.y
+
+
+def test_one_tensor_is_kept_where_two_are_only_read_in_a_product() -> None:
+    """Both passes do as much, and what is kept is half: `dz = -dy * p * (logp + y)`."""
+    assert len(derive_op(entropy.op).kept) == 1
+    assert derive_op(gated_square.op).kept == ("x", "gate")  # which are there in any case
