@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from sympy import Expr
+from dataclasses import replace
+
+from sympy import Add, Expr
 
 from derive import placed
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.lowering import lower
 from derive.lowering.at_places import value_at_places
+from derive.lowering.definitions import Definition
 from derive.lowering.lower_factored import factored
+from derive.lowering.positions import slots_of, spread_over
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_matrix_product, is_weighted
 from derive.nodes.soundness import check
@@ -28,15 +32,53 @@ def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:
     needed = _needed(op, set(op.outputs) | set(kept))
     equations = [e for e in op.equations if e.name in needed]
     slots = {e.name: found for e in equations if (found := _places(e)) is not None}
-    values = {e.name: _lowered(e, slots.get(e.name)) for e in equations}
+    equations, additions = _additions_apart(equations)
+    values = {e.name: _lowered(e, slots.get(e.name)) for e in equations} | {
+        key: lower.node(value) for some in additions.values() for key, (_, value) in some.items()
+    }
     for e in equations:
-        if not e.given and e.name not in (*op.outputs, *kept, *slots):
+        if not e.given and e.name not in (*op.outputs, *kept, *slots, *additions):
             _inline(e, values)
-    statements = tuple(_statement(e, values[e.name], slots.get(e.name)) for e in equations if e.name in values)
+    statements: list[Statement] = []
+    for e in (e for e in equations if e.name in values):
+        statements += [_statement(e, values[e.name], slots.get(e.name))] if e.body != 0 else []
+        statements += [_added(e, at, values[key]) for key, (at, _) in additions.get(e.name, {}).items()]
     given = tuple((o.name, op.dims(o.name)) for o in op.operands if o.is_tensor)
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
-    return check(Program(op.name, given, scalars, statements, (*op.outputs, *kept)))
+    return check(Program(op.name, given, scalars, tuple(statements), (*op.outputs, *kept)))
+
+
+Additions = dict[str, tuple[tuple[Expr, ...], Expr]]
+"""Where terms with deltas are added, and what they are there, under keys of their own."""
+
+
+def _additions_apart(equations: list[Equation]) -> tuple[list[Equation], dict[str, Additions]]:
+    """The equations without terms such as `delta(i, j) * v[i]`, and these: `v` is added along the diagonal."""
+    rest: list[Equation] = []
+    found: dict[str, Additions] = {}
+    for e in equations:
+        terms = {t: place for t in Add.make_args(e.body) if (place := _place(t, e)) is not None}
+        here: Additions = {}
+        for slots, value in terms.values():
+            key = f"{e.name} at {slots}"
+            here[key] = slots, value + (here[key][1] if key in here else 0)
+        found |= {e.name: here} if here else {}
+        rest.append(replace(e, body=e.body - Add(*terms)) if here else e)
+    return rest, found
+
+
+def _place(term: Expr, e: Equation) -> tuple[tuple[Expr, ...], Expr] | None:
+    """Where a term with deltas stands in its equation, and its value there; None for another term."""
+    if e.kind is not None or not e.is_plain or not factors_of(term, Delta):
+        return None
+    slots, value = slots_of(Definition(e.name, e.axes, e.body), term)
+    return None if value.atoms(Delta) or free_axes(value) - spread_over(slots) else (slots, value)
+
+
+def _added(e: Equation, slots: tuple[Expr, ...], value: Node) -> Statement:
+    onto = None if e.body == 0 else e.name
+    return Scatter(e.name, tuple(a.name for a in e.axes), tuple(lower.index(i) for i in slots), value, onto=onto)
 
 
 def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:

@@ -16,6 +16,7 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
 from derive.errors import OUR_FAULT, DeriveError
+from derive.lowering.masking import masked
 from derive.lowering.numbers import one_root
 from derive.lowering.ordering import abs_term, divides, factor_order, is_negative, ordered_terms, weight
 from derive.nodes.arithmetic import ONE, ZERO, by_small_powers, negated, summed
@@ -218,12 +219,11 @@ def signed_sum(parts: list[tuple[Node, bool]]) -> Node:
 
 def product(args: list[Expr], hoist: Hoist | None) -> Node:
     """Factors in order of size, small ones first; negative powers divide; a mask chooses between the rest and 0."""
-    masks = [a for a in args if isinstance(a, Where) and a.is_mask]
-    if masks:
-        rest = [a for a in args if a not in masks]
-        inner = product(rest, hoist) if rest else ONE
-        for mask in masks:
-            inner = Call("where", (node(mask.condition, hoist), inner, ZERO))
+    found = masked(args, set())
+    if found.conditions:
+        inner = product(list(found.factors), hoist) if found.factors else ONE
+        for condition in found.conditions:
+            inner = Call("where", (node(condition, hoist), inner, ZERO))
         return inner
     coefficient, others = S.One, []
     for a in args:

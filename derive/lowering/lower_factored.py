@@ -13,6 +13,7 @@ from sympy import Expr, Mul, Rational, S
 
 from derive.lowering.factoring import Product, Sum, factor
 from derive.lowering.lower import FAR, Hoist, node, quotient, signed_sum
+from derive.lowering.masking import masked
 from derive.lowering.ordering import divides, factor_order, weight
 from derive.nodes.arithmetic import ZERO, negated
 from derive.program import Call, Node
@@ -78,8 +79,8 @@ def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int 
     """The product as a node; `also` is one more factor, over `size` axes."""
     if p.number == 0:
         return ZERO
-    masks = [f for f in p.powers if isinstance(f, Where) and f.is_mask]
-    others = [f for f in p.powers if f not in masks]
+    found = masked(list(p.powers), set().union(*(_axes(s) for s in p.sums)) if also is None else None)
+    others = list(found.factors)
     choice = next((f for f in others if isinstance(f, Where) and not any(v.atoms(At) for v in _cases(f))), None)
     if choice is not None and also is None:
         return _chosen(choice, p, hoist)
@@ -88,8 +89,8 @@ def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int 
     up += [(len(_axes(s)), _sum_node(s, hoist)) for s in p.sums]
     up = [(size, also), *up] if also is not None else up
     out = quotient(p.number, up, down)
-    for mask in masks:
-        out = Call("where", (node(mask.condition, hoist), out, ZERO))
+    for condition in found.conditions:
+        out = Call("where", (node(condition, hoist), out, ZERO))
     return out
 
 

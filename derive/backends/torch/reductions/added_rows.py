@@ -58,9 +58,11 @@ def _elements_added(printer: Printer, one: Along) -> str | None:
         return f".scatter_add_({at}, {chosen}, {printer.full(s.value, dims).code})"
     index = printer.value(one.index, plain).inside(ATOM)
     value = printer.value(s.value, plain)
-    if not value.dims and not value.scalar and len(plain) == 1 and not is_pack(plain[0]):
+    if not value.dims and len(plain) == 1 and not is_pack(plain[0]):
         size = printer.size(plain[0])
-        source = f"{value.inside(ATOM)}.expand({f'{size}, 1' if at else f'1, {size}'})"
+        shape = f"{size}, 1" if at else f"1, {size}"
+        number = f"{printer.like}.new_full(({shape}), {value.code})"
+        source = number if value.scalar else f"{value.inside(ATOM)}.expand({shape})"
     else:
         source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
     return f".scatter_add_({at}, {index}.unsqueeze({at}), {source})"
