@@ -23,6 +23,7 @@ from derive.terms.functions import absolute, atan2, relu, sigmoid
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
+_LONGEST = 24  # letters of a name that says what is subtracted from what
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)
 _BENT = (relu, absolute, atan2)
 """Functions whose derivative is by the sign of their argument, or a multiple of it: the backward reads it again."""
@@ -176,7 +177,8 @@ def _name(expr: Expr, target: str, taken: set[str]) -> str:
         first, second = terms
         names = at_labels([at for t in terms for at in t.atoms(At) if at == t or at == -t])
         joined = "minus" if isinstance(-second, At) else "plus"
-        name = f"{names[0]}_{joined}_{names[1]}" if isinstance(first, At) else f"{target}_inner"
+        name = f"{names[0]}_{joined}_{names[1]}"
+        name = name if isinstance(first, At) and len(name) <= _LONGEST else f"{target}_inner"
     else:
         name = f"{target}_inner"
     return free_name(name, taken)

@@ -14,7 +14,7 @@ from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
-from derive.terms.reductions import Reduce, TakenFirst
+from derive.terms.reductions import InBrackets, Reduce, TakenFirst
 
 
 def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
@@ -47,7 +47,10 @@ def split_name(target: str, reduce: Reduce | TakenFirst, taken: set[str]) -> str
 
 
 def _name_of_sum(total: Expr) -> str | None:
-    """`one_minus_p`; nothing for a sum of more, or of another number."""
+    """`one_minus_p`, `u_minus_v`; nothing for a sum of more, or of another number."""
+    plus, minus = sorted(total.args[:2], key=lambda t: t.could_extract_minus_sign())
+    if len(total.args) == 2 and isinstance(plus, At) and isinstance(-minus, At):
+        return f"{plus.name}_minus_{(-minus).name}"
     if len(total.args) != 2 or S.One not in total.args:
         return None
     sign, term = next(t for t in total.args if t != 1).as_coeff_Mul()
@@ -156,7 +159,7 @@ def _split_off(
     axes = _axes_of_reduction(reduce, left, rhs.xreplace({reduce: S.One}), written)
     value = reduce.body if isinstance(reduce, TakenFirst) else reduce
     made = own_equation(split_name(target.name, reduce, taken), axes, value, taken)
-    out.append(replace(made, first=isinstance(reduce, TakenFirst)))
+    out.append(replace(made, first=isinstance(reduce, TakenFirst) and not isinstance(reduce, InBrackets)))
     return rhs.xreplace({reduce: out[-1].left})
 
 

@@ -2,6 +2,9 @@
 
 SymPy adds the two numbers, and in float32 `1.00000001 - p` is 0 where `p` is 1. So does the order of its terms, with a
 number of the caller: `1 - p + eps`. Such a sum becomes an equation of its own.
+
+So do two differences that are added or subtracted, `(p - q) - (u - v)`, of which SymPy makes one sum of four terms: what
+is left of large numbers that nearly cancel would be lost in `p + v - u - q`. Laws may open these as any other.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from sympy import Add, Expr, Number, sympify
 
 from derive.terms.axes import Size
 from derive.terms.elements import At, Scalar
-from derive.terms.reductions import TakenFirst
+from derive.terms.reductions import InBrackets, TakenFirst
 
 _ONE_AT_A_TIME = RLock()  # the class is SymPy's, and everyone's
 
@@ -43,6 +46,8 @@ def _keeping(method: Callable[[Any, Any], Any], file: str) -> Callable[[Any, Any
         if not isinstance(other, Expr | int | float) or sys._getframe(1).f_code.co_filename != file:
             return method(one, other)
         right = sympify(other)
+        if _is_difference(one) and _is_difference(right) and not one.atoms(At) & right.atoms(At):
+            return method(InBrackets(one), InBrackets(right))
         if _would_lose(one, right):
             one = TakenFirst(one)
         elif _would_lose(right, one):
@@ -50,6 +55,15 @@ def _keeping(method: Callable[[Any, Any], Any], file: str) -> Callable[[Any, Any
         return method(one, other)
 
     return added
+
+
+def _is_difference(total: Expr) -> bool:
+    """Whether elements are subtracted from elements, none of a window, whose terms may be those of the next."""
+    if not isinstance(total, Add) or not all(t.atoms(At) for t in total.args):
+        return False
+    reads = total.atoms(At)
+    both = len({bool(t.could_extract_minus_sign()) for t in total.args}) == 2
+    return both and not any(at.is_integer or any(isinstance(i, Add) for i in at.index) for at in reads)
 
 
 def _would_lose(total: Expr, number: Expr) -> bool:

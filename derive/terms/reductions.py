@@ -60,6 +60,10 @@ class TakenFirst(_Bound):
         return f"({printer.doprint(self.body)})"
 
 
+class InBrackets(TakenFirst):
+    """A difference that is taken before another is added or subtracted, and no more than that: `(p - q) - (u - v)`."""
+
+
 class Reduce(_Bound):
     """A reduction as a spec says it: `sum`, `mean`, `amax`, `amin` of a body over axes (still by their own names)."""
 
