@@ -1,4 +1,5 @@
-"""Law: `a/b - c/b**2 = (a*b - c)/b**2`, where that makes terms cancel: `1/(1 + u) - u/(1 + u)**2 = 1/(1 + u)**2`.
+"""Law: `a/b - c/b**2 = (a*b - c)/b**2`, where that makes terms cancel: `1/(1 + u) - u/(1 + u)**2 = 1/(1 + u)**2`,
+and `1/sqrt(1 + u) - u/sqrt(1 + u)**3 = 1/sqrt(1 + u)**3`.
 
 What cancels on paper is not subtracted in numbers. `sign(u)*u` is `|u|`, so that it meets its like. Taken where it is
 cheaper.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Mul, Rational, S
 
 from derive.algebra import normal
 from derive.terms.functions import absolute, sign
@@ -19,19 +20,19 @@ def cancelled(value: Expr) -> Iterator[Expr]:
     terms = [_with_sizes(t) for t in Add.make_args(value)]
     below = dict.fromkeys(b for t in terms for b, e in _sums(t) if e < 0)
     for base in below:
-        powers = [dict(_sums(t)).get(base, 0) for t in terms]
-        inside = [t for t, e in zip(terms, powers, strict=True) if e < 0]
-        lowest = min(powers)
+        powers = {t: dict(_sums(t)).get(base, S.Zero) for t in terms}
+        lowest = min(powers.values())
+        inside = [t for t, e in powers.items() if e < 0 and (e - lowest).is_Integer]
         whole = normal(Add(*(t * base**-lowest for t in inside)))
         if len(Add.make_args(whole)) < len(inside):
-            outside = (t for t, e in zip(terms, powers, strict=True) if e >= 0)
+            outside = (t for t in terms if t not in inside)
             yield Add(*outside, *(t * base**lowest for t in Add.make_args(whole)))
 
 
-def _sums(term: Expr) -> list[tuple[Expr, int]]:
-    """The sums among the factors of a term, each with its whole power."""
+def _sums(term: Expr) -> list[tuple[Expr, Rational]]:
+    """The sums among the factors of a term, each with its power, whole or of a root."""
     pairs = (f.as_base_exp() for f in Mul.make_args(term))
-    return [(b, int(e)) for b, e in pairs if isinstance(b, Add) and e.is_Integer]
+    return [(b, e) for b, e in pairs if isinstance(b, Add) and e.is_Rational]
 
 
 def _with_sizes(term: Expr) -> Expr:

@@ -3,8 +3,8 @@
 SymPy adds the two numbers, and in float32 `1.00000001 - p` is 0 where `p` is 1. So does the order of its terms, with a
 number of the caller: `1 - p + eps`. Such a sum becomes an equation of its own.
 
-So do two differences that are added or subtracted, `(p - q) - (u - v)`, of which SymPy makes one sum of four terms: what
-is left of large numbers that nearly cancel would be lost in `p + v - u - q`. Laws may open these as any other.
+So do two differences that are added or subtracted, `(p - q) - (u - v)`, of which SymPy makes one sum of four terms:
+what is left of large numbers that nearly cancel would be lost in `p + v - u - q`. Laws may open these as any other.
 """
 
 from __future__ import annotations

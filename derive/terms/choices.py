@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Eq, Expr, Ne, S, Symbol, sympify
+from sympy import Eq, Expr, Mul, Ne, S, Symbol, sympify
 from sympy.logic.boolalg import Boolean
 
 from derive.terms.asked import Alike, Unlike
 from derive.terms.axes import Axis, free_axes
-from derive.terms.elements import At
+from derive.terms.elements import At, Scalar
 
 BELOW_ALL = Symbol("-oo")
 """The branch -oo of a choice while a spec is written: to SymPy, `exp` of a choice with -oo is positive, not 0."""
@@ -67,7 +67,12 @@ class Where(Expr):
 
     def _eval_derivative(self, s: Any) -> Expr:
         a, b = self.args[1].diff(s), self.args[2].diff(s)
-        number, rest = a.as_coeff_Mul() if b == 0 else (S.One, a)  # a number in front, so that equal choices are alike
+        if b != 0:
+            return Where(self.args[0], a, b)
+        number, rest = a.as_coeff_Mul()  # numbers in front, the caller's too, so that equal choices are alike
+        if not self.args[0].atoms(Scalar):  # one that is asked of may not be divided by where it is 0
+            callers = [f for f in Mul.make_args(rest) if f.atoms(Scalar) and f.free_symbols <= f.atoms(Scalar)]
+            number, rest = number * Mul(*callers), rest / Mul(*callers)
         return number * Where(self.args[0], rest, b)
 
     def _sympystr(self, printer: Any) -> str:

@@ -117,3 +117,30 @@ def test_a_product_of_a_mask_and_its_opposite_is_no_choice() -> None:
     x, s, a, c = (torch.randn(7, dtype=torch.float64, requires_grad=r) for r in (True, False, True, False))
     expected = torch.where(c <= 0, 0, torch.where(c <= 0, x * s, 0) - x) * a
     assert_alike(module(under_both.op).under_both(x, s, a, c), expected, [x, a])
+
+
+@op
+def shared_out(f, x: tensor[n], c: constant[n], s: scalar = 0.1):
+    """Two parts of one choice, of which the caller says how large each is."""
+    f.a[n] = where(c[n] > 0, (1 - s) * x[n], 0)
+    f.b[n] = where(c[n] > 0, s * x[n], 0)
+    f.y[n] = f.a[n] + f.b[n]
+    return f.y
+
+
+@op
+def unless_none(f, x: tensor[n], s: scalar):
+    f.y[n] = where(s > 0, x[n] / s, 0)
+    return f.y
+
+
+def test_parts_of_one_choice_add_up() -> None:
+    assert "dx = dy * c_above_zero" in code_of(shared_out.op)
+    x, c = torch.randn(7, dtype=torch.float64, requires_grad=True), torch.randn(7, dtype=torch.float64)
+    assert_alike(module(shared_out.op).shared_out(x, c), torch.where(c > 0, x, 0), [x])
+
+
+@pytest.mark.parametrize("s", [0.0, 2.0])
+def test_a_number_that_a_choice_asks_of_stays_inside(s: float) -> None:
+    x = torch.randn(7, dtype=torch.float64, requires_grad=True)
+    assert_alike(module(unless_none.op).unless_none(x, s), x / s if s else 0 * x, [x])

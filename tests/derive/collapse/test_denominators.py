@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from sympy import Expr, symbols
+from sympy import Expr, Rational, symbols
 
 from derive.collapse.denominators import cancelled
-from derive.notation import axes, op, tensor
+from derive.notation import axes, op, sqrt, tensor
 from derive.pipeline import derive_op
 from derive.terms.functions import absolute, sign
 from tests.derive.live import module
@@ -19,6 +19,8 @@ n = axes("n")
     [
         (1 / (1 + x) - x / (1 + x) ** 2, [1 / (1 + x) ** 2]),
         (y / (1 + absolute(x)) - y * x * sign(x) / (1 + absolute(x)) ** 2 + t, [y / (1 + absolute(x)) ** 2 + t]),
+        ((1 + x) ** Rational(-1, 2) - x * (1 + x) ** Rational(-3, 2), [(1 + x) ** Rational(-3, 2)]),
+        ((1 + x) ** Rational(-1, 2) - x * (1 + x) ** -2, []),
         (1 / (1 + x) + x / (1 + x) ** 2, []),
         (1 / (1 + x) - x, []),
     ],
@@ -42,3 +44,19 @@ def test_a_gradient_without_what_cancels() -> None:
     (found,) = torch.autograd.grad(module(bounded.op).bounded(x).sum(), x)
     torch.testing.assert_close(found[:4], right[:4], rtol=1e-12, atol=0)
     torch.testing.assert_close(found[4].item(), 1e-40, rtol=1e-12, atol=0)
+
+
+@op
+def rooted(f, x: tensor[n]):
+    f.y[n] = x[n] / sqrt(1 + x[n] ** 2)
+    return f.y
+
+
+def test_roots_are_no_denominators_of_their_own() -> None:
+    """`1/sqrt(b) - x**2/sqrt(b)**3` has no digits left where x is large, `1/sqrt(b)**3` all."""
+    assert [s.law for s in derive_op(rooted.op).closed.steps] == ["denominator"]
+    x = torch.linspace(-300, 300, 41)
+    x.requires_grad_()
+    (found,) = torch.autograd.grad(module(rooted.op).rooted(x).sum(), x)
+    right = (1 + x.detach().double() ** 2) ** -1.5
+    torch.testing.assert_close(found.double(), right, rtol=1e-6, atol=0)
