@@ -30,8 +30,17 @@ def stem_of(node: Node) -> str:
     if isinstance(node, Call) and node.fn in ("sin", "cos") and not reads(node):  # of places alone
         return f"{node.fn}_angle"
     last = "mask" if isinstance(node, Call) and node.fn in CONDITIONS else UNNAMED
-    stems = (_at_places(node), *words, _tensors(apart), _tensors(node))
+    stems = (_at_places(node), _both_ways(node), *words, _tensors(apart), _tensors(node))
     return next((s for s in stems if len(s) <= _LONGEST and s.isidentifier()), last)
+
+
+def _both_ways(node: Node) -> str:
+    """The sum of a matrix and itself turned, of what it weighs: `w_both_ways`; no name for anything else."""
+    first, second = node.args if isinstance(node, Call) and node.fn == "add" else (None, None)
+    if not (isinstance(first, Read) and isinstance(second, Read) and first.name == second.name):
+        return ""
+    turned = first.index != second.index and set(first.index) == set(second.index)
+    return f"{first.name}_both_ways" if turned else ""
 
 
 def labels(reads: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, tuple[str, ...]], str]:

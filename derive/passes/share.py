@@ -79,7 +79,7 @@ def read_as(named: Assign, node: Node) -> Read:
     if node == named.value:
         return Read(named.name, named.axes)
     renamed = dict(zip(_axes_in_turn(named.value), _axes_in_turn(node), strict=True))
-    return Read(named.name, tuple(renamed[a] if isinstance(a, str) else a for a in named.axes))
+    return Read(named.name, tuple(renamed.get(a, a) if isinstance(a, str) else a for a in named.axes))
 
 
 def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
@@ -91,15 +91,17 @@ def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
 
 
 def nameless(node: Node) -> Node | None:
-    """The node with its axes numbered as they come, where they stand in tensors alone; None for any other.
+    """The node with its axes numbered as they come, where tensors are read by axes; None for any other.
 
     Nodes that are alike in this way are one tensor: their axes index the same places, so they are as long. Of places
     alone, copies of an axis are.
     """
     if not reads(node) and all(isinstance(n, Call | Num | Scal | SizeOf | AxisValue) for n in walk(node)):
         return uncopied(node)
-    if any(not isinstance(n, Read | Call | Num | Scal | Reduce | str) for n in walk(node)):
+    if any(not isinstance(n, Read | Call | Num | Scal | SizeOf | AxisValue | Reduce | str) for n in walk(node)):
         return None
+    if isinstance(node, Call) and node.fn in CONDITIONS and any(isinstance(n, AxisValue) for n in walk(node)):
+        return None  # a table of comparisons, which sums within runs do without
     numbers = {a: f"#{k}" for k, a in enumerate(_axes_in_turn(node))}
 
     def renamed(n: Node | Index) -> Node | Index:
@@ -109,6 +111,8 @@ def nameless(node: Node) -> Node | None:
             return Call(n.fn, tuple(renamed(a) for a in n.args))  # type: ignore[misc]
         if isinstance(n, Reduce):
             return Reduce(n.kind, tuple(sorted(numbers.get(a, a) for a in n.axes)), renamed(n.body))  # type: ignore[arg-type]
+        if isinstance(n, AxisValue):
+            return AxisValue(numbers.get(n.axis, n.axis))
         return numbers[n] if isinstance(n, str) else n
 
     return renamed(node)  # type: ignore[return-value]

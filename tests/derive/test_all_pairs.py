@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, exp, log, mean, op, relu, scalar, sqrt, sum, tanh, tensor, where
+from derive import axes, exp, log, mean, ne, op, relu, scalar, sqrt, sum, tanh, tensor, where
 from derive.equations import Op
 from derive.live import build
 from derive.verify.verify import Verification, verify, verify_kernels
@@ -72,8 +72,25 @@ def each_pair_once(f, x: tensor[i, d], eps: scalar = 1.0):
     return f.y
 
 
+@op
+def of_two_kernels(f, x: tensor[i, d], w: tensor[j, i], z: tensor[i, d]):
+    """What weighs the differences is a product, the same whichever of the two points is asked; some of it has no
+    diagonal, and says the length of an axis.
+    """
+    f.p[i, j] = exp(-sum((x[i, d] - x[j, d]) ** 2, over=d)) * exp(-mean((z[i, d] - z[j, d]) ** 2, over=d))
+    f.q[i, j] = where(ne(i, j), 1 / (sum((x[i, d] - x[j, d]) ** 2, over=d) + 1), 0)
+    f.y[()] = sum(w[j, i] * f.p[i, j] * mean(f.q[i, j], over=j), over=(i, j))
+    return f.y
+
+
 def _squared(x: Tensor, z: Tensor) -> Tensor:
     return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
+
+
+def _of_two_kernels(x: Tensor, w: Tensor, z: Tensor) -> Tensor:
+    p = (-_squared(x, x) - _squared(z, z) / x.shape[1]).exp()
+    q = (1 / (_squared(x, x) + 1)) * (1 - torch.eye(len(x), dtype=x.dtype))
+    return (w.T * p * q.mean(1, keepdim=True)).sum()
 
 
 def _of_spreads(x: Tensor, m: Tensor, s: Tensor) -> Tensor:
@@ -89,11 +106,15 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "moved": lambda x, w: x + (w[:, :, None] * (x[:, None] - x)).mean(1),
     "of_spreads": _of_spreads,
     "each_pair_once": lambda x, eps=1.0: (1 / (_squared(x, x) + eps) ** 2).triu(1).sum(),
+    "of_two_kernels": _of_two_kernels,
 }
 OPS: dict[str, Op] = {
     made.op.name: made.op
-    for made in (kernel_mean, of_one_set, in_batches, city_blocks, soft_centres, moved, of_spreads, each_pair_once)
-}
+    for made in (
+        kernel_mean, of_one_set, in_batches, city_blocks, soft_centres, moved, of_spreads, each_pair_once,
+        of_two_kernels,
+    )
+}  # fmt: skip
 SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "k": 6, "n": 7}
 
 
@@ -104,14 +125,15 @@ def _code(op: Op, way: str) -> str:
 
 def _inputs(op: Op, sizes: dict[str, int], dtype: torch.dtype = torch.float64) -> list[Tensor]:
     tensors = [o for o in op.operands if o.kind == "tensor"]
-    wide = {"j": sizes["i"]} if op.name == "moved" else {}
+    wide = {"j": sizes["i"]} if op.name in ("moved", "of_two_kernels") else {}
     return [torch.randn([(sizes | wide)[a.base] for a in o.axes], dtype=dtype) for o in tensors]
 
 
 WHOLE = [SIZES, dict.fromkeys(SIZES, 4), dict.fromkeys(SIZES, 1)]
 NO_POINTS = SIZES | {"i": 0, "n": 0}
 CASES = [(name, sizes) for name in OPS for sizes in WHOLE]
-CASES += [(name, NO_POINTS) for name in OPS if name not in ("kernel_mean", "of_one_set")]  # a mean of nothing is nan
+MEANS = ("kernel_mean", "of_one_set", "of_two_kernels")
+CASES += [(name, NO_POINTS) for name in OPS if name not in MEANS]  # a mean of nothing is nan
 
 
 @pytest.mark.parametrize(("name", "sizes"), CASES)
@@ -137,6 +159,19 @@ def test_no_tensor_of_all_differences(name: str) -> None:
     backward = _code(OPS[name], "backward")
     assert "as_float64(" in backward and not any(text in backward for text in ("x[:, None]", "x[:, :, None]", "x.T -"))
     assert ("pair_distances(" in _code(OPS[name], "forward")) == (name != "moved")
+
+
+def test_weights_are_multiplied_and_masked_once() -> None:
+    """What weighs pairs is one tensor, both ways, made and widened once, of which the diagonal is taken away once."""
+    lines = _code(OPS["of_two_kernels"], "backward").splitlines()
+    assert [line.strip() for line in lines if "64 = " in line] == [
+        "shared_2_both_ways64 = as_float64((shared_2 + shared_2.T).fill_diagonal_(0))",
+        "x64 = as_float64(x)",
+        "shared_both_ways64 = as_float64((shared + shared.T).fill_diagonal_(0))",
+        "z64 = as_float64(z)",
+    ]
+    once = _code(OPS["each_pair_once"], "backward")
+    assert once.count("@") == 2 and "as_float64(one_over_q_to_3.triu(1) + one_over_q_to_3.T.tril(-1))" in once
 
 
 @op

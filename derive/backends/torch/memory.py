@@ -57,7 +57,8 @@ class Memory:
         here, *later = self.program.statements[k:]
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
-        viewed |= {n for s in self.program.statements if is_wide(s.value) for n in reads(s.value)}
+        wide = (s.value.args[0] for s in self.program.statements if is_wide(s.value))  # type: ignore[union-attr]
+        viewed |= {n.name for n in wide if isinstance(n, Read)}
         summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]
         viewed |= {r.body.name for r in summed if isinstance(r.body, Read)}  # with no axis there, the very tensor
         again = {n for s in later for n in (*reads(s.value), *(x for i in s.slots for x in reads(i)))}

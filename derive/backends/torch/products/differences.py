@@ -8,15 +8,16 @@ from which float32 would do, takes 20 times as long on a CPU.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from derive.backends.torch.products.met_twice import weighed_once
 from derive.nodes.arithmetic import ZERO, multiplied
 from derive.nodes.naming import name_of
 from derive.nodes.products import is_of_differences, is_outer_difference, is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put
-from derive.nodes.walking import node_axes, reads, rebuilt, walk
+from derive.nodes.walking import by_axes_once, node_axes, reads, rebuilt, walk
 from derive.passes.share import nameless, read_as
 from derive.passes.sums_apart import differences_apart
 from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Statement
@@ -28,8 +29,9 @@ def differences_in_float64(backward: Program) -> Program:
 
     Nothing else may have them: what is 0 where points coincide may be compared with 0, and divided by.
     """
-    plain = _read_plainly(backward)
-    statements = (replace(s, value=_apart(s.value)) if s.name in plain else s for s in backward.statements)
+    backward = weighed_once(backward)
+    plain, known = _read_plainly(backward), backward.assigned
+    statements = (replace(s, value=_apart(s.value, known)) if s.name in plain else s for s in backward.statements)
     return check(_with_names(replace(backward, statements=tuple(statements))))
 
 
@@ -60,25 +62,42 @@ def _plain_parts(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _apart(node: Node) -> Node:
+def _apart(node: Node, known: Mapping[str, Assign]) -> Node:
     if isinstance(node, Call) and node.fn in ("add", "sub", "neg", "mul"):
-        return rebuilt(node, _apart)
+        return rebuilt(node, lambda n: _apart(n, known))
     if isinstance(node, Call) and node.fn == "div":
-        return replace(node, args=(_apart(node.args[0]), *node.args[1:]))
+        return replace(node, args=(_apart(node.args[0], known), *node.args[1:]))
     if isinstance(node, Reduce) and node.kind in ("sum", "mean"):
-        node = rebuilt(node, _apart)
+        node = rebuilt(node, lambda n: _apart(n, known))
     if not isinstance(node, Reduce) or not is_of_differences(node):
         return node
     factors = product_factors(node.body)
     pair = next(_of_one_set(f) for f in factors if is_outer_difference(f))
     if pair is None:
-        return Call("narrow", (_widened(differences_apart(node)),))
+        return _in_float64(node, _weighed(factors))
     if not pair & set(node.axes):
-        return _without_diagonal(Call("narrow", (_widened(differences_apart(node)),)), pair)
-    weighed = [_without_diagonal(f, pair) for f in factors]
-    if weighed == factors:
+        return _without_diagonal(_in_float64(node, _weighed(factors)), pair, known)
+    if not any(pair <= set(node_axes(f)) for f in factors if not is_outer_difference(f)):
         return node
-    return Call("narrow", (_widened(differences_apart(replace(node, body=multiplied(weighed)))),))
+    return _in_float64(node, _weighed(factors, lambda f: _without_diagonal(f, pair, known)))
+
+
+def _in_float64(node: Reduce, factors: list[Node]) -> Node:
+    return Call("narrow", (_widened(differences_apart(replace(node, body=multiplied(factors)))),))
+
+
+def _weighed(factors: list[Node], masked: Callable[[Node], Node] = lambda f: f) -> list[Node]:
+    """The factors with one weight, `masked`, in float64, for those of the same axes.
+
+    These are multiplied as they are: nothing is subtracted from a weight.
+    """
+    weights: dict[frozenset[str], list[Node]] = {}
+    for f in factors:
+        if not is_outer_difference(f):
+            weights.setdefault(frozenset(node_axes(f)), []).append(f)
+    whole = [masked(multiplied(own)) for own in weights.values()]
+    wide = [Call("as_float64", (w,)) if is_tensor(w) else w for w in whole]
+    return [*wide, *(f for f in factors if is_outer_difference(f))]
 
 
 def _of_one_set(difference: Node) -> frozenset[str] | None:
@@ -94,16 +113,41 @@ def _of_one_set(difference: Node) -> frozenset[str] | None:
     return ends if len(differ) == 1 and len(ends) == 2 else None
 
 
-def _without_diagonal(factor: Node, pair: frozenset[str]) -> Node:
+def _without_diagonal(factor: Node, pair: frozenset[str], known: Mapping[str, Assign]) -> Node:
     """A weight of pairs, without what it is for each point and itself."""
-    if not pair <= set(node_axes(factor)) or is_outer_difference(factor):
+    if not pair <= set(node_axes(factor)) or _is_without_diagonal(factor, pair, known):
         return factor
     first, second = sorted(pair, key=node_axes(factor).index)
     return Call("where", (Call("ne", (AxisValue(first), AxisValue(second))), factor, ZERO))
 
 
+def _is_without_diagonal(factor: Node, pair: frozenset[str], known: Mapping[str, Assign]) -> bool:
+    """Whether a weight, or the tensor that it is, is chosen where two places differ, and 0 elsewhere; or both terms."""
+    if isinstance(factor, Call) and factor.fn in ("add", "sub"):
+        return all(_is_without_diagonal(a, pair, known) for a in factor.args)
+    if isinstance(factor, Read) and factor.name in known and by_axes_once(factor):
+        made = known[factor.name]
+        own = dict(zip(factor.index, made.axes, strict=True))
+        return _is_without_diagonal(made.value, frozenset(str(own[a]) for a in pair), {})
+    if not isinstance(factor, Call) or factor.fn != "where" or factor.args[2] != ZERO:
+        return False
+    apart = (n.args for n in _conjuncts(factor.args[0]) if n.fn in ("ne", "lt", "gt"))
+    return any({a.axis for a in sides if isinstance(a, AxisValue)} == pair for sides in apart)
+
+
+def _conjuncts(condition: Node) -> Iterator[Call]:
+    """What all has to hold for a condition to hold."""
+    if isinstance(condition, Call) and condition.fn == "and":
+        for a in condition.args:
+            yield from _conjuncts(a)
+    elif isinstance(condition, Call):
+        yield condition
+
+
 def _widened(node: Node) -> Node:
     """The sum of products with every tensor in it in float64."""
+    if isinstance(node, Call) and node.fn == "as_float64":
+        return node
     if isinstance(node, Reduce) or (isinstance(node, Call) and node.fn in ("add", "sub", "neg", "mul")):
         return rebuilt(node, _widened)
     return Call("as_float64", (node,)) if is_tensor(node) else node
@@ -121,7 +165,7 @@ def _with_names(program: Program) -> Program:
             if counted[key] < 2 or program.added_to & set(reads(n)):
                 continue
             if key not in named:
-                named[key] = Assign(free_name(f"{_stem(n.args[0], taken)}64", taken), axes_of(n), n)
+                named[key] = Assign(free_name(_stem(n.args[0], taken), taken, "_"), axes_of(n), n)
                 taken.add(named[key].name)
                 out.append(named[key])
             s = replace(s, value=put(s.value, n, read_as(named[key], n)))
@@ -136,8 +180,10 @@ def _key(wide: Call) -> object:
 
 
 def _stem(node: Node, taken: set[str]) -> str:
+    """`x64` for a tensor `x`, and `d2_64` for `d2`."""
     inner = _apart_from_diagonal(node)[1]
-    return inner.name if isinstance(inner, Read) else name_of(inner, taken)
+    name = inner.name if isinstance(inner, Read) else name_of(inner, taken)
+    return f"{name}{'_' if name[-1].isdigit() else ''}64"
 
 
 def _apart_from_diagonal(node: Node) -> tuple[bool, Node]:
