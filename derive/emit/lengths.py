@@ -45,12 +45,17 @@ class _Lengths:
             if axis in self.known or axis in self.unknown:
                 continue
             tensor = self._source(axis)
-            if self.names.sizes[axis] in self.given or axis in self.names.fixed:
+            if self.names.sizes[axis] in self._said or axis in self.names.fixed:
                 self.known.add(axis)
             elif tensor is not None:
                 self._read(tensor, axis)
             else:
                 self._derive(axis)
+
+    @property
+    def _said(self) -> set[str]:
+        """The names of lengths that are arguments, or that a line says already, of an axis that is as long."""
+        return {*self.given, *(self.names.sizes[a] for a in self.known)}
 
     def _source(self, axis: str) -> str | None:
         """The first tensor that has the axis as a dimension."""
@@ -60,7 +65,8 @@ class _Lengths:
         """A length off a tensor's shape, with all others that are wanted of that shape."""
         new = (a for a in self.pending if a not in self.known and a not in self.names.fixed)
         axes = list(dict.fromkeys([axis, *(a for a in new if self._source(a) == tensor)]))
-        self.lines.append(self._shape(tensor, {a: self.names.sizes[a] for a in axes}))
+        names = {self.names.sizes[a]: a for a in reversed(axes) if self.names.sizes[a] not in self._said}
+        self.lines.append(self._shape(tensor, {a: name for name, a in names.items()}))
         self.known |= set(axes)
 
     def _shape(self, tensor: str, wanted: Mapping[str, str]) -> str:
@@ -86,6 +92,9 @@ class _Lengths:
         missing = [a for a in inner if a not in self.known and a not in self.unknown]
         if missing:
             self.pending[:0] = [*missing, axis]
+            return
+        if self.names.original(axis) != axis:  # whose length is handed on
+            self.known.add(axis)
             return
         ready = [r for r in self.checks if {s.axis.base for s in lengths_of(r)} <= self.known]
         for r in [r for r in ready if r.relation == "%" and r.left / r.right == rule.formula]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sympy import Expr, Integer
 
+from derive.equations import Op
 from derive.lengths.sizes import closed, taps
 from derive.lowering.raising import raised
 from derive.pipeline import Derivation
@@ -27,6 +28,12 @@ def _renamed(tensors: set[str], reserved: set[str] | frozenset[str]) -> dict[str
     return out
 
 
+def _second(op: Op) -> set[str]:
+    """The axes that a dimension has because another one is declared with its own: equations call them as they like."""
+    declared = (zip(o.declared or o.axes, o.axes, strict=True) for o in op.operands)
+    return {axis.base for pairs in declared for said, axis in pairs if said != axis}
+
+
 class Names:
     """Python names for axes' sizes, scalars and tensors, decided once for the whole module."""
 
@@ -39,9 +46,14 @@ class Names:
         tensors |= {o.name for o in op.operands}
         self.tensors = _renamed(tensors, reserved)
         self.sizes: dict[str, str] = {}
+        self.rules = {r.axis.base: r for r in op.sizes}
+        same = {a: self.original(a) for a in reversed(self.rules) if self.original(a) != a}
+        called = {first: axis for axis, first in same.items() if first in _second(op)}
         for rule in op.sizes:
             axis = rule.axis.base
-            name = "leading" if axis == "..." else axis
+            if self.original(axis) != axis:
+                continue
+            name = "leading" if axis == "..." else called.get(axis, axis)
             if rule.axis.fixed is not None:
                 self.sizes[axis] = str(rule.axis.fixed)
                 continue
@@ -52,11 +64,19 @@ class Names:
             while name in others or keyword.iskeyword(name):
                 name = f"{name}_size"
             self.sizes[axis] = name
+        self.axes = {name: axis for axis, name in self.sizes.items()}
+        self.sizes = {axis: self.sizes[self.original(axis)] for axis in self.rules}
         self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)
         self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None or r.axis.fixed is not None)
-        self.rules = {r.axis.base: r for r in op.sizes}
         self.taps = taps(op.equations)
         self.padded = frozenset(r.around.base for r in op.sizes if r.around is not None)
+
+    def original(self, axis: str) -> str:
+        """The axis whose length this one has, where it is as long as another: code says it once, by that one's name."""
+        rule = self.rules[axis]
+        if rule.axis.fixed is not None or rule.given is not None or not isinstance(rule.formula, Size):
+            return axis
+        return axis if rule.formula.axis.is_pack else self.original(rule.formula.axis.base)
 
     def slow(self, axis: str) -> int:
         """What tells the place of a window from its tap: a length that follows from others is that of the places.

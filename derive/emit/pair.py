@@ -104,8 +104,7 @@ class Pair:
 
     def native(self, title: str, step: bool) -> Native:
         """The kernels of both functions, in the torch form's shapes and names."""
-        axes = {size: axis for axis, size in self.names.sizes.items()}
-        saved = {axes[f.name]: f.name for f in self.saved if f.note == "a length"}
+        saved = {self.names.axes[f.name]: f.name for f in self.saved if f.note == "a length"}
         own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
         shapes = Shapes(
             self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
@@ -173,8 +172,7 @@ class Pair:
         op, names, printed = self.op, self.names, self.forward_printed
         tensors = [o for o in op.operands if o.is_tensor]
         lengths_saved = [f.name for f in self.saved if f.note == "a length"]
-        axes = {v: k for k, v in names.sizes.items()}
-        wanted = [axes.get(s, s) for s in (*printed.sizes, *lengths_saved)]
+        wanted = [names.axes.get(s, s) for s in (*printed.sizes, *lengths_saved)]
         indexed = indices(op) - (printed.checked & {name for name, *_ in ranges(op)})
         checked = [(o, o.ranges_over.base) for o in tensors if o.ranges_over is not None and o.name in indexed]
         wanted += [over for _, over in checked]

@@ -1,6 +1,7 @@
 """`torch.arange(n, …)` under a name, `n_range`, where it is written more than once; of real numbers, `n_numbers`.
 
-So are two of them compared, `i_is_not_j`, and a dimension of an input that is taken apart again and again, `x_apart`.
+So are two of them compared, `i_is_not_j`, or `off_diagonal` where both are of one length, and a dimension of an input
+that is taken apart again and again, `x_apart`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from derive.backends.values import Line
 _RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+(, dtype=[\w.]+)?\)")
 
 _VIEW = r"(?:\[(?:\.\.\.|:|None)(?:, (?:\.\.\.|:|None))*\])?"
-_COMPARED = re.compile(rf"(?<=\()(\w+)_range{_VIEW} (==|!=|<=|>=|<|>) (\w+)_range{_VIEW}(?=[,)])")
+_COMPARED = re.compile(rf"(?<=\()(\w+)_range({_VIEW}) (==|!=|<=|>=|<|>) (\w+)_range{_VIEW}(?=[,)])")
 _WORDS = {"==": "is", "!=": "is_not", "<": "before", "<=": "up_to", ">": "after", ">=": "from"}
+_OF_ROWS = {"==": "on_diagonal", "!=": "off_diagonal", "<": "above_diagonal", "<=": "upper_triangle",
+            ">": "below_diagonal", ">=": "lower_triangle"}  # fmt: skip
+_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 _OFTEN = 3
 """How often the same view may be written before it gets a name."""
@@ -49,11 +53,19 @@ def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Li
         if count < 2:
             continue
         out = _named(out, code, unused(wanted))
-    compared = Counter((m[0], f"{m[1]}_{_WORDS[m[2]]}_{m[3]}") for line in out for m in _COMPARED.finditer(line.code))
+    compared = Counter((m[0], _comparison(m)) for line in out for m in _COMPARED.finditer(line.code))
     for (code, wanted), count in compared.items():
         if count > 1:
             out = _without_brackets(_named(out, code, name := unused(wanted)), name)
     return out
+
+
+def _comparison(found: re.Match[str]) -> str:
+    """`i_before_j`; of the rows of a square matrix with its columns, where in it the comparison holds."""
+    first, view, sign, second = found.groups()
+    if first != second:
+        return f"{first}_{_WORDS[sign]}_{second}"
+    return _OF_ROWS[sign if view.endswith("None]") else _TURNED.get(sign, sign)]
 
 
 def _without_brackets(lines: list[Line], name: str) -> list[Line]:
