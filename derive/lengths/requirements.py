@@ -101,7 +101,7 @@ def _always_finds(delta: Delta, ranges: dict[str, Axis], length: Callable[[Expr]
 
 def _implied(r: Requirement, by: Requirement) -> bool:
     """Whether another requirement asks for a longer axis."""
-    return r.relation == by.relation == ">=" and r.left == by.left and (by.right - r.right).is_positive is True
+    return r.relation == by.relation == ">=" and expand(r.left - r.right - by.left + by.right).is_positive is True
 
 
 def _of_equation(
@@ -160,7 +160,8 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
             f"{at} reads beyond the end of {where}",
             fix="give the places an axis of another name on both sides, such as f.y[…, u] = … x[…, u + k]",
         )
-    yield Requirement(name, what, low, ">=", Integer(0), where)
+    before = Add(*(-t for t in Add.make_args(expand(low)) if t.could_extract_minus_sign()))
+    yield Requirement(name, what, expand(low + before), ">=", before, where)
     for axis, _ in form.steps:
         formula = rules[axis].formula
         rest = {a: r for a, r in rules.items() if a != axis}
@@ -233,10 +234,13 @@ def _holds(r: Requirement, rules: Rules) -> bool:
 
 
 def _is_sure(slack: Expr) -> bool:
-    """Whether this is 0 or more for all lengths."""
-    return all(t.as_coeff_Mul()[0].is_nonnegative for t in Add.make_args(slack)) and not slack.atoms(floor, Min)
+    """Whether this is 0 or more for all lengths, as what they are divided by rounded down is."""
+    rounded = all(_is_sure(f.args[0]) for f in slack.atoms(floor))
+    return rounded and all(t.as_coeff_Mul()[0].is_nonnegative for t in Add.make_args(slack)) and not slack.atoms(Min)
 
 
 def _key(r: Requirement) -> Basic:
     from_left = {"%": 2, "==": 3, ">=": 5}[r.relation]
+    if r.relation == ">=":  # `size(h) - 1 >= 0` is `size(h) >= 1`
+        return Mul(from_left, expand(r.left - r.right), evaluate=False)
     return Mul(from_left, r.left, evaluate=False) + Mul(7, r.right, evaluate=False)

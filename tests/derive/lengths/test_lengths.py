@@ -9,7 +9,8 @@ from torch import Tensor
 
 from derive import *
 from derive.emit import render
-from tests.derive.live import module
+from derive.live import build
+from tests.derive.live import assert_derived, module
 
 n, m, d, t, u, e, h, i, j, k, c, v = axes("n m d t u e h i j k c v")
 p = axes("p=2")
@@ -412,3 +413,28 @@ def test_arithmetic_of_narrow_indices_does_not_overflow() -> None:
         (dx,) = torch.autograd.grad(y, x, torch.ones_like(y))
         torch.testing.assert_close(y.detach(), (p * p + p).double())
         torch.testing.assert_close(dx, (p * p + p).double())
+
+
+@op
+def around(f, x: tensor[n, h]):
+    """A ring, and the middle of a window: the last place is one wherever the first is, and half a length is none less."""
+    f.a[n, h] = x[n, h] * x[n, 0] + x[n, size(h) - 1]
+    f.y[n] = x[n, size(h) // 2] * sum(f.a[n, h], over=h)
+    return f.y
+
+
+@op
+def last_alone(f, x: tensor[n, h]):
+    f.y[n] = exp(x[n, size(h) - 1])
+    return f.y
+
+
+def test_a_length_is_asked_once_and_no_less_than_nothing() -> None:
+    """`size(h) >= 1` is `size(h) - 1 >= 0`; that half a length is 0 or more is true of every length."""
+    found = [(str(r.left), r.relation, str(r.right)) for r in around.op.requirements]
+    assert found == [("size(h)", ">=", "1"), ("size(h)", ">=", "floor(size(h)/2) + 1")]
+    (alone,) = last_alone.op.requirements
+    assert (str(alone.left), alone.relation, str(alone.right)) == ("size(h)", ">=", "1")
+    assert_derived(around.op, lambda x: x[:, x.shape[1] // 2] * (x * x[:, :1] + x[:, -1:]).sum(1), {"x": (3, 4)})
+    with pytest.raises(ValueError, match="must fit into axis h"):
+        build(last_alone)(torch.zeros(2, 0))
