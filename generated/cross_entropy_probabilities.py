@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, ratio, typed, widened
+from ._support import check_shapes, in_float32, keep, kept, typed, widened
 
 
 class CrossEntropyProbabilitiesSaved(NamedTuple):
@@ -57,7 +57,7 @@ def cross_entropy_probabilities_forward(z: Tensor, t: Tensor) -> tuple[Tensor, C
     z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
     s = torch.exp(z_minus_m).sum(1, keepdim=True)  # s[n] = sum(exp(z_minus_m[n, c]), over=c)
     logp = z_minus_m.sub_(torch.log(s))  # logp[n, c] = z_minus_m[n, c] - log(s[n])
-    loss = (logp * t).sum() * ratio(-1, n)  # loss[] = sum(logp[n, c] * t[n, c], over=(n, c)) * ((-1) / size(n))
+    loss = -(logp * t).sum() / n  # loss[] = -sum(logp[n, c] * t[n, c], over=(n, c)) / size(n)
     return loss, CrossEntropyProbabilitiesSaved(logp, t)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Expr
+from sympy import Add, Expr, fraction
 
 from derive import placed
 from derive.equations import Equation, Op
@@ -146,14 +146,16 @@ def _value(equation: Equation) -> Node:
     if equation.kind is None:
         return body
     reduced = _reduced(equation.kind, tuple(a.name for a in equation.over), body)
-    if equation.scale == 1:
-        return reduced
-    if equation.scale == -1:
-        return Call("neg", (reduced,))
-    scale = lower.node(equation.scale)
-    if isinstance(scale, Call) and scale.fn == "div" and scale.args[0] == lower.ONE:
-        return Call("div", (reduced, scale.args[1]))
-    return Call("mul", (reduced, scale))
+    return _scaled(reduced, equation.scale)
+
+
+def _scaled(value: Node, scale: Expr) -> Node:
+    """The value times a number, or divided by one where that is its part below: `sum(x) / (2 * size(n))`."""
+    top, bottom = fraction(scale)
+    if top not in (1, -1):
+        return Call("mul", (value, lower.node(scale)))
+    value = value if bottom == 1 else Call("div", (value, lower.node(bottom)))
+    return value if top == 1 else Call("neg", (value,))
 
 
 def _reduced(kind: str, over: tuple[str, ...], body: Node) -> Node:
