@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from derive.backends.subscripts import subscripted
 from derive.program import base
@@ -27,6 +27,7 @@ class Value:
     boolean: bool = False
     weak: bool = False  # a tensor made of numbers and conditions alone, in torch's default dtype; its values are exact
     owned: bool = False  # a tensor of ours that nothing reads again: it may be written over
+    full: Value | None = None  # of a tensor without its dimensions of length 1: the tensor
 
     def inside(self, strength: int) -> str:
         """The text, in parentheses if it binds less strongly than its surroundings."""
@@ -122,7 +123,7 @@ def squeeze(value: Value) -> Value:
     if not places:
         return value
     taken = places[0] if len(places) == 1 else f"({', '.join(places)})"
-    return value.method(f".squeeze({taken})", tuple(d for d in value.dims if d is not None))
+    return replace(value.method(f".squeeze({taken})", tuple(d for d in value.dims if d is not None)), full=value)
 
 
 def unsqueeze(value: Value, need: Dims) -> Value:
@@ -130,6 +131,8 @@ def unsqueeze(value: Value, need: Dims) -> Value:
     missing = [i for i, d in enumerate(need) if d is None]
     if not missing or value.dims == need:
         return value
+    if value.full is not None and value.full.dims == need:
+        return value.full
     if any(is_pack(d) for d in need):
         items = ["..." if is_pack(d) else ":" if d is not None else "None" for d in need]
         while len(items) > 1 and items[0] == "..." and items[1] == ":":

@@ -13,7 +13,7 @@ from derive.backends.torch.products.contractions import contraction
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.distances import distances
 from derive.backends.torch.reductions.pools import pooled
-from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, unsqueeze
+from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, swap, unsqueeze
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
 from derive.nodes.walking import by_axes_once, index_axes, node_axes, walk
@@ -150,7 +150,9 @@ def _row_product(printer: Printer, found: _Row, summed: str, keepdim: bool) -> V
     batch, free = dims[:-2], next(d for d in dims[-2:] if d != summed)
     right = printer.as_real(found.matrix, printer.value(found.matrix, dims))
     row = printer.as_real(found.vector, squeeze(printer.value(found.vector, (*batch, summed))))
-    row = unsqueeze(permute(row, (*batch, summed)), (*batch, None, summed))
+    row = permute(row, (*batch, summed))
+    is_column = row.full is not None and row.full.dims == (*batch, summed, None)
+    row = swap(row.full) if is_column and row.full else unsqueeze(row, (*batch, None, summed))
     if dims[-1] == summed:
         right = right.method(".mT")
     product = Value(f"{row.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", (*batch, None, free), PRODUCT)

@@ -1,0 +1,51 @@
+"""A dimension of length 1 that is taken away and inserted again is the tensor as it was; of a product, or turned."""
+
+import inspect
+
+import pytest
+import torch
+
+from derive import axes, exp, op, sum, tensor
+from derive.backends.values import Dims, Value, squeeze, unsqueeze
+from tests.derive.live import assert_derived, module
+
+b, d, e, i, j, r = axes("b d e i j r")
+
+
+@pytest.mark.parametrize(
+    ("dims", "need", "code"),
+    [
+        (("b", None, "r"), ("b", None, "r"), "x"),
+        (("b", "r", None), ("b", None, "r"), "x.squeeze(2)[:, None]"),
+        (("...", None, "r"), ("...", None, "r"), "x"),
+        (("b", None, "r"), (None, "b", "r"), "x.squeeze(1)[None]"),
+        (("b", None, None, "r"), ("b", None, "r"), "x.squeeze((1, 2))[:, None]"),
+        (("b", "r"), ("b", None, "r"), "x[:, None]"),
+    ],
+)
+def test_taken_away_and_inserted_again(dims: Dims, need: Dims, code: str) -> None:
+    found = unsqueeze(squeeze(Value("x", dims)), need)
+    assert (found.code, found.dims) == (code, need)
+
+
+@op
+def linear_attention(f, q: tensor[b, i, r], k: tensor[b, j, r], v: tensor[b, j, e]):
+    f.p[b, i, r], f.u[b, j, r] = exp(q[b, i, r]), exp(k[b, j, r])
+    f.z[b, r] = sum(f.u[b, j, r], over=j)
+    f.n[b, r, e] = sum(f.u[b, j, r] * v[b, j, e], over=j)
+    f.y[b, i, e] = sum(f.p[b, i, r] * f.n[b, r, e], over=r) / sum(f.p[b, i, r] * f.z[b, r], over=r)
+    return f.y
+
+
+def test_products_by_a_statistic() -> None:
+    """A matrix is multiplied with the statistics as they are kept."""
+
+    def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        p, u = q.exp(), k.exp()
+        return p @ (u.mT @ v) / (p * u.sum(1, keepdim=True)).sum(2, keepdim=True)
+
+    made = module(linear_attention.op)
+    code = "\n".join(inspect.getsource(getattr(made, f"linear_attention_{way}")) for way in ("forward", "backward"))
+    assert ".mT @ p" in code and "].mT" not in code
+    assert not any(f".squeeze({k})[" in code for k in range(3)), code
+    assert_derived(linear_attention.op, plain, {"q": (2, 3, 4), "k": (2, 5, 4), "v": (2, 5, 6)})
