@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
@@ -40,6 +41,19 @@ def negated(value: Node) -> Node:
     if isinstance(value, Call) and value.fn in ("mul", "div") and isinstance(_first(value), Num):
         return Call(value.fn, (negated(value.args[0]), value.args[1]))
     return Call("neg", (value,))
+
+
+def signless(node: Node) -> tuple[Node, bool]:
+    """A product or quotient without its signs, and whether these are a minus."""
+    if isinstance(node, Call) and node.fn == "neg":
+        inner, minus = signless(node.args[0])
+        return inner, not minus
+    if isinstance(node, Call) and node.fn in ("mul", "div"):
+        (left, minus), (right, other) = map(signless, node.args)
+        return replace(node, args=(left, right)), minus != other
+    if isinstance(node, Num) and isinstance(node.value, Fraction) and node.value < 0:
+        return Num(-node.value), True
+    return node, False
 
 
 def _first(value: Node) -> Node:

@@ -8,11 +8,10 @@ without it, in a precision in which one product may be subtracted from the other
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
-from derive.nodes.arithmetic import multiplied
+from derive.nodes.arithmetic import multiplied, signless
 from derive.nodes.other_axes import plain_by_axes, value_at
 from derive.nodes.products import by_axes, fraction, is_of_differences, is_outer_difference, product_factors
 from derive.nodes.soundness import check
@@ -20,7 +19,7 @@ from derive.nodes.walking import axes_along, by_axes_once, node_axes, rebuilt
 from derive.passes.divided_factors import as_product
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, SizeOf
+from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf
 
 
 def sums_of_differences(program: Program, nominal: Nominal) -> Program:
@@ -54,7 +53,7 @@ def _is_of_difference(node: Node, known: Known) -> bool:
 
 def _weighted(node: Reduce, known: Known) -> Node:
     """The sum with the difference that is a factor of it, and what that is weighed by; itself without one."""
-    body, minus = _signless(_opened(node.body, known))
+    body, minus = signless(_opened(node.body, known))
     up, down = fraction(body)
     differences = [f for f in up if is_outer_difference(f)]
     if len(differences) != 1:
@@ -81,19 +80,6 @@ def _turned(difference: Node) -> Node | None:
     """`y - x` for `x - y`."""
     is_of_two = isinstance(difference, Call) and difference.fn == "sub"
     return Call("sub", difference.args[::-1]) if is_of_two else None  # type: ignore[union-attr]
-
-
-def _signless(node: Node) -> tuple[Node, bool]:
-    """A product or quotient without its signs, and whether these are a minus."""
-    if isinstance(node, Call) and node.fn == "neg":
-        inner, minus = _signless(node.args[0])
-        return inner, not minus
-    if isinstance(node, Call) and node.fn in ("mul", "div"):
-        (left, minus), (right, other) = map(_signless, node.args)
-        return replace(node, args=(left, right)), minus != other
-    if isinstance(node, Num) and isinstance(node.value, Fraction) and node.value < 0:
-        return Num(-node.value), True
-    return node, False
 
 
 def _opened(node: Node, known: Known) -> Node:

@@ -21,6 +21,7 @@ from derive.passes.masks import with_masks
 from derive.passes.named_sums import through_named_sums
 from derive.passes.numbers_outside import numbers_outside
 from derive.passes.one_choice import one_choice
+from derive.passes.opposites import opposites
 from derive.passes.outer_products import through_outer_products
 from derive.passes.products import common_products
 from derive.passes.share import share
@@ -75,6 +76,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         one_sign,
         common_products,
         share,
+        opposites,
         without_copies,
         partial(weighted_sums, nominal=lengths),
         after_gathers,
