@@ -42,7 +42,7 @@ def nll_forward(logp: Tensor, y: Tensor) -> tuple[Tensor, NllSaved]:
     """Returns loss and what the backward needs."""
     check_shapes("nll", ("logp: n c", "y (index): n"), logp, y)
     c = logp.shape[1]
-    loss = -logp.gather(1, y.unsqueeze(1)).squeeze(1).mean()  # loss[] = -mean(logp[n, y[n]], over=n)
+    loss = -logp.gather(1, y.unsqueeze(1)).mean()  # loss[] = -mean(logp[n, y[n]], over=n)
     return loss, NllSaved(y, c)
 
 

@@ -5,8 +5,9 @@ import inspect
 import pytest
 import torch
 
-from derive import axes, exp, op, sum, tensor
+from derive import amax, axes, exp, index, log, mean, op, sum, tensor
 from derive.backends.values import Dims, Value, squeeze, unsqueeze
+from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
 
 b, d, e, i, j, r = axes("b d e i j r")
@@ -49,3 +50,21 @@ def test_products_by_a_statistic() -> None:
     assert ".mT @ p" in code and "].mT" not in code
     assert not any(f".squeeze({k})[" in code for k in range(3)), code
     assert_derived(linear_attention.op, plain, {"q": (2, 3, 4), "k": (2, 5, 4), "v": (2, 5, 6)})
+
+
+@op
+def z_loss(f, z: tensor[i, r], y: index(r)[i], u: index(r)[i], w: tensor[i]):
+    """What an index gathers has a dimension of length 1 as statistics of rows have; what is read beside it has none."""
+    f.top[i] = amax(z[i, r], over=r)
+    f.lse[i] = log(sum(exp(z[i, r] - f.top[i]), over=r)) + f.top[i]
+    f.loss[()] = mean(f.lse[i] ** 2 + f.lse[i] - z[i, y[i]], over=i)
+    f.side[()] = sum(w[i] * z[i, u[i]], over=i)
+    return f.loss, f.side
+
+
+def test_what_is_gathered_is_reduced_as_it_lies() -> None:
+    code = inspect.getsource(module(z_loss.op).z_loss_forward)
+    assert "loss = (lse + lse.square() - z.gather(1, y.unsqueeze(1))).mean()" in code, code
+    assert "z.gather(1, u.unsqueeze(1)).squeeze(1)" in code, code
+    found = verify(z_loss.op)
+    assert found.right, [(row.line, [str(d) for d in row.wrong]) for row in found.rows if row.wrong]

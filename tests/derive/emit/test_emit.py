@@ -77,7 +77,7 @@ class PickedMeanSaved(NamedTuple):
     c: int  # a length
 def picked_mean_forward(x: Tensor, y: Tensor) -> tuple[Tensor, PickedMeanSaved]:
     c = x.shape[1]
-    loss = -x.gather(1, y.unsqueeze(1)).squeeze(1).mean()
+    loss = -x.gather(1, y.unsqueeze(1)).mean()
     return loss, PickedMeanSaved(y, c)
 def picked_mean_backward(dloss: Tensor, y: Tensor, c: int) -> Tensor:
     return dx

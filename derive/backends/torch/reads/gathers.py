@@ -37,7 +37,7 @@ def gathered(
         slot = gathers[0]
         inner = node.index[slot]
         axes = index_axes(inner)
-        if axes and set(axes) == set(plain):
+        if gathered_column(node):
             sizes.checked.add(inner.name)  # type: ignore[union-attr]
             return _batched_gather(stored, node, slot, value)
         if not set(axes) & set(plain):
@@ -56,6 +56,15 @@ def gathered(
 def is_slice(i: Index) -> TypeGuard[Window]:
     """Whether an index is every place of an axis, or every other, from some place on."""
     return isinstance(i, Window) and len(i.steps) == 1 and i.steps[0][1] > 0 and not is_tensor(i.offset)
+
+
+def gathered_column(node: Read) -> Dims:
+    """The dimensions of `logp[n, y[n]]` as `gather` makes it, `[n, 1]`; none for another read."""
+    slots = [i for i in node.index if isinstance(i, Read)]
+    plain = [i for i in node.index if isinstance(i, str)]
+    one = len(slots) == 1 and len(plain) == len(node.index) - 1 and len(set(plain)) == len(plain) > 0
+    whole = one and set(index_axes(slots[0])) == set(plain)
+    return tuple(i if isinstance(i, str) else None for i in node.index) if whole else ()
 
 
 def gathers_in_a_row(index: tuple[Index, ...]) -> range:
@@ -85,7 +94,7 @@ def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node,
     dims = tuple(i if isinstance(i, str) else "?" for i in node.index)
     at = position(dims, slot)
     code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at}))"
-    return Value(code, tuple(i if isinstance(i, str) else None for i in node.index))
+    return Value(code, gathered_column(node))
 
 
 def along(index: tuple[Index, ...], slot: int) -> Dims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,13 @@ from derive.backends.torch.products.by_vectors import is_by_vector
 from derive.backends.torch.products.contractions import contraction
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.distances import distances
+from derive.backends.torch.reads.gathers import gathered_column
 from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, swap, unsqueeze
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
-from derive.nodes.walking import by_axes_once, index_axes, node_axes, walk
-from derive.program import Call, Node, Read, Reduce, Window
+from derive.nodes.walking import by_axes_once, children, index_axes, node_axes
+from derive.program import Call, Index, Node, Read, Reduce, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -70,11 +72,20 @@ def _body(printer: Printer, node: Reduce, inner: Dims) -> Value:
 
 def _as_columns(printer: Printer, node: Reduce) -> Dims:
     """How all that is read lies, where all of it is reduced and lies alike, with dimensions of one place: `[n, 1]`."""
-    dims = {printer.layouts[n.name] for n in walk(node.body) if isinstance(n, Read)}
+    dims = {gathered_column(n) or printer.layouts[n.name] for n in _whole_reads(node.body)}
     only = dims.pop() if len(dims) == 1 else ()
     if any(map(is_pack, node.axes)):
         return ()
     return only if None in only and set(only) - {None} == set(node.axes) == set(node_axes(node.body)) else ()
+
+
+def _whole_reads(node: Node | Index) -> Iterator[Read]:
+    """What is read of tensors, without what says where."""
+    if isinstance(node, Read):
+        yield node
+        return
+    for child in children(node):
+        yield from _whole_reads(child)
 
 
 def _over_dims(node: Reduce, body: Value, keepdim: bool) -> Value:
