@@ -3,7 +3,8 @@
 The maximum under a softmax gets `-sum_u(dp*p)`, which is 0 as `dp = (do @ v')/z + dz` and `dz = -sum(do*p*v)/z**2` say
 together; but a matrix product is never put in another's place, so that alone it would stay. Neither is a tensor of the
 forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it. Sums of sums are taken in the other order for it,
-where the forward has the inner one. It is found before anything is named, since a name for `dp` would hide it.
+where the forward has the inner one. So it is with the larger of two exponents. It is found before anything is named,
+since a name for `dp` would hide it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from derive.saving import value_of
 from derive.terms.axes import Axis
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Delta, tensor_names
+from derive.terms.functions import maximum, minimum
 from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 
@@ -42,7 +44,7 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
     history: list[Step] = []
     for adjoint in steps.adjoints:
         named = laws.always if not adjoint.value.atoms(Delta) else frozenset()  # what scatters may still be 0
-        if adjoint.of not in laws.gradients | named and _sums(adjoint, known):
+        if adjoint.of not in laws.gradients | named and (_sums(adjoint, known) or _is_shift(adjoint, steps.op, known)):
             why = _vanishes(adjoint, known, forward, laws)
             history += why
             adjoint = replace(adjoint, contributions=(), cotangent=None) if why else adjoint
@@ -54,6 +56,13 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
 def _sums(adjoint: Adjoint, known: _Known) -> bool:
     """Whether it holds a sum beside other adjoints: what does not is what it is."""
     return bool(adjoint.value.atoms(Sigma) and adjoint.reads & set(known))
+
+
+def _is_shift(adjoint: Adjoint, op: Op, known: _Known) -> bool:
+    """Whether it is of the larger or smaller of two elements, as what is taken off exponents is: `m = max(a, b)`."""
+    equation = op.equation(adjoint.of)
+    extremum = equation is not None and isinstance(equation.body, maximum | minimum)
+    return extremum and len(adjoint.reads & set(known)) > 1
 
 
 def _forward(op: Op) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:

@@ -5,6 +5,7 @@ import torch
 
 from derive.equations import Op
 from derive.notation import amax, amin, axes, exp, index, log, maximum, oo, op, sum, tensor, where
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
 n, i, j, k, d, e = axes("n i j k d e")
@@ -102,3 +103,23 @@ def test_a_maximum_under_running_sums() -> None:
     (right,) = torch.autograd.grad(x.flip(1).logcumsumexp(1).flip(1), x, dy)
     (found,) = torch.autograd.grad(module(tails.op).tails(x), x, dy)
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
+
+
+@op
+def merged_states(f, a: tensor[n], b: tensor[n], x: tensor[n], z: tensor[n]):
+    """Two partial softmaxes as one, each with the logarithm of its weight (FlashAttention: Dao et al., 2022)."""
+    f.m[n] = maximum(a[n], b[n])
+    f.u[n] = exp(a[n] - f.m[n])
+    f.w[n] = exp(b[n] - f.m[n])
+    f.y[n] = (f.u[n] * x[n] + f.w[n] * z[n]) / (f.u[n] + f.w[n])
+    return f.y
+
+
+def test_the_larger_of_two_that_is_only_a_shift() -> None:
+    backward = code_of(merged_states.op).partition("def merged_states_backward")[2]
+    assert "where" not in backward and "dm = " not in backward
+    a, b, x, z = (torch.randn(6, dtype=torch.float64) for _ in range(4))
+    b[:2] = a[:2]
+    leaves = [t.requires_grad_() for t in (a, b, x, z)]
+    weights = torch.stack([a, b]).softmax(0)
+    assert_alike(module(merged_states.op).merged_states(*leaves), weights[0] * x + weights[1] * z, leaves)
