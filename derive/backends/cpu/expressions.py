@@ -120,8 +120,16 @@ class Expressions:
         return self.function(node, args, known)
 
     def arguments(self, node: Call) -> list[Text]:
-        """What a function takes: a comparison whole numbers, where both sides are; a difference what is held to it."""
+        """What a function takes: a comparison whole numbers, where both sides are; a difference what is held to it;
+        `and` and `or` what holds, of a comparison that waits in a row of numbers whether it is not 0.
+        """
         args = [self.value(a) for a in node.args]
+        if node.fn in ("and", "or"):
+            sign, strength = _BINARY["ne"]
+            rows = [isinstance(a, Read) for a in node.args]
+            args = [Text(f"{a.inside(strength + 1)} {sign} 0", strength, "bool") if row else a
+                    for a, row in zip(args, rows, strict=True)]  # fmt: skip
+            return args
         if node.fn in COMPARISONS:
             counted = [self.counted(a) for a in node.args]
             return args if None in counted else counted  # type: ignore[return-value]
