@@ -10,13 +10,15 @@ import re
 from typing import Any
 
 from sympy import Expr, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, tanh
+from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
 from derive.recording.annotations import constant, index, length, scalar, tensor
+from derive.recording.mistakes import hidden_axis
 from derive.recording.spec import op
 from derive.recording.values import expression
-from derive.terms.axes import PACK, Axis, Size
+from derive.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import BELOW_ALL, Concat, Where, same, unlike
 from derive.terms.elements import Delta
 from derive.terms.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
@@ -68,6 +70,10 @@ def _an_axis(given: Any) -> str:
         return f"write it without quotes: {given}"
     if isinstance(given, int):
         return "name the axis, not its position: d"
+    if isinstance(given, Relational):
+        return f"say where with where: sum(where({given}, …, 0), over={sorted_axes(free_axes(given))[0]})"
+    if isinstance(given, Size):
+        return hidden_axis(given)
     return 'declare it with axes("…")' if given is None else 'name an axis, such as d, declared with axes("…")'
 
 

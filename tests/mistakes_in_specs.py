@@ -108,6 +108,31 @@ MISTAKES = {
         "f.y[n, d] = x[n, d] if x == 0 else 1\n    return f.y",
         "op mine, equation y: x is used without its axes; read one element: x[n, d]",
     ),
+    "matmul": (
+        "f, x: tensor[n, d], w: tensor[d, e]",
+        "f.y = x @ w\n    return f.y",
+        "op mine, equation y: x @ … multiplies whole tensors; write the sum of products, sum(x[n, d] * w[d, e], over=…)",
+    ),
+    "up_to_a_place": (
+        "f, x: tensor[n, t]",
+        "f.y[n, t] = sum(x[n, e], over=e <= t)\n    return f.y",
+        "op mine, equation y: sum(…, over=e <= t): not an axis; say where with where: sum(where(e <= t, …, 0), over=e)",
+    ),
+    "length_named_like_its_axis": (
+        "f, x: tensor[n, t], e: length(e) = 3",
+        "f.y[n, d] = amax(x[n, d + e], over=e)\n    return f.y",
+        "op mine, equation y: amax(…, over=size(e)): not an axis; call the argument otherwise, e_length: length(e), so that e is the axis",
+    ),
+    "called_with_an_expression": (
+        "f, x: tensor[n, d], a: scalar",
+        "from derive.ops.activations import softmax\n    f.y = softmax(x[n, d] / a)\n    return f.y",
+        "op mine, equation y: softmax: argument x is no tensor of this spec; name it first, f.a[n, d] = x[n, d]/a, and pass f.a",
+    ),
+    "covariance": (
+        "f, x: tensor[n, d]",
+        "f.y[d, d] = mean(x[n, d] * x[n, d], over=n)\n    return f.y",
+        "op mine, equation y: an axis stands twice on the left; use delta(i, j) on the right for a diagonal, or another axis for all pairs: f.y[i, j]",
+    ),
     "input_renamed": (
         "f, x: tensor[n, d]",
         "f.y = x\n    return f.y",

@@ -12,7 +12,7 @@ from derive.desugaring.arguments import Tensors, check_arguments, number_of, run
 from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
 from derive.terms.axes import PACK, Axis, Size
-from derive.terms.elements import At, Scalar, Tensor
+from derive.terms.elements import At, Scalar, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.reductions import Reduce
 
@@ -95,9 +95,11 @@ def _arguments(op: Op, given: dict[str, Any], tensors: Tensors) -> tuple[dict[Ba
             )
         name = getattr(value, "_name", None)
         if name not in tensors:
-            raise DeriveError(
-                f"{op.name}: argument {operand.name} is no tensor of this spec", fix="pass f.name or an input"
-            )
+            fix = "pass f.name or an input"
+            if isinstance(value, Expr) and value.atoms(At):
+                own = dict.fromkeys(str(i) for at in reads_of(value) for i in at.index if isinstance(i, Axis))
+                fix = f"name it first, f.a[{', '.join(own)}] = {value}, and pass f.a"
+            raise DeriveError(f"{op.name}: argument {operand.name} is no tensor of this spec", fix=fix)
         tensor, dims = tensors[name]
         symbols[operand.tensor] = tensor
         _bind_axes(op, operand, dims, axes, tensors)

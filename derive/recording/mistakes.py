@@ -15,6 +15,7 @@ from sympy import Basic
 from derive.errors import DeriveError
 from derive.recording.methods import instead_of
 from derive.recording.values import AS_INPUT
+from derive.terms.axes import Size
 
 USAGE = {
     "amax": "amax(x[n, d], over=d)",
@@ -249,3 +250,9 @@ def check_signature(function: Callable[..., Any]) -> None:
             raise DeriveError(
                 f"parameter {p.name} is no plain one", fix="write each input by its name, without * and /"
             )
+
+
+def hidden_axis(length: Size) -> str:
+    """What to write where the length of an axis stands for the axis: an argument has taken its name."""
+    axis = length.axis
+    return f"call the argument otherwise, {axis}_length: length({axis}), so that {axis} is the axis"

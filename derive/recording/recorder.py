@@ -18,9 +18,10 @@ from derive.errors import DeriveError
 from derive.lengths.sizes import size_of
 from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.recording.handles import Handle
+from derive.recording.mistakes import hidden_axis
 from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
 from derive.recording.values import expression
-from derive.terms.axes import PACK, Axis
+from derive.terms.axes import PACK, Axis, Size
 from derive.terms.choices import Concat
 from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge
@@ -83,7 +84,10 @@ class Recorder:
             if not isinstance(a, Axis):
                 raise DeriveError(f"the left side holds {a}, which is no axis", fix=_left_instead(a))
         if len(set(left)) != len(left):
-            raise DeriveError("an axis stands twice on the left", fix="use delta(i, j) on the right for a diagonal")
+            raise DeriveError(
+                "an axis stands twice on the left",
+                fix="use delta(i, j) on the right for a diagonal, or another axis for all pairs: f.y[i, j]",
+            )
         for at in reads_of(rhs):
             own = self.tensors[at.name][1] if at.name in self.tensors else None
             declared = self.operands[at.name].declared if at.name in self.operands else ()
@@ -173,6 +177,8 @@ def _left_instead(index: Expr) -> str:
     """What to write for an index on the left that is no axis: an equation gives all places of its tensor at once."""
     if index.atoms(At):
         return "add up what goes to a place: f.y[…, c] = sum(where(eq(…, c), …, 0), over=…)"
+    if isinstance(index, Size):
+        return hidden_axis(index)
     if index.is_number:
         return "say what stands at each place: where(eq(d, 0), a, b), or concat(a, b, along=d)"
     return "write axes, or (t, e) to merge two; concat puts places before or behind others"

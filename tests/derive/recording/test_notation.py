@@ -264,7 +264,8 @@ MESSAGES = [
      "op bad, equation y: the left side holds n + 1, which is no axis; "
      "write axes, or (t, e) to merge two; concat puts places before or behind others"),
     (axis_twice_on_the_left,
-     "op bad, equation y: an axis stands twice on the left; use delta(i, j) on the right for a diagonal"),
+     "op bad, equation y: an axis stands twice on the left; use delta(i, j) on the right for a diagonal, "
+     "or another axis for all pairs: f.y[i, j]"),
     (
         equation_without_axes,
         "op bad: f.y is given something that is no tensor; "
