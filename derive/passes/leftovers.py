@@ -50,8 +50,15 @@ def without_copies(program: Program) -> Program:
     return check(replace(program, statements=_under_last_names(kept, returns), returns=returns))
 
 
+def under_last_names(program: Program) -> Program:
+    """The same program, where what is only made to be called otherwise has that name at once."""
+    return check(replace(program, statements=_under_last_names(list(program.statements), program.returns)))
+
+
 def _under_last_names(statements: list[Statement], returns: tuple[str, ...]) -> tuple[Statement, ...]:
-    """The statements, where a tensor that is read once, to begin what is scattered into, has the name of that."""
+    """The statements, where a tensor that is read once, to be called otherwise, has that name: what is scattered
+    into begins so.
+    """
     readers = Counter(name for s in statements for name in _reads(s))
     readers.update(s.onto for s in statements if isinstance(s, Scatter) and s.onto)
     made = {s.name: s for s in statements if isinstance(s, Assign)}

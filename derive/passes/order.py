@@ -15,7 +15,7 @@ from derive.passes.differences import sums_of_differences
 from derive.passes.distributing import distributed
 from derive.passes.gathered import after_gathers
 from derive.passes.joined_products import joined_products
-from derive.passes.leftovers import without_copies
+from derive.passes.leftovers import under_last_names, without_copies
 from derive.passes.masked_sums import after_sums, before_masks
 from derive.passes.masks import with_masks
 from derive.passes.named_sums import through_named_sums
@@ -49,6 +49,7 @@ def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> P
         partial(pairwise, nominal=lengths),
         after_sums,
         share,
+        under_last_names,
         *(() if as_written else (one_choice, numbers_outside, one_sign)),
     )
     return _passed(forward_statements(op, kept), passes)
