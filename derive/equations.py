@@ -130,7 +130,7 @@ class SizeRule:
     position: int = 0
     formula: Expr | None = None
     given: str | None = None  # the argument that is this length
-    around: Axis | None = None  # whose places it has, with zeros on either side
+    around: Axis | None = None  # whose places it has, and others in front of them or behind
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,10 @@ class Derivation:
 
     @cached_property
     def shown(self) -> tuple[Equation, ...]:
-        """The equations as a reader wants them: those of the spec, and what is padded for their sake."""
+        """The equations as a reader wants them: those of the spec, and what is longer for their sake."""
         longer = {r.axis for r in self.op.sizes if r.around is not None}
-        padded = (e for e in self.named.equations if longer & set(e.axes) and self.op.equation(e.name) is None)
-        return (*unguarded(self.op.equations), *padded)
+        others = (e for e in self.named.equations if longer & set(e.axes) and self.op.equation(e.name) is None)
+        return (*unguarded(self.op.equations), *others)
 
     @property
     def kept(self) -> tuple[str, ...]:

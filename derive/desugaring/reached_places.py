@@ -46,7 +46,7 @@ def sizes(op: Op) -> tuple[SizeRule, ...]:
     """The lengths of the axes that `reached` makes."""
     finite = polynomials(op)
     found = ((e, _found(e, finite)) for e in op.equations)
-    return tuple(SizeRule(_whole(e, r), formula=r.length) for e, r in found if r is not None)
+    return tuple(SizeRule(_whole(e, r), formula=r.length, around=r.axis) for e, r in found if r is not None)
 
 
 def requirements(op: Op) -> tuple[Requirement, ...]:

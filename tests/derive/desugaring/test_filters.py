@@ -86,6 +86,12 @@ def test_it_is_a_convolution(made: OpCall) -> None:
     assert code.count("conv1d") >= 3
 
 
+def test_what_is_read_is_the_image_however_far_the_taps_are_apart() -> None:
+    code = inspect.getsource(module(of_channels.op))
+    assert "conv1d_input((n, o, t_of_y), w.transpose(0, 1), x, dilation=2)" in code
+    assert "stride=" not in code
+
+
 @pytest.mark.parametrize("made", [causal, for_each_channel, centred], ids=lambda made: made.op.name)
 def test_battery(made: OpCall) -> None:
     found = verify(made.op)
