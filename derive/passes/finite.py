@@ -36,7 +36,8 @@ class Finite:
     def after(self, s: Statement, is_count: bool) -> Finite:
         """The same after a statement, which makes a count that is never 0 or something else."""
         reciprocals = self.reciprocals - {s.name} | ({s.name} if is_count else set())
-        is_finite = isinstance(s, Assign) and self.includes(s.value)
+        adds = isinstance(s, Assign) or (s.kind == "sum" and (s.onto is None or s.onto in self.tensors))
+        is_finite = adds and self.includes(s.value)
         return Finite(self.tensors - {s.name} | ({s.name} if is_finite else set()), reciprocals)
 
     def includes(self, node: Node) -> bool:
@@ -92,14 +93,14 @@ def _ends(node: Call) -> tuple[Node, Node] | None:
 
 # --- counts of ties ---------------------------------------------------------------------------------------------------
 
-Extremum = tuple[Node, tuple[str, ...], tuple[Index, ...]]
+Extremum = tuple[Node, frozenset[str], tuple[Index, ...]]
 """What a maximum or minimum is of, over which axes, and its own axes."""
 
 
 def extrema(op: Op) -> dict[str, Extremum]:
     """The maxima and minima by name, but those over what an index puts at each place."""
     found = (e for e in op.equations if e.kind in ("amax", "amin") and e.is_plain and e.ties is None and e.scale == 1)
-    return {e.name: (lowered(e.body), tuple(a.name for a in e.over), tuple(a.name for a in e.axes)) for e in found}
+    return {e.name: (lowered(e.body), frozenset(a.name for a in e.over), tuple(a.name for a in e.axes)) for e in found}
 
 
 def counts_ties(node: Node, extrema: Mapping[str, Extremum]) -> bool:
@@ -110,7 +111,7 @@ def counts_ties(node: Node, extrema: Mapping[str, Extremum]) -> bool:
         return False
     tie = node.body.args[0]
     sides = (tie.args, tie.args[::-1]) if isinstance(tie, Call) and tie.fn == "eq" else ()
-    tops = ((top, (value, node.axes, top.index)) for value, top in sides if isinstance(top, Read))
+    tops = ((top, (value, frozenset(node.axes), top.index)) for value, top in sides if isinstance(top, Read))
     return any(extrema.get(top.name) == counted for top, counted in tops)
 
 

@@ -186,7 +186,7 @@ OPS: dict[str, OpCall] = {
         divided, in_a_window, called,
     )
 }  # fmt: skip
-IN_ONE = {"shifted", "five_points", "ahead", "behind", "same_size", "strided", "blurred", "called"}
+IN_ONE = {"shifted", "five_points", "ahead", "behind", "same_size", "strided", "largest", "blurred", "called"}
 """Those of which no condition is left."""
 
 
