@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from derive.nodes.arithmetic import ZERO
 from derive.nodes.naming import stem_of
 from derive.nodes.other_axes import uncopied
 from derive.nodes.products import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
@@ -154,10 +155,10 @@ def _is_spread(s: Statement, factors: list[Node]) -> bool:
 def _worth_naming(node: Node | Index) -> Iterator[Node | Index]:
     """Everything below a node but the products inside matrix products, which are larger than all that they join.
 
-    Nor what stands in an index, where no name is put.
+    Nor what stands in an index, where no name is put, nor a sum that is compared in every window.
     """
     yield node
-    if isinstance(node, Read):
+    if isinstance(node, Read) or _compares_sums_in_windows(node):
         return
     if isinstance(node, Reduce) and is_matrix_product(node):
         for f in product_factors(node.body):
@@ -199,15 +200,35 @@ def _is_one_number(node: Node) -> bool:
 def _cheap(node: Call | Reduce | Scan) -> bool:
     """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor counting along axes.
 
-    Nor is a comparison of what windows read, whose table has an element for every place in every window.
+    Nor is a comparison of what windows read, whose table has an element for every place in every window, nor what it
+    chooses there of what is the same in every window.
     """
-    if isinstance(node, Call) and node.fn in COMPARISONS and any(map(_is_in_a_window, walk(node))):
+    if _compares_windows(node) or _is_chosen_in_windows(node):
         return True
     if isinstance(node, Call) and node.fn == "where":
         condition, *values = node.args
         return not all(any(isinstance(n, Read) for n in walk(part)) for part in (condition, Join("", (*values,), ())))
     bare = isinstance(node, Call) and node.fn == "neg"
     return bare or (not any(isinstance(n, Read) for n in walk(node)) and not _is_table(node))
+
+
+def _compares_windows(node: Node | Index) -> bool:
+    return isinstance(node, Call) and node.fn in COMPARISONS and any(map(_is_in_a_window, walk(node)))
+
+
+def _compares_sums_in_windows(node: Node | Index) -> bool:
+    """Whether no more is done to what windows read than to add it to something, which is done again in each loop."""
+    made = {n.fn for n in walk(node) if isinstance(n, Call)} - COMPARISONS
+    return _compares_windows(node) and made <= {"add", "sub", "neg"}
+
+
+def _is_chosen_in_windows(node: Node) -> bool:
+    """Whether a node is 0 but where a comparison of what windows read holds, and there a product of what none read."""
+    factors = product_factors(node)
+    chosen = [f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[2] == ZERO]
+    chosen = [f for f in chosen if _compares_windows(f.args[0])]
+    others = [*(f for f in factors if f not in chosen), *(f.args[1] for f in chosen)]
+    return bool(chosen) and not any(_is_in_a_window(n) for other in others for n in walk(other))
 
 
 def _is_in_a_window(n: Node | Index) -> bool:

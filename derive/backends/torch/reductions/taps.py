@@ -1,4 +1,4 @@
-"""Scatters through windows in torch, and counts over them: a loop over the places in a window, which add slices.
+"""Scatters through windows in torch: a loop over the places in a window, each of which adds a slice.
 
 Slices of one place never overlap. A window of one axis is a slice as it is, and nothing loops.
 """
@@ -17,7 +17,6 @@ from derive.backends.values import Dims, Line, is_pack
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import index_axes, node_axes, walk
 from derive.program import (
-    COMPARISONS,
     Arithmetic,
     Assign,
     AxisValue,
@@ -86,52 +85,18 @@ def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> boo
         printer.lines.append(Line(f"{name} = {target}"))
     indent = ""
     for axis in windows.taps:
-        printer.lines.append(Line(f"{indent}for {_turn(axis)} in range({printer.size(axis)}):"))
+        printer.lines.append(Line(f"{indent}for {turn(axis)} in range({printer.size(axis)}):"))
         indent += "    "
-    at = f"[..., {', '.join(map(_turn, own))}]" if own else ""
+    at = f"[..., {', '.join(map(turn, own))}]" if own else ""
     printer.lines.append(Line(f"{indent}{name}{place}{change}{at}", str(s)))
     return True
-
-
-def over_taps(printer: Printer, s: Assign, order: Dims) -> list[Line] | None:
-    """How many places in each window satisfy a comparison, added up place by place; None for any other assignment.
-
-    Rows of a few elements are slow to add up, and a table of all windows is several times what they read.
-    """
-    node = s.value
-    if not isinstance(node, Reduce) or node.kind != "sum" or (asked := _asked(node.body)) is None:
-        return None
-    windows = {i for n in walk(node.body) if isinstance(n, Read) for i in n.index if isinstance(i, Window)}
-    taps = {printer.sizes.ordered(i)[1][0] for i in windows if len(i.steps) == 2}
-    plain = tuple(a for a in s.axes if isinstance(a, str))
-    if not set(node.axes) <= taps or order != s.axes or order != plain or printer.layouts[s.name] != order:
-        return None
-    if any(map(is_pack, order)) or any(step <= 0 for i in windows for _, step in i.steps):
-        return None
-    name = printer.names.get(s.name, s.name)
-    each = _at_taps(printer, asked, name, frozenset(node.axes), order)
-    if each is None or set(node_axes(each)) != set(order):
-        return None
-    lines = [Line(f"{name} = {printer.like}.new_zeros({', '.join(printer.lengths(order))})")]
-    for depth, axis in enumerate(node.axes):
-        lines.append(Line(f"{'    ' * depth}for {_turn(axis)} in range({printer.size(axis)}):"))
-    printer.spent = frozenset()  # every turn reads what the first one reads
-    lines.append(Line(f"{'    ' * len(node.axes)}{name} += {printer.value(each, order).code}", str(s)))
-    return lines
-
-
-def _asked(node: Node) -> Node | None:
-    """The comparison that a node is 1 for, or true; None for any other node."""
-    if isinstance(node, Call) and node.fn == "where" and node.args[1:] == (Num(Fraction(1)), Num(Fraction(0))):
-        node = node.args[0]
-    return node if isinstance(node, Call) and node.fn in COMPARISONS else None
 
 
 def _change(printer: Printer, s: Scatter, name: str, windows: _Windows) -> tuple[str, list[str]]:
     """What each turn does to its place (` += x`), and the axes of what it adds that are read at the turn's place."""
     loops, inner, turned = windows.loops, windows.inner, windows.turned
     own = [a for a in windows.taps if a in node_axes(s.value)]  # what is the same in every window is added as it is
-    each = _at_taps(printer, s.value, name, frozenset(own), inner) if own and not turned else None
+    each = at_taps(printer, s.value, name, frozenset(own), inner) if own and not turned else None
     if each is not None:
         printer.spent = frozenset()  # every turn reads what the first one reads
         return added_to(printer, each, inner) or f" += {printer.value(each, inner).code}", []
@@ -174,7 +139,7 @@ def _nothing_there(printer: Printer, s: Scatter) -> bool:
     return False
 
 
-def _at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
+def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
     """A pointwise value at one place in the window, with what is the same at every place computed before the loops."""
     if any(isinstance(n, Reduce | Join | Scan) for n in walk(value)) or any(
         isinstance(i, Merged | PartOf | Read | Arithmetic) and set(index_axes(i)) & taps
@@ -191,7 +156,7 @@ def _at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inn
             return Call(node.fn, tuple(at(a) for a in node.args))
         if isinstance(node, Read):
             return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
-        return Scal(_turn(node.axis)) if isinstance(node, AxisValue) else node
+        return Scal(turn(node.axis)) if isinstance(node, AxisValue) else node
 
     def kept(node: Call) -> Node:
         own = printer.unused(f"{name}_share")
@@ -204,7 +169,7 @@ def _at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inn
     return at(value)
 
 
-def _turn(axis: str) -> str:
+def turn(axis: str) -> str:
     """The name of a loop's place along an axis, a bound one (`d'`) too."""
     return f"at_{axis}".replace("'", "_")
 
@@ -212,13 +177,13 @@ def _turn(axis: str) -> str:
 def _at_tap(i: Index, taps: frozenset[str]) -> Index:
     """An index with each axis that is looped over as the number it has in that turn."""
     if isinstance(i, str) and i in taps:
-        return Window((), Scal(_turn(i)))
+        return Window((), Scal(turn(i)))
     if not isinstance(i, Window):
         return i
     offset: Node = i.offset
     for axis, step in i.steps:
         if axis in taps:
-            place: Node = Scal(_turn(axis))
+            place: Node = Scal(turn(axis))
             place = place if step in (1, -1) else Call("mul", (Num(Fraction(abs(step))), place))
             if step < 0:
                 offset = Call("sub", (offset, place))
@@ -235,7 +200,7 @@ def _taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int
         return span(window, dim, printer.sizes)
     axis, dilation = fast
     ((slow, step),) = [st for st in window.steps if st[0] != axis]
-    start = _turn(axis) if dilation == 1 else f"{dilation} * {_turn(axis)}"
+    start = turn(axis) if dilation == 1 else f"{dilation} * {turn(axis)}"
     offset = printer.number(window.offset)
     start = start if offset == "0" else f"{offset} + {start}"
     length = printer.size(slow)
