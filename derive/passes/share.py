@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from derive.nodes.arithmetic import ZERO
 from derive.nodes.naming import stem_of
@@ -21,8 +22,10 @@ from derive.program import (
     Call,
     Index,
     Join,
+    Merged,
     Node,
     Num,
+    PartOf,
     Program,
     Read,
     Reduce,
@@ -50,7 +53,7 @@ def share(program: Program) -> Program:
         known = [d for n in nodes for s in statements if (d := _definition(s, n)) is not None]
         named = next((d for d in known if d.name not in added_to), None)
         if named is None:
-            stem = "angle" if _is_angle(node, statements) else stem_of(node)
+            stem = _stem(node, statements)
             named = Assign(free_name(stem, taken, "_"), _axes_beside(node, statements[first]), node)
             taken.add(named.name)
             stems[named.name] = stem
@@ -60,6 +63,13 @@ def share(program: Program) -> Program:
                 s = replace(s, value=put(s.value, n, read_as(named, n)))
             rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
+
+
+def _stem(node: Node, statements: list[Statement]) -> str:
+    """What a node is called, but for a number."""
+    if _is_angle(node, statements):
+        return "angle"
+    return f"{node.name}_apart" if isinstance(node, Read) and _is_parted(node) else stem_of(node)
 
 
 def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:
@@ -181,13 +191,27 @@ def _largest_repeated(statements: list[Statement], added_to: set[str]) -> list[N
     seen: dict[Node, list[Node]] = {}
     for s in statements:
         for n in _nodes(s):
-            if isinstance(n, Read) and n.name not in added_to and any(isinstance(i, Read) for i in n.index):
+            if isinstance(n, Read) and n.name not in added_to and _is_copied(n):
                 seen.setdefault(n, []).append(n)
             if isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n):
                 seen.setdefault(nameless(n) or n, []).append(n)
     repeated = [nodes for nodes in seen.values() if len(nodes) > (2 if _is_one_number(nodes[0]) else 1)]
     largest: list[Node] = max(repeated, key=lambda nodes: len(str(nodes[0])), default=[])
     return list(dict.fromkeys(largest))
+
+
+def _is_copied(node: Read) -> bool:
+    """Whether a read is no view: by an index tensor, or of an axis whose parts lie apart."""
+    return any(isinstance(i, Read) for i in node.index) or _is_parted(node)
+
+
+def _is_parted(node: Node) -> bool:
+    """Whether a read has the parts of an axis at places apart, and so brings them together in a copy."""
+    if not isinstance(node, Read):
+        return False
+    slots = [x for i in node.index for x in (i.axes if isinstance(i, Merged) else (i,))]
+    parts = [(p, i) for p, i in pairwise([None, *slots]) if isinstance(i, PartOf) and i.position]
+    return any(p != replace(i, position=i.position - 1) for p, i in parts)
 
 
 def _is_one_number(node: Node) -> bool:

@@ -1,11 +1,14 @@
-"""A place that is read in two indices has no name of its own, and is looked up in each."""
+"""A place that is read in two indices has no name of its own, and is looked up in each; what is copied is so once."""
+
+import inspect
 
 import torch
 
-from derive import axes, index, op, tensor, where
+from derive import axes, index, length, op, sum, tensor, where
 from tests.derive.live import assert_alike, inputs_of, module
 
-i, n, o = axes("i n o")
+c, h, i, n, o, q = axes("c h i n o q")
+two = axes("two=2")
 
 
 @op
@@ -33,3 +36,22 @@ def test_of_a_condition_and_a_tensor() -> None:
     x = inputs_of(asked_and_read.op, {"x": (4,), "y": (4,), "w": (5,)})["x"]
     expected = torch.where(Y[W] > 1, x[Y[W]] ** 2, 0)
     assert_alike(module(asked_and_read.op).asked_and_read(x, Y, W), expected, [x])
+
+
+@op
+def shuffled(f, x: tensor[n, c, h], w: tensor[o, c], b: tensor[o], many: length(q)):
+    """Half of the channels are places: all of the backward reads them as channels again."""
+    f.z[n, o, h] = sum(w[o, c] * x[n, c, h], over=c) + b[o]
+    f.t[n, q, two, h] = f.z[n, (q, two), h]
+    f.y[n, q, (h, two)] = f.t[n, q, two, h]
+    return f.y
+
+
+def test_what_is_brought_together_is_so_once() -> None:
+    inputs = inputs_of(shuffled.op, {"x": (3, 4, 5), "w": (6, 4), "b": (6,)})
+    x, w, b = inputs.values()
+    z = w @ x + b[:, None]
+    expected = z.unflatten(1, (3, 2)).transpose(2, 3).flatten(2)
+    assert_alike(module(shuffled.op).shuffled(x, w, b, 3), expected, [x, w, b])
+    backward = inspect.getsource(module(shuffled.op)).partition("def shuffled_backward")[2]
+    assert backward.count("dy_apart = ") == backward.count(".unflatten(") == backward.count(".flatten(1, 2)") == 1
