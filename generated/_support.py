@@ -327,6 +327,41 @@ def pair_distances(x: Tensor, y: Tensor, p: int) -> Tensor:
     return found
 
 
+def rows_by_matrices(rows: Tensor, matrices: Tensor, which: Tensor) -> Tensor:
+    """`rows @ matrices[which]`, each row by the matrix chosen for it, with no copy of a matrix for every row."""
+    if _few(matrices[:1].numel() * which.numel(), len(matrices), which):
+        return (rows[..., None, :] @ matrices[which]).squeeze(-2)
+    order, counts = _by_choice(which, len(matrices))
+    chosen = rows.expand(*which.shape, -1).reshape(which.numel(), -1).index_select(0, order).split(counts)
+    products = torch.cat([some @ matrix for some, matrix in zip(chosen, matrices)])
+    back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
+    return products.index_select(0, back).view(*which.shape, -1)
+
+
+def sums_of_outer(left: Tensor, right: Tensor, which: Tensor, count: int) -> Tensor:
+    """The sum of `left[e, :, None] * right[e, None]` over the `e` of each choice: those with `which[e] == 0`, 1 and so on."""
+    one, other = left.shape[-1], right.shape[-1]
+    left = left.expand(*which.shape, one).reshape(which.numel(), one)
+    right = right.expand(*which.shape, other).reshape(which.numel(), other)
+    if _few(one * right.numel(), count, which):
+        return left.new_zeros(count, one, other).index_add_(0, which.reshape(-1), left[:, :, None] * right[:, None])
+    order, counts = _by_choice(which, count)
+    pairs = zip(*(side.index_select(0, order).split(counts) for side in (left, right)))
+    return torch.stack([columns.T @ rows for columns, rows in pairs])
+
+
+def _few(gathered: int, count: int, which: Tensor) -> bool:
+    """Whether a tensor of so many elements is made sooner than a loop is run so many times, which a compiler unrolls."""
+    turn = 2**13 if which.device.type == "cpu" else 2**22
+    return torch.compiler.is_compiling() or gathered <= turn * (count + 8)
+
+
+def _by_choice(which: Tensor, count: int) -> tuple[Tensor, list[int]]:
+    """The places in the order of what they choose, and how many choose each."""
+    places = which.reshape(-1)
+    return places.argsort(stable=True), torch.bincount(places, minlength=count).tolist()
+
+
 def keep(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     """Hand the saved tuple to autograd: tensors to its own keeping, numbers beside them."""
     tensors = [s for s in saved if isinstance(s, Tensor)]

@@ -137,7 +137,8 @@ def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tup
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
     support = {"check_shapes", "keep", "kept", "typed", "widened", *decorators}
-    called = ("as_float64", "check_index", "check_length", "of_numbers", "pair_distances", "ratio", "run_sums")
+    called = ("as_float64", "check_index", "check_length", "of_numbers", "pair_distances", "ratio", "rows_by_matrices",
+              "run_sums", "sums_of_outer")  # fmt: skip
     support |= {name for name in called if f"{name}(" in used}
     support |= {"places"} if "*places(" in used else set()
     support |= {"explains_index"} if ranges(op) else set()

@@ -104,7 +104,7 @@ ROWS: list[tuple[Op, list[str]]] = [
     (read.op, ["o = (q[:, :, None] @ s).squeeze(2)", "dq = (do[:, :, None] @ s.mT).squeeze(2)"]),
     (rotated.op, ["y = (x[..., None, :] @ r.mT).squeeze(-2)", "dx = (dy[..., None, :] @ r).squeeze(-2)"]),
     (taken_away.op, ["o = q[:, None] @ s\n", "(o * q[:, :, None])"]),
-    (picked.op, ["y = (x[:, None] @ w[pick]).squeeze(1)", "dx = (dy[:, None] @ w[pick].mT).squeeze(1)"]),
+    (picked.op, ["y = rows_by_matrices(x, w, pick)", "dx = rows_by_matrices(dy, w.mT, pick)"]),
 ]
 
 

@@ -10,6 +10,7 @@ from derive.backends.torch.dtypes import is_read
 from derive.backends.torch.layout import body_order, is_product, plain_dims
 from derive.backends.torch.pointwise import call_code, cast
 from derive.backends.torch.products.by_vectors import is_by_vector
+from derive.backends.torch.products.chosen import chosen_product
 from derive.backends.torch.products.contractions import contraction
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.distances import distances
@@ -29,7 +30,9 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     """A reduction, as one call of PyTorch that is all of it where there is one, else of its body."""
     if (scaled := _numbers_in_front(node)) is not None:
         return printer.value(scaled, order)
-    product = convolved(printer, node) or pooled(printer, node) or distances(printer, node)
+    product = (
+        convolved(printer, node) or pooled(printer, node) or distances(printer, node) or chosen_product(printer, node)
+    )
     if product is not None:
         return product
     if is_matrix_product(node) or is_by_vector(node):

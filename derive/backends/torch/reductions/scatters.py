@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from derive.backends.torch.products.chosen import outer_products_added
 from derive.backends.torch.products.convolutions import scattered
 from derive.backends.torch.reads.gathers import gathers_in_a_row, is_slice
 from derive.backends.torch.reads.index_tensors import index_tensor, pack_first, places_end
@@ -50,6 +51,9 @@ def scatter(printer: Printer, s: Scatter) -> None:
         return
     moved = [i for k, i in enumerate(s.slots) if i != s.axes[k]]
     one = moved[0] if len(moved) == 1 else None
+    if (code := outer_products_added(printer, s)) is not None:
+        printer.lines.append(Line(f"{name} = {code}" if s.onto is None else f"{target} += {code}", str(s)))
+        return
     if isinstance(one, Read) and (code := rows_turned(printer, s, s.slots.index(one), one)) is not None:
         printer.lines.append(Line(f"{name} = {code}", str(s)))
         return
