@@ -37,10 +37,11 @@ def is_outer_difference(factor: Node) -> bool:
 def is_of_differences(node: Reduce) -> bool:
     """Whether a sum weighs a difference, `w[i, j] * (x[i, d] - y[j, d])`, and is matrix products when multiplied out.
 
+    Where nothing weighs it, it is as many times one side, less the sum of the other.
     Of two differences, or the square of one, that would lose twice as many digits, which float64 has not.
     """
     factors = product_factors(node.body) if node.kind == "sum" else []
-    if len(factors) < 2 or [is_outer_difference(f) for f in factors].count(True) != 1:
+    if [is_outer_difference(f) for f in factors].count(True) != 1:
         return False
     products = [replace(node, body=multiplied([*others, t])) for others, t, _ in weighed_terms(factors)]
     whole = set(node_axes(node.body))

@@ -2,7 +2,8 @@
 
 With `h[i, j, d] = x[i, d] - y[j, d]` and `dh[i, j, d] = w[i, j] * h[i, j, d]`, `sum(dh[i, j, d], over=j)` is
 `sum(w[i, j] * (x[i, d] - y[j, d]), over=j)`. In loops the difference takes no memory; whole tensors are multiplied
-without it, in a precision in which one product may be subtracted from the other.
+without it, in a precision in which one product may be subtracted from the other. Where nothing weighs the differences,
+`sum(h[i, j, d], over=j)` is as many times `x[i, d]`, less one sum of `y`.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         without_copies,
         partial(weighted_sums, nominal=lengths),
         after_gathers,
+        without_copies,
         partial(in_order, written=written),
     )
     return _passed(backward, passes)

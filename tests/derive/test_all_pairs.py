@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, exp, log, mean, ne, op, relu, scalar, sqrt, sum, tanh, tensor, where
+from derive import axes, exp, index, log, mean, ne, op, relu, scalar, sqrt, sum, tanh, tensor, where
 from derive.equations import Op
 from derive.live import build
 from derive.verify.verify import Verification, verify, verify_kernels
-from tests.derive.live import assert_derived, module
+from tests.derive.live import assert_alike, assert_derived, module
 
 b, d, i, j, k, n = axes("b d i j k n")
 
@@ -83,6 +83,21 @@ def of_two_kernels(f, x: tensor[i, d], w: tensor[j, i], z: tensor[i, d]):
     return f.y
 
 
+@op
+def from_all(f, x: tensor[n, d], z: tensor[k, d]):
+    """Every point of the other set weighs the same: nothing of `z` weighs the differences."""
+    f.q[n, k] = sum((x[n, d] - z[k, d]) ** 2, over=d)
+    f.y[n] = 1 / (1 + sum(f.q[n, k], over=k))
+    return f.y
+
+
+@op
+def from_all_others(f, x: tensor[i, d]):
+    f.q[i, j] = sum((x[i, d] - x[j, d]) ** 2, over=d)
+    f.y[()] = log(1 + sum(f.q[i, j], over=(i, j)))
+    return f.y
+
+
 def _squared(x: Tensor, z: Tensor) -> Tensor:
     return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
 
@@ -105,6 +120,8 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "soft_centres": lambda x, z, v: (-_squared(x, z) / x.shape[1]).softmax(1) @ v,
     "moved": lambda x, w: x + (w[:, :, None] * (x[:, None] - x)).mean(1),
     "of_spreads": _of_spreads,
+    "from_all": lambda x, z: 1 / (1 + _squared(x, z).sum(1)),
+    "from_all_others": lambda x: (1 + _squared(x, x).sum()).log(),
     "each_pair_once": lambda x, eps=1.0: (1 / (_squared(x, x) + eps) ** 2).triu(1).sum(),
     "of_two_kernels": _of_two_kernels,
 }
@@ -112,7 +129,7 @@ OPS: dict[str, Op] = {
     made.op.name: made.op
     for made in (
         kernel_mean, of_one_set, in_batches, city_blocks, soft_centres, moved, of_spreads, each_pair_once,
-        of_two_kernels,
+        of_two_kernels, from_all, from_all_others,
     )
 }  # fmt: skip
 SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "k": 6, "n": 7}
@@ -230,6 +247,28 @@ def test_distances_of_whole_numbers_are_exact() -> None:
         x, z = (torch.randint(-9, 9, (n, coordinates)).float() for n in (700, 600))
         expected = ((x[:, None].long() - z.long()) ** 2).sum(2).float()
         assert torch.equal(build(distances)(x, z), expected)
+
+
+@op
+def own_and_others(f, x: tensor[n, d], z: tensor[k, d], own: index(k)[n]):
+    """The distance to one point over those to all; its gradient is added to what the sums make."""
+    f.q[n, k] = sum((x[n, d] - z[k, d]) ** 2, over=d)
+    f.y[n] = f.q[n, own[n]] / (1 + sum(f.q[n, k], over=k))
+    return f.y
+
+
+@pytest.mark.parametrize("sizes", [(7, 5, 3), (4, 4, 4), (1, 1, 1), (0, 2, 3)])
+def test_a_difference_that_is_gathered_is_one_of_what_is_gathered(sizes: tuple[int, int, int]) -> None:
+    def plain(x: Tensor, z: Tensor, own: Tensor) -> Tensor:
+        q = _squared(x, z)
+        return q.gather(1, own[:, None])[:, 0] / (1 + q.sum(1))
+
+    rows, points, width = sizes
+    x, z = (torch.randn(m, width, dtype=torch.float64, requires_grad=True) for m in (rows, points))
+    own = torch.arange(rows) * 3 % points
+    assert_alike(module(own_and_others.op).own_and_others(x, z, own), plain(x, z, own), [x, z])
+    backward = _code(own_and_others.op, "backward")
+    assert "x - functional.embedding(own, z)" in backward and "x[:, None]" not in backward, backward
 
 
 def _errors(op: Op, function: Callable[..., Any], at: list[Tensor], dy: Tensor) -> list[float]:

@@ -20,7 +20,7 @@ from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import by_axes_once, node_axes, reads, rebuilt, walk
 from derive.passes.share import nameless, read_as
 from derive.passes.sums_apart import differences_apart
-from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Statement
+from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Scatter, Statement
 from derive.terms.names import free_name
 
 
@@ -31,20 +31,26 @@ def differences_in_float64(backward: Program) -> Program:
     """
     backward = weighed_once(backward)
     plain, known = _read_plainly(backward), backward.assigned
-    statements = (replace(s, value=_apart(s.value, known)) if s.name in plain else s for s in backward.statements)
+    statements = (_with_products(s, known) if s.name in plain else s for s in backward.statements)
     return check(_with_names(replace(backward, statements=tuple(statements))))
 
 
+def _with_products(s: Statement, known: Mapping[str, Assign]) -> Statement:
+    return replace(s, value=_apart(s.value, known)) if isinstance(s, Assign) else s
+
+
 def _read_plainly(program: Program) -> set[str]:
-    """The tensors that go into what is returned as factors and terms alone, or are returned."""
-    plain = {s.name for s in program.statements} - program.added_to
-    for k in reversed(range(len(program.statements))):
-        reader = program.statements[k]
-        factors = [n.name for n in _plain_parts(reader.value) if isinstance(n, Read)]
+    """The tensors that go into what is returned as factors and terms alone, or are returned; some are added to."""
+    plain = {s.name for s in program.statements}
+    for reader in reversed(program.statements):
+        parts = [] if isinstance(reader, Scatter) and reader.kind != "sum" else _plain_parts(reader.value)
+        factors = [n.name for n in parts if isinstance(n, Read)]
         everywhere = [*reads(reader.value), *(n for i in reader.slots for n in reads(i))]
         for name in set(everywhere):
             if reader.name not in plain or factors.count(name) < everywhere.count(name):
                 plain.discard(name)
+        if isinstance(reader, Scatter) and reader.name not in plain:
+            plain.discard(reader.onto or "")
     return plain
 
 
@@ -77,7 +83,8 @@ def _apart(node: Node, known: Mapping[str, Assign]) -> Node:
         return _in_float64(node, _weighed(factors))
     if not pair & set(node.axes):
         return _without_diagonal(_in_float64(node, _weighed(factors)), pair, known)
-    if not any(pair <= set(node_axes(f)) for f in factors if not is_outer_difference(f)):
+    weights = [f for f in factors if not is_outer_difference(f)]
+    if weights and not any(pair <= set(node_axes(f)) for f in weights):  # a point may weigh more for itself
         return node
     return _in_float64(node, _weighed(factors, lambda f: _without_diagonal(f, pair, known)))
 
