@@ -51,5 +51,5 @@ def length_check(op: str, r: Requirement, names: dict[str, str]) -> str:
         holds, says = f"{left} == {right}", f"must be as long as {right}"
     else:
         holds, says = f"{left} >= {right}", f"must fit into {r.where}" if r.where else f"must be at least {right} long"
-    values = ", ".join(f"{names[s.axis.base]}={names[s.axis.base]}" for s in lengths_of(r))
+    values = ", ".join(f"{n}={n}" for n in dict.fromkeys(names[s.axis.base] for s in lengths_of(r)))
     return f'check_length("{op}", "{r.equation}", {holds}, "{r.what} {says}", {values})'
