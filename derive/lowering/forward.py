@@ -41,7 +41,8 @@ def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:
             _inline(e, values)
     statements: list[Statement] = []
     for e in (e for e in equations if e.name in values):
-        statements += [_statement(e, values[e.name], slots.get(e.name))] if e.body != 0 else []
+        if e.body != 0 or e.name not in additions:
+            statements.append(_statement(e, values[e.name], slots.get(e.name)))
         statements += [_added(e, at, values[key]) for key, (at, _) in additions.get(e.name, {}).items()]
     given = tuple((o.name, op.dims(o.name)) for o in op.operands if o.is_tensor)
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}

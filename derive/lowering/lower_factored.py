@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sympy import Expr, Mul, Rational, S
+from sympy.logic.boolalg import Boolean
 
 from derive.lowering.factoring import Product, Sum, factor
 from derive.lowering.lower import FAR, Hoist, node, quotient, signed_sum
@@ -81,6 +82,9 @@ def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int 
         return ZERO
     found = masked(list(p.powers), set().union(*(_axes(s) for s in p.sums)) if also is None else None)
     others = list(found.factors)
+    if not set(others) <= set(p.powers):  # a choice gave way, and what it chose may be a choice
+        out = _product_node(replace(p, powers=found.factors), hoist, also, size)
+        return _masked(out, found.conditions, hoist)
     choice = next((f for f in others if isinstance(f, Where) and not any(v.atoms(At) for v in _cases(f))), None)
     if choice is not None and also is None:
         return _chosen(choice, p, hoist)
@@ -88,8 +92,11 @@ def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int 
     down = [(weight(f), node(1 / f, hoist)) for f in sorted((f for f in others if divides(f)), key=factor_order)]
     up += [(len(_axes(s)), _sum_node(s, hoist)) for s in p.sums]
     up = [(size, also), *up] if also is not None else up
-    out = quotient(p.number, up, down)
-    for condition in found.conditions:
+    return _masked(quotient(p.number, up, down), found.conditions, hoist)
+
+
+def _masked(out: Node, conditions: tuple[Boolean, ...], hoist: Hoist) -> Node:
+    for condition in conditions:
         out = Call("where", (node(condition, hoist), out, ZERO))
     return out
 

@@ -134,7 +134,7 @@ def test_a_name_of_the_author_stays() -> None:
 def test_what_is_inside_two_calls_is_one() -> None:
     """The gradient is `-p*(l + h)`, of one softmax: what is the maximum and the sum of either is that of both."""
     assert _equations(entropy.op) == ["p_top", "p_u", "p_u_sum", "p", "l", "h"]
-    assert derive_op(entropy.op).kept == ("p", "l", "h")
+    assert len(derive_op(entropy.op).kept) == 1
     assert _equations(named_by_the_author.op) == ["a_top", "a_u", "a_u_sum", "a", "b", "y"]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from derive import axes, constant, delta, eq, exp, index, op, scalar, size, sum, tensor, where
+from derive import axes, constant, delta, eq, exp, index, op, relu, scalar, size, sum, tensor, where
 from derive.emit import render
 from derive.pipeline import derive_op
 from tests.derive.live import module
@@ -136,3 +136,23 @@ def test_what_is_not_on_the_diagonal_may_overflow() -> None:
     w[0, 1] = 1000
     y, _ = module(diagonal_alone.op).diagonal_alone_forward(w, torch.ones(2, 3))
     assert torch.isfinite(y).all()
+
+
+@op
+def chosen_of_chosen(f, x: tensor[n]):
+    """The gradient of the first branch stands under a choice whose other branch is 0."""
+    f.b[n] = x[n] - sum(x[n], over=n)
+    f.y[n] = where(n >= 1, x[n] * x[n], relu(f.b[n])) - x[n]
+    return f.y
+
+
+@op
+def nothing(f, x: tensor[n], w: tensor[n]):
+    f.a[n] = w[n] * (x[n] - x[n])
+    f.y[n] = f.a[n] + x[n]
+    return f.a, f.y
+
+
+@pytest.mark.parametrize("spec", [chosen_of_chosen, nothing], ids=lambda s: s.op.name)
+def test_a_choice_that_gives_way_to_another_and_a_tensor_of_zeros(spec: Any) -> None:
+    assert derive_op(spec.op)
