@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from derive.catalogue import catalogue, find, load_file
+from derive.emit.module import CALLED
 from derive.errors import DeriveError
 from derive.live import build
 from derive.package import write_package
@@ -271,6 +272,7 @@ def test_the_notation_lists_every_name_that_no_input_may_have(tmp_path: Path) ->
     page = (Path(__file__).parent.parent / "docs" / "notation.md").read_text()
     listed = re.search(r"- for inputs: (.*?), which generated code uses", page, re.DOTALL)
     assert listed is not None and set(re.findall(r"`(\w+)`", listed[1])) == RESERVED
+    assert set(CALLED) < RESERVED
     for name in RESERVED:
         with pytest.raises(DeriveError) as refused:
             load_file(named(tmp_path, input=name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Function, Mul, exp, expand_mul, log
+from sympy.logic.boolalg import Boolean
 
 from derive.equations import Equation, Op
 from derive.terms.axes import Axis, free_axes
@@ -38,7 +39,7 @@ def without_logarithms(op: Op) -> Op:
 
     def unlogged(f: Expr) -> Expr:
         whole = f.args[0]
-        for _ in logarithms:
+        for _ in logarithms:  # each may read another
             whole = _opened(whole, logarithms)
         logs = [t for t in Add.make_args(whole) if _is_log(t)]
         rest = exp(Add(*(t for t in Add.make_args(whole) if t not in logs)))
@@ -66,10 +67,10 @@ def _is_log(term: Expr) -> bool:
 
 
 def _differences(expr: Basic) -> list[Add]:
-    """The sums in an expression that no function is of."""
+    """The sums in an expression that no function is of and no condition asks for, which is told by the very numbers."""
     if isinstance(expr, Add):
         return [expr]
-    return [] if isinstance(expr, Function) else [d for a in expr.args for d in _differences(a)]
+    return [] if isinstance(expr, Function | Boolean) else [d for a in expr.args for d in _differences(a)]
 
 
 def _put(op: Op, changed: dict[Expr, Expr]) -> Op:

@@ -61,8 +61,8 @@ def _sums(adjoint: Adjoint, known: _Known) -> bool:
 def _is_shift(adjoint: Adjoint, op: Op, known: _Known) -> bool:
     """Whether it is of the larger or smaller of two elements, as what is taken off exponents is: `m = max(a, b)`."""
     equation = op.equation(adjoint.of)
-    extremum = equation is not None and isinstance(equation.body, maximum | minimum)
-    return extremum and len(adjoint.reads & set(known)) > 1
+    is_extremum = equation is not None and isinstance(equation.body, maximum | minimum)
+    return is_extremum and len(adjoint.reads & set(known)) > 1
 
 
 def _forward(op: Op) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:

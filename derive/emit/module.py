@@ -129,6 +129,11 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
+CALLED = ("as_float64", "check_index", "check_length", "of_numbers", "pair_distances", "ratio", "rows_by_matrices",
+          "run_sums", "sums_of_outer")  # fmt: skip
+"""What a module imports of `_support` where its code calls it."""
+
+
 def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tuple[str, ...]:
     """The module's import lines, of the support module no more than these functions use."""
     used = " ".join([*(line for f in functions for line in f.lines), signature(op)])
@@ -137,9 +142,7 @@ def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tup
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
     support = {"check_shapes", "keep", "kept", "typed", "widened", *decorators}
-    called = ("as_float64", "check_index", "check_length", "of_numbers", "pair_distances", "ratio", "rows_by_matrices",
-              "run_sums", "sums_of_outer")  # fmt: skip
-    support |= {name for name in called if f"{name}(" in used}
+    support |= {name for name in CALLED if f"{name}(" in used}
     support |= {"places"} if "*places(" in used else set()
     support |= {"explains_index"} if ranges(op) else set()
     return (*lines, f"from ._support import {', '.join(sorted(support))}")

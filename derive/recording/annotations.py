@@ -16,7 +16,8 @@ RESERVED = frozenset({
     "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
     "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "places",
     "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD", "WITH_GRADIENTS",
-    "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices", "sums_of_outer",
+    "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices", "run_sums",
+    "sums_of_outer",
 })  # fmt: skip
 """Names that generated modules use themselves."""
 

@@ -64,16 +64,16 @@ class Handle:
         self._sympy_()
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _bare
+    __pow__ = __rpow__ = __neg__ = __lt__ = __gt__ = __le__ = __ge__ = __abs__ = _bare
+    __bool__ = __eq__ = __ne__ = _bare
+    __hash__ = object.__hash__
+
     def __matmul__(self, other: Any) -> Any:
         factors = [h._read() for h in (self, other) if isinstance(h, Handle)]
         raise DeriveError(
             f"{self._name} @ … multiplies whole tensors", op=self._recorder.name,
             fix=f"write the sum of products, sum({' * '.join(factors)}, over=…)",
         )  # fmt: skip
-
-    __pow__ = __rpow__ = __neg__ = __lt__ = __gt__ = __le__ = __ge__ = __abs__ = _bare
-    __bool__ = __eq__ = __ne__ = _bare
-    __hash__ = object.__hash__
 
     def __iter__(self) -> Iterator[At]:
         """None: Python would read x[0], x[1] and so on, without end."""
