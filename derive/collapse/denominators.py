@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Add, Expr, Mul, Rational, S
+from sympy import Add, Expr, Mul, Rational
 
 from derive.algebra import normal
 from derive.terms.functions import absolute, sign
@@ -18,11 +18,10 @@ from derive.terms.functions import absolute, sign
 def cancelled(value: Expr) -> Iterator[Expr]:
     """The value with terms over one denominator, for each that leaves fewer of them."""
     terms = [_with_sizes(t) for t in Add.make_args(value)]
-    below = dict.fromkeys(b for t in terms for b, e in _sums(t) if e < 0)
-    for base in below:
-        powers = {t: dict(_sums(t)).get(base, S.Zero) for t in terms}
-        lowest = min(powers.values())
-        inside = [t for t, e in powers.items() if e < 0 and (e - lowest).is_Integer]
+    below = dict.fromkeys((b, e % 1) for t in terms for b, e in _sums(t) if e < 0)  # roots and wholes apart
+    for base, part in below:
+        powers = {t: e for t in terms for b, e in _sums(t) if b == base and e < 0 and e % 1 == part}
+        lowest, inside = min(powers.values()), list(powers)
         whole = normal(Add(*(t * base**-lowest for t in inside)))
         if len(Add.make_args(whole)) < len(inside):
             outside = (t for t in terms if t not in inside)

@@ -14,7 +14,7 @@ from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
-from derive.terms.reductions import InBrackets, Reduce, TakenFirst
+from derive.terms.reductions import Reduce, TakenFirst
 
 
 def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
@@ -159,7 +159,7 @@ def _split_off(
     axes = _axes_of_reduction(reduce, left, rhs.xreplace({reduce: S.One}), written)
     value = reduce.body if isinstance(reduce, TakenFirst) else reduce
     made = own_equation(split_name(target.name, reduce, taken), axes, value, taken)
-    out.append(replace(made, first=isinstance(reduce, TakenFirst) and not isinstance(reduce, InBrackets)))
+    out.append(replace(made, first=isinstance(reduce, TakenFirst)))
     return rhs.xreplace({reduce: out[-1].left})
 
 

@@ -4,7 +4,7 @@ SymPy adds the two numbers, and in float32 `1.00000001 - p` is 0 where `p` is 1.
 number of the caller: `1 - p + eps`. Such a sum becomes an equation of its own.
 
 So do two differences that are added or subtracted, `(p - q) - (u - v)`, of which SymPy makes one sum of four terms:
-what is left of large numbers that nearly cancel would be lost in `p + v - u - q`. Laws may open these as any other.
+what is left of large numbers that nearly cancel would be lost in `p + v - u - q`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sympy import Add, Expr, Number, sympify
 
 from derive.terms.axes import Size
 from derive.terms.elements import At, Scalar
-from derive.terms.reductions import InBrackets, TakenFirst
+from derive.terms.reductions import TakenFirst
 
 _ONE_AT_A_TIME = RLock()  # the class is SymPy's, and everyone's
 
@@ -29,7 +29,7 @@ _FAR = 64
 
 @contextmanager
 def taken_first(file: str) -> Iterator[None]:
-    """Inside, sums of elements and a number to which code of this file adds another number are `TakenFirst`."""
+    """Inside, sums to which code of this file adds a number that they would lose, or a difference, are `TakenFirst`."""
     methods = {name: getattr(Expr, name) for name in ("__add__", "__radd__", "__sub__", "__rsub__")}
     with _ONE_AT_A_TIME:
         for name, method in methods.items():
@@ -47,7 +47,7 @@ def _keeping(method: Callable[[Any, Any], Any], file: str) -> Callable[[Any, Any
             return method(one, other)
         right = sympify(other)
         if _is_difference(one) and _is_difference(right) and not one.atoms(At) & right.atoms(At):
-            return method(InBrackets(one), InBrackets(right))
+            return method(TakenFirst(one), TakenFirst(right))
         if _would_lose(one, right):
             one = TakenFirst(one)
         elif _would_lose(right, one):

@@ -46,7 +46,7 @@ class _Bound(Expr):
 
 
 class TakenFirst(_Bound):
-    """A sum of elements and a number that is taken before another number is added to it: `(1 - p) + 1e-8`."""
+    """A sum that is taken before a number or a difference is added to it: `(1 - p) + 1e-8`, `(p - q) - (u - v)`."""
 
     @property
     def body(self) -> Expr:
@@ -58,10 +58,6 @@ class TakenFirst(_Bound):
 
     def _sympystr(self, printer: Any) -> str:
         return f"({printer.doprint(self.body)})"
-
-
-class InBrackets(TakenFirst):
-    """A difference that is taken before another is added or subtracted, and no more than that: `(p - q) - (u - v)`."""
 
 
 class Reduce(_Bound):

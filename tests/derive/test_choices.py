@@ -129,8 +129,8 @@ def shared_out(f, x: tensor[n], c: constant[n], s: scalar = 0.1):
 
 
 @op
-def unless_none(f, x: tensor[n], s: scalar):
-    f.y[n] = where(s > 0, x[n] / s, 0)
+def unless_none(f, x: tensor[n], c: constant[n], s: scalar):
+    f.y[n] = where((c[n] > 0) & (s > 0), x[n] ** 2 / s, 0)
     return f.y
 
 
@@ -142,5 +142,7 @@ def test_parts_of_one_choice_add_up() -> None:
 
 @pytest.mark.parametrize("s", [0.0, 2.0])
 def test_a_number_that_a_choice_asks_of_stays_inside(s: float) -> None:
-    x = torch.randn(7, dtype=torch.float64, requires_grad=True)
-    assert_alike(module(unless_none.op).unless_none(x, s), x / s if s else 0 * x, [x])
+    """Divided by 0 outside of the choice, what it leaves out would be nan."""
+    x, c = torch.randn(7, dtype=torch.float64, requires_grad=True), torch.randn(7, dtype=torch.float64)
+    expected = torch.where(c > 0, x**2 / s, 0) if s else 0 * x
+    assert_alike(module(unless_none.op).unless_none(x, c, s), expected, [x])

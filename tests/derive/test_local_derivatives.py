@@ -4,7 +4,7 @@ import pytest
 import torch
 from sympy import erfc
 
-from derive import amax, axes, constant, exp, log, log1p, maximum, op, sigmoid, softplus, sqrt, sum, tanh, tensor
+from derive import amax, axes, constant, exp, log, log1p, maximum, mean, op, sigmoid, softplus, sqrt, sum, tanh, tensor
 from derive.autograd.saved import total_bytes
 from derive.collapse.search import search
 from derive.emit import render
@@ -181,14 +181,13 @@ def test_a_long_chain_is_left_as_it_is():
 
 
 @op
-def entropy(f, z: tensor[n, d]):
-    """Of a softmax whose logarithm the forward has."""
+def told(f, z: tensor[n, d]):
+    """The mean entropy of a softmax whose logarithm the forward has: no function is left to be spared."""
     f.m[n] = amax(z[n, d], over=d)
     f.u[n, d] = exp(z[n, d] - f.m[n])
-    f.s[n] = sum(f.u[n, k], over=k)
+    f.s[n] = sum(f.u[n, d], over=d)
     f.p[n, d] = f.u[n, d] / f.s[n]
-    f.logp[n, d] = z[n, d] - f.m[n] - log(f.s[n])
-    f.y[n] = -sum(f.p[n, d] * f.logp[n, d], over=d)
+    f.y[()] = mean(-sum(f.p[n, d] * (z[n, d] - f.m[n] - log(f.s[n])), over=d), over=n)
     return f.y
 
 
@@ -199,6 +198,6 @@ def gated_square(f, x: tensor[n, d], gate: constant[n, d]):
 
 
 def test_one_tensor_is_kept_where_two_are_only_read_in_a_product() -> None:
-    """Both passes do as much, and what is kept is half: `dz = -dy * p * (logp + y)`."""
-    assert len(derive_op(entropy.op).kept) == 1
+    """Both passes do as much, and what is kept is half: `dz = -dy / n * p * (logp + h)`."""
+    assert len(derive_op(told.op).kept) == 1
     assert derive_op(gated_square.op).kept == ("x", "gate")  # which are there in any case

@@ -28,6 +28,13 @@ def second_difference(f, x: tensor[n]):
 
 
 @op
+def apart_differences(f, x: tensor[n]):
+    """Of windows that have no element in common, but with the next ones."""
+    f.y[t] = (x[t + 3] - x[t + 2]) - (x[t + 1] - x[t])
+    return f.y
+
+
+@op
 def same_element(f, x: tensor[n], z: tensor[n]):
     f.y[n] = (x[n] - z[n]) - (z[n] - x[n])
     return f.y
@@ -50,12 +57,12 @@ def test_two_differences_are_taken_first() -> None:
     torch.testing.assert_close(y.double(), (p - u - q + v) ** 2, rtol=2e-7, atol=0)
 
 
-@pytest.mark.parametrize("spec", [second_difference, same_element], ids=lambda s: s.op.name)
+@pytest.mark.parametrize("spec", [second_difference, apart_differences, same_element], ids=lambda s: s.op.name)
 def test_terms_that_are_the_same_element_are_added(spec: Any) -> None:
     assert all(e.given for e in spec.op.equations)
 
 
-def test_laws_open_them() -> None:
+def test_laws_see_through_them() -> None:
     """The gradients of both means are 0, which needs that both differences sum to 0."""
     assert ".mean(0)" not in render(derive_op(apart.op)).partition("def apart_backward")[2]
     x, y = (torch.randn(5, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
