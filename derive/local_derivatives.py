@@ -3,7 +3,7 @@
 `dx = dy * (s + x * s * (1 - s))` with `s = sigmoid(x)` computes `s` again where the forward keeps `x`. The forward has
 it at hand: it keeps `dy_dx = s + x * s * (1 - s)` instead, as large as `x`, and the backward is one product. In
 `ds = da * w * exp(s) - db * w * exp(-s)` it keeps both `w * exp(s)` and `w * exp(-s)`, instead of `s` and `w`; for
-`dz = dloss * p * (h - q)` it keeps one product instead of two tensors.
+`da = dy * a * b`, of two matrix products, it keeps one tensor instead of two.
 """
 
 from __future__ import annotations
