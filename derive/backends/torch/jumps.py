@@ -88,10 +88,30 @@ def weighed(node: Call, mask: Node) -> Node | None:
     _, first, second = node.args
     left = Call("sub", (ONE, mask))
     if (number := _multiple(second, first)) is not None:
-        return _times(first, mask if number == ZERO else Call("add", (mask, _times(number, left))))
+        return _times(first, mask if number == ZERO else _between(mask, number) or _sum(mask, _times(number, left)))
     if (number := _multiple(first, second)) is not None:
-        return _times(second, left if number == ZERO else Call("add", (_times(number, mask), left)))
+        return _times(second, left if number == ZERO else _sum(_times(number, mask), left))
     return None
+
+
+def _between(mask: Node, number: Node) -> Node | None:
+    """`c + (1 - c)*m` for `m + c*(1 - m)`, a pass less; for `c` below 1 it is 1 where `m` is, to the last digit."""
+    value = _fraction(number)
+    if value is None or not 0 < value < 1:
+        return None
+    return _sum(Call("mul", (Num(1 - value), mask)), Num(value))
+
+
+def _fraction(number: Node) -> Fraction | None:
+    """The number that a node of numbers is; None where it is the caller's, or -oo."""
+    if isinstance(number, Call) and number.fn == "div":
+        over, by = map(_fraction, number.args)
+        return None if over is None or not by else over / by
+    return number.value if isinstance(number, Num) and isinstance(number.value, Fraction) else None
+
+
+def _sum(a: Node, b: Node) -> Node:
+    return Call("add", (a, b))
 
 
 def _times(a: Node, b: Node) -> Node:

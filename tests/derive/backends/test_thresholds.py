@@ -167,6 +167,21 @@ def test_a_mask_turned_is_one_less_the_mask() -> None:
     assert [str(s) for s in program.statements] == ["on_mask[n] = where(on[n], 1, 0)", "y[n] = 1 - on_mask[n]"]
 
 
+@op
+def leaky_by_a_number(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 0, x[n], x[n] / 5)
+    return f.y
+
+
+def test_a_number_below_one_is_a_step_from_it_up_to_one() -> None:
+    """A pass less than the mask plus a fifth of one less the mask, and still the cotangent itself above 0."""
+    backward = render(leaky_by_a_number.op.derivation).partition("_backward(")[2].partition("class ")[0]
+    assert "(0.8 * x_above_zero_mask).add_(0.2).mul_(dy)" in backward, backward
+    for k in range(2, 400):
+        for dtype in (torch.float32, torch.float64):
+            assert torch.ones((), dtype=dtype).mul(1 - 1 / k).add(1 / k) == 1
+
+
 def test_a_mask_under_a_name_that_is_taken_gets_another() -> None:
     x, on, other = (Read(name, ("n",)) for name in ("x", "on", "on_mask"))
     chosen = Call("mul", (Call("where", (on, x, Call("mul", (Scal("slope"), x)))), other))
