@@ -73,14 +73,16 @@ def _with_named(
     parts = solved(steps, stretches, cuts, laws, allowed, policy)
     whole = whole_form(steps, [p.best for p in parts], laws, facts, policy)
     beside = beside_each_other(steps, parts, allowed, policy)
-    if [c.choice for c in beside] == [p.best.choice for p in parts]:
+    changed = [p.best for p, c in zip(parts, beside, strict=True) if p.best.choice != c.choice]
+    if not changed:
         return whole
     other = whole_form(steps, beside, laws, facts, policy)
-    return other if other.kept.total < _CLEARLY * whole.kept.total else whole
+    spared = whole.kept.total - other.kept.total
+    return other if spared > _CLEARLY * sum(c.kept.total for c in changed) else whole
 
 
-_CLEARLY = 0.99
-"""What the cost of another form must be below: closer ones are one to what is counted."""
+_CLEARLY = 0.01
+"""What another form must spare of the stretches that it changes: closer ones are one to what is counted."""
 
 
 def _is_number(lost: Expr) -> bool:

@@ -2,7 +2,7 @@
 
 import torch
 
-from derive import axes, exp, index, op, sum, tensor
+from derive import axes, exp, index, op, relu, sum, tensor
 from derive.collapse.carried import carried
 from derive.lowering.definitions import Definition
 from derive.notation import delta
@@ -27,6 +27,24 @@ def test_shares_of_segments_divide_by_nothing() -> None:
     assert "s" not in derivation.kept, derivation.kept
     assert " / " not in str(derivation.backward), str(derivation.backward)
     assert [s.subject.name for s in derivation.closed.steps if s.law == "carried"] == ["sum_dp_total_p", "dz"]
+
+
+@op
+def graph_attention(f, x: tensor[v, d], w: tensor[d, m], a: tensor[m], src: index(v)[e], dst: index(v)[e]):
+    """Behind a layer: what the softmax spares is little beside the products of matrices."""
+    f.h[v, m] = sum(x[v, d] * w[d, m], over=d)
+    f.z[e] = relu(sum((f.h[src[e], m] - f.h[dst[e], m]) * a[m], over=m))
+    f.u[e] = exp(f.z[e])
+    f.s[v] = sum(delta(v, dst[e]) * f.u[e], over=e)
+    f.p[e] = f.u[e] / f.s[dst[e]]
+    f.y[v, m] = sum(delta(v, dst[e]) * f.p[e] * f.h[src[e], m], over=e)
+    return f.y
+
+
+def test_a_softmax_behind_a_layer_is_closed_as_one_by_itself() -> None:
+    derivation = graph_attention.op.derivation
+    assert not {"u", "s"} & set(derivation.kept), derivation.kept
+    assert " / " not in str(derivation.backward), str(derivation.backward)
 
 
 def test_they_are_right_where_segments_are_empty_and_edges_repeat() -> None:
