@@ -279,7 +279,7 @@ def test_the_notation_lists_every_name_that_no_input_may_have(tmp_path: Path) ->
         assert f"op mine: an input cannot be called {name}, which generated code uses itself" in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["saved", "torch", "ctx", "self"])
+@pytest.mark.parametrize("name", ["saved", "torch", "self"])
 def test_a_name_that_no_equation_may_have(name: str, tmp_path: Path) -> None:
     with pytest.raises(DeriveError, match=rf"op mine, equation {name}: {name} cannot name a tensor .*; choose another"):
         load_file(named(tmp_path, output=name))
@@ -292,10 +292,10 @@ def test_an_op_is_not_called_by_what_its_module_uses(name: str, tmp_path: Path) 
     assert str(refused.value) == f"op {name}: its module uses that name itself; give the op another name"
 
 
-SOME_RESERVED = sorted(RESERVED - {"saved", "torch", "ctx"})[::3]  # one way for all of them
+SOME_RESERVED = sorted(RESERVED - {"saved", "torch"})[::3]  # one way for all of them
 
 
-@pytest.mark.parametrize("name", [*SOME_RESERVED, "mine_forward", "MineSaved", "out"])
+@pytest.mark.parametrize("name", [*SOME_RESERVED, "mine_forward", "MineSaved", "out", "ctx"])
 def test_an_equation_may_have_any_other_name(name: str, tmp_path: Path) -> None:
     x, w = torch.randn(3, 2, requires_grad=True), torch.randn(2, requires_grad=True)
     for where in ("inner", "output"):
@@ -305,7 +305,7 @@ def test_an_equation_may_have_any_other_name(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED - {"saved", "torch", "ctx"}))
+@pytest.mark.parametrize("name", sorted(RESERVED - {"saved", "torch"}))
 def test_an_equation_set_aside_is_no_input(name: str, tmp_path: Path) -> None:
     """An underscore more is a name that an input may have."""
     (op,) = load_file(named(tmp_path, inner=name, input=f"{name}_"))
@@ -314,6 +314,16 @@ def test_an_equation_set_aside_is_no_input(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(y, (x * w).exp().sum())
     wanted = torch.autograd.grad((x * w).exp().sum(), (x, w))
     torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
+
+
+def test_the_context_of_attention_is_called_so(tmp_path: Path) -> None:
+    """As an input and as an output, beside autograd's own."""
+    for where in ("input", "output"):
+        (op,) = load_file(named(tmp_path, **{where: "ctx"}))
+        x, w = torch.randn(3, 2, requires_grad=True), torch.randn(2, requires_grad=True)
+        y = build(op)(x, w)
+        wanted = torch.autograd.grad((x * w).exp().sum(), (x, w))
+        torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
 
 
 def test_an_input_called_out_has_no_workspace(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.backends.cpu.wrapper import Native
+from derive.terms.names import free_name
 
 
 @dataclass(frozen=True)
@@ -50,3 +51,8 @@ class Module:
     native: Native | None  # kernels beside the torch form
     rate: str  # what a whole training step calls the number that gradients are multiplied by
     step_signature: str
+
+    @property
+    def context(self) -> str:
+        """What autograd's context is called: as everywhere, but for ops that have a tensor of that name."""
+        return free_name("ctx", {*self.parameters, *self.outputs, *self.cotangents, *(g.name for g in self.gradients)})

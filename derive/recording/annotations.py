@@ -13,7 +13,7 @@ from derive.errors import DeriveError
 from derive.terms.axes import PACK, Axis
 
 RESERVED = frozenset({
-    "torch", "math", "saved", "ctx", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
+    "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep", "kept", "typed", "patches",
     "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio", "places",
     "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD", "WITH_GRADIENTS",
     "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices", "run_sums",
