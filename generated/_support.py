@@ -267,7 +267,7 @@ def explains_index(op: str, *ranges: tuple[Any, ...]) -> Callable[..., Any]:
     return wrap
 
 
-def places(lengths: Sequence[int], after: int, device: torch.device) -> tuple[Tensor, ...]:
+def places_of(lengths: Sequence[int], after: int, device: torch.device) -> tuple[Tensor, ...]:
     """An index for each of several axes, which broadcast against one another and `after` more behind them."""
     return tuple(
         torch.arange(n, device=device).reshape(n, *[1] * (len(lengths) - 1 - k + after)) for k, n in enumerate(lengths)
@@ -289,7 +289,7 @@ def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tens
     return sums
 
 
-def ratio(a: float, b: float) -> float:
+def ratio_of(a: float, b: float) -> float:
     """`a / b` as tensors divide: infinite or not a number where `b` is 0, so that one axis of length 0 or 1 is no error."""
     return a / b if b else (math.nan if not a else math.copysign(math.inf, a))
 
@@ -362,7 +362,7 @@ def _by_choice(which: Tensor, count: int) -> tuple[Tensor, list[int]]:
     return places.argsort(stable=True), torch.bincount(places, minlength=count).tolist()
 
 
-def keep(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
+def save_for_backward(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     """Hand the saved tuple to autograd: tensors to its own keeping, numbers beside them."""
     tensors = [s for s in saved if isinstance(s, Tensor)]
     ctx.save_for_backward(*tensors)
@@ -371,7 +371,7 @@ def keep(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     ctx.dtypes = [o.dtype for o in operands]
 
 
-def kept(ctx: Any) -> Sequence[Any]:
+def saved_tensors(ctx: Any) -> Sequence[Any]:
     """The saved tuple again, in order."""
     if ctx.numbers is None:
         return ctx.saved_tensors

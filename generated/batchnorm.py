@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, ratio, typed, widened
+from ._support import check_shapes, in_float32, ratio_of, save_for_backward, saved_tensors, typed, widened
 
 
 class BatchnormSaved(NamedTuple):
@@ -79,8 +79,8 @@ def batchnorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, co
     dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
     dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
     dx = (
-        torch.addcmul(dy, dgamma, xhat, value=ratio(-1, n - correction))
-        .sub_(dbeta, alpha=ratio(1, n))
+        torch.addcmul(dy, dgamma, xhat, value=ratio_of(-1, n - correction))
+        .sub_(dbeta, alpha=ratio_of(1, n))
         .mul_(gamma * rstd)
     )
     return BatchnormGradients(dx, dgamma, dbeta)
@@ -90,13 +90,13 @@ class _Batchnorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, eps, correction):
         y, saved = batchnorm_forward(x, gamma, beta, eps, correction)
-        keep(ctx, saved, [x, gamma, beta])
+        save_for_backward(ctx, saved, [x, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept(ctx)))
+        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*saved_tensors(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 

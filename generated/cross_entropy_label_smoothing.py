@@ -35,7 +35,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep, kept, ratio, typed, widened
+from ._support import (
+    check_shapes,
+    explains_index,
+    in_float32,
+    ratio_of,
+    save_for_backward,
+    saved_tensors,
+    typed,
+    widened,
+)
 
 
 class CrossEntropyLabelSmoothingSaved(NamedTuple):
@@ -74,7 +83,7 @@ def cross_entropy_label_smoothing_backward(
     """The gradient of every real input, from dloss and what the forward saved."""
     n, c = exp_z_minus_m.shape
     ds = dloss / n / s  # ds[n] = dloss[] / size(n) / s[n]
-    dz = (ds * exp_z_minus_m).sub_(dloss, alpha=ratio(smoothing, c * n))
+    dz = (ds * exp_z_minus_m).sub_(dloss, alpha=ratio_of(smoothing, c * n))
     dz.scatter_add_(1, y.unsqueeze(1), (dloss * (smoothing - 1) / n).expand(n, 1))
     return dz
 
@@ -83,13 +92,15 @@ class _CrossEntropyLabelSmoothing(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, smoothing):
         loss, saved = cross_entropy_label_smoothing_forward(z, y, smoothing)
-        keep(ctx, saved, [z])
+        save_for_backward(ctx, saved, [z])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = cross_entropy_label_smoothing_backward(widened(dloss), *CrossEntropyLabelSmoothingSaved(*kept(ctx)))
+        gradients = cross_entropy_label_smoothing_backward(
+            widened(dloss), *CrossEntropyLabelSmoothingSaved(*saved_tensors(ctx))
+        )
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 

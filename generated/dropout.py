@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed, widened
+from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
 
 
 class DropoutSaved(NamedTuple):
@@ -52,13 +52,13 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, mask, rate):
         y, saved = dropout_forward(x, mask, rate)
-        keep(ctx, saved, [x])
+        save_for_backward(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = dropout_backward(widened(dy), *DropoutSaved(*kept(ctx)))
+        gradients = dropout_backward(widened(dy), *DropoutSaved(*saved_tensors(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed, widened
+from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
 
 
 class HuberSaved(NamedTuple):
@@ -73,13 +73,13 @@ class _Huber(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t, threshold):
         loss, saved = huber_forward(x, t, threshold)
-        keep(ctx, saved, [x, t])
+        save_for_backward(ctx, saved, [x, t])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = huber_backward(widened(dloss), *HuberSaved(*kept(ctx)))
+        gradients = huber_backward(widened(dloss), *HuberSaved(*saved_tensors(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt, None
 

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed, widened
+from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
 
 
 class LayernormSaved(NamedTuple):
@@ -87,13 +87,13 @@ class _Layernorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, eps):
         y, saved = layernorm_forward(x, gamma, beta, eps)
-        keep(ctx, saved, [x, gamma, beta])
+        save_for_backward(ctx, saved, [x, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept(ctx)))
+        gradients = layernorm_backward(widened(dy), *LayernormSaved(*saved_tensors(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None
 

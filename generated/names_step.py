@@ -77,7 +77,17 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, explains_index, in_float32, keep, kept, ratio, typed, widened
+from ._support import (
+    check_length,
+    check_shapes,
+    explains_index,
+    in_float32,
+    ratio_of,
+    save_for_backward,
+    saved_tensors,
+    typed,
+    widened,
+)
 
 
 class NamesStepSaved(NamedTuple):
@@ -204,8 +214,8 @@ def names_step_backward(
     dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
     dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
     dhprebn = (
-        dhpreact.addcmul_(dbngain, bnraw, value=ratio(-1, n - 1))
-        .sub_(dbnbias, alpha=ratio(1, n))
+        dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
+        .sub_(dbnbias, alpha=ratio_of(1, n))
         .mul_(bngain * bnvar_inv)
     )
     dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
@@ -457,13 +467,13 @@ class _NamesStep(torch.autograd.Function):
     @staticmethod
     def forward(ctx, C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps):
         loss, saved = names_step_forward(C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps)
-        keep(ctx, saved, [C, W1, b1, bngain, bnbias, W2, b2])
+        save_for_backward(ctx, saved, [C, W1, b1, bngain, bnbias, W2, b2])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = names_step_backward(widened(dloss), *NamesStepSaved(*kept(ctx)))
+        gradients = names_step_backward(widened(dloss), *NamesStepSaved(*saved_tensors(ctx)))
         dC, dW1, db1, dbngain, dbnbias, dW2, db2 = typed(ctx, gradients)
         return dC, dW1, db1, dbngain, dbnbias, dW2, db2, None, None, None
 

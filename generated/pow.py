@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed, widened
+from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
 
 
 class PowSaved(NamedTuple):
@@ -52,13 +52,13 @@ class _Pow(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, exponent):
         y, saved = pow_forward(x, exponent)
-        keep(ctx, saved, [x])
+        save_for_backward(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = pow_backward(widened(dy), *PowSaved(*kept(ctx)))
+        gradients = pow_backward(widened(dy), *PowSaved(*saved_tensors(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

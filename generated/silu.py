@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed, widened
+from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
 
 
 class SiluSaved(NamedTuple):
@@ -56,13 +56,13 @@ class _Silu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = silu_forward(x)
-        keep(ctx, saved, [x])
+        save_for_backward(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = silu_backward(widened(dy), *SiluSaved(*kept(ctx)))
+        gradients = silu_backward(widened(dy), *SiluSaved(*saved_tensors(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

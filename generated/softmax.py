@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, typed, widened
+from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
 
 
 class SoftmaxSaved(NamedTuple):
@@ -60,13 +60,13 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         p, saved = softmax_forward(x)
-        keep(ctx, saved, [x])
+        save_for_backward(ctx, saved, [x])
         return p
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dp):
-        gradients = softmax_backward(widened(dp), *SoftmaxSaved(*kept(ctx)))
+        gradients = softmax_backward(widened(dp), *SoftmaxSaved(*saved_tensors(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep, kept, ratio, typed, widened
+from ._support import check_shapes, in_float32, ratio_of, save_for_backward, saved_tensors, typed, widened
 
 
 class VarSaved(NamedTuple):
@@ -53,7 +53,7 @@ def var_forward(x: Tensor, correction: float = 1) -> tuple[Tensor, VarSaved]:
 def var_backward(dv: Tensor, x_minus_mu: Tensor, correction: float) -> Tensor:
     """The gradient of every real input, from dv and what the forward saved."""
     d = x_minus_mu.shape[-1]
-    dx = ratio(2, d - correction) * dv[..., None] * x_minus_mu
+    dx = ratio_of(2, d - correction) * dv[..., None] * x_minus_mu
     return dx
 
 
@@ -61,13 +61,13 @@ class _Var(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, correction):
         v, saved = var_forward(x, correction)
-        keep(ctx, saved, [x])
+        save_for_backward(ctx, saved, [x])
         return v
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dv):
-        gradients = var_backward(widened(dv), *VarSaved(*kept(ctx)))
+        gradients = var_backward(widened(dv), *VarSaved(*saved_tensors(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

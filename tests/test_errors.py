@@ -285,7 +285,7 @@ def test_a_name_that_no_equation_may_have(name: str, tmp_path: Path) -> None:
         load_file(named(tmp_path, output=name))
 
 
-@pytest.mark.parametrize("name", ["keep", "check_shapes", "torch", "typed", "NamedTuple", "_Mine"])
+@pytest.mark.parametrize("name", ["save_for_backward", "check_shapes", "torch", "typed", "NamedTuple", "_Mine"])
 def test_an_op_is_not_called_by_what_its_module_uses(name: str, tmp_path: Path) -> None:
     with pytest.raises(DeriveError) as refused:
         write_package(load_file(named(tmp_path, op=name)), tmp_path / "out")
@@ -316,10 +316,11 @@ def test_an_equation_set_aside_is_no_input(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
 
 
-def test_the_context_of_attention_is_called_so(tmp_path: Path) -> None:
-    """As an input and as an output, beside autograd's own."""
+@pytest.mark.parametrize("name", ["ctx", "keep", "kept", "ratio", "places", "patches"])
+def test_what_people_call_their_tensors(name: str, tmp_path: Path) -> None:
+    """The context of attention beside autograd's own, the mask of a dropout."""
     for where in ("input", "output"):
-        (op,) = load_file(named(tmp_path, **{where: "ctx"}))
+        (op,) = load_file(named(tmp_path, **{where: name}))
         x, w = torch.randn(3, 2, requires_grad=True), torch.randn(2, requires_grad=True)
         y = build(op)(x, w)
         wanted = torch.autograd.grad((x * w).exp().sum(), (x, w))

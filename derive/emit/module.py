@@ -129,7 +129,7 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
-CALLED = ("as_float64", "check_index", "check_length", "of_numbers", "pair_distances", "ratio", "rows_by_matrices",
+CALLED = ("as_float64", "check_index", "check_length", "of_numbers", "pair_distances", "ratio_of", "rows_by_matrices",
           "run_sums", "sums_of_outer")  # fmt: skip
 """What a module imports of `_support` where its code calls it."""
 
@@ -141,9 +141,9 @@ def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tup
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
-    support = {"check_shapes", "keep", "kept", "typed", "widened", *decorators}
+    support = {"check_shapes", "save_for_backward", "saved_tensors", "typed", "widened", *decorators}
     support |= {name for name in CALLED if f"{name}(" in used}
-    support |= {"places"} if "*places(" in used else set()
+    support |= {"places_of"} if "*places_of(" in used else set()
     support |= {"explains_index"} if ranges(op) else set()
     return (*lines, f"from ._support import {', '.join(sorted(support))}")
 

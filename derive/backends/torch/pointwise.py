@@ -95,7 +95,7 @@ def _operation(node: Call, args: list[Value], dims: Dims) -> Value:
         return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
     given = any(isinstance(n, Scal | SizeOf) for n in walk(node.args[-1]))  # and may be 0
     if node.fn == "div" and scalar and given and "math.sqrt" not in args[1].code:
-        return Value(f"ratio({args[0].code}, {args[1].code})", scalar=True)
+        return Value(f"ratio_of({args[0].code}, {args[1].code})", scalar=True)
     if node.fn in _BINARY:
         sign, strength, right = _BINARY[node.fn]
         grouped = right + 1 if strength == PRODUCT and "@" in args[1].code else right
@@ -276,7 +276,7 @@ def _scalar_call(node: Call, args: list[Value]) -> Value:
     known = _is_never_refused(node)
     if fn == "rsqrt":
         root = f"math.sqrt({inner})" if known else f'of_numbers("sqrt", {inner})'
-        return Value(f"1 / {root}" if known else f"ratio(1, {root})", strength=PRODUCT if known else ATOM, scalar=True)
+        return Value(f"1 / {root}" if known else f"ratio_of(1, {root})", strength=PRODUCT if known else ATOM, scalar=True)
     name = _MATH.get(fn, fn)
     exists = known and hasattr(math, name)
     return Value(f"math.{name}({inner})" if exists else f'of_numbers("{name}", {inner})', scalar=True)

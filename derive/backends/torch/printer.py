@@ -262,6 +262,7 @@ class Printer:
 
     def unused(self, name: str) -> str:
         """A name for a tensor that no equation has."""
-        while name in self.layouts.dims or name in self.names.values() or name in self.size_names.values():
+        taken = {*self.layouts.dims, *self.names.values(), *self.size_names.values(), *self.program.scalars}
+        while name in taken:
             name += "_"
         return name

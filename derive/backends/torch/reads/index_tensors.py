@@ -39,7 +39,7 @@ def pack_first(axes: Iterable[str]) -> Dims:
 def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
     """An index as an integer tensor that broadcasts over `order`."""
     if isinstance(i, str) and is_pack(i):  # one index for each of the axes that `...` stands for
-        return f"*places({sizes.of(i)}, {len(order) - order.index(i) - 1}, {sizes.device()})"
+        return f"*places_of({sizes.of(i)}, {len(order) - order.index(i) - 1}, {sizes.device()})"
     if isinstance(i, str):
         return align(Value(sizes.arange(i), (i,)), order).code
     if isinstance(i, Place):
