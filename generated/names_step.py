@@ -405,7 +405,7 @@ def names_step_stepwise_backward(
     dlogprobs = dloss.new_zeros(n, c).scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
     dprobs = dlogprobs / probs  # dprobs[n, c] = dlogprobs[n, c] / probs[n, c]
     dcounts_sum_inv = (counts * dprobs).sum(1)  # dcounts_sum_inv[n] = sum(counts[n, c] * dprobs[n, c], over=c)
-    dcounts_sum = -dcounts_sum_inv / counts_sum.squeeze(1).square()
+    dcounts_sum = -dcounts_sum_inv / counts_sum.squeeze(1) / counts_sum.squeeze(1)
     dcounts = counts_sum_inv * dprobs + dcounts_sum[:, None]
     dnorm_logits = counts * dcounts  # dnorm_logits[n, c] = counts[n, c] * dcounts[n, c]
     sum_dnorm_logits = dnorm_logits.sum(1)  # sum_dnorm_logits[n] = sum(dnorm_logits[n, c], over=c)

@@ -89,10 +89,17 @@ def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int 
     if choice is not None and also is None:
         return _chosen(choice, p, hoist)
     up = [(weight(f), node(f, hoist)) for f in sorted((f for f in others if not divides(f)), key=factor_order)]
-    down = [(weight(f), node(1 / f, hoist)) for f in sorted((f for f in others if divides(f)), key=factor_order)]
+    below = (d for f in sorted((f for f in others if divides(f)), key=factor_order) for d in _one_by_one(1 / f))
+    down = [(weight(d), node(d, hoist)) for d in below]
     up += [(len(_axes(s)), _sum_node(s, hoist)) for s in p.sums]
     up = [(size, also), *up] if also is not None else up
     return _masked(quotient(p.number, up, down), found.conditions, hoist)
+
+
+def _one_by_one(divisor: Expr) -> tuple[Expr, ...]:
+    """A square that is divided by, as two divisors: of a sum of exponentials it is soon no number, `a / s / s` is."""
+    base, exponent = divisor.as_base_exp()
+    return (base, base) if exponent == 2 and isinstance(base, At) else (divisor,)
 
 
 def _masked(out: Node, conditions: tuple[Boolean, ...], hoist: Hoist) -> Node:

@@ -276,7 +276,8 @@ def _scalar_call(node: Call, args: list[Value]) -> Value:
     known = _is_never_refused(node)
     if fn == "rsqrt":
         root = f"math.sqrt({inner})" if known else f'of_numbers("sqrt", {inner})'
-        return Value(f"1 / {root}" if known else f"ratio_of(1, {root})", strength=PRODUCT if known else ATOM, scalar=True)
+        one_by = f"1 / {root}" if known else f"ratio_of(1, {root})"
+        return Value(one_by, strength=PRODUCT if known else ATOM, scalar=True)
     name = _MATH.get(fn, fn)
     exists = known and hasattr(math, name)
     return Value(f"math.{name}({inner})" if exists else f'of_numbers("{name}", {inner})', scalar=True)
