@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from derive.nodes.walking import axes_along, node_axes, rebuilt, walk
-from derive.program import Assign, AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Scal, SizeOf, base
+from derive.program import Assign, AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Scal, SizeOf, Window, base
 
 Renaming = Mapping[str, Index]
 """Axes, each with the index that is put in its place."""
@@ -24,6 +24,11 @@ def plain(n: Node | Index) -> bool:
 def plain_by_axes(n: Node) -> bool:
     """Whether the axes of a node may be other axes: it may ask for their places as well, `i < j`."""
     return all(isinstance(m, AxisValue | _PLAIN) for m in walk(n))
+
+
+def plain_but_windows(n: Node) -> bool:
+    """Whether the axes of a node may be other axes, windows' too: `x[u + k]` is `x[u + j]`."""
+    return all(isinstance(m, Window | _PLAIN) for m in walk(n))
 
 
 def value_at(made: Assign, index: Sequence[Index]) -> Node:
@@ -52,6 +57,10 @@ def _index(index: Index, names: Renaming) -> Index:
         whole = _index(index.whole, names)
         fits = isinstance(whole, Merged) and len(whole.axes) == len(index.lengths)
         return whole.axes[index.position] if fits and isinstance(whole, Merged) else replace(index, whole=whole)
+    if isinstance(index, Window):
+        steps = tuple((_index(a, names), step) for a, step in index.steps)
+        assert all(isinstance(a, str) for a, _ in steps), steps
+        return replace(index, steps=steps)  # type: ignore[arg-type]
     return with_axes(index, names) if isinstance(index, Read) else index
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, signed_terms
-from derive.nodes.other_axes import plain, value_at, with_axes
+from derive.nodes.other_axes import plain, plain_but_windows, value_at, with_axes
 from derive.nodes.products import is_matrix_product, is_outer_sum, is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk
@@ -39,7 +39,7 @@ def _is_sum(s: Assign) -> bool:
     if not all(isinstance(a, str) for a in s.axes) or set(s.axes) != set(node_axes(s.value)):
         return False
     terms = signed_terms(s.value)
-    products = [t for t, _ in terms if isinstance(t, Reduce) and is_matrix_product(t) and plain(t.body)]
+    products = [t for t, _ in terms if isinstance(t, Reduce) and is_matrix_product(t) and plain_but_windows(t.body)]
     if products:  # what is subtracted stays beside it: they may be all but equal
         return len(products) == len(terms) and len({minus for _, minus in terms}) == 1
     return plain(s.value) and is_outer_sum(s.value)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from derive import axes, constant, mean, op, size, sqrt, sum, tanh, tensor
+from derive.emit import render
 from derive.equations import Op
 from derive.pipeline import derive_op
 from derive.program import Assign
@@ -171,3 +172,28 @@ def two_sums(f, q: tensor[b, o, i, d], k: tensor[b, j, d], r: tensor[i, j, d], v
 def test_a_sum_of_a_sum_is_written_out_as_the_first_has_left_it(save: str) -> None:
     """The value of the second still read the first, which was gone."""
     derive_op(two_sums.op, save)
+
+
+@op
+def filter_by_filter(f, x: tensor[b, d, i], w: tensor[o, d, e]):
+    """As one says it who thinks of an image at a time: the taps first, then the channels."""
+    f.y[b, o, j] = sum(sum(x[b, d, j + e] * w[o, d, e], over=e), over=d)
+    return f.y
+
+
+@op
+def channel_by_channel(f, x: tensor[b, d, i], w: tensor[o, d, e], c: tensor[o]):
+    f.taps[b, o, j, e] = sum(x[b, d, 2 * j + e] * w[o, d, e], over=d)
+    f.y[b, o, j] = sum(f.taps[b, o, j, e], over=e) + c[o]
+    return f.y
+
+
+def test_a_sum_of_what_windows_read_is_one_sum() -> None:
+    """It is one convolution, without the tensor that lies between."""
+    for made, calls in ((filter_by_filter, "conv1d(x, w)"), (channel_by_channel, "conv1d(x, w, c, stride=2)")):
+        forward = render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
+        assert calls in forward, forward
+        assert "sum(" not in "".join(line.partition("#")[0] for line in forward.splitlines()), forward
+    shapes = {"x": (2, 3, 9), "w": (4, 3, 2)}
+    assert_derived(filter_by_filter.op, lambda x, w: torch.conv1d(x, w), shapes)
+    assert_derived(channel_by_channel.op, lambda x, w, c: torch.conv1d(x, w, c, stride=2), shapes | {"c": (4,)})
