@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, And, Basic, Eq, Expr, Mul, Not, S, oo
+from sympy import Add, And, Basic, Expr, Mul, Not, S, oo
 
+from derive.desugaring.asked_places import Ranges, asked_of, place_of
 from derive.desugaring.computed_places import Places
 from derive.desugaring.reached_places import reached
+from derive.desugaring.tables import without_tables
 from derive.equations import Equation, Op, signs
 from derive.terms.axes import PACK, Axis, Size, free_axes
 from derive.terms.choices import Placed, Where
@@ -20,13 +22,11 @@ from derive.terms.elements import At, Delta, Tensor
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
-_Ranges = dict[str, Axis | None]
-"""By the name of an index tensor, the axis that its values run over."""
-
 
 def selected(op: Op) -> Op:
     """The same op with every such selection as a gather, or as a delta that scatters."""
-    ranges: _Ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
+    ranges: Ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
+    op = without_tables(op, ranges)
     places = Places.of(op)
     equations = [e for equation in reached(op) for e in places.before(equation)]
     found = [_selected(e, {**ranges, **places.ranges}) for e in equations]
@@ -54,7 +54,7 @@ def _puts(equation: Equation) -> bool:
     )
 
 
-def _selected(equation: Equation, ranges: _Ranges) -> Equation:
+def _selected(equation: Equation, ranges: Ranges) -> Equation:
     if equation.kind in _LEAST:
         return _extremum(equation, ranges)
     if equation.kind not in ("sum", "mean"):
@@ -62,7 +62,7 @@ def _selected(equation: Equation, ranges: _Ranges) -> Equation:
     factors = [f for factor in Mul.make_args(equation.body) for f in _each_asked(factor, ranges)]
     found = []
     for factor in factors:
-        place, value = _place(factor, ranges)
+        place, value = place_of(factor, ranges)
         rest = Mul(*(f for f in factors if f != factor), value)
         if place is not None and not _in_a_window(place[0], rest):
             found.append((*place, rest))
@@ -78,12 +78,12 @@ def _selected(equation: Equation, ranges: _Ranges) -> Equation:
     return equation
 
 
-def _each_asked(factor: Expr, ranges: _Ranges) -> list[Expr]:
+def _each_asked(factor: Expr, ranges: Ranges) -> list[Expr]:
     """A value under several conditions as a product, with a factor for each place that one of them names."""
     if not isinstance(factor, Where) or factor.args[2] != 0 or not isinstance(factor.condition, And):
         return [factor]
     asked = And.make_args(factor.condition)
-    named = [c for c in asked if _named(c, ranges)]
+    named = [c for c in asked if asked_of(c, ranges)]
     rest = And(*(c for c in asked if c not in named))
     return [*(Where(c, S.One, S.Zero) for c in named), Where(rest, factor.args[1], S.Zero)] if named else [factor]
 
@@ -97,12 +97,12 @@ _LEAST = {"amax": -oo, "amin": oo}
 """What a maximum or minimum does not see."""
 
 
-def _extremum(equation: Equation, ranges: _Ranges) -> Equation:
+def _extremum(equation: Equation, ranges: Ranges) -> Equation:
     """A maximum of what an index selects as what is there, or over what it puts at each place."""
     least = _LEAST[str(equation.kind)]
     value, asked = _conditions(equation.body, least)
     for condition in asked:
-        for axis, index in _named(condition, ranges):
+        for axis, index in asked_of(condition, ranges):
             if _in_a_window(axis, value):
                 continue
             others = [c for c in asked if c != condition]
@@ -133,28 +133,3 @@ def _gathered(equation: Equation, body: Expr, axis: Axis) -> Equation:
     if over:
         return replace(equation, body=body, over=over, scale=scale)
     return replace(equation, body=scale * body, kind=None, over=(), scale=S.One)
-
-
-def _place(factor: Expr, ranges: _Ranges) -> tuple[tuple[Axis, At] | None, Expr]:
-    """The axis and the index of which a factor asks whether they are equal, and what it is where they are."""
-    if isinstance(factor, Delta):
-        condition, value = factor, S.One
-    elif isinstance(factor, Where) and factor.args[2] == 0:
-        condition, value = factor.condition, factor.args[1]
-    else:
-        return None, factor
-    named = _named(condition, ranges)
-    return (named[0], value) if named else (None, factor)
-
-
-def _named(condition: Basic, ranges: _Ranges) -> list[tuple[Axis, At]]:
-    """The axis and the index of whose equality a condition asks; each value of the index is a place of the axis.
-
-    Not of `y[c] == c`, which several places of `c` may satisfy, or none.
-    """
-    found = []
-    for axis, index in (condition.args, condition.args[::-1]) if isinstance(condition, Eq | Delta) else ():
-        if isinstance(axis, Axis) and isinstance(index, At) and axis not in free_axes(index):
-            over = ranges.get(index.name)
-            found += [(axis, index)] if over is not None and over.base == axis.base else []
-    return found

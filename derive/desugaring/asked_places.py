@@ -1,0 +1,37 @@
+"""Of which place of an axis a factor asks: `delta(c, y[n])` and `where(eq(y[n], c), v, 0)` name `y[n]` of `c`."""
+
+from __future__ import annotations
+
+from sympy import Basic, Eq, Expr, S
+
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta
+
+Ranges = dict[str, Axis | None]
+"""By the name of an index tensor, the axis that its values run over."""
+
+
+def place_of(factor: Expr, ranges: Ranges) -> tuple[tuple[Axis, At] | None, Expr]:
+    """The axis and the index of which a factor asks whether they are equal, and what it is where they are."""
+    if isinstance(factor, Delta):
+        condition, value = factor, S.One
+    elif isinstance(factor, Where) and factor.args[2] == 0:
+        condition, value = factor.condition, factor.args[1]
+    else:
+        return None, factor
+    named = asked_of(condition, ranges)
+    return (named[0], value) if named else (None, factor)
+
+
+def asked_of(condition: Basic, ranges: Ranges) -> list[tuple[Axis, At]]:
+    """The axis and the index of whose equality a condition asks; each value of the index is a place of the axis.
+
+    Not of `y[c] == c`, which several places of `c` may satisfy, or none.
+    """
+    found = []
+    for axis, index in (condition.args, condition.args[::-1]) if isinstance(condition, Eq | Delta) else ():
+        if isinstance(axis, Axis) and isinstance(index, At) and axis not in free_axes(index):
+            over = ranges.get(index.name)
+            found += [(axis, index)] if over is not None and over.base == axis.base else []
+    return found
