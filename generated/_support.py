@@ -362,7 +362,7 @@ def _by_choice(which: Tensor, count: int) -> tuple[Tensor, list[int]]:
     return places.argsort(stable=True), torch.bincount(places, minlength=count).tolist()
 
 
-def save_for_backward(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
+def keep_in(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     """Hand the saved tuple to autograd: tensors to its own keeping, numbers beside them."""
     tensors = [s for s in saved if isinstance(s, Tensor)]
     ctx.save_for_backward(*tensors)
@@ -371,7 +371,7 @@ def save_for_backward(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]
     ctx.dtypes = [o.dtype for o in operands]
 
 
-def saved_tensors(ctx: Any) -> Sequence[Any]:
+def kept_in(ctx: Any) -> Sequence[Any]:
     """The saved tuple again, in order."""
     if ctx.numbers is None:
         return ctx.saved_tensors

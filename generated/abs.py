@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AbsSaved(NamedTuple):
@@ -51,13 +51,13 @@ class _Abs(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = abs_forward(x)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = abs_backward(widened(dy), *AbsSaved(*saved_tensors(ctx)))
+        gradients = abs_backward(widened(dy), *AbsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AddBiasSaved(NamedTuple):
@@ -61,13 +61,13 @@ class _AddBias(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, b):
         y, saved = add_bias_forward(x, b)
-        save_for_backward(ctx, saved, [x, b])
+        keep_in(ctx, saved, [x, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = add_bias_backward(widened(dy), *AddBiasSaved(*saved_tensors(ctx)))
+        gradients = add_bias_backward(widened(dy), *AddBiasSaved(*kept_in(ctx)))
         dx, db = typed(ctx, gradients)
         return dx, db
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AmaxSaved(NamedTuple):
@@ -55,13 +55,13 @@ class _Amax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = amax_forward(x)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = amax_backward(widened(dy), *AmaxSaved(*saved_tensors(ctx)))
+        gradients = amax_backward(widened(dy), *AmaxSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

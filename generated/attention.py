@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AttentionSaved(NamedTuple):
@@ -93,13 +93,13 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v):
         o, saved = attention_forward(q, k, v)
-        save_for_backward(ctx, saved, [q, k, v])
+        keep_in(ctx, saved, [q, k, v])
         return o
 
     @staticmethod
     @once_differentiable
     def backward(ctx, do):
-        gradients = attention_backward(widened(do), *AttentionSaved(*saved_tensors(ctx)))
+        gradients = attention_backward(widened(do), *AttentionSaved(*kept_in(ctx)))
         dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 

@@ -45,7 +45,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AttentionWithBiasSaved(NamedTuple):
@@ -104,13 +104,13 @@ class _AttentionWithBias(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, bias):
         o, saved = attention_with_bias_forward(q, k, v, bias)
-        save_for_backward(ctx, saved, [q, k, v, bias])
+        keep_in(ctx, saved, [q, k, v, bias])
         return o
 
     @staticmethod
     @once_differentiable
     def backward(ctx, do):
-        gradients = attention_with_bias_backward(widened(do), *AttentionWithBiasSaved(*saved_tensors(ctx)))
+        gradients = attention_with_bias_backward(widened(do), *AttentionWithBiasSaved(*kept_in(ctx)))
         dq, dk, dv, dbias = typed(ctx, gradients)
         return dq, dk, dv, dbias
 

@@ -26,7 +26,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AvgPool2dSaved(NamedTuple):
@@ -65,13 +65,13 @@ class _AvgPool2d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, height, width):
         y, saved = avg_pool2d_forward(x, height, width)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = avg_pool2d_backward(widened(dy), *AvgPool2dSaved(*saved_tensors(ctx)))
+        gradients = avg_pool2d_backward(widened(dy), *AvgPool2dSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

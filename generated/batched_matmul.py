@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BatchedMatmulSaved(NamedTuple):
@@ -63,13 +63,13 @@ class _BatchedMatmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         c, saved = batched_matmul_forward(a, b)
-        save_for_backward(ctx, saved, [a, b])
+        keep_in(ctx, saved, [a, b])
         return c
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dc):
-        gradients = batched_matmul_backward(widened(dc), *BatchedMatmulSaved(*saved_tensors(ctx)))
+        gradients = batched_matmul_backward(widened(dc), *BatchedMatmulSaved(*kept_in(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

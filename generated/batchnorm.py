@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, ratio_of, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, ratio_of, typed, widened
 
 
 class BatchnormSaved(NamedTuple):
@@ -90,13 +90,13 @@ class _Batchnorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, eps, correction):
         y, saved = batchnorm_forward(x, gamma, beta, eps, correction)
-        save_for_backward(ctx, saved, [x, gamma, beta])
+        keep_in(ctx, saved, [x, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*saved_tensors(ctx)))
+        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept_in(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 

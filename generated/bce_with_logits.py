@@ -28,7 +28,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BceWithLogitsSaved(NamedTuple):
@@ -67,13 +67,13 @@ class _BceWithLogits(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t):
         loss, saved = bce_with_logits_forward(x, t)
-        save_for_backward(ctx, saved, [x, t])
+        keep_in(ctx, saved, [x, t])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = bce_with_logits_backward(widened(dloss), *BceWithLogitsSaved(*saved_tensors(ctx)))
+        gradients = bce_with_logits_backward(widened(dloss), *BceWithLogitsSaved(*kept_in(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

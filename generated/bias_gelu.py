@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BiasGeluSaved(NamedTuple):
@@ -73,13 +73,13 @@ class _BiasGelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, b):
         y, saved = bias_gelu_forward(x, b)
-        save_for_backward(ctx, saved, [x, b])
+        keep_in(ctx, saved, [x, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*saved_tensors(ctx)))
+        gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*kept_in(ctx)))
         dx, db = typed(ctx, gradients)
         return dx, db
 

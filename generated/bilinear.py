@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BilinearSaved(NamedTuple):
@@ -75,13 +75,13 @@ class _Bilinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, z, w, b):
         y, saved = bilinear_forward(x, z, w, b)
-        save_for_backward(ctx, saved, [x, z, w, b])
+        keep_in(ctx, saved, [x, z, w, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = bilinear_backward(widened(dy), *BilinearSaved(*saved_tensors(ctx)))
+        gradients = bilinear_backward(widened(dy), *BilinearSaved(*kept_in(ctx)))
         dx, dz, dw, db = typed(ctx, gradients)
         return dx, dz, dw, db
 

@@ -43,7 +43,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class CausalAttentionSaved(NamedTuple):
@@ -98,13 +98,13 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v):
         o, saved = causal_attention_forward(q, k, v)
-        save_for_backward(ctx, saved, [q, k, v])
+        keep_in(ctx, saved, [q, k, v])
         return o
 
     @staticmethod
     @once_differentiable
     def backward(ctx, do):
-        gradients = causal_attention_backward(widened(do), *CausalAttentionSaved(*saved_tensors(ctx)))
+        gradients = causal_attention_backward(widened(do), *CausalAttentionSaved(*kept_in(ctx)))
         dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class ConcatenateSaved(NamedTuple):
@@ -64,13 +64,13 @@ class _Concatenate(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, z):
         y, saved = concatenate_forward(x, z)
-        save_for_backward(ctx, saved, [x, z])
+        keep_in(ctx, saved, [x, z])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = concatenate_backward(widened(dy), *ConcatenateSaved(*saved_tensors(ctx)))
+        gradients = concatenate_backward(widened(dy), *ConcatenateSaved(*kept_in(ctx)))
         dx, dz = typed(ctx, gradients)
         return dx, dz
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class Conv1dSaved(NamedTuple):
@@ -75,13 +75,13 @@ class _Conv1d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, b):
         y, saved = conv1d_forward(x, w, b)
-        save_for_backward(ctx, saved, [x, w, b])
+        keep_in(ctx, saved, [x, w, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = conv1d_backward(widened(dy), *Conv1dSaved(*saved_tensors(ctx)))
+        gradients = conv1d_backward(widened(dy), *Conv1dSaved(*kept_in(ctx)))
         dx, dw, db = typed(ctx, gradients)
         return dx, dw, db
 

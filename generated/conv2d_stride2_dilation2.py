@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -81,13 +81,13 @@ class _Conv2dStride2Dilation2(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, k, b):
         y, saved = conv2d_stride2_dilation2_forward(x, k, b)
-        save_for_backward(ctx, saved, [x, k, b])
+        keep_in(ctx, saved, [x, k, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = conv2d_stride2_dilation2_backward(widened(dy), *Conv2dStride2Dilation2Saved(*saved_tensors(ctx)))
+        gradients = conv2d_stride2_dilation2_backward(widened(dy), *Conv2dStride2Dilation2Saved(*kept_in(ctx)))
         dx, dk, db = typed(ctx, gradients)
         return dx, dk, db
 

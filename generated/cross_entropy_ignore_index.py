@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class CrossEntropyIgnoreIndexSaved(NamedTuple):
@@ -86,15 +86,13 @@ class _CrossEntropyIgnoreIndex(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, ignore_index):
         loss, saved = cross_entropy_ignore_index_forward(z, y, ignore_index)
-        save_for_backward(ctx, saved, [z])
+        keep_in(ctx, saved, [z])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = cross_entropy_ignore_index_backward(
-            widened(dloss), *CrossEntropyIgnoreIndexSaved(*saved_tensors(ctx))
-        )
+        gradients = cross_entropy_ignore_index_backward(widened(dloss), *CrossEntropyIgnoreIndexSaved(*kept_in(ctx)))
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 

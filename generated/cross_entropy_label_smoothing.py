@@ -35,16 +35,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import (
-    check_shapes,
-    explains_index,
-    in_float32,
-    ratio_of,
-    save_for_backward,
-    saved_tensors,
-    typed,
-    widened,
-)
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, ratio_of, typed, widened
 
 
 class CrossEntropyLabelSmoothingSaved(NamedTuple):
@@ -92,14 +83,14 @@ class _CrossEntropyLabelSmoothing(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, smoothing):
         loss, saved = cross_entropy_label_smoothing_forward(z, y, smoothing)
-        save_for_backward(ctx, saved, [z])
+        keep_in(ctx, saved, [z])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
         gradients = cross_entropy_label_smoothing_backward(
-            widened(dloss), *CrossEntropyLabelSmoothingSaved(*saved_tensors(ctx))
+            widened(dloss), *CrossEntropyLabelSmoothingSaved(*kept_in(ctx))
         )
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None

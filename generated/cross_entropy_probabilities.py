@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class CrossEntropyProbabilitiesSaved(NamedTuple):
@@ -75,15 +75,13 @@ class _CrossEntropyProbabilities(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, t):
         loss, saved = cross_entropy_probabilities_forward(z, t)
-        save_for_backward(ctx, saved, [z, t])
+        keep_in(ctx, saved, [z, t])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = cross_entropy_probabilities_backward(
-            widened(dloss), *CrossEntropyProbabilitiesSaved(*saved_tensors(ctx))
-        )
+        gradients = cross_entropy_probabilities_backward(widened(dloss), *CrossEntropyProbabilitiesSaved(*kept_in(ctx)))
         dz, dt = typed(ctx, gradients)
         return dz, dt
 

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class CrossEntropyWeightedSaved(NamedTuple):
@@ -77,13 +77,13 @@ class _CrossEntropyWeighted(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, weight):
         loss, saved = cross_entropy_weighted_forward(z, y, weight)
-        save_for_backward(ctx, saved, [z])
+        keep_in(ctx, saved, [z])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = cross_entropy_weighted_backward(widened(dloss), *CrossEntropyWeightedSaved(*saved_tensors(ctx)))
+        gradients = cross_entropy_weighted_backward(widened(dloss), *CrossEntropyWeightedSaved(*kept_in(ctx)))
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 

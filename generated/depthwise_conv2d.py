@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class DepthwiseConv2dSaved(NamedTuple):
@@ -77,13 +77,13 @@ class _DepthwiseConv2d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, k, b):
         y, saved = depthwise_conv2d_forward(x, k, b)
-        save_for_backward(ctx, saved, [x, k, b])
+        keep_in(ctx, saved, [x, k, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = depthwise_conv2d_backward(widened(dy), *DepthwiseConv2dSaved(*saved_tensors(ctx)))
+        gradients = depthwise_conv2d_backward(widened(dy), *DepthwiseConv2dSaved(*kept_in(ctx)))
         dx, dk, db = typed(ctx, gradients)
         return dx, dk, db
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class DivColumnSaved(NamedTuple):
@@ -64,13 +64,13 @@ class _DivColumn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, c):
         y, saved = div_column_forward(x, c)
-        save_for_backward(ctx, saved, [x, c])
+        keep_in(ctx, saved, [x, c])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = div_column_backward(widened(dy), *DivColumnSaved(*saved_tensors(ctx)))
+        gradients = div_column_backward(widened(dy), *DivColumnSaved(*kept_in(ctx)))
         dx, dc = typed(ctx, gradients)
         return dx, dc
 

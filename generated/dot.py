@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class DotSaved(NamedTuple):
@@ -62,13 +62,13 @@ class _Dot(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         y, saved = dot_forward(a, b)
-        save_for_backward(ctx, saved, [a, b])
+        keep_in(ctx, saved, [a, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = dot_backward(widened(dy), *DotSaved(*saved_tensors(ctx)))
+        gradients = dot_backward(widened(dy), *DotSaved(*kept_in(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

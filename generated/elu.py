@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class EluSaved(NamedTuple):
@@ -58,13 +58,13 @@ class _Elu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, alpha):
         y, saved = elu_forward(x, alpha)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = elu_backward(widened(dy), *EluSaved(*saved_tensors(ctx)))
+        gradients = elu_backward(widened(dy), *EluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class EmbeddingSaved(NamedTuple):
@@ -59,13 +59,13 @@ class _Embedding(torch.autograd.Function):
     @staticmethod
     def forward(ctx, C, ix):
         emb, saved = embedding_forward(C, ix)
-        save_for_backward(ctx, saved, [C])
+        keep_in(ctx, saved, [C])
         return emb
 
     @staticmethod
     @once_differentiable
     def backward(ctx, demb):
-        gradients = embedding_backward(widened(demb), *EmbeddingSaved(*saved_tensors(ctx)))
+        gradients = embedding_backward(widened(demb), *EmbeddingSaved(*kept_in(ctx)))
         (dC,) = typed(ctx, (gradients,))
         return dC, None
 

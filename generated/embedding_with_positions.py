@@ -26,7 +26,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class EmbeddingWithPositionsSaved(NamedTuple):
@@ -69,13 +69,13 @@ class _EmbeddingWithPositions(torch.autograd.Function):
     @staticmethod
     def forward(ctx, C, P, ix):
         x, saved = embedding_with_positions_forward(C, P, ix)
-        save_for_backward(ctx, saved, [C, P])
+        keep_in(ctx, saved, [C, P])
         return x
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dx):
-        gradients = embedding_with_positions_backward(widened(dx), *EmbeddingWithPositionsSaved(*saved_tensors(ctx)))
+        gradients = embedding_with_positions_backward(widened(dx), *EmbeddingWithPositionsSaved(*kept_in(ctx)))
         dC, dP = typed(ctx, gradients)
         return dC, dP, None
 

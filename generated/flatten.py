@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class FlattenSaved(NamedTuple):
@@ -53,13 +53,13 @@ class _Flatten(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = flatten_forward(x)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = flatten_backward(widened(dy), *FlattenSaved(*saved_tensors(ctx)))
+        gradients = flatten_backward(widened(dy), *FlattenSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class GatherRowsSaved(NamedTuple):
@@ -58,13 +58,13 @@ class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, ix):
         y, saved = gather_rows_forward(x, ix)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = gather_rows_backward(widened(dy), *GatherRowsSaved(*saved_tensors(ctx)))
+        gradients = gather_rows_backward(widened(dy), *GatherRowsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class GeluSaved(NamedTuple):
@@ -58,13 +58,13 @@ class _Gelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = gelu_forward(x)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = gelu_backward(widened(dy), *GeluSaved(*saved_tensors(ctx)))
+        gradients = gelu_backward(widened(dy), *GeluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class GeluTanhSaved(NamedTuple):
@@ -64,13 +64,13 @@ class _GeluTanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = gelu_tanh_forward(x)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = gelu_tanh_backward(widened(dy), *GeluTanhSaved(*saved_tensors(ctx)))
+        gradients = gelu_tanh_backward(widened(dy), *GeluTanhSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -43,7 +43,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class GroupedQueryAttentionSaved(NamedTuple):
@@ -96,13 +96,13 @@ class _GroupedQueryAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v):
         o, saved = grouped_query_attention_forward(q, k, v)
-        save_for_backward(ctx, saved, [q, k, v])
+        keep_in(ctx, saved, [q, k, v])
         return o
 
     @staticmethod
     @once_differentiable
     def backward(ctx, do):
-        gradients = grouped_query_attention_backward(widened(do), *GroupedQueryAttentionSaved(*saved_tensors(ctx)))
+        gradients = grouped_query_attention_backward(widened(do), *GroupedQueryAttentionSaved(*kept_in(ctx)))
         dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 

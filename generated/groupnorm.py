@@ -46,7 +46,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class GroupnormSaved(NamedTuple):
@@ -114,13 +114,13 @@ class _Groupnorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, groups, eps):
         y, saved = groupnorm_forward(x, gamma, beta, groups, eps)
-        save_for_backward(ctx, saved, [x, gamma, beta])
+        keep_in(ctx, saved, [x, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*saved_tensors(ctx)))
+        gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*kept_in(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 

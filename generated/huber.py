@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class HuberSaved(NamedTuple):
@@ -73,13 +73,13 @@ class _Huber(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t, threshold):
         loss, saved = huber_forward(x, t, threshold)
-        save_for_backward(ctx, saved, [x, t])
+        keep_in(ctx, saved, [x, t])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = huber_backward(widened(dloss), *HuberSaved(*saved_tensors(ctx)))
+        gradients = huber_backward(widened(dloss), *HuberSaved(*kept_in(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt, None
 

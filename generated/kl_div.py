@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class KlDivSaved(NamedTuple):
@@ -55,13 +55,13 @@ class _KlDiv(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logp, t):
         loss, saved = kl_div_forward(logp, t)
-        save_for_backward(ctx, saved, [logp])
+        keep_in(ctx, saved, [logp])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = kl_div_backward(widened(dloss), *KlDivSaved(*saved_tensors(ctx)))
+        gradients = kl_div_backward(widened(dloss), *KlDivSaved(*kept_in(ctx)))
         (dlogp,) = typed(ctx, (gradients,))
         return dlogp, None
 

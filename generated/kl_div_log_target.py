@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class KlDivLogTargetSaved(NamedTuple):
@@ -68,13 +68,13 @@ class _KlDivLogTarget(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logp, logt):
         loss, saved = kl_div_log_target_forward(logp, logt)
-        save_for_backward(ctx, saved, [logp, logt])
+        keep_in(ctx, saved, [logp, logt])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = kl_div_log_target_backward(widened(dloss), *KlDivLogTargetSaved(*saved_tensors(ctx)))
+        gradients = kl_div_log_target_backward(widened(dloss), *KlDivLogTargetSaved(*kept_in(ctx)))
         dlogp, dlogt = typed(ctx, gradients)
         return dlogp, dlogt
 

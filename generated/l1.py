@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class L1Saved(NamedTuple):
@@ -67,13 +67,13 @@ class _L1(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t):
         loss, saved = l1_forward(x, t)
-        save_for_backward(ctx, saved, [x, t])
+        keep_in(ctx, saved, [x, t])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = l1_backward(widened(dloss), *L1Saved(*saved_tensors(ctx)))
+        gradients = l1_backward(widened(dloss), *L1Saved(*kept_in(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class L2NormalizeSaved(NamedTuple):
@@ -65,13 +65,13 @@ class _L2Normalize(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, eps):
         y, saved = l2_normalize_forward(x, eps)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = l2_normalize_backward(widened(dy), *L2NormalizeSaved(*saved_tensors(ctx)))
+        gradients = l2_normalize_backward(widened(dy), *L2NormalizeSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

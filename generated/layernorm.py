@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LayernormSaved(NamedTuple):
@@ -87,13 +87,13 @@ class _Layernorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, eps):
         y, saved = layernorm_forward(x, gamma, beta, eps)
-        save_for_backward(ctx, saved, [x, gamma, beta])
+        keep_in(ctx, saved, [x, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = layernorm_backward(widened(dy), *LayernormSaved(*saved_tensors(ctx)))
+        gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept_in(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None
 

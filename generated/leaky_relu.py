@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LeakyReluSaved(NamedTuple):
@@ -55,13 +55,13 @@ class _LeakyRelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, slope):
         y, saved = leaky_relu_forward(x, slope)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = leaky_relu_backward(widened(dy), *LeakyReluSaved(*saved_tensors(ctx)))
+        gradients = leaky_relu_backward(widened(dy), *LeakyReluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

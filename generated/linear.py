@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LinearSaved(NamedTuple):
@@ -70,13 +70,13 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, b):
         y, saved = linear_forward(x, w, b)
-        save_for_backward(ctx, saved, [x, w, b])
+        keep_in(ctx, saved, [x, w, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = linear_backward(widened(dy), *LinearSaved(*saved_tensors(ctx)))
+        gradients = linear_backward(widened(dy), *LinearSaved(*kept_in(ctx)))
         dx, dw, db = typed(ctx, gradients)
         return dx, dw, db
 

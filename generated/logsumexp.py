@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LogsumexpSaved(NamedTuple):
@@ -61,13 +61,13 @@ class _Logsumexp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = logsumexp_forward(x)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = logsumexp_backward(widened(dy), *LogsumexpSaved(*saved_tensors(ctx)))
+        gradients = logsumexp_backward(widened(dy), *LogsumexpSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MatmulSaved(NamedTuple):
@@ -62,13 +62,13 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         c, saved = matmul_forward(a, b)
-        save_for_backward(ctx, saved, [a, b])
+        keep_in(ctx, saved, [a, b])
         return c
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dc):
-        gradients = matmul_backward(widened(dc), *MatmulSaved(*saved_tensors(ctx)))
+        gradients = matmul_backward(widened(dc), *MatmulSaved(*kept_in(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

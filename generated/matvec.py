@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MatvecSaved(NamedTuple):
@@ -62,13 +62,13 @@ class _Matvec(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, x):
         y, saved = matvec_forward(a, x)
-        save_for_backward(ctx, saved, [a, x])
+        keep_in(ctx, saved, [a, x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = matvec_backward(widened(dy), *MatvecSaved(*saved_tensors(ctx)))
+        gradients = matvec_backward(widened(dy), *MatvecSaved(*kept_in(ctx)))
         da, dx = typed(ctx, gradients)
         return da, dx
 

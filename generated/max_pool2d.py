@@ -27,7 +27,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -75,13 +75,13 @@ class _MaxPool2d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, height, width):
         y, saved = max_pool2d_forward(x, height, width)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = max_pool2d_backward(widened(dy), *MaxPool2dSaved(*saved_tensors(ctx)))
+        gradients = max_pool2d_backward(widened(dy), *MaxPool2dSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

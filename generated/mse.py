@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MseSaved(NamedTuple):
@@ -66,13 +66,13 @@ class _Mse(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t):
         loss, saved = mse_forward(x, t)
-        save_for_backward(ctx, saved, [x, t])
+        keep_in(ctx, saved, [x, t])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = mse_backward(widened(dloss), *MseSaved(*saved_tensors(ctx)))
+        gradients = mse_backward(widened(dloss), *MseSaved(*kept_in(ctx)))
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

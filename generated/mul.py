@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MulSaved(NamedTuple):
@@ -62,13 +62,13 @@ class _Mul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         z, saved = mul_forward(x, y)
-        save_for_backward(ctx, saved, [x, y])
+        keep_in(ctx, saved, [x, y])
         return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dz):
-        gradients = mul_backward(widened(dz), *MulSaved(*saved_tensors(ctx)))
+        gradients = mul_backward(widened(dz), *MulSaved(*kept_in(ctx)))
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

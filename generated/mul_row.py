@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MulRowSaved(NamedTuple):
@@ -63,13 +63,13 @@ class _MulRow(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, g):
         y, saved = mul_row_forward(x, g)
-        save_for_backward(ctx, saved, [x, g])
+        keep_in(ctx, saved, [x, g])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = mul_row_backward(widened(dy), *MulRowSaved(*saved_tensors(ctx)))
+        gradients = mul_row_backward(widened(dy), *MulRowSaved(*kept_in(ctx)))
         dx, dg = typed(ctx, gradients)
         return dx, dg
 

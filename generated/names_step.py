@@ -77,17 +77,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import (
-    check_length,
-    check_shapes,
-    explains_index,
-    in_float32,
-    ratio_of,
-    save_for_backward,
-    saved_tensors,
-    typed,
-    widened,
-)
+from ._support import check_length, check_shapes, explains_index, in_float32, keep_in, kept_in, ratio_of, typed, widened
 
 
 class NamesStepSaved(NamedTuple):
@@ -467,13 +457,13 @@ class _NamesStep(torch.autograd.Function):
     @staticmethod
     def forward(ctx, C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps):
         loss, saved = names_step_forward(C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps)
-        save_for_backward(ctx, saved, [C, W1, b1, bngain, bnbias, W2, b2])
+        keep_in(ctx, saved, [C, W1, b1, bngain, bnbias, W2, b2])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = names_step_backward(widened(dloss), *NamesStepSaved(*saved_tensors(ctx)))
+        gradients = names_step_backward(widened(dloss), *NamesStepSaved(*kept_in(ctx)))
         dC, dW1, db1, dbngain, dbnbias, dW2, db2 = typed(ctx, gradients)
         return dC, dW1, db1, dbngain, dbnbias, dW2, db2, None, None, None
 

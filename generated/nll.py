@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class NllSaved(NamedTuple):
@@ -58,13 +58,13 @@ class _Nll(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logp, y):
         loss, saved = nll_forward(logp, y)
-        save_for_backward(ctx, saved, [logp])
+        keep_in(ctx, saved, [logp])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = nll_backward(widened(dloss), *NllSaved(*saved_tensors(ctx)))
+        gradients = nll_backward(widened(dloss), *NllSaved(*kept_in(ctx)))
         (dlogp,) = typed(ctx, (gradients,))
         return dlogp, None
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class PowSaved(NamedTuple):
@@ -52,13 +52,13 @@ class _Pow(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, exponent):
         y, saved = pow_forward(x, exponent)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = pow_backward(widened(dy), *PowSaved(*saved_tensors(ctx)))
+        gradients = pow_backward(widened(dy), *PowSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class RepeatNumberSaved(NamedTuple):
@@ -51,13 +51,13 @@ class _RepeatNumber(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, times):
         y, saved = repeat_number_forward(a, times)
-        save_for_backward(ctx, saved, [a])
+        keep_in(ctx, saved, [a])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = repeat_number_backward(widened(dy), *RepeatNumberSaved(*saved_tensors(ctx)))
+        gradients = repeat_number_backward(widened(dy), *RepeatNumberSaved(*kept_in(ctx)))
         (da,) = typed(ctx, (gradients,))
         return da, None
 

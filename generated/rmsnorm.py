@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class RmsnormSaved(NamedTuple):
@@ -75,13 +75,13 @@ class _Rmsnorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, eps):
         y, saved = rmsnorm_forward(x, gamma, eps)
-        save_for_backward(ctx, saved, [x, gamma])
+        keep_in(ctx, saved, [x, gamma])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = rmsnorm_backward(widened(dy), *RmsnormSaved(*saved_tensors(ctx)))
+        gradients = rmsnorm_backward(widened(dy), *RmsnormSaved(*kept_in(ctx)))
         dx, dgamma = typed(ctx, gradients)
         return dx, dgamma, None
 

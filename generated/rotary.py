@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class RotarySaved(NamedTuple):
@@ -72,13 +72,13 @@ class _Rotary(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, cos, sin):
         y, saved = rotary_forward(x, cos, sin)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = rotary_backward(widened(dy), *RotarySaved(*saved_tensors(ctx)))
+        gradients = rotary_backward(widened(dy), *RotarySaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None, None
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class ScaleSaved(NamedTuple):
@@ -62,13 +62,13 @@ class _Scale(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, a):
         y, saved = scale_forward(x, a)
-        save_for_backward(ctx, saved, [x, a])
+        keep_in(ctx, saved, [x, a])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = scale_backward(widened(dy), *ScaleSaved(*saved_tensors(ctx)))
+        gradients = scale_backward(widened(dy), *ScaleSaved(*kept_in(ctx)))
         dx, da = typed(ctx, gradients)
         return dx, da
 

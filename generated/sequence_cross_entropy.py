@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class SequenceCrossEntropySaved(NamedTuple):
@@ -71,13 +71,13 @@ class _SequenceCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y):
         loss, saved = sequence_cross_entropy_forward(z, y)
-        save_for_backward(ctx, saved, [z])
+        keep_in(ctx, saved, [z])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
-        gradients = sequence_cross_entropy_backward(widened(dloss), *SequenceCrossEntropySaved(*saved_tensors(ctx)))
+        gradients = sequence_cross_entropy_backward(widened(dloss), *SequenceCrossEntropySaved(*kept_in(ctx)))
         (dz,) = typed(ctx, (gradients,))
         return dz, None
 

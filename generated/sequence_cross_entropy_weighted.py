@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class SequenceCrossEntropyWeightedSaved(NamedTuple):
@@ -81,14 +81,14 @@ class _SequenceCrossEntropyWeighted(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, weight):
         loss, saved = sequence_cross_entropy_weighted_forward(z, y, weight)
-        save_for_backward(ctx, saved, [z])
+        keep_in(ctx, saved, [z])
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dloss):
         gradients = sequence_cross_entropy_weighted_backward(
-            widened(dloss), *SequenceCrossEntropyWeightedSaved(*saved_tensors(ctx))
+            widened(dloss), *SequenceCrossEntropyWeightedSaved(*kept_in(ctx))
         )
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SiluSaved(NamedTuple):
@@ -56,13 +56,13 @@ class _Silu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = silu_forward(x)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = silu_backward(widened(dy), *SiluSaved(*saved_tensors(ctx)))
+        gradients = silu_backward(widened(dy), *SiluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SoftplusSaved(NamedTuple):
@@ -52,13 +52,13 @@ class _Softplus(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = softplus_forward(x)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = softplus_backward(widened(dy), *SoftplusSaved(*saved_tensors(ctx)))
+        gradients = softplus_backward(widened(dy), *SoftplusSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx
 

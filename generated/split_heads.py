@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SplitHeadsSaved(NamedTuple):
@@ -56,13 +56,13 @@ class _SplitHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, heads):
         y, saved = split_heads_forward(x, heads)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = split_heads_backward(widened(dy), *SplitHeadsSaved(*saved_tensors(ctx)))
+        gradients = split_heads_backward(widened(dy), *SplitHeadsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

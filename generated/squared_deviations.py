@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SquaredDeviationsSaved(NamedTuple):
@@ -62,13 +62,13 @@ class _SquaredDeviations(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, mu):
         q, saved = squared_deviations_forward(x, mu)
-        save_for_backward(ctx, saved, [x, mu])
+        keep_in(ctx, saved, [x, mu])
         return q
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dq):
-        gradients = squared_deviations_backward(widened(dq), *SquaredDeviationsSaved(*saved_tensors(ctx)))
+        gradients = squared_deviations_backward(widened(dq), *SquaredDeviationsSaved(*kept_in(ctx)))
         dx, dmu = typed(ctx, gradients)
         return dx, dmu
 

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class StandardiseSaved(NamedTuple):
@@ -85,13 +85,13 @@ class _Standardise(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, mu, var, gamma, beta, eps):
         y, saved = standardise_forward(x, mu, var, gamma, beta, eps)
-        save_for_backward(ctx, saved, [x, mu, var, gamma, beta])
+        keep_in(ctx, saved, [x, mu, var, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = standardise_backward(widened(dy), *StandardiseSaved(*saved_tensors(ctx)))
+        gradients = standardise_backward(widened(dy), *StandardiseSaved(*kept_in(ctx)))
         dx, dmu, dvar, dgamma, dbeta = typed(ctx, gradients)
         return dx, dmu, dvar, dgamma, dbeta, None
 

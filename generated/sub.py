@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SubSaved(NamedTuple):
@@ -60,13 +60,13 @@ class _Sub(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         z, saved = sub_forward(x, y)
-        save_for_backward(ctx, saved, [x, y])
+        keep_in(ctx, saved, [x, y])
         return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dz):
-        gradients = sub_backward(widened(dz), *SubSaved(*saved_tensors(ctx)))
+        gradients = sub_backward(widened(dz), *SubSaved(*kept_in(ctx)))
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

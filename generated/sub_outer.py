@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SubOuterSaved(NamedTuple):
@@ -61,13 +61,13 @@ class _SubOuter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         y, saved = sub_outer_forward(a, b)
-        save_for_backward(ctx, saved, [a, b])
+        keep_in(ctx, saved, [a, b])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = sub_outer_backward(widened(dy), *SubOuterSaved(*saved_tensors(ctx)))
+        gradients = sub_outer_backward(widened(dy), *SubOuterSaved(*kept_in(ctx)))
         da, db = typed(ctx, gradients)
         return da, db
 

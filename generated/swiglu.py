@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SwigluSaved(NamedTuple):
@@ -70,13 +70,13 @@ class _Swiglu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gate, up):
         y, saved = swiglu_forward(gate, up)
-        save_for_backward(ctx, saved, [gate, up])
+        keep_in(ctx, saved, [gate, up])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = swiglu_backward(widened(dy), *SwigluSaved(*saved_tensors(ctx)))
+        gradients = swiglu_backward(widened(dy), *SwigluSaved(*kept_in(ctx)))
         dgate, dup = typed(ctx, gradients)
         return dgate, dup
 

@@ -23,16 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import (
-    check_index,
-    check_shapes,
-    explains_index,
-    in_float32,
-    save_for_backward,
-    saved_tensors,
-    typed,
-    widened,
-)
+from ._support import check_index, check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class TakeElementsSaved(NamedTuple):
@@ -67,13 +58,13 @@ class _TakeElements(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, ix):
         y, saved = take_elements_forward(x, ix)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        gradients = take_elements_backward(widened(dy), *TakeElementsSaved(*saved_tensors(ctx)))
+        gradients = take_elements_backward(widened(dy), *TakeElementsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

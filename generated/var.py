@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, ratio_of, save_for_backward, saved_tensors, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, ratio_of, typed, widened
 
 
 class VarSaved(NamedTuple):
@@ -61,13 +61,13 @@ class _Var(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, correction):
         v, saved = var_forward(x, correction)
-        save_for_backward(ctx, saved, [x])
+        keep_in(ctx, saved, [x])
         return v
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dv):
-        gradients = var_backward(widened(dv), *VarSaved(*saved_tensors(ctx)))
+        gradients = var_backward(widened(dv), *VarSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 

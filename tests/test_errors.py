@@ -285,7 +285,7 @@ def test_a_name_that_no_equation_may_have(name: str, tmp_path: Path) -> None:
         load_file(named(tmp_path, output=name))
 
 
-@pytest.mark.parametrize("name", ["save_for_backward", "check_shapes", "torch", "typed", "NamedTuple", "_Mine"])
+@pytest.mark.parametrize("name", ["keep_in", "check_shapes", "torch", "typed", "NamedTuple", "_Mine"])
 def test_an_op_is_not_called_by_what_its_module_uses(name: str, tmp_path: Path) -> None:
     with pytest.raises(DeriveError) as refused:
         write_package(load_file(named(tmp_path, op=name)), tmp_path / "out")

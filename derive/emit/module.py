@@ -141,7 +141,7 @@ def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tup
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
-    support = {"check_shapes", "save_for_backward", "saved_tensors", "typed", "widened", *decorators}
+    support = {"check_shapes", "keep_in", "kept_in", "typed", "widened", *decorators}
     support |= {name for name in CALLED if f"{name}(" in used}
     support |= {"places_of"} if "*places_of(" in used else set()
     support |= {"explains_index"} if ranges(op) else set()

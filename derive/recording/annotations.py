@@ -13,7 +13,7 @@ from derive.errors import DeriveError
 from derive.terms.axes import PACK, Axis
 
 RESERVED = frozenset({
-    "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "save_for_backward", "saved_tensors", "typed",
+    "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
     "check_shapes", "check_index", "check_length", "explains_index", "in_float32", "ratio_of", "places_of",
     "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD", "WITH_GRADIENTS",
     "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices", "run_sums",
