@@ -1,48 +1,69 @@
 """Choices by one condition are one choice: PyTorch chooses element by element, as slowly as thirty products.
 
 `where(c, a, 0) + where(c, 0, b)` is `where(c, a, b)`, with `u` beside one of them `where(c, a, u*b)`. In a branch its
-condition is known: `where(c, f(where(c, a, b)), d)` is `where(c, f(a), d)`, and under `x > t` the larger of both is
-`x` and `(x - t)/(x - t)` is 1. A minus sign stands before a choice of something or 0, so that what is added here and
-taken away there is chosen once. A condition of places alone chooses between something and 0, since sums up to a place
-and triangles are known by it. What stood before a choice of 0 and is infinite there is left out as well: 0 for a nan.
+condition is known: `where(c, f(where(c, a, b)), d)` is `where(c, f(a), d)`, and under `x > t` the larger of both is `x`
+and `(x - t)/(x - t)` is 1; but what is compared elsewhere as well, `max(x, z) > w`, is compared once. A minus sign
+stands before a choice of something or 0, so that what is added here and taken away there is chosen once. A condition of
+places alone chooses between something and 0, since sums up to a place and triangles are known by it. What stood before
+a choice of 0 and is infinite there is left out as well: 0 for a nan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from derive.nodes.arithmetic import ONE, ZERO, multiplied, signed_terms, summed
 from derive.nodes.products import product_factors
 from derive.nodes.soundness import check
-from derive.nodes.walking import node_axes, reads, rebuilt
-from derive.program import Call, Node, Program
+from derive.nodes.walking import children, node_axes, reads, rebuilt, walk
+from derive.program import COMPARISONS, Call, Join, Node, Program, Reduce, Scan
 
 
 def one_choice(program: Program) -> Program:
     """The same program with one choice for those by one condition in a sum, or inside one another."""
-    return check(program.with_values(_within))
+    asked = frozenset(n for s in program.statements for n in _asked(s.value))
+    return check(program.with_values(lambda value: _within(value, asked)))
 
 
-def _within(node: Node) -> Node:
+def _asked(node: Node, under: frozenset[frozenset[Node]] = frozenset()) -> Iterator[Node]:
+    """The comparisons with extrema where it is not known which of both each is, `under` choices by what is compared."""
+    if isinstance(node, Call) and node.fn in COMPARISONS:
+        extrema = [n for n in walk(node) if isinstance(n, Call) and n.fn in _ABOVE]
+        if extrema and not any(frozenset(n.args) in under for n in extrema):
+            yield node
+    if isinstance(node, Call) and node.fn == "where":
+        condition, *branches = node.args
+        yield from _asked(condition, under)
+        known = frozenset([frozenset(condition.args)]) if isinstance(condition, Call) else frozenset()
+        for branch in branches:
+            yield from _asked(branch, under | known)
+        return
+    for child in children(node):
+        if isinstance(child, Call | Join | Reduce | Scan):
+            yield from _asked(child, under)
+
+
+def _within(node: Node, asked: frozenset[Node]) -> Node:
     if isinstance(node, Call) and node.fn in ("add", "sub"):
-        return _sum(node)
-    node = rebuilt(node, _within)
+        return _sum(node, asked)
+    node = rebuilt(node, lambda n: _within(n, asked))
     if not isinstance(node, Call) or node.fn != "where" or not reads(node.args[0]):
         return node
     condition, a, b = node.args
-    a, b = _branch(a, condition, 1), _branch(b, condition, 2)
+    a, b = _branch(a, condition, 1, asked), _branch(b, condition, 2, asked)
     if isinstance(a, Call) and a.fn == "neg" and b == ZERO and set(node_axes(condition)) <= set(node_axes(a)):
         return Call("neg", (Call("where", (condition, a.args[0], b)),))
     return Call("where", (condition, a, b))
 
 
-def _branch(node: Node, condition: Node, taken: int) -> Node:
-    """What a branch is where the condition is known, element by element."""
-    if not isinstance(node, Call):
+def _branch(node: Node, condition: Node, taken: int, asked: frozenset[Node]) -> Node:
+    """What a branch is where the condition is known, element by element; what is asked elsewhere too is asked alike."""
+    if not isinstance(node, Call) or node in asked:
         return node
     if node.fn == "where" and node.args[0] == condition:
-        return _branch(node.args[taken], condition, taken)
-    node = replace(node, args=tuple(_branch(a, condition, taken) for a in node.args))
+        return _branch(node.args[taken], condition, taken, asked)
+    node = replace(node, args=tuple(_branch(a, condition, taken, asked) for a in node.args))
     if taken != 1 or not isinstance(condition, Call):
         return node
     if node.fn in _ABOVE and condition.fn in _ABOVE[node.fn] and set(node.args) == set(condition.args):
@@ -75,8 +96,8 @@ class _Term:
     branches: tuple[Node, Node] = (ZERO, ZERO)
 
 
-def _sum(node: Call) -> Node:
-    found = [_term(_within(value), minus) for value, minus in signed_terms(node)]
+def _sum(node: Call, asked: frozenset[Node]) -> Node:
+    found = [_term(_within(value, asked), minus) for value, minus in signed_terms(node)]
     terms: list[_Term] = []
     for term in found:
         k = next((k for k, t in enumerate(terms) if t.condition is not None and t.condition == term.condition), None)
@@ -85,10 +106,11 @@ def _sum(node: Call) -> Node:
         else:
             minus = terms[k].minus and term.minus
             one, other = (replace(t, minus=t.minus and not minus) for t in (terms[k], term))
-            value = _within(Call("where", (term.condition, *(_added(one, other, j) for j in (0, 1)))))  # type: ignore[arg-type]
+            branches = (_added(one, other, j) for j in (0, 1))
+            value = _within(Call("where", (term.condition, *branches)), asked)  # type: ignore[arg-type]
             terms[k] = _term(value, minus)
     if len(terms) == len(found):
-        return replace(node, args=tuple(_within(a) for a in node.args))
+        return replace(node, args=tuple(_within(a, asked) for a in node.args))
     first = next((t for t in terms if not t.minus), terms[0])
     return summed((t.value, t.minus) for t in (first, *(t for t in terms if t is not first)))
 

@@ -181,3 +181,22 @@ def test_places_are_compared_once() -> None:
     assert "off_diagonal = k_range[:, None] != k_range\n" in forward and forward.count("!=") == 1
     assert backward.count("torch.where") == 1
     assert_derived(others.op, lambda s, w: others_reference(s, w, 0.1), {"s": (3, 5), "w": (3, 5)})
+
+
+@op
+def largest_of_three(f, x: tensor[n, d], z: tensor[n, d], w: tensor[n, d]):
+    f.y[n, d] = maximum(maximum(x[n, d], z[n, d]), w[n, d])
+    return f.y
+
+
+def test_what_is_asked_elsewhere_as_well_is_asked_alike() -> None:
+    """Under `x > z` the larger of both is `x`, but `dw` asks for the larger of both in any case."""
+    lines = [str(s) for s in largest_of_three.op.derivation.backward.statements]
+    assert not any("x[n, d] - w[n, d]" in line for line in lines), lines
+    one, other = Call("maximum", (X, U)), Call("gt", (Call("maximum", (X, U)), A))
+    inside = chosen(chosen(B, ZERO, other), ZERO, ABOVE)
+    assert after(inside) == "where(x[n] > u[n], where(x[n] > a[n], b[n], 0), 0)"
+    assert after(Call("mul", (inside, chosen(A, one, other)))) == (
+        "where(x[n] > u[n], where(maximum(x[n], u[n]) > a[n], b[n], 0), 0)"
+        " * where(maximum(x[n], u[n]) > a[n], a[n], maximum(x[n], u[n]))"
+    )
