@@ -2,8 +2,9 @@
 
 A choice element by element takes ten times as long as a product on a CPU. They differ where what is left out is not
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
-`dy * (1 + sign(a - b)) / 2`, chosen by `a >= b` alone where it may not be finite; there inputs count as finite too: the
-chain rule multiplies by them after the choice. So they do where no `where` of the op asks for values, and what is
+`dy * (1 + sign(a - b)) / 2`, also where both are infinite: they tie, and `inf - inf` is no number, whose sign is 0. It
+is chosen by `a >= b` alone where it may not be finite; there inputs count as finite too: the chain rule multiplies by
+them after the choice. So they do where no `where` of the op asks for values, and what is
 compared is what `relu` and its like are of: were it not finite, their values would not be. A choice of what is
 compared, `where(r <= t, r, t)`, is the smaller of both.
 """
@@ -125,6 +126,7 @@ def _is_zero_beside(condition: Node, value: Node, known: _Known) -> bool:
 
 
 _OR_EQUAL = {"gt": "ge", "lt": "le"}
+_MIRRORED = {"gt": "lt", "lt": "gt"}
 _SMALLER = {"lt": "minimum", "le": "minimum", "gt": "maximum", "ge": "maximum"}
 _LARGER = {"lt": "maximum", "le": "maximum", "gt": "minimum", "ge": "minimum"}
 
@@ -141,13 +143,13 @@ def _extremum(node: Call) -> Call | None:
 
 def _passed_on(node: Call, known: _Known) -> Node | None:
     """`where(a > b, v, where(a == b, v/2, 0))` as `v * (1 + sign(a - b)) / 2`, where `a >= b` unless `v` is finite."""
-    step = _step(node, known)
-    if step is None:
+    passed = _step(node)
+    if passed is None:
         return None
-    condition, value = node.args[:2]
+    condition, value, step = passed
     if known.values.includes(value):
         return half_of(_within(value, known), step)
-    if not isinstance(condition, Call) or not known.is_large(condition):
+    if not known.is_large(condition):
         return None
     reached: Node = Call(_OR_EQUAL[condition.fn], condition.args)
     value = _within(value, known)
@@ -156,20 +158,25 @@ def _passed_on(node: Call, known: _Known) -> Node | None:
     return Call("where", (reached, half_of(value, step), ZERO))
 
 
-def _step(node: Call, known: _Known) -> Node | None:
-    """What is 2 above, 1 at, 0 below, for `where(a > b, v, where(a == b, v / 2, 0))`; None for another choice."""
-    if (found := _three_ways(node, known)) is None:
+def _step(node: Call) -> tuple[Call, Node, Node] | None:
+    """What is asked and passed on, and a step from 0 to 2, of `where(a > b, v, where(a == b, v / 2, 0))`, 0 on either
+    side; None for another choice.
+    """
+    if (found := _three_ways(node)) is None:
         return None
-    condition, value, at_tie, below = found
+    condition, above, at_tie, below = found
+    value = above if below == ZERO else below
     whole, half = _factored(value), _factored(at_tie)
-    if below != ZERO or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
+    if ZERO not in (above, below) or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
         return None
-    return Call("add", (_order(condition), ONE))
+    if below == ZERO:
+        return condition, value, Call("add", (_order(condition), ONE))
+    return Call(_MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, _order(condition)))
 
 
 def _blend(node: Call, known: _Known) -> Node | None:
     """`where(a > b, p, where(a == b, (p + q)/2, q))` as `(p + q + sign(a - b)*(p - q))/2`; None for another choice."""
-    if (found := _three_ways(node, known)) is None:
+    if (found := _three_ways(node)) is None:
         return None
     condition, p, half, q = found
     names: dict[Node, Expr] = {}
@@ -189,12 +196,12 @@ def _blend(node: Call, known: _Known) -> Node | None:
     return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
 
 
-def _three_ways(node: Call, known: _Known) -> tuple[Call, Node, Node, Node] | None:
-    """What `where(a > b, p, where(a == b, h, q))` compares, and p, h, q; None for another choice, or without a gap."""
+def _three_ways(node: Call) -> tuple[Call, Node, Node, Node] | None:
+    """What `where(a > b, p, where(a == b, h, q))` compares, and p, h, q; None for another choice."""
     condition, above, other = node.args
     if not (isinstance(condition, Call) and condition.fn in ("gt", "lt") and isinstance(other, Call)):
         return None
-    if other.fn != "where" or other.args[0] != Call("eq", condition.args) or not known.have_a_gap(condition):
+    if other.fn != "where" or other.args[0] != Call("eq", condition.args):
         return None
     return condition, above, other.args[1], other.args[2]
 

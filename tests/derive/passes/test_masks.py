@@ -7,6 +7,7 @@ import torch
 
 from derive import (
     amax,
+    amin,
     axes,
     concat,
     constant,
@@ -380,3 +381,57 @@ def test_a_clamp_may_be_spelled_with_its_ends_first() -> None:
 
     first, last = (render(o.op.derivation) for o in (gated, ends_last))
     assert first == last and "torch.where" not in first
+
+
+@op
+def slabs(f, o: constant[n, d], r: tensor[n, d].nonzero, a: tensor[d], b: tensor[d]):
+    """Where rays meet planes, in any order: a ray along a plane never does."""
+    f.t[n, d] = (a[d] - o[n, d]) / r[n, d]
+    f.u[n, d] = (b[d] - o[n, d]) / r[n, d]
+    f.near[n] = amax(minimum(f.t[n, d], f.u[n, d]), over=d)
+    f.far[n] = amin(maximum(f.t[n, d], f.u[n, d]), over=d)
+    return f.near, f.far
+
+
+def test_what_is_computed_is_compared_by_its_sign():
+    """One sign for all shares of a pair, and the ties of both as they are counted."""
+    text = "\n".join(backward(slabs))
+    assert "where(t[n, d] " not in text and text.count("sign(") == 1, text
+    assert text.count("maximum(t[n, d], u[n, d])") == text.count("minimum(t[n, d], u[n, d])") == 1, text
+
+
+@op
+def the_larger(f, t: tensor[n], u: tensor[n]):
+    f.y[n] = maximum(t[n], u[n])
+    return f.y
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_two_infinities_tie(dtype):
+    """Their difference is no number, which has no sign but 0."""
+    inf = torch.inf
+    t = torch.tensor([inf, inf, -inf, -inf, 1.0, 2.0, 0.0, -inf] * 9, dtype=dtype, requires_grad=True)
+    u = torch.tensor([inf, -inf, inf, -inf, inf, 2.0, -1.0, 0.0] * 9, dtype=dtype, requires_grad=True)
+    made, dy = build(the_larger.op), torch.ones_like(t)
+    y, saved = made.forward(t.detach(), u.detach())
+    exact = torch.maximum(t, u)
+    torch.testing.assert_close(y, exact.detach())
+    for ours, theirs in zip(made.backward(dy, *saved), torch.autograd.grad(exact, (t, u), dy), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@op
+def root_of_larger(f, x: tensor[n, d], z: tensor[n, d]):
+    f.h[n, d] = maximum(x[n, d], z[n, d])
+    f.y[n, d] = sqrt(f.h[n, d])
+    return f.y
+
+
+def test_either_share_of_what_may_be_infinite_is_one_choice():
+    """`dy / (2 * sqrt(h))` is infinite where `h` is 0; the other side has nothing of it."""
+    lines = [line for line in backward(root_of_larger) if "where" in line]
+    assert [line.count("where") for line in lines] == [1, 1], lines
+    x, z = torch.tensor([[0.0, -1.0, 0.0, 4.0]]), torch.tensor([[-1.0, 0.0, 0.0, 4.0]])
+    _, saved = module(root_of_larger.op).root_of_larger_forward(x, z)
+    dx, dz = module(root_of_larger.op).root_of_larger_backward(torch.ones(1, 4), *saved)
+    assert dx.tolist() == [[torch.inf, 0, torch.inf, 0.125]] and dz.tolist() == [[0, torch.inf, torch.inf, 0.125]]
