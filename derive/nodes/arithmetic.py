@@ -56,6 +56,31 @@ def signless(node: Node) -> tuple[Node, bool]:
     return node, False
 
 
+def number_apart(node: Node) -> tuple[Fraction, Node]:
+    """A value as a number times another."""
+    if isinstance(node, Call) and node.fn == "neg":
+        number, rest = number_apart(node.args[0])
+        return -number, rest
+    if isinstance(node, Call) and node.fn in ("mul", "div"):
+        (left, a), (right, b) = map(number_apart, node.args)
+        if node.fn == "div":
+            return left / right, a if b == ONE else replace(node, args=(a, b))
+        return left * right, b if a == ONE else a if b == ONE else replace(node, args=(a, b))
+    if isinstance(node, Num) and isinstance(node.value, Fraction) and node.value != 0:
+        return node.value, ONE
+    return Fraction(1), node
+
+
+def times(number: Fraction, node: Node) -> Node:
+    """A number times a value, as one writes it."""
+    size = abs(number)
+    if size.numerator == 1 and size != 1:
+        node = Call("div", (node, Num(Fraction(size.denominator))))
+    elif size != 1:
+        node = Call("mul", (Num(size), node))
+    return Call("neg", (node,)) if number < 0 else node
+
+
 def _first(value: Node) -> Node:
     """The leading factor of a chain of products and quotients."""
     return _first(value.args[0]) if isinstance(value, Call) and value.fn in ("mul", "div") else value

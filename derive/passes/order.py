@@ -22,6 +22,7 @@ from derive.passes.named_sums import through_named_sums
 from derive.passes.numbers_outside import numbers_outside
 from derive.passes.one_choice import one_choice
 from derive.passes.opposites import opposites
+from derive.passes.other_shares import other_shares
 from derive.passes.outer_products import through_outer_products
 from derive.passes.products import common_products
 from derive.passes.share import share
@@ -73,6 +74,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(joined_products, nominal=lengths),
         after_sums,
         partial(with_masks, cotangents=cotangents, op=steps.op),
+        other_shares,
         numbers_outside,
         one_sign,
         common_products,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import TypeGuard
 
 from derive.nodes.arithmetic import ZERO
 from derive.nodes.naming import stem_of
@@ -179,7 +180,13 @@ def _worth_naming(node: Node | Index) -> Iterator[Node | Index]:
             yield from _worth_naming(f)
         return
     for child in children(node):
-        yield from _worth_naming(child)
+        yield from _worth_naming(child.args[1] if _is_subtracted_multiple(child, node) else child)
+
+
+def _is_subtracted_multiple(node: Node | Index, reader: Node | Index) -> TypeGuard[Call]:
+    """Whether a node is a tensor of ours times a number, and subtracted: `a - 2*b` is one pass over memory."""
+    subtracts = isinstance(reader, Call) and reader.fn == "sub" and node == reader.args[1] and is_tensor(reader.args[0])
+    return subtracts and isinstance(node, Call) and node.fn == "mul" and isinstance(node.args[0], Num)
 
 
 def _occurs(s: Statement, node: Node) -> bool:

@@ -12,7 +12,7 @@ from tests.derive.live import assert_alike
 SPECS = """
 from derive import *
 
-n = axes("n")
+n, d = axes("n d")
 
 
 @op
@@ -51,6 +51,18 @@ def apart(f, a: tensor[n], x: tensor[n], b: tensor[n], z: tensor[n]):
 def of_numbers(f, x: tensor[n], a: scalar, b: scalar, c: scalar, d: scalar):
     f.y[n] = x[n] * sign(a * b - c * d) + relu(a * b - c * d)
     return f.y
+
+
+@op
+def shared_out(f, w: constant[n, d], x: tensor[n, d], z: tensor[d]):
+    f.y[n, d] = w[n, d] * maximum(x[n, d], z[d])
+    return f.y
+
+
+@op
+def shared_in_rows(f, w: constant[n, d], x: tensor[n], z: tensor[d]):
+    f.y[n, d] = w[n, d] * maximum(x[n], z[d])
+    return f.y
 """
 
 PLAIN = {
@@ -68,6 +80,21 @@ def test_ties_of_products(native: ModuleType, name: str, dtype: torch.dtype) -> 
     leaves = [t.clone().requires_grad_() for t in (a, x, a, x)]
     tolerance = 1e-12 if dtype == torch.float64 else 1e-6
     assert_alike(getattr(native, name)(*leaves), PLAIN[name](*leaves), leaves, tolerance)
+
+
+@pytest.mark.parametrize("name", ["shared_out", "shared_in_rows"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_nothing_is_left_where_the_other_side_has_all(native: ModuleType, name: str, dtype: torch.dtype) -> None:
+    """`dy*w - dx` is 0 where `dx` is `dy*w`, rounded: what is left of a product is not taken from it unrounded."""
+    rows = (300, 40) if name == "shared_out" else (300,)
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((300, 40), (300, 40), rows, (40,))
+    dy, w, x, z = (torch.randn(shape, dtype=dtype, generator=generator) for shape in shapes)
+    for above in (20, -20):
+        _, saved = getattr(native, f"{name}_forward")(w, x + above, z)
+        dx, dz = getattr(native, f"{name}_backward")(dy, *saved)
+        nothing, something = (dz, dx) if above > 0 else (dx, dz)
+        assert bool(nothing.eq(0).all()) and bool(something.ne(0).all())
 
 
 def test_what_is_no_number_stays_none(native: ModuleType) -> None:
