@@ -155,7 +155,7 @@ def _passed_on(node: Call, known: _Known) -> Node | None:
     value = _within(value, known)
     if isinstance(value, Call) and value.fn == "where" and value.args[2] == ZERO:  # the other end of a clamp
         reached, value = Call("and", (reached, value.args[0])), value.args[1]
-    return Call("where", (reached, half_of(value, step), ZERO))
+    return on_each_side(Call("where", (reached, half_of(value, step), ZERO)))
 
 
 def _step(node: Call) -> tuple[Call, Node, Node] | None:

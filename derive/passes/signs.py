@@ -1,6 +1,7 @@
-"""Two signs are one: `-(-x)` is `x`, `a - (-b)` is `a + b`, `a + (-2)` is `a - 2`; nothing adds 0 or multiplies by 1.
+"""Two signs are one: `-(-x)` is `x`, `-2 * (-x)` is `2 * x`, `a - (-b)` is `a + b`, `a + (-2)` is `a - 2`.
 
-A sum of negatives is minus the sum, and what is minus something and only added is taken away instead.
+Nothing adds 0 or multiplies by 1. A sum of negatives is minus the sum, and what is minus something and only added is
+taken away instead.
 
 Laws about choices put one node in the place of another, and leave such signs behind.
 """
@@ -115,4 +116,6 @@ def _product(node: Call) -> Node:
         return b if a == ONE else _negated(b)
     if all(isinstance(n, Call) and n.fn == "neg" for n in (a, b)):
         return replace(node, args=tuple(n.args[0] for n in (a, b)))  # type: ignore[union-attr]
+    if isinstance(a, Num) and a.value < 0 and isinstance(b, Call) and b.fn == "neg":
+        return replace(node, args=(Num(-a.value), b.args[0]))
     return node

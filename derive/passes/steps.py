@@ -1,7 +1,8 @@
 """What a maximum passes on: half the product of a gradient and a step, which is 2 above, 1 at a tie, 0 below.
 
 Both ends of a clamp are two steps, the product of which is twice the sum of their signs where one end is above the
-other: `dy * (sign(x - a) + sign(b - x)) / 2` with numbers `a < b`.
+other: `dy * (sign(x - a) + sign(b - x)) / 2` with numbers `a < b`. A step of what is passed on itself is none: half of
+`u * (1 + sign(u))` is `relu(u)`, at the tie as well.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from fractions import Fraction
 from sympy import Dummy, Expr, expand
 
 from derive.lowering.raising import is_finite_number, raised
-from derive.nodes.arithmetic import ONE
-from derive.program import Call, Node, Num
+from derive.nodes.arithmetic import ONE, ZERO
+from derive.program import Call, Node, Num, Read
 
 _TWO, _MINUS = Num(Fraction(2)), Num(Fraction(-1))
 
@@ -22,8 +23,8 @@ def half_of(value: Node, step: Node) -> Node:
     """Half the product; the half goes to a number of the value, where it has one."""
     if value == ONE:
         return Call("div", (step, _TWO))
-    if (both := _both_ends(value, step)) is not None:
-        return both
+    if (found := _both_ends(value, step) or _rectified(value, step)) is not None:
+        return found
     if isinstance(value, Call) and value.fn == "div" and is_finite_number(value.args[1]):
         return Call("div", (Call("mul", (value.args[0], step)), Num(2 * value.args[1].value)))  # type: ignore[union-attr]
     halved = _halved(value)
@@ -46,6 +47,26 @@ def _halved(node: Node) -> Node | None:
         return replace(node, args=(halved, *rest))
     last = _halved(rest[0]) if node.fn == "mul" else None
     return None if last is None else replace(node, args=(first, last))
+
+
+def _rectified(value: Node, step: Node) -> Node | None:
+    """Half the product of a step and a value that has what the step asks as a factor; None where it has none."""
+    if not isinstance(step, Call) or not isinstance(value, Call | Read):
+        return None
+    sign, above = step.args[step.fn == "sub"], step.fn == "add"
+    (u,) = sign.args if isinstance(sign, Call) and sign.fn == "sign" else (None,)
+    if isinstance(u, Call) and u.fn == "neg":
+        (u,), above = u.args, not above
+    if value == u:
+        return Call("relu", (u,)) if above else Call("minimum", (u, ZERO))
+    if not isinstance(value, Call) or value.fn not in ("mul", "div", "neg", "pow"):
+        return None
+    if value.fn == "pow" and not (isinstance(value.args[1], Num) and value.args[1].value > 0):
+        return None
+    for k, part in enumerate(value.args if value.fn == "mul" else value.args[:1]):
+        if (changed := _rectified(part, step)) is not None:
+            return replace(value, args=(*value.args[:k], changed, *value.args[k + 1 :]))
+    return None
 
 
 def _both_ends(value: Node, step: Node) -> Node | None:

@@ -30,6 +30,7 @@ from derive.emit import render
 from derive.live import build
 from derive.passes.sides import on_each_side
 from derive.program import Call, Num, Read
+from derive.verify.verify import verify, verify_kernels
 from tests.derive.live import module
 
 n, d, j, k = axes("n d j k")
@@ -435,3 +436,50 @@ def test_either_share_of_what_may_be_infinite_is_one_choice():
     _, saved = module(root_of_larger.op).root_of_larger_forward(x, z)
     dx, dz = module(root_of_larger.op).root_of_larger_backward(torch.ones(1, 4), *saved)
     assert dx.tolist() == [[torch.inf, 0, torch.inf, 0.125]] and dz.tolist() == [[0, torch.inf, torch.inf, 0.125]]
+
+
+@op
+def squared_beyond(f, x: tensor[n, d], b: tensor[d]):
+    f.y[n, d] = maximum(x[n, d] - b[d], 0) ** 2
+    return f.y
+
+
+@op
+def cubed_below(f, x: tensor[n, d], b: tensor[d]):
+    f.y[n, d] = minimum(x[n, d] - b[d], 0) ** 3
+    return f.y
+
+
+@op
+def squared_turned(f, x: tensor[n, d]):
+    f.y[n, d] = maximum(-x[n, d], 0) ** 2
+    return f.y
+
+
+@op
+def distance_beyond(f, x: tensor[n, d], b: tensor[d]):
+    f.y[n] = sqrt(sum(maximum(x[n, d] - b[d], 0) ** 2, over=d))
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        (squared_beyond, "dx[n, d] = 2 * relu(x[n, d] - b[d]) * dy[n, d]"),
+        (cubed_below, "dx[n, d] = 3 * minimum(x[n, d] - b[d], 0)**2 * dy[n, d]"),
+        (squared_turned, "dx[n, d] = 2 * minimum(x[n, d], 0) * dy[n, d]"),
+        (distance_beyond, "dx[n, d] = where(x_minus_b[n, d] >= 0, dy[n] / y[n] * x_minus_b[n, d], 0)"),
+    ],
+)
+def test_what_is_passed_on_is_its_own_step(spec, line):
+    assert line in backward(spec), backward(spec)
+
+
+@pytest.mark.parametrize("spec", [squared_beyond, cubed_below, squared_turned, distance_beyond, slabs, root_of_larger])
+def test_gradients_in_every_situation(spec):
+    assert verify(spec.op).right
+
+
+@pytest.mark.parametrize("spec", [cubed_below, slabs])
+def test_gradients_of_kernels_in_every_situation(spec):
+    assert verify_kernels(spec.op).right
