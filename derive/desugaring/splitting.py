@@ -15,6 +15,7 @@ from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce, TakenFirst
+from derive.terms.windows import is_window
 
 
 def scaled_reduction(rhs: Expr) -> tuple[Expr, Reduce] | None:
@@ -76,13 +77,20 @@ def axes_of_part(part: Expr, equation: Equation) -> tuple[Axis, ...]:
     `n k d`. `...` broadcasts in front.
     """
     free = free_axes(part)
-    found = reads_of(part)
-    whole = next((at.index for at in found if set(at.index) == free), None)
+    orders = [tuple(dict.fromkeys(a for i in at.index if (a := _along(i)) is not None)) for at in reads_of(part)]
+    whole = next((order for order in orders if set(order) == free), None)
     if whole is not None:
-        return order_axes(free, tuple(dict.fromkeys(a for a in whole if isinstance(a, Axis))))
-    orders = [tuple(dict.fromkeys(a for a in at.index if isinstance(a, Axis))) for at in found]
+        return order_axes(free, whole)
     own = in_all_orders([a for a in equation.axes if a in free], orders) or (*equation.axes, *equation.over)
     return order_axes(free, tuple(dict.fromkeys(sorted(own, key=lambda a: not a.is_pack))))
+
+
+def _along(index: Expr) -> Axis | None:
+    """The axis that a dimension is read by, place after place: itself, or a window of it alone."""
+    if isinstance(index, Axis):
+        return index
+    axes = free_axes(index) if is_window(index) else frozenset()
+    return next(iter(axes)) if len(axes) == 1 else None
 
 
 def _axes_of_reduction(

@@ -47,6 +47,12 @@ def pairs_apart(f, x: tensor[n, t]):
 
 
 @op
+def neighbours(f, x: tensor[t, w]):
+    f.y[w] = sum(where(t >= 1, (x[t, w] - x[t - 1, w]) ** 2, 0), over=t)
+    return f.y
+
+
+@op
 def of_fixed_length(f, x: tensor[n, five]):
     f.y[n] = sum(where(five >= 2, x[n, five - 2] * x[n, five], 0), over=five)
     return f.y
@@ -70,11 +76,12 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "second_differences": _second_differences,
     "weighted_places": lambda x, a: (a * torch.arange(len(a)) * x * functional.pad(x, (2, 0))[:, : len(a)]).sum(1),
     "pairs_apart": _pairs_apart,
+    "neighbours": lambda x: x.diff(dim=0).square().sum(0),
     "of_fixed_length": lambda x: (x[:, :3] * x[:, 2:]).sum(1),
 }
 OPS: dict[str, OpCall] = {
     made.op.name: made
-    for made in (total_variation, second_differences, weighted_places, pairs_apart, of_fixed_length)
+    for made in (total_variation, second_differences, weighted_places, pairs_apart, neighbours, of_fixed_length)
 }
 
 
@@ -100,6 +107,10 @@ def test_nothing_is_computed_to_be_left_out(name: str) -> None:
     assert "place_" not in code
     assert "_padded" not in code
     assert "torch.where(" not in code
+
+
+def test_differences_of_neighbours_lie_as_their_tensor_does() -> None:
+    assert "y_inner = x[1:] - x[:t_inner]" in inspect.getsource(module(neighbours.op))
 
 
 @op
