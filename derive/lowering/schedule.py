@@ -18,7 +18,7 @@ from derive.lowering.positions import every_place, grouped, has_delta, slots_of,
 from derive.matching import match
 from derive.nodes.soundness import check
 from derive.nodes.substituting import numbered_in_order
-from derive.program import Assign, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
+from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.elements import At, Delta, reads_of
 from derive.terms.functions import power
@@ -115,6 +115,8 @@ class _Builder:
             value = factored(plain, self.hoister(d), d.name in self.again) if plain != 0 else Num(lower.ZERO.value)
             self.statements.append(self.assign(d, value))
             onto = d.name
+        else:
+            scatters.sort(key=_is_taken_off)
         for s in scatters:
             self.statements.append(replace(s, onto=onto))
             onto = d.name
@@ -203,6 +205,11 @@ class _Builder:
 
     def scattered(self, d: Definition, slots: tuple[Expr, ...], value: Node, kind: str = "sum") -> Scatter:
         return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
+
+
+def _is_taken_off(s: Scatter) -> bool:
+    """Whether what a scatter puts into a slice is read with a minus: the first of several is copied among zeros."""
+    return isinstance(s.value, Call) and s.value.fn == "neg" and not any(isinstance(i, Read) for i in s.slots)
 
 
 def stem_of_sum(expr: Expr) -> str:

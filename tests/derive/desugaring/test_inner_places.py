@@ -113,6 +113,12 @@ def test_differences_of_neighbours_lie_as_their_tensor_does() -> None:
     assert "y_inner = x[1:] - x[:t_inner]" in inspect.getsource(module(neighbours.op))
 
 
+def test_what_is_put_among_zeros_first_is_not_negated() -> None:
+    code = inspect.getsource(module(neighbours.op))
+    assert "dx = functional.pad(dy_inner, (0, 0, 1, 0))" in code
+    assert "dx[:t_inner] -= dy_inner" in code
+
+
 @op
 def next_token(f, z: tensor[n, t, v], y: index(v)[n, t], skip: scalar = -100):
     f.lse[n, t] = log(sum(exp(z[n, t, v]), over=v))
