@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from sympy import Add, Expr, Mul, Number, Pow, erf, tanh
+from sympy import Add, Basic, Expr, Mul, Number, Pow, S, erf, tanh
 
 from derive.equations import Op
+from derive.lengths.kept_inside import gaps
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
@@ -45,3 +46,16 @@ def is_polynomial(value: Expr, known: Collection[str]) -> bool:
         return whole and all(isinstance(f, Scalar | Size | Number) for f in Mul.make_args(value.base))  # never 0
     fits = isinstance(value, _CLOSED) and all(is_polynomial(a, known) for a in value.args)
     return fits or isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))
+
+
+def says_only_inside(
+    condition: Basic, value: Expr, inside: Mapping[At, Collection[Expr]], finite: Collection[str]
+) -> bool:
+    """Whether a value with zeros around what it reads is 0 wherever a condition on places fails.
+
+    `inside` has what is at least 0 where each element that is read is one of its tensor.
+    """
+    own = gaps([condition])
+    zeros = {at: S.Zero for at, places in inside.items() if own and own[0] in places}
+    sure = zeros and is_polynomial(value, {*finite, *(at.name for at in zeros)})
+    return bool(sure and value.xreplace(zeros) == 0)

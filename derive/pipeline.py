@@ -18,6 +18,7 @@ from derive.conditions import with_conditions, with_dear, with_functions
 from derive.costs.cost import work
 from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.guards import unguarded
+from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
 from derive.desugaring.padding import padded
 from derive.desugaring.selections import selected
@@ -100,7 +101,8 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    written = made_before_windows(one_of_each(selected(by_stable_functions(padded(between_ends(op))))))
+    within = padded(chosen_between_ends(between_ends(op)))
+    written = made_before_windows(one_of_each(selected(by_stable_functions(within))))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sympy import And, Basic, Expr, Integer, Max, Mul, S, expand, oo
 
-from derive.bounded import is_polynomial, polynomials
+from derive.bounded import polynomials, says_only_inside
 from derive.desugaring.guards import guards_of_windows, without_guards
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.lengths.kept_inside import end_of, gaps, never_negative
@@ -191,13 +191,7 @@ def _unconditional(choice: Where, inside: Mapping[Basic, list[Expr]], finite: Co
     condition, value, other = choice.args
     if other != 0:
         return choice
-    kept = []
-    for c in And.make_args(condition):
-        own = gaps([c])
-        zeros = {at: S.Zero for at, places in inside.items() if own and own[0] in places}
-        sure = zeros and is_polynomial(value, {*finite, *(at.name for at in zeros)})
-        if not sure or value.xreplace(zeros) != 0:
-            kept.append(c)
+    kept = [c for c in And.make_args(condition) if not says_only_inside(c, value, inside, finite)]
     return Where(And(*kept), value, S.Zero) if kept else value
 
 

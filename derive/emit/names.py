@@ -13,7 +13,7 @@ from derive.lowering.raising import raised
 from derive.pipeline import Derivation
 from derive.program import Node, Num, SizeOf, Window, base
 from derive.recording.annotations import RESERVED, made_of
-from derive.terms.axes import Axis, Size
+from derive.terms.axes import Axis, Rest, Size
 from derive.terms.windows import Affine, longest
 
 
@@ -116,8 +116,8 @@ class Names:
             return False
         form = Affine(tuple((self.axis(a), step) for a, step in window.steps), Integer(int(window.offset.value)))
         rules = {rule.axis: rule for rule in self.rules.values()}
-        lengths = ((Size(a), longest(form, a, Size(self.axis(dim)))) for a, _ in form.steps)
-        return any(closed(length - most, rules) == 0 for length, most in lengths)
+        lengths = ((closed(Size(a), rules), longest(form, a, Size(self.axis(dim)))) for a, _ in form.steps)
+        return any(length in (most, Rest(most)) for length, most in ((n, closed(m, rules)) for n, m in lengths))
 
     def behind(self, dim: str, window: Window) -> Expr | None:
         """How many places of a dimension lie behind those of a window of one axis that takes every one of them."""

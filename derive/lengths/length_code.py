@@ -5,7 +5,7 @@ from __future__ import annotations
 from sympy import Add, Expr, Max, Min, Mul, floor, fraction, together
 
 from derive.equations import Requirement
-from derive.terms.axes import Size
+from derive.terms.axes import Rest, Size
 
 
 def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str:
@@ -19,6 +19,8 @@ def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str
     if isinstance(formula, Min | Max):
         least = "min" if isinstance(formula, Min) else "max"
         return f"{least}({', '.join(sorted(size_code(a, sizes) for a in formula.args))})"
+    if isinstance(formula, Rest):
+        return f"max(0, {size_code(formula.args[0], sizes)})"
     if isinstance(formula, floor):
         top, bottom = fraction(together(formula.args[0]))
         return f"{size_code(top, sizes, True)} // {size_code(bottom, sizes, True)}"

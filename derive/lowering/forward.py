@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from sympy import Add, Expr, fraction
@@ -22,7 +23,7 @@ from derive.nodes.walking import walk
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement
 from derive.terms.axes import free_axes
 from derive.terms.choices import Concat
-from derive.terms.elements import Delta, Scalar
+from derive.terms.elements import At, Delta, Scalar
 from derive.terms.products import factors_of, without
 from derive.terms.windows import is_gather, is_window
 
@@ -32,7 +33,8 @@ def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:
     needed = _needed(op, set(op.outputs) | set(kept))
     equations = [e for e in op.equations if e.name in needed]
     slots = {e.name: found for e in equations if (found := _places(e)) is not None}
-    equations, additions = _additions_apart(equations)
+    once = [e for e in equations if not e.given and e.name not in (*op.outputs, *kept)]
+    equations, additions = _additions_apart(equations, {e.name: (e, slots[e.name]) for e in once if e.name in slots})
     values = {e.name: _lowered(e, slots.get(e.name)) for e in equations} | {
         key: lower.node(value) for some in additions.values() for key, (_, value) in some.items()
     }
@@ -43,7 +45,8 @@ def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:
     for e in (e for e in equations if e.name in values):
         if e.body != 0 or e.name not in additions:
             statements.append(_statement(e, values[e.name], slots.get(e.name)))
-        statements += [_added(e, at, values[key]) for key, (at, _) in additions.get(e.name, {}).items()]
+        for at, value in ((at, values[key]) for key, (at, _) in additions.get(e.name, {}).items()):
+            statements.append(_added(e, at, value, bool(statements) and statements[-1].name == e.name))
     given = tuple((o.name, op.dims(o.name)) for o in op.operands if o.is_tensor)
     used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
@@ -54,12 +57,22 @@ Additions = dict[str, tuple[tuple[Expr, ...], Expr]]
 """Where terms with deltas are added, and what they are there, under keys of their own."""
 
 
-def _additions_apart(equations: list[Equation]) -> tuple[list[Equation], dict[str, Additions]]:
-    """The equations without terms such as `delta(i, j) * v[i]`, and these: `v` is added along the diagonal."""
+Around = dict[str, tuple[Equation, tuple[Expr, ...]]]
+"""Sums that put something at places of zeros, by name, each with these places."""
+
+
+def _additions_apart(equations: list[Equation], around: Around) -> tuple[list[Equation], dict[str, Additions]]:
+    """The equations without terms such as `delta(i, j) * v[i]`, and these: `v` is added along the diagonal.
+
+    What is added to zeros for one sum alone is added to the rest of that sum.
+    """
     rest: list[Equation] = []
     found: dict[str, Additions] = {}
+    reads = Counter(at.name for e in equations for at in e.reads)
+    around = {name: own for name, own in around.items() if reads[name] == 1 and _is_whole(*own)}
     for e in equations:
-        terms = {t: place for t in Add.make_args(e.body) if (place := _place(t, e)) is not None}
+        places = ((t, _place(t, e) or _added_to_zeros(t, e, around)) for t in Add.make_args(e.body))
+        terms = {t: place for t, place in places if place is not None}
         here: Additions = {}
         for slots, value in terms.values():
             key = f"{e.name} at {slots}"
@@ -67,6 +80,19 @@ def _additions_apart(equations: list[Equation]) -> tuple[list[Equation], dict[st
         found |= {e.name: here} if here else {}
         rest.append(replace(e, body=e.body - Add(*terms)) if here else e)
     return rest, found
+
+
+def _is_whole(e: Equation, slots: tuple[Expr, ...]) -> bool:
+    """Whether nothing is summed before a sum puts it at its places."""
+    return e.kind == "sum" and set(e.over) <= spread_over(slots)
+
+
+def _added_to_zeros(term: Expr, e: Equation, around: Around) -> tuple[tuple[Expr, ...], Expr] | None:
+    """Where a term has something but zeros, and what that is; None for another term."""
+    if e.kind is not None or not isinstance(term, At) or term.name not in around or term.index != e.index:
+        return None
+    own, slots = around[term.name]
+    return (slots, own.scale * without(own.body, Delta)) if own.index == e.index else None
 
 
 def _place(term: Expr, e: Equation) -> tuple[tuple[Expr, ...], Expr] | None:
@@ -77,8 +103,8 @@ def _place(term: Expr, e: Equation) -> tuple[tuple[Expr, ...], Expr] | None:
     return None if value.atoms(Delta) or free_axes(value) - spread_over(slots) else (slots, value)
 
 
-def _added(e: Equation, slots: tuple[Expr, ...], value: Node) -> Statement:
-    onto = None if e.body == 0 else e.name
+def _added(e: Equation, slots: tuple[Expr, ...], value: Node, begun: bool) -> Statement:
+    onto = e.name if begun else None
     return Scatter(e.name, tuple(a.name for a in e.axes), tuple(lower.index(i) for i in slots), value, onto=onto)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from sympy import Basic, Expr, Integer, S, Symbol
+from sympy import Basic, Expr, Integer, S, Symbol, sympify
 
 PACK_NAME = "..."
 
@@ -89,6 +89,21 @@ class Size(Expr):
 
     def _eval_derivative(self, s: Any) -> Expr:
         return S.Zero
+
+
+class Rest(Expr):
+    """What is left of a length: `size(t) - 1` places, and none where that is less, of an axis that has no place."""
+
+    is_commutative = True
+    is_integer = True
+    is_nonnegative = True
+
+    def __new__(cls, length: Any) -> Expr:
+        length = sympify(length)
+        return max(length, S.Zero) if isinstance(length, Integer) else Expr.__new__(cls, length)
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"max(0, {printer.doprint(self.args[0])})"
 
 
 @lru_cache(maxsize=200_000)

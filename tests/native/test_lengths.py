@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
 from tests.native.conftest import Package
 
@@ -66,6 +67,12 @@ def steps_of_pairs(f, x: tensor[c]):
     f.q[t] = f.p[t] ** 2
     f.y[u] = tanh(f.q[u + 1] - f.q[u])
     return f.y
+
+
+@op
+def bends(f, x: tensor[s, t]):
+    f.y[s, t] = where((s >= 1) & (s + 1 < size(s)), x[s + 1, t] - 2 * x[s, t] + x[s - 1, t], 0)
+    return f.y
 """
 
 X = torch.linspace(-1.3, 1.7, 105, dtype=torch.float64).sin().reshape(3, 5, 7)
@@ -111,6 +118,16 @@ def test_lengths_follow_from_others(
     gradients = torch.autograd.grad(y, ours, weight)
     for found, right in zip(gradients, torch.autograd.grad(expected, theirs, weight), strict=True):
         torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5])
+def test_between_ends_there_may_be_no_place(native: ModuleType, length: int) -> None:
+    """No place is off an axis then, and the kernel runs."""
+    x = X[0, :length].clone().requires_grad_()
+    y, expected = native.bends(x), functional.pad(x.diff(n=2, dim=0), (0, 0, 1, 1)) if length > 2 else 0 * x
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+    found, right = (torch.autograd.grad(value, x, X[1, :length])[0] for value in (y, expected))
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
 
 
 def test_a_fixed_length_is_a_number(native: ModuleType) -> None:

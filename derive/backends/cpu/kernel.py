@@ -220,7 +220,9 @@ def _off(index: Index, extent_: str, text: Expressions) -> Iterator[str]:
         if "-" in low and low != f"({extent_} - 1)":
             yield f"{low} < 0"
         if high != f"({extent_} - 1)" and not (high.isdecimal() and extent_.isdecimal() and int(high) < int(extent_)):
-            yield f"{high} >= {extent_}"
+            moved = len(index.steps) == 1 and text.integer(index.offset) != "0"
+            some = f"{length(index.steps[0][0])} && " if moved else ""  # of no places none is off
+            yield f"{some}{high} >= {extent_}"
 
 
 def _end(window: Window, text: Expressions, side: int) -> str:

@@ -11,7 +11,7 @@ from derive.backends.values import PACK, is_pack
 from derive.lengths.length_code import size_code
 from derive.nodes.walking import index_axes
 from derive.program import Index, Node, PartOf, Place, SizeOf, Window
-from derive.terms.axes import Size
+from derive.terms.axes import Rest, Size
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Sizes:
     def behind(self, dim: str, window: Window) -> str | None:
         """How many places of a dimension lie behind those of a window of one axis; None where it leaves some out."""
         rest = self.after(dim, window)
+        if rest is not None and rest.atoms(Rest):
+            return None  # it is no number of places where none is left
         return None if rest is None else size_code(rest, {s.axis.base: self.of(s.axis.base) for s in rest.atoms(Size)})
 
     def arange(self, axis: str, dtype: str = "") -> str:

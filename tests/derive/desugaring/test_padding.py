@@ -24,18 +24,6 @@ def shifted(f, x: tensor[n, t, c], mu: tensor[c]):
 
 
 @op
-def five_points(f, u: tensor[h, w]):
-    f.y[h, w] = (
-        where(h >= 1, u[h - 1, w], 0)
-        + where(h + 1 < size(h), u[h + 1, w], 0)
-        + where(w >= 1, u[h, w - 1], 0)
-        + where(w + 1 < size(w), u[h, w + 1], 0)
-        - 4 * u[h, w]
-    )
-    return f.y
-
-
-@op
 def ahead(f, x: tensor[n, t], a: tensor[k]):
     f.y[n, t] = sum(where(t + k < size(t), a[k] * x[n, t + k], 0), over=k)
     return f.y
@@ -75,8 +63,8 @@ def blurred(f, x: tensor[n, h, w]):
 
 
 @op
-def difference(f, x: tensor[n, t]):
-    f.y[n, t] = where(t + 1 < size(t), tanh(x[n, t + 1] - x[n, t]), 0)
+def differences(f, x: tensor[n, t], r: tensor[j]):
+    f.y[n, t, j] = where(t + j < size(t), r[j] * tanh(x[n, t + j] - x[n, t]), 0)
     return f.y
 
 
@@ -91,13 +79,6 @@ def nested(f, x: tensor[n, t]):
 def instead(f, x: tensor[n, t], a: tensor[t]):
     """Where the place is none, something else stands; and 0 where `a` is, though that is read as well."""
     f.y[n, t] = where(t >= 1, x[n, t - 1], 7) + where(t >= 1, x[n, t - 1] + a[t], 0)
-    return f.y
-
-
-@op
-def divided(f, x: tensor[n, t], a: tensor[t]):
-    """The condition stays: where it fails, 0 may be divided by 0."""
-    f.y[n, t] = where(t >= 1, x[n, t - 1] / a[t], 0)
     return f.y
 
 
@@ -126,8 +107,10 @@ def _shifted(x: Tensor, mu: Tensor) -> Tensor:
     return mu * x + (1 - mu) * _one_on(x, 1, 1)
 
 
-def _five_points(u: Tensor) -> Tensor:
-    return _one_on(u, 0, 1) + _one_on(u, 0, -1) + _one_on(u, 1, 1) + _one_on(u, 1, -1) - 4 * u
+def _differences(x: Tensor, r: Tensor) -> Tensor:
+    ahead = functional.pad(x, (0, len(r)))
+    each = [(ahead[:, j : j + x.shape[1]] - x)[:, : max(x.shape[1] - j, 0)].tanh() for j in range(len(r))]
+    return torch.stack([functional.pad(y, (0, x.shape[1] - y.shape[1])) for y in each], 2) * r
 
 
 def _same_size(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -165,28 +148,25 @@ def _instead(x: Tensor, a: Tensor) -> Tensor:
 
 PLAIN: dict[str, Callable[..., Tensor]] = {
     "shifted": _shifted,
-    "five_points": _five_points,
     "ahead": lambda x, a: functional.conv1d(functional.pad(x, (0, len(a) - 1))[:, None], a[None, None])[:, 0],
     "behind": lambda x, a: functional.conv1d(functional.pad(x, (a.shape[2] - 1, 0)), a),
     "same_size": _same_size,
     "strided": _strided,
     "largest": _largest,
     "blurred": lambda x: functional.avg_pool2d(functional.pad(x, (2, 1, 1, 1)), (3, 4), 1),
-    "difference": lambda x: functional.pad((x[:, 1:] - x[:, :-1]).tanh(), (0, 1)),
+    "differences": _differences,
     "nested": _nested,
     "instead": _instead,
-    "divided": lambda x, a: functional.pad(x[:, :-1] / a[1:], (1, 0)),
     "in_a_window": _in_a_window,
     "called": lambda x, mu: _shifted(2 * x, mu),
 }
 OPS: dict[str, OpCall] = {
     made.op.name: made
     for made in (
-        shifted, five_points, ahead, behind, same_size, strided, largest, blurred, difference, nested, instead,
-        divided, in_a_window, called,
+        shifted, ahead, behind, same_size, strided, largest, blurred, differences, nested, instead, in_a_window, called,
     )
 }  # fmt: skip
-IN_ONE = {"shifted", "five_points", "ahead", "behind", "same_size", "strided", "largest", "blurred", "called"}
+IN_ONE = {"shifted", "ahead", "behind", "same_size", "strided", "largest", "blurred", "called"}
 """Those of which no condition is left."""
 
 
@@ -213,15 +193,6 @@ def test_nothing_is_gathered(name: str) -> None:
     assert ("torch.where(" in code) == (name not in IN_ONE)
 
 
-def test_what_is_left_out_may_be_no_number() -> None:
-    x, a = torch.ones(2, 3, requires_grad=True), torch.tensor([0.0, 2.0, 4.0], requires_grad=True)
-    y = module(divided.op).divided(x, a)
-    y.sum().backward()
-    assert y.tolist() == [[0, 0.5, 0.25]] * 2
-    assert a.grad is not None and a.grad.tolist() == [0, -0.5, -0.125]
-    assert x.grad is not None and x.grad.tolist() == [[0.5, 0.25, 0]] * 2
-
-
 def test_a_maximum_of_what_has_nothing_around_it_is_a_pool() -> None:
     code = inspect.getsource(module(largest.op))
     assert "functional.pad(x, (2, 1, 1, 1), value=-math.inf)" in code
@@ -242,12 +213,12 @@ def test_a_sum_of_what_has_zeros_around_it_is_a_pool() -> None:
 
 def test_what_is_read_beside_is_read_of_the_padded_tensor() -> None:
     """One of the two is kept."""
-    assert [saved.label for saved in difference.op.derivation.saved] == ["x_padded"]
+    assert [saved.label for saved in differences.op.derivation.saved] == ["x_padded", "r"]
 
 
 def test_the_equations_are_shown_as_they_were_written() -> None:
-    doc = str(module(difference.op).__doc__)
-    assert "y[n, t] = where(t + 1 < size(t), -tanh(x[n, t] - x[n, t + 1]), 0)" in doc
+    doc = str(module(differences.op).__doc__)
+    assert "y[n, t, j] = where(j + t < size(t), -r[j] * tanh(x[n, t] - x[n, j + t]), 0)" in doc
     assert "x_padded[n, t_padded] = sum(x[n, t] * delta(t_padded, t), over=t)" in doc
 
 
