@@ -9,6 +9,7 @@ from sympy import Expr
 
 from derive.backends.torch.assignments import assigned
 from derive.backends.torch.chains import is_long, led, with_minus
+from derive.backends.torch.distances import DISTANCE, along_diagonals
 from derive.backends.torch.dtypes import Dtypes, is_read
 from derive.backends.torch.fusions import fused, off_diagonal, triangle
 from derive.backends.torch.joins import joined
@@ -72,6 +73,7 @@ class Printer:
     top: Node | None = None  # the value of the statement being printed
     first: str | None = None  # see Memory.first_at
     counts: bool = False  # whether the statement being printed makes whole numbers
+    distances: str = ""  # from which to which distance of places a table has something
     long: bool = False  # whether the expression being printed makes several large tensors
 
     def __post_init__(self) -> None:
@@ -109,6 +111,9 @@ class Printer:
         if isinstance(node, SizeOf):
             size = self.size(node.axis)
             return Value(f"math.prod({size})" if is_pack(node.axis) else size, scalar=True)
+        if isinstance(node, AxisValue) and node.axis == DISTANCE:
+            ends = f"{self.distances}, device={self.like}.device, dtype={self.like}.dtype"
+            return align(Value(f"torch.arange({ends})", (DISTANCE,)), order)
         if isinstance(node, AxisValue):
             dtype = "" if self.counts else f"{self.like}.dtype"
             return align(Value(self.sizes.arange(node.axis, dtype), (node.axis,)), order)
@@ -123,6 +128,8 @@ class Printer:
         if isinstance(node, Scan):
             inside = tuple(node.over if d == node.to else d for d in order)
             return align(running(node, squeeze(self.value(node.body, inside)), self.size), order)
+        if (table := along_diagonals(self, node, order)) is not None:
+            return self.owned(node, table)
         return self.in_its_own_axes(node, order) or self.at_once(node, order) or self.call(node, order)
 
     def elements(self, node: Read, order: Dims) -> Value:

@@ -1,7 +1,8 @@
 """`torch.arange(n, …)` under a name, `n_range`, where it is written more than once; of real numbers, `n_numbers`.
 
-So are two of them compared, `i_is_not_j`, or `off_diagonal` where both are of one length, and a dimension of an input
-that is taken apart again and again, `x_apart`.
+So is one of distances, `distances`, or `i_minus_j` of places on two axes, and so are two ranges compared,
+`i_is_not_j`, or `off_diagonal` where both are of one length, and a dimension of an input that is taken apart again and
+again, `x_apart`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import replace
 from derive.backends.values import Line
 
 _RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+(, dtype=[\w.]+)?\)")
+
+_DISTANCES = re.compile(r"torch\.arange\(-(\w+), (\w+), device=[\w.]+, dtype=[\w.]+\)")
 
 _VIEW = r"(?:\[(?:\.\.\.|:|None)(?:, (?:\.\.\.|:|None))*\])?"
 _COMPARED = re.compile(rf"(?<=\()(\w+)_range({_VIEW}) (==|!=|<=|>=|<|>) (\w+)_range{_VIEW}(?=[,)])")
@@ -48,6 +51,9 @@ def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Li
     for line in out:
         for found in _RANGE.finditer(line.code):
             named = found[0], _name(found[1], "numbers" if found[2] else "range")
+            counts[named] = counts.get(named, 0) + 1
+        for found in _DISTANCES.finditer(line.code):
+            named = found[0], "distances" if found[1] == found[2] else f"{found[2]}_minus_{found[1]}"
             counts[named] = counts.get(named, 0) + 1
     for (code, wanted), count in counts.items():
         if count < 2:
