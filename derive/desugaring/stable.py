@@ -1,7 +1,9 @@
 """Sigmoids and their logarithms by the functions that are named after them, which neither overflow nor cancel.
 
 `1 / (1 + exp(-x))` is `sigmoid(x)`, `log(1 + exp(x))` is `softplus(x)`, and `log(sigmoid(x))` is `-softplus(-x)`. As
-they are written they are 0, infinite or nan, or their gradients are, where no dtype holds the exponential.
+they are written they are 0, infinite or nan, or their gradients are, where no dtype holds the exponential. And what is
+written so that it is not, `maximum(x, 0) + log1p(exp(-abs(x)))`, is that one function too; not with `relu(x)`, which has
+another slope at 0.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import replace
 from sympy import Add, Expr, Mul, Pow, S, exp, log
 
 from derive.equations import Equation, Op
-from derive.terms.functions import log1p, sigmoid, softplus
+from derive.terms.functions import absolute, log1p, maximum, minimum, sigmoid, softplus
 
 
 def by_stable_functions(op: Op) -> Op:
@@ -22,6 +24,7 @@ def by_stable_functions(op: Op) -> Op:
 def _rewritten(e: Equation) -> Equation:
     body = e.body.replace(_is_inverse, _sigmoids).replace(_has_sigmoid, _with_exponential)
     body = body.replace(lambda f: isinstance(f, log | log1p), _logarithm)
+    body = body.replace(lambda f: isinstance(f, Add), _joined)
     if body == e.body:
         return e
     terms = Add.make_args(body)
@@ -73,3 +76,20 @@ def _logarithm(e: Expr) -> Expr:
         return -softplus(-total.args[0])
     rest = S.One - total
     return -softplus(rest.args[0]) if isinstance(rest, sigmoid) else e
+
+
+def _joined(e: Expr) -> Expr:
+    """`softplus(x)` for what of `x` is above 0 and the softplus of minus its magnitude.
+
+    With a third term it is left, which may cancel the first: `maximum(x, 0) - y*x` with `y` 1.
+    """
+    terms = dict(t.as_coeff_Mul()[::-1] for t in e.args)
+    of = [f for f in terms if isinstance(f, softplus) and isinstance(-f.args[0], absolute)]
+    if len(terms) != 2 or len(of) != 1:
+        return e
+    number, (part,) = terms.pop(of[0]), terms
+    (magnitude,) = (-of[0].args[0]).args
+    for x in (magnitude, -magnitude):
+        if (part, terms[part]) in ((maximum(x, S.Zero), number), (minimum(-x, S.Zero), -number)):
+            return number * softplus(x)
+    return e

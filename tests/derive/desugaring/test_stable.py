@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, constant, exp, log, log1p, mean, op, scalar, sigmoid, tensor
+from derive import axes, constant, exp, log, log1p, maximum, mean, minimum, op, scalar, sigmoid, tensor
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import as_tuple, assert_alike, module
@@ -66,6 +66,25 @@ def of_others(f, x: tensor[n], z: tensor[n]):
     return f.y
 
 
+@op
+def above(f, x: tensor[n]):
+    f.y[n] = maximum(x[n], 0) + log1p(exp(-abs(x[n])))
+    return f.y
+
+
+@op
+def below(f, x: tensor[n]):
+    f.y[n] = 2 * minimum(x[n], 0) - 2 * log(1 + exp(-abs(x[n])))
+    return f.y
+
+
+@op
+def targets(f, x: tensor[n], t: constant[n]):
+    """As it is written, no term cancels another where `t` is 1."""
+    f.loss[()] = mean(maximum(x[n], 0) - t[n] * x[n] + log1p(exp(-abs(x[n]))), over=n)
+    return f.loss
+
+
 PLAIN: dict[str, Callable[..., Tensor]] = {
     "inverse": lambda x, b: torch.sigmoid(x + b),
     "fraction": lambda x: torch.sigmoid(2 * x),
@@ -73,11 +92,14 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "squared": lambda x: torch.sigmoid(x) * torch.sigmoid(-x),
     "logarithm": lambda x: -functional.logsigmoid(-x) - 3 * functional.logsigmoid(x),
     "preference": lambda a, r: -functional.logsigmoid(0.5 * (a - r)).mean(),
+    "above": functional.softplus,
+    "below": lambda x: 2 * functional.logsigmoid(x),
+    "targets": lambda x, t: functional.binary_cross_entropy_with_logits(x, t),
     "entropy": lambda x, t: functional.binary_cross_entropy_with_logits(x, t),
 }
 OPS: dict[str, OpCall] = {
     made.op.name: made
-    for made in (inverse, fraction, times, squared, logarithm, preference, entropy, of_others)
+    for made in (inverse, fraction, times, squared, logarithm, preference, entropy, above, below, targets, of_others)
 }
 
 
@@ -110,3 +132,16 @@ def test_nothing_is_exponentiated(name: str) -> None:
 
 def test_what_both_sigmoids_multiply_needs_neither() -> None:
     assert "torch.sigmoid(x).sub_(t).mul_(dloss / n)" in _code("entropy")
+
+
+def test_softplus_by_a_maximum_is_one_function() -> None:
+    for name in ("above", "below"):
+        assert "softplus(" in _code(name) and "clamp" not in _code(name) and "abs(" not in _code(name), _code(name)
+
+
+def test_a_gradient_beside_a_third_term_keeps_its_digits() -> None:
+    x = torch.tensor([20.0, 30.0, -25.0], requires_grad=True)
+    t = torch.tensor([1.0, 1.0, 0.0])
+    module(targets.op).targets(x, t).backward()
+    sign = torch.tensor([-1.0, -1.0, 1.0])
+    torch.testing.assert_close(x.grad, sign * torch.sigmoid(-x.detach().abs()) / 3, rtol=1e-6, atol=0)

@@ -70,7 +70,7 @@ TABLE = [
     ("quotient by a number", X / 3, "x[n, d] / 3"),
     ("fraction in front", 2 * X / 3, "2/3 * x[n, d]"),
     ("reciprocal", 1 / X, "1 / x[n, d]"),
-    ("reciprocal square", POSITIVE**-2, "1 / r[n]**2"),
+    ("reciprocal square", POSITIVE**-2, "1 / r[n] / r[n]"),
     ("reciprocal root is no division", X / POSITIVE ** Rational(1, 2), "rsqrt(r[n]) * x[n, d]"),
     ("root", X * POSITIVE ** Rational(1, 2), "sqrt(r[n]) * x[n, d]"),
     ("three halves", POSITIVE ** Rational(3, 2), "r[n] * sqrt(r[n])"),
