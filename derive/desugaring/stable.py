@@ -2,7 +2,7 @@
 
 `1 / (1 + exp(-x))` is `sigmoid(x)`, `log(1 + exp(x))` is `softplus(x)`, and `log(sigmoid(x))` is `-softplus(-x)`. As
 they are written they are 0, infinite or nan, or their gradients are, where no dtype holds the exponential. And what is
-written so that it is not, `maximum(x, 0) + log1p(exp(-abs(x)))`, is that one function too; not with `relu(x)`, which has
+written so that it is not, `maximum(x, 0) + log1p(exp(-abs(x)))`, is that function too; not with `relu(x)`, which has
 another slope at 0.
 """
 
