@@ -8,22 +8,33 @@ another slope at 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sympy import Add, Expr, Mul, Pow, S, exp, log
 
 from derive.equations import Equation, Op
+from derive.terms.choices import Where
+from derive.terms.elements import At, at_index
 from derive.terms.functions import absolute, log1p, maximum, minimum, sigmoid, softplus
 
 
 def by_stable_functions(op: Op) -> Op:
-    """The same op with every such expression as one function."""
-    return replace(op, equations=tuple(map(_rewritten, op.equations)))
+    """The same op with every such expression as one function, also where the sigmoid in it has a name."""
+    named: dict[str, Equation] = {}
+    out = []
+    for equation in op.equations:
+        e = _rewritten(equation, named)
+        in_full = replace(e, body=_in_full(e.body, named))
+        if e.kind is None and e.is_plain and _log_of(in_full.body) is not None:
+            named[e.name] = in_full
+        out.append(e)
+    return replace(op, equations=tuple(out))
 
 
-def _rewritten(e: Equation) -> Equation:
+def _rewritten(e: Equation, named: Mapping[str, Equation]) -> Equation:
     body = e.body.replace(_is_inverse, _sigmoids).replace(_has_sigmoid, _with_exponential)
-    body = body.replace(lambda f: isinstance(f, log | log1p), _logarithm)
+    body = body.replace(lambda f: isinstance(f, log | log1p), lambda f: _logarithm(f, named))
     body = body.replace(lambda f: isinstance(f, Add), _joined)
     if body == e.body:
         return e
@@ -65,17 +76,37 @@ def _with_exponential(e: Expr) -> Expr:
     return rest * Mul(*(base**power for base, power in factors.items()))
 
 
-def _logarithm(e: Expr) -> Expr:
-    """The logarithm of a sigmoid, of what is left of 1, or of `1 + exp(x)`."""
-    (of,) = e.args
-    total = of + 1 if isinstance(e, log1p) else of
+def _logarithm(e: Expr, named: Mapping[str, Equation]) -> Expr:
+    """The logarithm of `1 + exp(x)`, or of a sigmoid, with a name or without."""
+    total = e.args[0] + 1 if isinstance(e, log1p) else e.args[0]
     exponent = _exponent(total)
     if exponent is not None:
         return softplus(exponent)
-    if isinstance(total, sigmoid):
-        return -softplus(-total.args[0])
-    rest = S.One - total
-    return -softplus(rest.args[0]) if isinstance(rest, sigmoid) else e
+    found = _log_of(_in_full(total, named))
+    return e if found is None else found
+
+
+def _in_full(value: Expr, named: Mapping[str, Equation]) -> Expr:
+    """The value with what these equations say in the place of their tensors."""
+    read = {at: named[at.name] for at in value.atoms(At) if at.name in named}
+    return value.xreplace({at: at_index(e.body, e.axes, at.index) for at, e in read.items()})
+
+
+def _log_of(value: Expr) -> Expr | None:
+    """The logarithm of a sigmoid, of what is left of 1, or of a choice between such; nothing for another value."""
+    if isinstance(value, Where):
+        condition, *branches = value.args
+        logs = [_log_of(b) for b in branches]
+        if None in logs or not value.atoms(sigmoid):
+            return None
+        both = [-one for one in logs if isinstance(-one, softplus)]  # of which one is computed
+        return -softplus(Where(condition, *(f.args[0] for f in both))) if len(both) == 2 else Where(condition, *logs)
+    if value.is_number and value.is_positive:
+        return log(value)
+    if isinstance(value, sigmoid):
+        return -softplus(-value.args[0])
+    rest = S.One - value
+    return -softplus(rest.args[0]) if isinstance(rest, sigmoid) else None
 
 
 def _joined(e: Expr) -> Expr:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, constant, exp, log, log1p, maximum, mean, minimum, op, scalar, sigmoid, tensor
+from derive import axes, constant, exp, log, log1p, maximum, mean, minimum, op, scalar, sigmoid, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import as_tuple, assert_alike, module
@@ -85,6 +85,23 @@ def targets(f, x: tensor[n], t: constant[n]):
     return f.loss
 
 
+@op
+def by_name(f, x: tensor[n], t: constant[n]):
+    f.p[n] = sigmoid(x[n])
+    f.loss[()] = -mean(t[n] * log(f.p[n]) + (1 - t[n]) * log(1 - f.p[n]), over=n)
+    return f.loss
+
+
+@op
+def focal(f, x: tensor[n], t: constant[n]):
+    """A choice between both has a name too; what is left out has no share."""
+    f.p[n] = sigmoid(x[n])
+    f.pt[n] = where(t[n] > 0.5, f.p[n], 1 - f.p[n])
+    f.loss[n] = -((1 - f.pt[n]) ** 2) * log(f.pt[n])
+    f.kept[n] = log(where(t[n] > 0.5, f.p[n], 2))
+    return f.loss, f.kept
+
+
 PLAIN: dict[str, Callable[..., Tensor]] = {
     "inverse": lambda x, b: torch.sigmoid(x + b),
     "fraction": lambda x: torch.sigmoid(2 * x),
@@ -95,11 +112,15 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "above": functional.softplus,
     "below": lambda x: 2 * functional.logsigmoid(x),
     "targets": lambda x, t: functional.binary_cross_entropy_with_logits(x, t),
+    "by_name": lambda x, t: functional.binary_cross_entropy_with_logits(x, t),
     "entropy": lambda x, t: functional.binary_cross_entropy_with_logits(x, t),
 }
 OPS: dict[str, OpCall] = {
     made.op.name: made
-    for made in (inverse, fraction, times, squared, logarithm, preference, entropy, above, below, targets, of_others)
+    for made in (
+        inverse, fraction, times, squared, logarithm, preference, entropy, above, below, targets, by_name, focal,
+        of_others,
+    )
 }
 
 
@@ -145,3 +166,13 @@ def test_a_gradient_beside_a_third_term_keeps_its_digits() -> None:
     module(targets.op).targets(x, t).backward()
     sign = torch.tensor([-1.0, -1.0, 1.0])
     torch.testing.assert_close(x.grad, sign * torch.sigmoid(-x.detach().abs()) / 3, rtol=1e-6, atol=0)
+
+
+def test_a_logarithm_of_a_choice_is_a_softplus_of_one() -> None:
+    assert "torch.log" not in _code("focal") and "math.log" in _code("focal"), _code("focal")
+    x = torch.tensor([-120.0, -2, 0.5, 17, 120], dtype=torch.float64, requires_grad=True)
+    for t in (torch.zeros(5, dtype=torch.float64), torch.ones(5, dtype=torch.float64)):
+        (loss, kept), z = module(focal.op).focal(x, t), (2 * t - 1) * x
+        assert_alike(loss, torch.sigmoid(-z) ** 2 * -functional.logsigmoid(z), [x], 1e-10)
+        right = torch.where(t > 0.5, functional.logsigmoid(x), torch.log(torch.tensor(2.0, dtype=torch.float64)))
+        assert_alike(kept, right, [x])
