@@ -14,6 +14,7 @@ from sympy import Add, Expr, Mul, S
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.inversions import Inversion
+from derive.collapse.known_sums import Sums, cancelled
 from derive.collapse.masked import Masked, use_masked
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, reason_of, without_masks
@@ -91,6 +92,7 @@ class Laws:
     gradients: frozenset[str]
     masked: Masked = field(default_factory=dict)
     subtracted: dict[Inversion, Expr] = field(default_factory=dict)  # what an elimination must not leave behind
+    sums: Sums = field(default_factory=dict)
     memo: Memo = field(default_factory=dict, compare=False)
 
 
@@ -103,6 +105,11 @@ def close(adjoints: tuple[Adjoint, ...], choice: Choice, laws: Laws) -> tuple[li
     for adjoint in adjoints:
         value, steps = _closed(adjoint, inlined, eliminated, laws)
         history += steps
+        have = laws.always | {a.of for a in adjoints if a.target.name in {d.name for d in definitions}}
+        changed, why = cancelled(value, (a for a in laws.sums.get(adjoint.of, ()) if a.of in have))
+        if changed != value:
+            history.append(Step("known", adjoint.left, value, changed, why))
+            value = changed
         whole = free_axes(value) == set(adjoint.axes)  # else it is a smaller thing, broadcast: no tensor worth a name
         named = (adjoint.of in choice.named and whole) or len(Add.make_args(value)) > MOST_TERMS
         if adjoint.of in laws.gradients | laws.always or (named and not _is_alias(value)):

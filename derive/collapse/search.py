@@ -10,6 +10,7 @@ from derive.adjoint import Stepwise
 from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.domain import conditions, divisors, undivided
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
+from derive.collapse.known_sums import sums_before
 from derive.collapse.local_search import Candidate
 from derive.collapse.masked import masked
 from derive.collapse.relations import Relation, by_names, relations
@@ -51,7 +52,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op))
     steps, gone = vanishing(steps, facts)
-    laws = replace(facts, relations=by_names(identities), subtracted=lossy)
+    laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))
     allowed = divisors(steps) | (conditions(known) if policy.conditional else set())
     found = [
         _with_named(steps, named, laws, facts, allowed, policy)

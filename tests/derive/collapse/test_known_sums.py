@@ -1,0 +1,36 @@
+"""What cancels once a sum goes by the name of the adjoint that it is, is not computed, and nothing is kept for it."""
+
+from torch import Tensor
+from torch.nn import functional
+
+from derive import axes, mean, op, rsqrt, tensor
+from tests.derive.live import assert_derived
+
+n, c, s = axes("n c s")
+
+
+@op
+def scale_and_shift(f, x: tensor[n, c, s], w: tensor[c], b: tensor[c]):
+    """Normalisation as it is often written: a scale and a shift for each row."""
+    f.mu[n, c] = mean(x[n, c, s], over=s)
+    f.r[n, c] = rsqrt(mean((x[n, c, s] - f.mu[n, c]) ** 2, over=s) + 1e-5)
+    f.a[n, c] = w[c] * f.r[n, c]
+    f.sh[n, c] = b[c] - f.mu[n, c] * f.a[n, c]
+    f.y[n, c, s] = f.a[n, c] * x[n, c, s] + f.sh[n, c]
+    return f.y
+
+
+def test_a_sum_less_itself_is_not_computed_and_the_mean_is_not_kept() -> None:
+    derivation = scale_and_shift.op.derivation
+    lines = [str(line) for line in derivation.backward.statements]
+    assert "da[n, c] = sum(dy[n, c, s] * x_minus_mu[n, c, s], over=s)" in lines, lines
+    assert "mu" not in derivation.kept, derivation.kept
+    (known,) = [step for step in derivation.closed.steps if step.law == "known"]
+    assert known.reason == "dsh[n, c] = sum(dy[n, c, s'], over=s')", known
+
+
+def test_the_gradients_are_right() -> None:
+    def right(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        return functional.instance_norm(x, weight=w, bias=b, eps=1e-5)
+
+    assert_derived(scale_and_shift.op, right, {"x": (5, 3, 7), "w": (3,), "b": (3,)})
