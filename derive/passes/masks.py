@@ -189,6 +189,8 @@ def _blend(node: Call, known: _Known) -> Node | None:
         return half_of(q, Call("sub", (ONE, _order(condition))))
     number, left = _apart(p, q)
     step: Node = _order(condition)
+    if _are_opposite(p, q):  # nothing at a tie: `p + q` would be a tensor less itself
+        return Call("mul", (step, p))
     if left == ONE and is_finite_number(half):
         return Call("add", (Call("mul", (Num(number / 2), step)), half))
     differ: Node = Num(number) if left == ONE else Call("sub", (p, q))
@@ -212,11 +214,18 @@ def _order(condition: Call) -> Call:
 
 
 def _gap(above: Node, below: Node) -> Node:
-    """What has the sign of a difference: `e` for `a*e - (a - 1)*e`."""
+    """What has the sign of a difference: `e` for `a*e - (a - 1)*e` or `e - (-e)`."""
+    if _are_opposite(above, below):
+        return above
     number, node = _apart(above, below)
     if node is not None and node != ONE:
         return node if number > 0 else Call("neg", (node,))
     return above if below == ZERO else Call("neg", (below,)) if above == ZERO else Call("sub", (above, below))
+
+
+def _are_opposite(a: Node, b: Node) -> bool:
+    """Whether one node is minus the other, as `x - y` and `y - x` are."""
+    return _apart(a, Call("neg", (b,))) == (0, ONE)
 
 
 def _apart(a: Node, b: Node) -> tuple[Fraction, Node | None]:

@@ -483,3 +483,22 @@ def test_gradients_in_every_situation(spec):
 @pytest.mark.parametrize("spec", [cubed_below, slabs])
 def test_gradients_of_kernels_in_every_situation(spec):
     assert verify_kernels(spec.op).right
+
+
+@op
+def apart(f, x: tensor[n, d], y: tensor[n, d]):
+    f.d[n, d] = maximum(x[n, d] - y[n, d], y[n, d] - x[n, d])
+    return f.d
+
+
+def test_the_larger_of_a_difference_either_way_round_passes_on_a_sign() -> None:
+    """Nothing at a tie, without a cotangent less itself."""
+    lines = [str(s) for s in apart.op.derivation.backward.statements]
+    assert not any("dd[n, d] - dd" in line or "dd[n, d] + dd" in line for line in lines), lines
+    assert lines[0].endswith("sign(x[n, d] - y[n, d])") and lines[-1] == "dy[n, d] = -dx[n, d]", lines
+    x, y, cotangent = (torch.randn(5, 7, dtype=torch.float64) for _ in range(3))
+    x[0], x.requires_grad, y.requires_grad = y[0], True, True
+    (right,) = torch.autograd.grad(torch.maximum(x - y, y - x), x, cotangent, retain_graph=True)
+    assert right[0].eq(0).all()
+    found = torch.autograd.grad(module(apart.op).apart(x, y), (x, y), cotangent)
+    torch.testing.assert_close(found, (right, -right), rtol=0, atol=0)
