@@ -21,6 +21,8 @@ from derive.terms.functions import maximum, minimum
 
 _LARGE = 2**15
 """What half precision still holds."""
+_WHOLE = 2**7
+"""Up to which whole numbers, and their differences, are exact in any precision."""
 
 
 def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
@@ -84,26 +86,39 @@ def step_between(node: Call, known: Known, inputs: Collection[str]) -> Node | No
 
 
 def weighed(node: Call, mask: Node) -> Node | None:
-    """`v * (m + c*(1 - m))` for `where(m, v, c*v)` with a number `c`; None for another choice."""
+    """`v * (m + c*(1 - m))`, or less work that loses nothing, for `where(m, v, c*v)` with a number `c`; else None."""
     _, first, second = node.args
     left = Call("sub", (ONE, mask))
     if (number := _multiple(second, first)) is not None:
-        return _times(first, mask if number == ZERO else _between(mask, number) or _sum(mask, _times(number, left)))
+        other = mask if number == ZERO else _between(mask, ONE, number) or _sum(mask, _times(number, left))
+        return _times(first, other)
     if (number := _multiple(first, second)) is not None:
-        return _times(second, left if number == ZERO else _sum(_times(number, mask), left))
+        other = left if number == ZERO else _between(mask, number, ONE) or _sum(_times(number, mask), left)
+        return _times(second, other)
     return None
 
 
-def _between(mask: Node, number: Node) -> Node | None:
-    """`c + (1 - c)*m` for `m + c*(1 - m)`, a pass less; for `c` below 1 it is 1 where `m` is, to the last digit."""
-    value = _fraction(number)
-    if value is None or not 0 < value < 1:
+def _between(mask: Node, one: Node, zero: Node) -> Node | None:
+    """`b + (a - b)*m` for `a*m + b*(1 - m)`, passes less: `2*m - 1`, `1 - 2*m`.
+
+    It is `a` where the mask is 1, to the last digit, for whole numbers that no precision rounds, and for 1 above `b`.
+    """
+    a, b = _fraction(one), _fraction(zero)
+    if a is None or b is None:
         return None
-    return _sum(Call("mul", (Num(1 - value), mask)), Num(value))
+    whole = all(n.denominator == 1 and abs(n) < _WHOLE for n in (a, b))
+    if not whole and not (a == 1 and 0 < b < 1):
+        return None
+    grown = _times(Num(abs(a - b)), mask)
+    if a < b:
+        return Call("sub", (Num(b), grown))
+    return _sum(grown, Num(b)) if b > 0 else Call("sub", (grown, Num(-b)))
 
 
 def _fraction(number: Node) -> Fraction | None:
     """The number that a node of numbers is; None where it is the caller's, or -oo."""
+    if isinstance(number, Call) and number.fn == "neg":
+        return None if (value := _fraction(number.args[0])) is None else -value
     if isinstance(number, Call) and number.fn == "div":
         over, by = map(_fraction, number.args)
         return None if over is None or not by else over / by

@@ -2,7 +2,7 @@
 
 PyTorch chooses element by element, which takes a CPU twenty times as long as a product where the mask has no pattern.
 Two branches of one tensor that meet at the threshold are taken each on its own side, where the other stands still:
-`A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`. One must be a polynomial, which is written as one of
+`A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`; where they mirror each other, by `|x - t|`. One must be a polynomial, which is written as one of
 `relu(x - t)`, so that nothing is lost on either side. Where one branch is a number, or a multiple of the other, both
 are weighed by the mask and one less the mask: what is not chosen is finite and adds 0.
 """
@@ -23,7 +23,7 @@ from derive.nodes.walking import by_axes_once, reads, rebuilt
 from derive.passes.leftovers import without_unread
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Read, Scatter, Statement
-from derive.terms.functions import maximum, minimum, relu
+from derive.terms.functions import absolute, maximum, minimum, relu
 from derive.terms.names import free_name
 
 
@@ -99,6 +99,8 @@ def _met(asked: Comparison, node: Call, known: Known) -> Node | None:
     above, below = (first, second) if asked.above_first else (second, first)
     if above is None or below is None or expand((above.subs(z, t) - below.subs(z, t)).rewrite(exp)) != 0:
         return None
+    if (apart := _apart(above, below, z, t)) is not None:
+        return asked.lowered(apart)
 
     def grown(polynomial: Expr, beyond: Expr) -> Expr:
         """What a polynomial has beyond the threshold, of how far beyond: `A(t + u) - A(t)`, exact near it."""
@@ -109,3 +111,11 @@ def _met(asked: Comparison, node: Call, known: Known) -> Node | None:
     if below.is_polynomial(z):
         return asked.lowered(grown(below, minimum(HOLD - t, 0)) + above.subs(z, maximum(HOLD, t)))
     return None
+
+
+def _apart(above: Expr, below: Expr, z: Dummy, t: Expr) -> Expr | None:
+    """`a + c*|x - t|` for branches `a + c*(x - t)` and `a - c*(x - t)` with numbers; None for others."""
+    middle, slope = expand((above + below) / 2), expand((above - below) / 2).coeff(z)
+    if not (middle.is_number and slope.is_number) or expand(above - middle - slope * (z - t)) != 0:
+        return None
+    return middle + slope * absolute(HOLD - t)

@@ -182,6 +182,59 @@ def test_a_number_below_one_is_a_step_from_it_up_to_one() -> None:
             assert torch.ones((), dtype=dtype).mul(1 - 1 / k).add(1 / k) == 1
 
 
+@op
+def signed(f, x: tensor[n], z: tensor[n]):
+    f.y[n] = where(z[n] > 0, x[n], -x[n])
+    return f.y
+
+
+@op
+def tripled(f, x: tensor[n], z: tensor[n]):
+    f.y[n] = where(z[n] > 0, 3 * x[n], x[n])
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("made", "step", "a", "b"), [(signed, ".mul_(2).sub_(1)", 1, -1), (tripled, ".mul_(2).add_(1)", 3, 1)]
+)
+def test_between_whole_numbers_a_mask_is_one_step(made, step, a, b) -> None:
+    """No mask turned round beside the mask, and no digit lost in any precision."""
+    code = render(made.op.derivation)
+    assert step in code and "1 - " not in code.partition("_forward(")[2], code
+    z = torch.tensor([-math.inf, -2, -0.0, 0, 1e-7, 3, math.inf])
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+        x = torch.linspace(0.3, 2, 7, dtype=dtype).requires_grad_()
+        y = getattr(module(made.op), made.op.name)(x, z.to(dtype))
+        assert y.equal(torch.where(z.to(dtype) > 0, a * x, b * x))
+        assert torch.autograd.grad(y.sum(), x)[0].equal(torch.where(z.to(dtype) > 0, a, b).to(dtype))
+
+
+@op
+def folded(f, x: tensor[n]):
+    f.y[n] = where(x[n] >= 0, x[n], -x[n])
+    return f.y
+
+
+@op
+def far_from(f, x: tensor[n], t: scalar = 0.7):
+    f.y[n] = where(x[n] < t, 2 * (x[n] - t), 2 * t - 2 * x[n])
+    return f.y
+
+
+def test_branches_that_mirror_each_other_are_a_magnitude() -> None:
+    """At the threshold the gradient is still that of the branch which is taken there."""
+    assert "y = torch.abs(x)" in render(folded.op.derivation)
+    assert "torch.abs(x - t)" in render(far_from.op.derivation)
+    for made, right, slope in [
+        (folded, POINTS.abs(), torch.where(POINTS >= 0, 1.0, -1.0)),
+        (far_from, -2 * (POINTS - 0.7).abs(), torch.where(POINTS < 0.7, 2.0, -2.0)),
+    ]:
+        x = POINTS.clone().requires_grad_()
+        y = getattr(module(made.op), made.op.name)(x)
+        torch.testing.assert_close(y, right, rtol=1e-15, atol=0)
+        assert torch.autograd.grad(y.sum(), x)[0].equal(slope.double())
+
+
 def test_a_mask_under_a_name_that_is_taken_gets_another() -> None:
     x, on, other = (Read(name, ("n",)) for name in ("x", "on", "on_mask"))
     chosen = Call("mul", (Call("where", (on, x, Call("mul", (Scal("slope"), x)))), other))
