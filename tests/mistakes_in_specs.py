@@ -448,6 +448,11 @@ MISTAKES = {
         "f.y[k] = x[k] * x[k + size(k)]\n    return f.y",
         "op mine, equation y: x[k + size(k)] needs 2*size(t) places of axis t, which never has more than size(t); give axes whose lengths differ names of their own",
     ),
+    "halves_without_a_length": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = concat(-x[n, c + size(c)], x[n, c], along=d)\n    return f.y",
+        "op mine, equation y: axis d has length size(d), which is 2*size(d) only where both are 0; say how long axis c is, with a parameter such as count: length(c)",
+    ),
     "fixed_read_by_fixed": (
         None,
         'p, q = axes("p=2 q=3")\n@op\ndef mine(f, x: tensor[n, p]):\n    f.y[n, q] = x[n, q]\n    return f.y',

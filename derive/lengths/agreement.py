@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import gcd
 
-from sympy import Expr, Min, expand, floor
+from sympy import Expr, Min, S, expand, floor
 
 from derive.equations import Requirement
 from derive.errors import DeriveError
@@ -13,6 +13,7 @@ from derive.terms.axes import Size
 
 Lengths = dict[Expr, Expr]
 """Lengths by those of other axes."""
+_OTHER_NAMES = "give axes whose lengths differ names of their own"
 
 
 def agreed(needs: Iterable[Requirement], closed: Callable[[Expr], Expr]) -> Lengths:
@@ -26,6 +27,8 @@ def agreed(needs: Iterable[Requirement], closed: Callable[[Expr], Expr]) -> Leng
         slack = expand(left - right)
         if _is_never_zero(slack):
             raise _refused(r, f"{r.what} has length {left}, which is never {right}")
+        if _are_only_zero(slack, left):
+            raise _refused(r, f"{r.what} has length {left}, which is {right} only where both are 0", _untold(r, closed))
         solved = _solved(slack)
         if solved is not None:
             known = {k: in_terms(v, dict([solved])) for k, v in known.items()} | dict([solved])
@@ -36,8 +39,16 @@ def agreed(needs: Iterable[Requirement], closed: Callable[[Expr], Expr]) -> Leng
     return known
 
 
-def _refused(need: Requirement, why: str) -> DeriveError:
-    return DeriveError(why, equation=need.equation, fix="give axes whose lengths differ names of their own")
+def _refused(need: Requirement, why: str, fix: str = _OTHER_NAMES) -> DeriveError:
+    return DeriveError(why, equation=need.equation, fix=fix)
+
+
+def _untold(need: Requirement, closed: Callable[[Expr], Expr]) -> str:
+    """What to write where an axis is as long as what it reads for want of another length."""
+    found = sorted({s.axis.base for s in (need.left - need.right).atoms(Size) if closed(s) != s})
+    if not found:
+        return _OTHER_NAMES
+    return f"say how long axis {found[0]} is, with a parameter such as count: length({found[0]})"
 
 
 def _solved(slack: Expr) -> tuple[Expr, Expr] | None:
@@ -61,6 +72,15 @@ def _is_below_zero(slack: Expr, or_zero: bool = False) -> bool:
     number, terms = slack.as_coeff_add()
     least = number < 0 or bool(or_zero and number == 0 and terms)
     return least and not slack.has(floor, Min) and all(t.as_coeff_Mul()[0] < 0 for t in terms)
+
+
+def _are_only_zero(slack: Expr, side: Expr) -> bool:
+    """Whether two sides agree only where each is 0, as `d` and `2*d` do: all that an op takes is then empty.
+
+    In `i + j == i` one tensor of two is, which a caller may give.
+    """
+    alike = _is_below_zero(slack, or_zero=True) or _is_below_zero(expand(-slack), or_zero=True)
+    return alike and side.xreplace(dict.fromkeys(slack.atoms(Size), S.Zero)) == 0
 
 
 def _is_never_zero(slack: Expr) -> bool:

@@ -2,9 +2,10 @@
 
 PyTorch chooses element by element, which takes a CPU twenty times as long as a product where the mask has no pattern.
 Two branches of one tensor that meet at the threshold are taken each on its own side, where the other stands still:
-`A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`; where they mirror each other, by `|x - t|`. One must be a polynomial, which is written as one of
-`relu(x - t)`, so that nothing is lost on either side. Where one branch is a number, or a multiple of the other, both
-are weighed by the mask and one less the mask: what is not chosen is finite and adds 0.
+`A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`; where they mirror each other, by `|x - t|`. One must be a
+polynomial, which is written as one of `relu(x - t)`, so that nothing is lost on either side. Where one branch is a
+number, or a multiple of the other, both are weighed by the mask and one less the mask: what is not chosen is finite
+and adds 0.
 """
 
 from __future__ import annotations
