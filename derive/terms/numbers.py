@@ -8,6 +8,7 @@ from fractions import Fraction
 _LARGEST_DENOMINATOR = 100
 _SMALL = 1e-4
 _LARGE = 10**6
+_LONGER_THAN_FLOATS = 2**53
 
 
 def decimal(number: Fraction) -> str | None:
@@ -31,3 +32,13 @@ def with_exponent(number: Fraction) -> str | None:
         return None
     digits, _, exponent = f"{Decimal(number.numerator).normalize():e}".partition("e")
     return f"{digits}e{int(exponent)}"
+
+
+def as_float(number: Fraction) -> str | None:
+    """`0.3` and `0.0356774081363001`, the float that a fraction is nearest to, where a person writes a decimal.
+
+    So it is where that is exact, or where the fraction is of whole numbers longer than a float: a product of decimals.
+    """
+    nearest = repr(float(number))
+    long = max(abs(number.numerator), number.denominator) >= _LONGER_THAN_FLOATS
+    return nearest if long or Fraction(nearest) == number else None

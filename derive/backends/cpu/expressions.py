@@ -28,6 +28,7 @@ from derive.program import (
     SizeOf,
     Window,
 )
+from derive.terms.numbers import as_float
 
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""
@@ -303,6 +304,6 @@ def number(node: Num) -> Text:
     strength = _UNARY if negative else _ATOM
     if value.denominator == 1 and abs(value) < 2**24:
         return Text(str(value.numerator), strength, "number")
-    if Fraction(repr(float(value))) == value:
-        return Text(repr(float(value)), strength, "number")
+    if (decimal := as_float(value)) is not None:
+        return Text(decimal, strength, "number")
     return Text(f"{value.numerator}.0 / {value.denominator}.0", _PRODUCT, "number")

@@ -9,7 +9,7 @@ from fractions import Fraction
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
 from derive.nodes.walking import walk
 from derive.program import CONDITIONS, AxisValue, Call, Node, Num, Scal, SizeOf
-from derive.terms.numbers import with_exponent
+from derive.terms.numbers import as_float, with_exponent
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -39,8 +39,8 @@ def number_code(node: Num) -> Value:
     size = abs(value)
     if size.denominator == 1:
         code, strength = str(size.numerator) if size < _LONGEST else repr(float(size)), ATOM
-    elif Fraction(repr(float(size))) == size:
-        code, strength = repr(float(size)), ATOM
+    elif (decimal := as_float(size)) is not None:
+        code, strength = decimal, ATOM
     else:
         code, strength = f"{size.numerator} / {size.denominator}", PRODUCT
     return Value(f"-{code}" if negative else code, strength=min(strength, UNARY) if negative else strength, scalar=True)

@@ -22,7 +22,7 @@ from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.torch.reductions.runs import run_sum
 from derive.backends.torch.reductions.scans import running
 from derive.backends.torch.reductions.scatters import scatter
-from derive.backends.torch.sizes import Sizes
+from derive.backends.torch.sizes import Sizes, fixed
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, squeeze
 from derive.lengths.nominal import FEW
 from derive.nodes.ties import told_by_sign
@@ -93,7 +93,9 @@ class Printer:
         return self.size_names[base(axis)]
 
     def number(self, node: Node) -> str:
-        return self.value(node, ()).code
+        """A length or a place; of axes of fixed lengths, the number that it is."""
+        whole = fixed(node, self.size_names) if isinstance(node, Call) else None
+        return self.value(node, ()).code if whole is None else str(whole)
 
     def stored(self, name: str) -> Value:
         return Value(self.names.get(name, name), self.layouts[name])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sympy import Expr
 
 from derive.backends.values import PACK, is_pack
 from derive.lengths.length_code import size_code
 from derive.nodes.walking import index_axes
-from derive.program import Index, Node, PartOf, Place, SizeOf, Window
+from derive.program import Call, Index, Node, Num, PartOf, Place, SizeOf, Window, base
 from derive.terms.axes import Rest, Size
+
+_COUNTS: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,19 @@ class Sizes:
 
     def arange(self, axis: str, dtype: str = "") -> str:
         return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"
+
+
+def fixed(node: Node, lengths: Mapping[str, str]) -> int | None:
+    """The whole number that sums and differences of numbers and of lengths that are fixed make; None for any other."""
+    if isinstance(node, SizeOf):
+        length = lengths.get(base(node.axis), "")
+        return int(length) if length.isdecimal() else None
+    if isinstance(node, Num):
+        return int(node.value) if isinstance(node.value, Fraction) and node.value.denominator == 1 else None
+    if not isinstance(node, Call) or node.fn not in _COUNTS:
+        return None
+    a, b = (fixed(n, lengths) for n in node.args)
+    return None if a is None or b is None else _COUNTS[node.fn](a, b)
 
 
 def in_order(window: Window, slow: Callable[[str], int]) -> list[tuple[str, int]]:

@@ -76,7 +76,8 @@ def span(window: Window, dim: str, sizes: Sizes) -> str:
         return f"{'' if start == '0' else start}:" + ("" if step == 1 else f":{step}")
     length = sizes.of(axis)
     last = length if step == 1 else f"{step} * ({length} - 1) + 1"
-    stop = last if start == "0" else f"{start} + {last}"
+    known = start.isdecimal() and last.isdecimal()
+    stop = last if start == "0" else str(int(start) + int(last)) if known else f"{start} + {last}"
     return f"{'' if start == '0' else start}:{stop}" + ("" if step == 1 else f":{step}")
 
 

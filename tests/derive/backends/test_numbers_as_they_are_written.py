@@ -1,0 +1,42 @@
+"""Numbers of a program as a person writes them: products of decimals, and places of axes of fixed lengths."""
+
+from fractions import Fraction
+
+from derive import axes, exp, op, tensor
+from derive.backends.cpu.expressions import number
+from derive.backends.torch.pointwise import number_code
+from derive.emit import render
+from derive.program import Num
+from tests.derive.live import assert_derived
+
+n, h = axes("n h")
+r, q = axes("r=2 q=3")
+PRODUCT = Fraction("0.7978845608028654") * Fraction("0.044715")
+
+
+def test_a_product_of_decimals_is_a_decimal() -> None:
+    """The very float that the quotient of both whole numbers is; short quotients stay as they are."""
+    assert number_code(Num(PRODUCT)).code == "0.035677408136300125"
+    assert number_code(Num(-PRODUCT)).code == "-0.035677408136300125"
+    assert number(Num(PRODUCT)).code == "0.035677408136300125"
+    assert PRODUCT.numerator / PRODUCT.denominator == 0.035677408136300125
+    assert number_code(Num(Fraction(2, 3))).code == "2 / 3"
+
+
+@op
+def turned(f, x: tensor[n, r, h], w: tensor[n, r, h]):
+    f.y[n, r, h] = x[n, r, h] + x[n, 1 - r, h] * w[n, r, h]
+    return f.y
+
+
+@op
+def turned_in_part(f, x: tensor[n, q]):
+    f.y[n, r] = exp(x[n, r + 1]) * x[n, 1 - r]
+    return f.y
+
+
+def test_places_of_axes_of_fixed_lengths_are_numbers() -> None:
+    assert "x[:, :2].flip(1)" in render(turned.op.derivation) and "2 - 2" not in render(turned.op.derivation)
+    assert "x[:, :2].flip(1)" in render(turned_in_part.op.derivation)
+    assert_derived(turned.op, lambda x, w: x + x.flip(1) * w, {"x": (5, 2, 3), "w": (5, 2, 3)})
+    assert_derived(turned_in_part.op, lambda x: x[:, 1:].exp() * x[:, :2].flip(1), {"x": (5, 3)})
