@@ -96,8 +96,8 @@ def _log_of(value: Expr) -> Expr | None:
     """The logarithm of a sigmoid, of what is left of 1, or of a choice between such; nothing for another value."""
     if isinstance(value, Where):
         condition, *branches = value.args
-        logs = [_log_of(b) for b in branches]
-        if None in logs or not value.atoms(sigmoid):
+        logs = [found for b in branches if (found := _log_of(b)) is not None]
+        if len(logs) < 2 or not value.atoms(sigmoid):
             return None
         both = [-one for one in logs if isinstance(-one, softplus)]  # of which one is computed
         return -softplus(Where(condition, *(f.args[0] for f in both))) if len(both) == 2 else Where(condition, *logs)
