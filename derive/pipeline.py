@@ -22,6 +22,7 @@ from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
 from derive.desugaring.padding import padded
 from derive.desugaring.selections import selected
+from derive.desugaring.squares import with_squares
 from derive.desugaring.stable import by_stable_functions
 from derive.desugaring.twins import one_of_each
 from derive.equations import Equation, Op
@@ -102,7 +103,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(op)))
-    written = made_before_windows(one_of_each(selected(by_stable_functions(within))))
+    written = made_before_windows(one_of_each(selected(by_stable_functions(with_squares(within)))))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)
