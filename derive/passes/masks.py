@@ -4,9 +4,9 @@ A choice element by element takes ten times as long as a product on a CPU. They 
 finite, so only sums and products of cotangents become products. What a maximum passes on, half of it at a tie, is
 `dy * (1 + sign(a - b)) / 2`, also where both are infinite: they tie, and `inf - inf` is no number, whose sign is 0. It
 is chosen by `a >= b` alone where it may not be finite; there inputs count as finite too: the chain rule multiplies by
-them after the choice. So they do where no `where` of the op asks for values, and what is
-compared is what `relu` and its like are of: were it not finite, their values would not be. A choice of what is
-compared, `where(r <= t, r, t)`, is the smaller of both.
+them after the choice. So they do where no `where` of the op asks for values, and what is compared is what `relu` and
+its like are of: were it not finite, their values would not be. A choice of what is compared, `where(r <= t, r, t)`, is
+the smaller of both, and `where(abs(e) <= t, e, t*sign(e))` is `e` between `-t` and `t`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt
 from derive.passes.finite import Extremum, Finite, counts_ties, extrema
 from derive.passes.sides import on_each_side, vanishes_beside
-from derive.passes.steps import half_of
+from derive.passes.steps import clamped, half_of
 from derive.program import Assign, Call, Node, Num, Program, Read, Statement
 from derive.terms.choices import Where
 from derive.terms.elements import At
@@ -95,9 +95,9 @@ def _within(node: Node, known: _Known, chosen: bool = False) -> Node:
 
 def _without_choice(node: Call, known: _Known) -> Node | None:
     """A choice as a product, a maximum of what it compares, or one choice for two; None where it has to stay."""
-    if (product := _masked(node, known)) is not None:
+    if (product := _masked(node, known) or _masked(_turned(node), known)) is not None:
         return product
-    if (extremum := _extremum(node)) is not None:
+    if (extremum := _extremum(node) or clamped(node)) is not None:
         return extremum
     if (passed := _passed_on(node, known)) is not None:
         return passed
@@ -115,6 +115,12 @@ def _masked(node: Call, known: _Known) -> Node | None:
     if sign is not None and _vanishes(value, sign.args[0]):
         return _within(value, known)
     return Call("mul", (_within(value, known), sign or Call("where", (condition, ONE, ZERO))))
+
+
+def _turned(node: Call) -> Call:
+    """The choice where the condition does not hold: what compares a nan holds in neither."""
+    condition, value, other = node.args
+    return replace(node, args=(Call("not", (condition,)), other, value))
 
 
 def _is_zero_beside(condition: Node, value: Node, known: _Known) -> bool:

@@ -14,7 +14,7 @@ from sympy import Dummy, Expr, expand
 
 from derive.lowering.raising import is_finite_number, raised
 from derive.nodes.arithmetic import ONE, ZERO
-from derive.program import Call, Node, Num, Read
+from derive.program import COMPARISONS, Call, Node, Num, Read, Scal
 
 _TWO, _MINUS = Num(Fraction(2)), Num(Fraction(-1))
 
@@ -94,3 +94,33 @@ def _are_apart(gap: Node, other: Node) -> bool:
     """Whether what is between both ends of a clamp, the sum of two differences, is a number above 0."""
     names: dict[Node, Expr] = {}
     return bool(expand(raised(Call("add", (gap, other)), {}, lambda n: names.setdefault(n, Dummy()))).is_positive)
+
+
+def clamped(node: Call) -> Node | None:
+    """`where(abs(e) <= t, e, t*sign(e))` as `e` between `-t` and `t`; None for another choice.
+
+    A `t` of the caller's may be below 0, where no magnitude is: it is the sign times the smaller of both then.
+    """
+    condition, first, second = node.args
+    if not isinstance(condition, Call) or condition.fn not in COMPARISONS - {"eq", "ne"}:
+        return None
+    for size, most in (condition.args, condition.args[::-1]):
+        if not isinstance(size, Call) or size.fn != "absolute" or not isinstance(most, Num | Scal):
+            continue
+        below = (size == condition.args[0]) == (condition.fn in ("lt", "le"))
+        inside, outside = (first, second) if below else (second, first)
+        (e,) = size.args
+        sign = Call("sign", (e,))
+        if inside != e or not _are_one(outside, Call("mul", (most, sign))):
+            continue
+        if isinstance(most, Scal):
+            return Call("mul", (sign, Call("minimum", (size, most))))
+        if is_finite_number(most) and most.value > 0:
+            return Call("minimum", (Call("maximum", (e, Num(-most.value))), most))
+    return None
+
+
+def _are_one(a: Node, b: Node) -> bool:
+    """Whether two nodes are equal by arithmetic."""
+    names: dict[Node, Expr] = {}
+    return expand(raised(Call("sub", (a, b)), {}, lambda n: names.setdefault(n, Dummy()))) == 0

@@ -502,3 +502,56 @@ def test_the_larger_of_a_difference_either_way_round_passes_on_a_sign() -> None:
     assert right[0].eq(0).all()
     found = torch.autograd.grad(module(apart.op).apart(x, y), (x, y), cotangent)
     torch.testing.assert_close(found, (right, -right), rtol=0, atol=0)
+
+
+@op
+def huber_by_number(f, x: tensor[n, d], y: constant[n, d]):
+    f.e[n, d] = x[n, d] - y[n, d]
+    f.y_[n, d] = where(abs(f.e[n, d]) <= 1.5, f.e[n, d] ** 2 / 2, 1.5 * abs(f.e[n, d]) - 1.125)
+    return f.y_
+
+
+@op
+def huber_by_caller(f, x: tensor[n, d], y: constant[n, d], most: scalar = 1.0):
+    f.e[n, d] = x[n, d] - y[n, d]
+    f.y_[n, d] = where(abs(f.e[n, d]) > most, most * (abs(f.e[n, d]) - most / 2), f.e[n, d] ** 2 / 2)
+    return f.y_
+
+
+@op
+def smaller_slope(f, x: tensor[n, d]):
+    """Another slope outside is no clamp."""
+    f.y[n, d] = where(abs(x[n, d]) <= 1, x[n, d] ** 2 / 2, 2 * abs(x[n, d]))
+    return f.y
+
+
+def test_a_choice_by_a_magnitude_is_a_clamp() -> None:
+    assert any("minimum(maximum(e[n, d], -3/2), 3/2)" in line for line in backward(huber_by_number))
+    assert any("sign(e[n, d]) * minimum(absolute(e[n, d]), most)" in line for line in backward(huber_by_caller))
+    assert any("where(" in line for line in backward(smaller_slope))
+    x, y, cotangent = (torch.randn(5, 7, dtype=torch.float64) for _ in range(3))
+    x[0, :3] = y[0, :3] + torch.tensor([0.0, 1.5, -1.5])
+    x.requires_grad = True
+    right = ((x - y).clamp(-1.5, 1.5) * cotangent).detach()
+    caller = module(huber_by_caller.op).huber_by_caller
+    for made in (module(huber_by_number.op).huber_by_number(x, y), caller(x, y, 1.5)):
+        torch.testing.assert_close(torch.autograd.grad(made, x, cotangent)[0], right, rtol=1e-14, atol=0)
+    (below,) = torch.autograd.grad(caller(x, y, -0.5), x, cotangent)
+    torch.testing.assert_close(below, -0.5 * torch.sign(x - y) * cotangent)
+
+
+@op
+def nothing_first(f, x: tensor[n, d], z: constant[n, d]):
+    f.y[n, d] = where(z[n, d] <= 0, 0, 2 * x[n, d])
+    return f.y
+
+
+def test_nothing_where_a_condition_holds_is_a_product_where_it_does_not() -> None:
+    """What is asked is kept, a byte an element; where nothing can be compared it does not hold."""
+    (line,) = backward(nothing_first)
+    assert line.endswith("where(not(z_up_to_zero[n, d]), 1, 0)"), line
+    x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    z = torch.tensor([[0.0, 1, -1], [torch.nan, torch.inf, -torch.inf]], dtype=torch.float64)
+    cotangent = torch.randn(2, 3, dtype=torch.float64)
+    (found,) = torch.autograd.grad(module(nothing_first.op).nothing_first(x, z), x, cotangent)
+    torch.testing.assert_close(found, torch.where(z <= 0, 0, 2 * cotangent), rtol=0, atol=0)
