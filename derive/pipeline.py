@@ -17,6 +17,7 @@ from derive.collapse.vocabulary import name_functions, name_sums
 from derive.conditions import with_conditions, with_dear, with_functions
 from derive.costs.cost import work
 from derive.desugaring.before_windows import made_before_windows
+from derive.desugaring.each_place import said_for_each_place
 from derive.desugaring.guards import unguarded
 from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
@@ -102,7 +103,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    within = padded(chosen_between_ends(between_ends(op)))
+    within = padded(chosen_between_ends(between_ends(said_for_each_place(op))))
     written = made_before_windows(one_of_each(selected(by_stable_functions(with_squares(within)))))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:

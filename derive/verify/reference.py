@@ -67,6 +67,7 @@ def all_sizes(op: Op, sizes: Mapping[str, int]) -> dict[str, int]:
     out = dict(sizes)
     for rule in op.sizes:
         if rule.formula is None:
+            out |= {} if rule.axis.fixed is None else {rule.axis.base: rule.axis.fixed}
             continue
         length = rule.formula.xreplace({s: S(out[s.axis.base]) for s in rule.formula.atoms(Size)})
         if not length.is_Integer or length < 0:

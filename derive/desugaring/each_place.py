@@ -1,0 +1,62 @@
+"""What depends on the place along an axis of fixed length is said for each: `where(eq(r, 0), a, b)` is both, joined.
+
+Where `r` has two places, `where(eq(r, 0), -z[t, 1], z[t, 0])` is `concat(-z[t, 1], z[t, 0], along=r)`. As it is written
+both would be computed at both places, and the gradient of each summed over what is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sympy import Basic, Expr, Integer, S
+
+from derive.equations import Equation, Op, SizeRule
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Concat, Where
+from derive.terms.elements import At
+
+_MOST = 4
+"""Places of an axis up to which each is said by itself."""
+
+
+def said_for_each_place(op: Op) -> Op:
+    """The same op with such equations as what is joined along their axes."""
+    equations = tuple(map(_said, op.equations))
+    places = dict.fromkeys(a for e, own in zip(equations, op.equations, strict=True) if e is not own for a in e.over)
+    known = {r.axis for r in op.sizes}
+    return replace(op, equations=equations, sizes=(*op.sizes, *(SizeRule(a) for a in places if a not in known)))
+
+
+def _said(e: Equation) -> Equation:
+    if e.kind is not None or not e.is_plain or e.target.is_integer:
+        return e
+    for axis in e.axes:
+        if axis.fixed is not None and 1 < axis.fixed <= _MOST and _asks(e.body, axis):
+            pieces = [_at(e.body, axis, Integer(k)) for k in range(axis.fixed)]
+            if all(free_axes(p) == set(e.axes) - {axis} for p in pieces):
+                over = tuple(Axis(f"{axis.base}_{k}", fixed=1) for k in range(axis.fixed))
+                return replace(e, body=Concat(axis, *pieces), kind="concat", over=over)
+    return e
+
+
+def _asks(value: Basic, axis: Axis) -> bool:
+    """Whether a value depends on a place by itself, not through what is read there."""
+    if isinstance(value, At):
+        return False
+    if isinstance(value, Where) and free_axes(value.condition) == {axis} and not value.condition.atoms(At):
+        return True
+    return value == axis or any(_asks(a, axis) for a in value.args)
+
+
+def _at(value: Expr, axis: Axis, place: Integer) -> Expr:
+    """The value at one place of the axis; where it asks for the place, what is chosen there."""
+    if isinstance(value, Where) and free_axes(value.condition) == {axis} and not value.condition.atoms(At):
+        holds = value.condition.xreplace({axis: place})
+        if holds in (S.true, S.false):
+            return _at(value.args[1 if holds == S.true else 2], axis, place)
+    if isinstance(value, At):
+        plain = all(free_axes(i) == {axis} and not i.atoms(At) for i in value.index if axis in free_axes(i))
+        return value.xreplace({axis: place}) if plain else value
+    if value == axis or not value.args:
+        return place if value == axis else value
+    return value.func(*(_at(a, axis, place) for a in value.args)) if axis in free_axes(value) else value

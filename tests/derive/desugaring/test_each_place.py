@@ -1,0 +1,93 @@
+"""What depends on the place along an axis of two or three is said for each place, and joined."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import axes, constant, eq, exp, op, tensor, where
+from derive.emit import render
+from derive.recording.spec import OpCall
+from derive.verify.verify import verify_kernels
+from tests.derive.live import assert_derived
+
+n, d, t, r, xyz = axes("n d t r=2 xyz=3")
+
+
+@op
+def rotated(f, x: tensor[..., d], c: constant[t], s: constant[t]):
+    """Rotary embedding, told by the place of a half."""
+    f.z[..., r, t] = x[..., (r, t)]
+    f.w[..., r, t] = where(
+        eq(r, 0), f.z[..., 0, t] * c[t] - f.z[..., 1, t] * s[t], f.z[..., 1, t] * c[t] + f.z[..., 0, t] * s[t]
+    )
+    f.y[..., (r, t)] = f.w[..., r, t]
+    return f.y
+
+
+@op
+def by_signs(f, x: tensor[..., r, t], c: constant[t], s: constant[t]):
+    f.y[..., r, t] = x[..., r, t] * c[t] + (2 * r - 1) * x[..., 1 - r, t] * s[t]
+    return f.y
+
+
+@op
+def cross(f, a: tensor[n, xyz], b: tensor[n, xyz]):
+    f.c[n, xyz] = where(
+        eq(xyz, 0), a[n, 1] * b[n, 2] - a[n, 2] * b[n, 1],
+        where(eq(xyz, 1), a[n, 2] * b[n, 0] - a[n, 0] * b[n, 2], a[n, 0] * b[n, 1] - a[n, 1] * b[n, 0]),
+    )  # fmt: skip
+    return f.c
+
+
+@op
+def with_a_mask(f, a: tensor[n, r], m: constant[n]):
+    f.c[n, r] = where((r < 1) & (m[n] > 0), exp(a[n, r]), a[n, 1 - r])
+    return f.c
+
+
+@op
+def merged(f, a: tensor[n, t]):
+    f.c[n, r, d] = where(eq(r, 0), a[n, (r, d)], 2 * a[n, (r, d)])
+    return f.c
+
+
+@op
+def one_of_two(f, a: tensor[n, r]):
+    """Nothing at one place has no axes to be joined by."""
+    f.c[n, r] = where(r < 1, a[n, r], 0)
+    return f.c
+
+
+def _turned(a: Tensor, b: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    return a * c - b * s, b * c + a * s
+
+
+SHAPES: dict[str, tuple[int, ...]] = {"x": (3, 4), "c": (2,), "s": (2,)}
+CASES: dict[OpCall, tuple[Callable[..., Tensor], dict[str, tuple[int, ...]]]] = {
+    rotated: (lambda x, c, s: torch.cat(_turned(x[..., :2], x[..., 2:], c, s), -1), SHAPES),
+    by_signs: (lambda x, c, s: torch.stack(_turned(x[..., 0, :], x[..., 1, :], c, s), -2), SHAPES | {"x": (3, 2, 2)}),
+    cross: (lambda a, b: torch.linalg.cross(a, b), {"a": (4, 3), "b": (4, 3)}),
+    with_a_mask: (
+        lambda a, m: torch.stack([torch.where(m > 0, a[:, 0].exp(), a[:, 1]), a[:, 0]], 1),
+        {"a": (5, 2), "m": (5,)},
+    ),
+    merged: (lambda a: torch.stack([a[:, :3], 2 * a[:, 3:]], 1), {"a": (4, 6)}),
+}
+
+
+@pytest.mark.parametrize("made", CASES, ids=lambda made: made.op.name)
+def test_each_place_is_computed_once(made: OpCall) -> None:
+    code = render(made.op.derivation)
+    assert "torch.stack(" in code and "arange" not in code and ".sum(" not in code, code
+    assert_derived(made.op, *CASES[made])
+
+
+def test_what_is_nothing_at_a_place_stays_a_choice() -> None:
+    assert "torch.where(" in render(one_of_two.op.derivation)
+
+
+@pytest.mark.parametrize("made", [rotated, cross])
+def test_in_every_situation(made: OpCall) -> None:
+    assert verify_kernels(made.op).right
