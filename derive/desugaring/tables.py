@@ -14,7 +14,7 @@ from sympy import Add, Expr, Mul, S
 
 from derive.desugaring.asked_places import Ranges, place_of
 from derive.equations import Equation, Op, signs
-from derive.terms.axes import Axis, free_axes
+from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import At, Tensor, at_index
 from derive.terms.names import free_name
 
@@ -71,11 +71,14 @@ def _sums(e: Equation, tables: dict[str, Equation], ranges: Ranges, taken: set[s
     parts, terms = [], []
     for body in bodies:
         number, rest = body.as_independent(Axis, At, as_Add=False)
+        if rest == 1:  # as often as there are places
+            terms.append(number * (Mul(*map(Size, e.over)) if e.kind == "sum" else S.One))
+            continue
         target = Tensor(free_name(f"{e.name}_part", taken), **signs(rest))
         taken.add(target.name)
         parts.append(replace(e, target=target, body=rest, given=False, scale=S.One))
         terms.append(number * parts[-1].left)
-    return [*parts, replace(e, body=e.scale * Add(*terms), kind=None, over=(), scale=S.One)] if parts else []
+    return [*parts, replace(e, body=e.scale * Add(*terms), kind=None, over=(), scale=S.One)] if terms else []
 
 
 def _terms(e: Equation, tables: dict[str, Equation], ranges: Ranges) -> Iterator[Expr]:

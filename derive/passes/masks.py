@@ -95,14 +95,14 @@ def _within(node: Node, known: _Known, chosen: bool = False) -> Node:
 
 def _without_choice(node: Call, known: _Known) -> Node | None:
     """A choice as a product, a maximum of what it compares, or one choice for two; None where it has to stay."""
-    if (product := _masked(node, known) or _masked(_turned(node), known)) is not None:
+    if (product := _masked(node, known)) is not None:
         return product
     if (extremum := _extremum(node) or clamped(node)) is not None:
         return extremum
     if (passed := _passed_on(node, known)) is not None:
         return passed
     blend = _blend(node, known)
-    return None if blend is None else _within(blend, known)
+    return _masked(_turned(node), known) if blend is None else _within(blend, known)
 
 
 def _masked(node: Call, known: _Known) -> Node | None:

@@ -192,7 +192,7 @@ class Case:
 CASES = {
     "hard_swish": Case(lambda x: x * (x + 3).clamp(0, 6) / 6, (".clamp(0, 6)",)),
     "gaussian_nll": Case(gaussian_nll, ("var.clamp(min=floor_)",)),
-    "smoothed_labels": Case(smoothed_labels, ("q.scatter_add_(1, y.unsqueeze(1)",), ("arange",)),
+    "smoothed_labels": Case(smoothed_labels, (".gather(1, y.uns", "dz.scatter_add_("), ("arange", "new_full")),
     "multi_margin": Case(multi_margin, ("dloss_inner.sum(1",)),
     "pairwise_rank": Case(pairwise_rank, (), ("-torch.sigmoid",)),
     "ghost_norm": Case(ghost_norm, (".sub_(mean_dy)",), (".T",)),
@@ -239,7 +239,7 @@ CASES |= {
     "shifted_cube": Case(lambda x, g: g * (x - 1) ** 3, ("x_minus_one.square()",), ("x.square()",)),
     "softcapped_attention": Case(softcapped_attention, ("sub_(sum_dy_y)",), ("y_sum", ".neg_()")),
     "factorization_machine": Case(factorization_machine, ("addcmul(w1,",), (".expand(", "dq")),
-    "decorrelation": Case(decorrelation, ("(x_minus_mu @ ds.T).mul_(ratio(2, n))",), ("x_minus_mu2",)),
+    "decorrelation": Case(decorrelation, ("(x_minus_mu @ ds.T).mul_(ratio_of(2, n))",), ("x_minus_mu2",)),
     "orthogonality": Case(lambda x: ((x.T @ x - torch.eye(x.shape[1])) ** 2).sum(), (".T).mul_(2)",), ("x @ ds.T +",)),
     "repulsion": Case(repulsion, ("-4 * dloss",), ("sum_dx",)),
     "attended_with_slopes": Case(attended_with_slopes, ("sub_(sum_dy_y)",), ("tril",)),
