@@ -20,11 +20,11 @@ def place_of(factor: Expr, ranges: Ranges) -> tuple[tuple[Axis, At] | None, Expr
         condition, value = factor.condition, factor.args[1]
     else:
         return None, factor
-    named = asked_of(condition, ranges)
+    named = places_named(condition, ranges)
     return (named[0], value) if named else (None, factor)
 
 
-def asked_of(condition: Basic, ranges: Ranges) -> list[tuple[Axis, At]]:
+def places_named(condition: Basic, ranges: Ranges) -> list[tuple[Axis, At]]:
     """The axis and the index of whose equality a condition asks; each value of the index is a place of the axis.
 
     Not of `y[c] == c`, which several places of `c` may satisfy, or none.

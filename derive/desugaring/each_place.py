@@ -14,6 +14,7 @@ from derive.equations import Equation, Op, SizeRule
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At
+from derive.terms.names import free_name
 
 _MOST = 4
 """Places of an axis up to which each is said by itself."""
@@ -21,21 +22,24 @@ _MOST = 4
 
 def said_for_each_place(op: Op) -> Op:
     """The same op with such equations as what is joined along their axes."""
-    equations = tuple(map(_said, op.equations))
-    places = dict.fromkeys(a for e, own in zip(equations, op.equations, strict=True) if e is not own for a in e.over)
-    known = {r.axis for r in op.sizes}
-    return replace(op, equations=equations, sizes=(*op.sizes, *(SizeRule(a) for a in places if a not in known)))
+    taken = {r.axis.base for r in op.sizes}
+    one = [Axis(free_name(f"place_{k}", taken), fixed=1) for k in range(_MOST)]
+    equations = tuple(_said(e, one) for e in op.equations)
+    if equations == op.equations:
+        return op
+    places = dict.fromkeys(a for e in equations if e.kind == "concat" for a in e.over if a in one)
+    return replace(op, equations=equations, sizes=(*op.sizes, *map(SizeRule, places)))
 
 
-def _said(e: Equation) -> Equation:
+def _said(e: Equation, one: list[Axis]) -> Equation:
+    """The equation with a piece for each place of an axis; `one` are axes of one place."""
     if e.kind is not None or not e.is_plain or e.target.is_integer:
         return e
     for axis in e.axes:
         if axis.fixed is not None and 1 < axis.fixed <= _MOST and _asks(e.body, axis):
             pieces = [_at(e.body, axis, Integer(k)) for k in range(axis.fixed)]
             if all(free_axes(p) == set(e.axes) - {axis} for p in pieces):
-                over = tuple(Axis(f"{axis.base}_{k}", fixed=1) for k in range(axis.fixed))
-                return replace(e, body=Concat(axis, *pieces), kind="concat", over=over)
+                return replace(e, body=Concat(axis, *pieces), kind="concat", over=tuple(one[: axis.fixed]))
     return e
 
 

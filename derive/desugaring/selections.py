@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sympy import Add, And, Basic, Expr, Mul, Not, S, oo
 
-from derive.desugaring.asked_places import Ranges, asked_of, place_of
+from derive.desugaring.asked_places import Ranges, place_of, places_named
 from derive.desugaring.computed_places import Places
 from derive.desugaring.reached_places import reached
 from derive.desugaring.tables import without_tables
@@ -83,7 +83,7 @@ def _each_asked(factor: Expr, ranges: Ranges) -> list[Expr]:
     if not isinstance(factor, Where) or factor.args[2] != 0 or not isinstance(factor.condition, And):
         return [factor]
     asked = And.make_args(factor.condition)
-    named = [c for c in asked if asked_of(c, ranges)]
+    named = [c for c in asked if places_named(c, ranges)]
     rest = And(*(c for c in asked if c not in named))
     return [*(Where(c, S.One, S.Zero) for c in named), Where(rest, factor.args[1], S.Zero)] if named else [factor]
 
@@ -102,7 +102,7 @@ def _extremum(equation: Equation, ranges: Ranges) -> Equation:
     least = _LEAST[str(equation.kind)]
     value, asked = _conditions(equation.body, least)
     for condition in asked:
-        for axis, index in asked_of(condition, ranges):
+        for axis, index in places_named(condition, ranges):
             if _in_a_window(axis, value):
                 continue
             others = [c for c in asked if c != condition]

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from sympy import Expr, Pow, Rational
+from sympy import Dummy, Expr, Pow, Rational, expand
 
 from derive.program import Call, Node, Num
 
@@ -33,6 +33,12 @@ def raised(node: Node, names: Mapping[Node, Expr], other: Other) -> Expr | None:
         return other(node)
     values = [raised(a, names, other) for a in node.args]
     return None if None in values else _ARITHMETIC[node.fn](*values)
+
+
+def expanded(node: Node, names: dict[Node, Expr] | None = None) -> Expr:
+    """The arithmetic of a node multiplied out; what is none goes by a name of its own, which is put among `names`."""
+    own = {} if names is None else names
+    return expand(raised(node, {}, lambda n: own.setdefault(n, Dummy())))
 
 
 def is_finite_number(node: Node) -> bool:

@@ -16,12 +16,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sympy import Dummy, Expr, S, expand
+from sympy import Expr, S
 
 from derive.bounded import floored, polynomials
 from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
-from derive.lowering.raising import is_finite_number, raised
+from derive.lowering.raising import expanded, is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt
@@ -185,9 +185,7 @@ def _blend(node: Call, known: _Known) -> Node | None:
     if (found := _three_ways(node)) is None:
         return None
     condition, p, half, q = found
-    names: dict[Node, Expr] = {}
-    off = Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))
-    if expand(raised(off, {}, lambda n: names.setdefault(n, Dummy()))) != 0:
+    if expanded(Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))) != 0:
         return None
     if not all(map(known.values.includes, (p, q))):
         return None
@@ -237,8 +235,7 @@ def _are_opposite(a: Node, b: Node) -> bool:
 def _apart(a: Node, b: Node) -> tuple[Fraction, Node | None]:
     """A difference as a number times what cancelling leaves, 1 where that is the number; None where it is a sum."""
     names: dict[Node, Expr] = {}
-    difference = expand(raised(Call("sub", (a, b)), {}, lambda n: names.setdefault(n, Dummy())))
-    number, rest = difference.as_coeff_Mul()
+    number, rest = expanded(Call("sub", (a, b)), names).as_coeff_Mul()
     known = {ONE: S.One} | names
     node = next((n for n, name in known.items() if name == rest), None) if number.is_Rational else None
     return (Fraction(number.p, number.q), node) if node is not None else (Fraction(0), None)

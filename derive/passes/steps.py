@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from sympy import Dummy, Expr, expand
-
-from derive.lowering.raising import is_finite_number, raised
+from derive.lowering.raising import expanded, is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.program import COMPARISONS, Call, Node, Num, Read, Scal
 
@@ -92,8 +90,7 @@ def _gap(step: Node) -> Node | None:
 
 def _are_apart(gap: Node, other: Node) -> bool:
     """Whether what is between both ends of a clamp, the sum of two differences, is a number above 0."""
-    names: dict[Node, Expr] = {}
-    return bool(expand(raised(Call("add", (gap, other)), {}, lambda n: names.setdefault(n, Dummy()))).is_positive)
+    return bool(expanded(Call("add", (gap, other))).is_positive)
 
 
 def clamped(node: Call) -> Node | None:
@@ -111,16 +108,10 @@ def clamped(node: Call) -> Node | None:
         inside, outside = (first, second) if below else (second, first)
         (e,) = size.args
         sign = Call("sign", (e,))
-        if inside != e or not _are_one(outside, Call("mul", (most, sign))):
+        if inside != e or expanded(Call("sub", (outside, Call("mul", (most, sign))))) != 0:
             continue
         if isinstance(most, Scal):
             return Call("mul", (sign, Call("minimum", (size, most))))
         if is_finite_number(most) and most.value > 0:
             return Call("minimum", (Call("maximum", (e, Num(-most.value))), most))
     return None
-
-
-def _are_one(a: Node, b: Node) -> bool:
-    """Whether two nodes are equal by arithmetic."""
-    names: dict[Node, Expr] = {}
-    return expand(raised(Call("sub", (a, b)), {}, lambda n: names.setdefault(n, Dummy()))) == 0

@@ -53,6 +53,13 @@ def inputs_of(op: Op, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor
     return {o.name: t.requires_grad_(o.differentiable) for o, t in made}
 
 
+def assert_derived_at(made: Op, reference: Callable[..., Tensor], lengths: Mapping[str, int]) -> None:
+    """The same as `assert_derived` for tensors of these lengths, which the reference takes in their order."""
+    inputs = inputs_of(made, {o.name: tuple(lengths[a.base] for a in o.axes) for o in made.operands})
+    leaves = list(inputs.values())
+    assert_alike(getattr(module(made), made.name)(*leaves), reference(*leaves), leaves)
+
+
 def assert_alike(ours: Tensor, expected: Tensor, leaves: Sequence[Tensor], tolerance: float = 1e-12) -> None:
     """That two values made of the same leaves are alike in float64, and their gradients under one cotangent."""
     torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, constant, eq, exp, op, tensor, where
+from derive import axes, constant, eq, exp, op, sum, tensor, where
 from derive.emit import render
 from derive.recording.spec import OpCall
-from derive.verify.verify import verify_kernels
+from derive.verify.verify import verify, verify_kernels
 from tests.derive.live import assert_derived
 
 n, d, t, r, xyz = axes("n d t r=2 xyz=3")
@@ -58,6 +58,23 @@ def one_of_two(f, a: tensor[n, r]):
     """Nothing at one place has no axes to be joined by."""
     f.c[n, r] = where(r < 1, a[n, r], 0)
     return f.c
+
+
+p_0 = axes("place_0 place_1")[0]
+
+
+@op
+def beside_such_an_axis(f, x: tensor[n, p_0], z: tensor[n, p_0]):
+    """An axis called as those of one place are."""
+    f.s[n, p_0, r] = where(eq(r, 0), x[n, p_0], 2 * z[n, p_0])
+    f.y[n, r] = sum(f.s[n, p_0, r] ** 2, over=p_0)
+    return f.y
+
+
+def test_an_axis_of_one_place_has_a_name_of_its_own() -> None:
+    assert verify(beside_such_an_axis.op).right
+    reference = lambda x, z: torch.stack([(x**2).sum(1), (4 * z**2).sum(1)], 1)  # noqa: E731
+    assert_derived(beside_such_an_axis.op, reference, {"x": (2, 3), "z": (2, 3)})
 
 
 def _turned(a: Tensor, b: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from derive import axes, exp, op, scalar, size, sqrt, sum, tanh, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
-from tests.derive.live import assert_alike, inputs_of, module
+from tests.derive.live import assert_derived_at, module
 
 c, h, n, s, t, w = axes("c h n s t w")
 five = axes("five=5")
@@ -176,10 +176,7 @@ ELSEWHERE = {"shift", "decayed"}
 @pytest.mark.parametrize("name", PLAIN)
 def test_values_and_gradients(name: str, length: int) -> None:
     lengths = {"...": 2, "n": 3, "h": length, "w": 4, "t": length, "c": 2, "five": 5}
-    made = OPS[name].op
-    inputs = inputs_of(made, {o.name: tuple(lengths[a.base] for a in o.axes) for o in made.operands})
-    ours, leaves = getattr(module(made), name)(*inputs.values()), list(inputs.values())
-    assert_alike(ours, PLAIN[name](*leaves), leaves)
+    assert_derived_at(OPS[name].op, PLAIN[name], lengths)
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -11,7 +11,7 @@ from torch.nn import functional
 from derive import axes, exp, index, log, mean, ne, op, scalar, size, sum, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
-from tests.derive.live import as_tuple, assert_alike, inputs_of, module
+from tests.derive.live import as_tuple, assert_alike, assert_derived_at, module
 
 h, n, s, t, v, w = axes("h n s t v w")
 five = axes("five=5")
@@ -89,10 +89,7 @@ OPS: dict[str, OpCall] = {
 @pytest.mark.parametrize("name", OPS)
 def test_values_and_gradients(name: str, length: int) -> None:
     lengths = {"n": 3, "h": length, "w": 4, "t": length, "five": 5}
-    made = OPS[name].op
-    inputs = inputs_of(made, {o.name: tuple(lengths[a.base] for a in o.axes) for o in made.operands})
-    ours, leaves = getattr(module(made), name)(*inputs.values()), list(inputs.values())
-    assert_alike(ours, PLAIN[name](*leaves), leaves)
+    assert_derived_at(OPS[name].op, PLAIN[name], lengths)
 
 
 @pytest.mark.parametrize("name", OPS)

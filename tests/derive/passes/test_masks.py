@@ -407,6 +407,23 @@ def the_larger(f, t: tensor[n], u: tensor[n]):
     return f.y
 
 
+@op
+def the_larger_product(f, t: tensor[n], u: tensor[n], w: tensor[n]):
+    f.y[n] = maximum(t[n] * w[n], u[n] * w[n])
+    return f.y
+
+
+def test_two_computed_infinities_tie():
+    """What overflows on both sides is as large: each passes on half."""
+    values = [1e200, 1e200, -1e200, 3.0], [2e200, -1e200, -2e200, 2.0], [1e200, 1e200, 1e200, 1.0]
+    t, u, w = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in values)
+    assert any("sign(" in line for line in backward(the_larger_product))
+    dy = torch.tensor([0.7, -1.2, 0.4, 2.0], dtype=torch.float64)
+    made = module(the_larger_product.op).the_larger_product(t, u, w)
+    found, right = (torch.autograd.grad(y, (t, u, w), dy) for y in (made, torch.maximum(t * w, u * w)))
+    torch.testing.assert_close(found, right, rtol=1e-14, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_two_infinities_tie(dtype):
     """Their difference is no number, which has no sign but 0."""
