@@ -97,7 +97,7 @@ def _log_of(value: Expr) -> Expr | None:
     if isinstance(value, Where):
         condition, *branches = value.args
         logs = [found for b in branches if (found := _log_of(b)) is not None]
-        if len(logs) < 2 or not value.atoms(sigmoid):
+        if len(logs) < 2:
             return None
         both = [-one for one in logs if isinstance(-one, softplus)]  # of which one is computed
         return -softplus(Where(condition, *(f.args[0] for f in both))) if len(both) == 2 else Where(condition, *logs)

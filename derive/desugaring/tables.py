@@ -58,7 +58,7 @@ def _opened(factor: Expr, tables: dict[str, Equation]) -> Expr:
     """A factor, or the table that it reads by plain axes."""
     table = tables.get(factor.name) if isinstance(factor, At) else None
     index = factor.index if table is not None else ()
-    if table is None or not all(isinstance(i, Axis) for i in index) or len(set(index)) < len(index):
+    if table is None or not all(isinstance(i, Axis) for i in index):
         return factor
     return at_index(table.body, table.axes, index)
 
@@ -86,9 +86,6 @@ def _terms(e: Equation, tables: dict[str, Equation], ranges: Ranges) -> Iterator
     factors = Mul.make_args(e.body)
     opened = [_opened(f, tables) for f in factors]
     axes = {*e.over, *e.axes}
-    reads = [at.name for f, o in zip(factors, opened, strict=True) if f == o for at in f.atoms(At)]
-    if opened == list(factors) or any(name in tables for name in reads):
-        return
     sides = [Add.make_args(o) if o != f else (o,) for f, o in zip(factors, opened, strict=True)]
-    if any(_selects(t, ranges, axes) for side in sides for t in side):
+    if opened != list(factors) and any(_selects(t, ranges, axes) for side in sides for t in side):
         yield from (Mul(*chosen) for chosen in product(*sides))

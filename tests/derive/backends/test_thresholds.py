@@ -235,6 +235,26 @@ def test_branches_that_mirror_each_other_are_a_magnitude() -> None:
         assert torch.autograd.grad(y.sum(), x)[0].equal(slope.double())
 
 
+@pytest.mark.parametrize(
+    ("one", "zero", "value"),
+    [
+        (1, -1, "x[n] * (2 * on_mask[n] - 1)"),
+        (-1, 1, "x[n] * (1 - 2 * on_mask[n])"),
+        (1, Fraction(1, 4), "x[n] * (3/4 * on_mask[n] + 1/4)"),
+        (1, Fraction(201, 2), "x[n] * (on_mask[n] + 201/2 * (1 - on_mask[n]))"),
+        (1, 300, "x[n] * (on_mask[n] + 300 * (1 - on_mask[n]))"),
+    ],
+)
+def test_multiples_are_weighed_so_that_nothing_is_rounded(one, zero, value) -> None:
+    """`201/2 - 199/2 * m` would be rounded where the mask is 1, and so would 300 less 299 in eight bits."""
+    x = Read("x", ("n",))
+    by = [x if k == 1 else Call("neg", (x,)) if k == -1 else Call("mul", (Num(Fraction(k)), x)) for k in (one, zero)]
+    chosen = Assign("y", ("n",), Call("where", (Read("on", ("n",)), *by)))
+    given = (("x", ("n",)), ("on", ("n",)))
+    (_, found) = without_choices(Program("masked", given, (), (chosen,), ("y",))).statements
+    assert str(found.value) == value
+
+
 def test_a_mask_under_a_name_that_is_taken_gets_another() -> None:
     x, on, other = (Read(name, ("n",)) for name in ("x", "on", "on_mask"))
     chosen = Call("mul", (Call("where", (on, x, Call("mul", (Scal("slope"), x)))), other))

@@ -109,3 +109,19 @@ def test_what_is_the_same_everywhere_is_counted() -> None:
     hot = torch.nn.functional.one_hot(y, 3).double()
     assert_right(added_up.op, module(added_up.op).added_up(z, y, 0.3), ((0.7 * hot + 0.1) * z).sum(1).mean(), z)
     assert not any("sum(1" in str(s) for s in added_up.op.derivation.forward.statements)
+
+
+@op
+def with_large_terms(f, z: tensor[n, c], y: index(c)[n], w: constant[n, c]):
+    """What is computed for all places is computed once, however many sums read it."""
+    f.q[n, c] = delta(c, y[n]) + exp(z[n, c])
+    f.loss[()] = sum(f.q[n, c] * w[n, c], over=(n, c)) + sum(f.q[n, c] * z[n, c], over=(n, c))
+    return f.loss
+
+
+def test_a_table_of_large_terms_is_made() -> None:
+    z, w = (torch.randn(5, 3, dtype=torch.float64) for _ in range(2))
+    z.requires_grad, y = True, torch.tensor([2, 0, 0, 1, 2])
+    q = torch.nn.functional.one_hot(y, 3) + z.exp()
+    assert_right(with_large_terms.op, module(with_large_terms.op).with_large_terms(z, y, w), (q * w + q * z).sum(), z)
+    assert "q" in with_large_terms.op.derivation.forward.names

@@ -1,5 +1,6 @@
 """A finite gradient under a condition is multiplied by it; anything else stays a choice."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -29,6 +30,7 @@ from derive import (
 from derive.emit import render
 from derive.live import build
 from derive.passes.sides import on_each_side
+from derive.passes.steps import clamped
 from derive.program import Call, Num, Read
 from derive.verify.verify import verify, verify_kernels
 from tests.derive.live import module
@@ -555,6 +557,31 @@ def test_a_choice_by_a_magnitude_is_a_clamp() -> None:
         torch.testing.assert_close(torch.autograd.grad(made, x, cotangent)[0], right, rtol=1e-14, atol=0)
     (below,) = torch.autograd.grad(caller(x, y, -0.5), x, cotangent)
     torch.testing.assert_close(below, -0.5 * torch.sign(x - y) * cotangent)
+
+
+E = Read("e", ("n",))
+SIZE, WHOLE, SIGN = Call("absolute", (E,)), Num(Fraction(1)), Call("sign", (E,))
+
+
+@pytest.mark.parametrize(
+    ("condition", "inside_first"),
+    [
+        (Call("le", (SIZE, WHOLE)), True),
+        (Call("gt", (SIZE, WHOLE)), False),
+        (Call("ge", (WHOLE, SIZE)), True),
+        (Call("lt", (WHOLE, SIZE)), False),
+    ],
+    ids=str,
+)
+def test_the_side_that_a_clamp_keeps(condition, inside_first):
+    """However the two are compared; the other way round it is none, nor for a bound below 0."""
+    right = Call("where", (condition, *((E, SIGN) if inside_first else (SIGN, E))))
+    assert str(clamped(right)) == "minimum(maximum(e[n], -1), 1)"
+    assert clamped(replace(right, args=(condition, *right.args[:0:-1]))) is None
+    below = Num(Fraction(-1))
+    swapped = replace(condition, args=tuple(below if a == WHOLE else a for a in condition.args))
+    values = (E, Call("neg", (SIGN,)))
+    assert clamped(Call("where", (swapped, *(values if inside_first else values[::-1])))) is None
 
 
 @op
