@@ -9,11 +9,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 
-from sympy import Dummy, Expr
+from sympy import Dummy, Expr, Rational
 
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, raised_by_names
 from derive.backends.torch.or_nothing import in_full
-from derive.lowering.raising import is_finite_number
+from derive.lowering.raising import is_finite_number, raised
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.walking import node_axes, reads
 from derive.program import Call, Node, Num, Read, Scal
@@ -117,12 +117,8 @@ def _between(mask: Node, one: Node, zero: Node) -> Node | None:
 
 def _fraction(number: Node) -> Fraction | None:
     """The number that a node of numbers is; None where it is the caller's, or -oo."""
-    if isinstance(number, Call) and number.fn == "neg":
-        return None if (value := _fraction(number.args[0])) is None else -value
-    if isinstance(number, Call) and number.fn == "div":
-        over, by = map(_fraction, number.args)
-        return None if over is None or not by else over / by
-    return number.value if isinstance(number, Num) and isinstance(number.value, Fraction) else None
+    value = raised(number, {}, lambda n: None)
+    return Fraction(value.p, value.q) if isinstance(value, Rational) else None
 
 
 def _sum(a: Node, b: Node) -> Node:
