@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from sympy import Expr
 
 from derive.terms.axes import Axis, free_axes, sorted_axes
@@ -9,13 +12,14 @@ from derive.terms.elements import At, reads_of
 from derive.terms.reductions import Sigma
 
 
-def match(pattern: Sigma, candidate: Sigma) -> dict[Axis, Expr] | None:
+@lru_cache(maxsize=20_000)
+def match(pattern: Sigma, candidate: Sigma) -> Mapping[Axis, Expr] | None:
     """What to put for the pattern's free axes so that it becomes the candidate, or None."""
     if len(pattern.over) != len(candidate.over):
         return None
     if pattern == candidate:
         return {a: a for a in free_axes(pattern)}
-    elements = sorted(pattern.body.atoms(At), key=lambda at: (-len(at.index), at.sort_key()))
+    elements = sorted(reads_of(pattern.body), key=lambda at: -len(at.index))
     theirs = reads_of(candidate.body)
     return _matched(pattern, candidate, elements, theirs, {})
 

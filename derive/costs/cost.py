@@ -124,7 +124,8 @@ def work(program: Program, nominal: Nominal) -> float:
     gathered: set[Node] = set()
     for s in program.statements:
         total += node_work(s.value, nominal) - _work_among(gathered, s.value, nominal)
-        gathered |= {n for n in walk(s.value) if isinstance(n, Call | Read) and any(map(_is_gather, walk(n)))}
+        if any(map(_is_gather, walk(s.value))):
+            gathered |= {n for n in walk(s.value) if isinstance(n, Call | Read) and any(map(_is_gather, walk(n)))}
         if isinstance(s, Scatter):
             over = set(axes_along(s.slots))
             total += nominal.weighted(over) + (nominal.elements(s.axes) if s.onto is None else 0.0)

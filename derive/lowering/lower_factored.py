@@ -8,6 +8,7 @@ two numbers, `where(c, 1, 2)`, chooses between the rest and its double.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from sympy import Expr, Mul, Rational, S
 from sympy.logic.boolalg import Boolean
@@ -21,12 +22,24 @@ from derive.program import Call, Node
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At
+from derive.terms.reductions import has_sums
 
 
 def factored(expr: Expr, hoist: Hoist, as_written: bool = False) -> Node:
     """A normal form with few operations on large tensors; sums stay `as_written` where digits depend on their order."""
+    if not has_sums(expr):
+        return _without_sums(expr, as_written)
+    return _product_node(_ordered(expr, as_written), hoist)
+
+
+@lru_cache(maxsize=20_000)  # a search prices many forms, which have most of their definitions in common
+def _without_sums(expr: Expr, as_written: bool) -> Node:
+    return _product_node(_ordered(expr, as_written), None)
+
+
+def _ordered(expr: Expr, as_written: bool) -> Product:
     product = _numbers_out(factor(expr))
-    return _product_node(product if as_written else _small_first(product), hoist)
+    return product if as_written else _small_first(product)
 
 
 def _numbers_out(p: Product) -> Product:
@@ -76,7 +89,7 @@ def _in_one(parts: tuple[Product, ...]) -> Product:
     return Product(S(sign), (), (Sum(tuple(replace(p, number=sign * p.number) for p in parts)),))
 
 
-def _product_node(p: Product, hoist: Hoist, also: Node | None = None, size: int = 0) -> Node:
+def _product_node(p: Product, hoist: Hoist | None, also: Node | None = None, size: int = 0) -> Node:
     """The product as a node; `also` is one more factor, over `size` axes."""
     if p.number == 0:
         return ZERO
@@ -102,7 +115,7 @@ def _one_by_one(divisor: Expr) -> tuple[Expr, ...]:
     return (base, base) if exponent == 2 and isinstance(base, At) else (divisor,)
 
 
-def _masked(out: Node, conditions: tuple[Boolean, ...], hoist: Hoist) -> Node:
+def _masked(out: Node, conditions: tuple[Boolean, ...], hoist: Hoist | None) -> Node:
     for condition in conditions:
         out = Call("where", (node(condition, hoist), out, ZERO))
     return out
@@ -115,7 +128,7 @@ def _cases(choice: Expr) -> list[Expr]:
     return [v for branch in choice.args[1:] for v in _cases(branch)]
 
 
-def _chosen(choice: Where, p: Product, hoist: Hoist) -> Node:
+def _chosen(choice: Where, p: Product, hoist: Hoist | None) -> Node:
     """`rest * where(c, a, b)` with numbers `a`, `b`: the rest, scaled by one or the other.
 
     What is larger than the choice is multiplied after it.
@@ -128,7 +141,7 @@ def _chosen(choice: Where, p: Product, hoist: Hoist) -> Node:
     return _product_node(Product(S.One, large, outside), hoist, chosen, len(own)) if large or outside else chosen
 
 
-def _of_cases(choice: Where, rest: Product, hoist: Hoist) -> Node:
+def _of_cases(choice: Where, rest: Product, hoist: Hoist | None) -> Node:
     """The rest times the number of each case. A number that all cases but those of 0 have is multiplied once."""
     bare = not any(f.atoms(At) for f in rest.powers) and not rest.sums  # all numbers: each case is one
     numbers = {v for v in _cases(choice) if v != 0}
@@ -153,7 +166,7 @@ def _factors(expr: Expr) -> tuple[Expr, ...]:
     return tuple(f for f in Mul.make_args(expr) if f != 1)
 
 
-def _times(number: Expr, whole: Node, hoist: Hoist) -> Node:
+def _times(number: Expr, whole: Node, hoist: Hoist | None) -> Node:
     if number in (1, -1):
         return whole if number == 1 else negated(whole)
     if isinstance(number, Rational) and number.p == 1:
@@ -161,7 +174,7 @@ def _times(number: Expr, whole: Node, hoist: Hoist) -> Node:
     return Call("mul", (node(number, hoist), whole))
 
 
-def _sum_node(s: Sum, hoist: Hoist) -> Node:
+def _sum_node(s: Sum, hoist: Hoist | None) -> Node:
     parts = sorted(s.parts, key=lambda p: bool(p.number.is_negative))
     values = (_product_node(Product(abs(p.number), p.powers, p.sums), hoist) for p in parts)
     return signed_sum([(value, bool(p.number.is_negative)) for value, p in zip(values, parts, strict=True)])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from functools import lru_cache
+
 from sympy import Add, Expr, Mul
 
 from derive.algebra import is_contraction
 from derive.lowering.positions import has_delta
 from derive.terms.axes import Size, free_axes
 from derive.terms.products import factors_of
-from derive.terms.reductions import Reduce, Sigma
+from derive.terms.reductions import Reduce, Sigma, sums_of
 
 
 def count_sums(values: list[Expr]) -> dict[Expr, int]:
@@ -16,17 +19,22 @@ def count_sums(values: list[Expr]) -> dict[Expr, int]:
     counts: dict[Expr, int] = {}
     for value in values:
         for term in Add.make_args(value):
-            for s in term.atoms(Sigma):
+            for s in sums_of(term):
                 counts[s] = counts.get(s, 0) + 1
     return counts
 
 
-def merge_sums(expr: Expr, shared: set[Expr]) -> Expr:
+def merge_sums(expr: Expr, shared: Set[Expr]) -> Expr:
     """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself.
 
     Those of `c*sum(a) - c*sum(a*s)` with `s >= 0` are merged in any case: they may be nearly equal, and a sum of
     `a*(1 - s)` subtracts before it adds up.
     """
+    return _merged(expr, sums_of(expr) & shared)
+
+
+@lru_cache(maxsize=20_000)  # a search prices many forms, which have most of their definitions in common
+def _merged(expr: Expr, shared: frozenset[Sigma]) -> Expr:
     groups: dict[tuple[Expr, tuple[str, ...]], list[tuple[Expr, Sigma]]] = {}
     out: list[Expr] = []
     for term in Add.make_args(expr):
@@ -64,7 +72,7 @@ def means_among(values: object, own: set[Expr]) -> set[Expr]:
     found: dict[Expr, bool] = {}
     for value in values:  # type: ignore[attr-defined]
         for term in Add.make_args(value):
-            sums = term.atoms(Sigma)
+            sums = sums_of(term)
             powers = term.as_powers_dict() if sums else {}
             for s in sums:
                 top = s in powers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Function, Mul, S, polygamma
@@ -239,7 +240,7 @@ def _axes_of_sum(expr: Expr) -> tuple[Axis, ...]:
     return (*best, *sorted_axes(free - set(best)))
 
 
-def _match(pattern: Expr, expr: Expr) -> dict[Axis, Expr] | None:
+def _match(pattern: Expr, expr: Expr) -> Mapping[Axis, Expr] | None:
     if pattern == expr:
         return {}
     if isinstance(pattern, Sigma) and isinstance(expr, Sigma):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from derive.program import (
     Arithmetic,
@@ -24,36 +25,34 @@ from derive.program import (
     Window,
 )
 
+_BELOW: dict[type, Callable[[Any], tuple[Node | Index, ...]]] = {
+    Call: lambda n: n.args,
+    Run: lambda n: (n.body, n.same),
+    Reduce: lambda n: (n.body,),
+    Scan: lambda n: (n.body,),
+    Join: lambda n: n.parts,
+    Read: lambda n: n.index,
+    Merged: lambda n: n.axes,
+    Place: lambda n: (n.index, n.length),
+    PartOf: lambda n: (n.whole, *n.lengths),
+    Window: lambda n: (n.offset,),
+    Arithmetic: lambda n: (*(i for i, _ in n.steps), n.offset),
+}
+
 
 def children(node: Node | Index) -> tuple[Node | Index, ...]:
-    if isinstance(node, Call):
-        return node.args
-    if isinstance(node, Run):
-        return (node.body, node.same)
-    if isinstance(node, Reduce | Scan):
-        return (node.body,)
-    if isinstance(node, Join):
-        return node.parts
-    if isinstance(node, Read):
-        return node.index
-    if isinstance(node, Merged):
-        return node.axes
-    if isinstance(node, Place):
-        return (node.index, node.length)
-    if isinstance(node, PartOf):
-        return (node.whole, *node.lengths)
-    if isinstance(node, Window):
-        return (node.offset,)
-    if isinstance(node, Arithmetic):
-        return (*(i for i, _ in node.steps), node.offset)
-    return ()
+    """What a node is made of: its arguments, its body, its indices."""
+    below = _BELOW.get(type(node))
+    return below(node) if below is not None else ()
 
 
 def walk(node: Node | Index) -> Iterator[Node | Index]:
-    """The node and everything below it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    """The node and everything below it, each before what is below it."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(reversed(children(current)))
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:

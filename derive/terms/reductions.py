@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sympy import Basic, Expr, Symbol, Tuple, sympify
@@ -121,3 +122,15 @@ class Sigma(_Bound):
             body = rf"\left({body}\right)"
         text = rf"\sum_{{{axes}}} {body}"
         return rf"\left({text}\right)^{{{exp}}}" if exp else text
+
+
+@lru_cache(maxsize=200_000)
+def sums_of(expr: Expr) -> frozenset[Sigma]:
+    """The sums that stand in an expression."""
+    return frozenset(expr.atoms(Sigma))
+
+
+@lru_cache(maxsize=200_000)
+def has_sums(expr: Expr) -> bool:
+    """Whether a sum, or a reduction as a spec says it, stands in an expression."""
+    return bool(expr.has(Sigma, Reduce))
