@@ -25,9 +25,9 @@ def by_stable_functions(op: Op) -> Op:
     out = []
     for equation in op.equations:
         e = _rewritten(equation, named)
-        in_full = replace(e, body=_in_full(e.body, named))
-        if e.kind is None and e.is_plain and _log_of(in_full.body) is not None:
-            named[e.name] = in_full
+        whole = replace(e, body=in_full(e.body, named))
+        if e.kind is None and e.is_plain and _log_of(whole.body) is not None:
+            named[e.name] = whole
         out.append(e)
     return replace(op, equations=tuple(out))
 
@@ -82,11 +82,11 @@ def _logarithm(e: Expr, named: Mapping[str, Equation]) -> Expr:
     exponent = _exponent(total)
     if exponent is not None:
         return softplus(exponent)
-    found = _log_of(_in_full(total, named))
+    found = _log_of(in_full(total, named))
     return e if found is None else found
 
 
-def _in_full(value: Expr, named: Mapping[str, Equation]) -> Expr:
+def in_full(value: Expr, named: Mapping[str, Equation]) -> Expr:
     """The value with what these equations say in the place of their tensors."""
     read = {at: named[at.name] for at in value.atoms(At) if at.name in named}
     return value.xreplace({at: at_index(e.body, e.axes, at.index) for at, e in read.items()})

@@ -252,7 +252,7 @@ CASES |= {
     "symmetric_divergence": Case(symmetric_divergence, ("addcmul(px_minus_pz,",), ("sum_px_minus_pz",)),
     "linear_attention": Case(linear_attention, ("clamp(max=0).exp_()",), ("torch.where",)),
     "contrastive_both_ways": Case(contrastive_both_ways, ("diagonal()",), ("dloss_mean2",)),
-    "poly_loss": Case(poly_loss, ("p_y = p.gather(",), ()),
+    "poly_loss": Case(poly_loss, ("x.gather(1, y.unsqueeze(1)) - m - torch.log(u_sum)",), ("torch.log(p",)),
     "clipped_ratio": Case(clipped_ratio, ("sign",), ("torch.where",)),
     "continuous_elu": Case(lambda x: F.celu(x, 1.5), ("dx = dy * dy_dx",), ("torch.where",)),
     "learned_average": Case(learned_average, ("* x\n    ).sum()",), ("dy[:, :, None]", "einsum")),

@@ -1,0 +1,90 @@
+"""The logarithm of a share, `log(exp(x - m) / s)`, as a difference: `x - m - log(s)`.
+
+A share underflows where it is small: its logarithm is infinite then, and 0 times that is nan. It is also a logarithm
+for each element, where the sum has one for all that share it. Only where `m` is the maximum of what `s` adds up: `s`
+has a term `exp(0)` then, so that its logarithm is neither far from 0 nor infinite. Without it `x - log(s)` would lose
+the digits that `x` and `log(s)` have in common, and the logarithm of the share does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from sympy import Add, Expr, Mul, S, exp, log
+
+from derive.desugaring.stable import in_full
+from derive.equations import Equation, Op
+from derive.lowering.lower import node
+from derive.nodes.naming import name_of
+from derive.terms.axes import free_axes, sorted_axes
+from derive.terms.elements import At, Tensor, at_index
+
+
+def with_logs_of_shares(op: Op) -> Op:
+    """The same op with the logarithm of every such share as a difference, also where the share has a name."""
+    known = _Known(op.names)
+    for e in op.equations:
+        known.take(replace(e, body=e.body.replace(lambda f: isinstance(f, log), partial(known.rewritten, e))))
+    return replace(op, equations=tuple(known.equations))
+
+
+@dataclass
+class _Known:
+    """The equations so far, and which of them are maxima, sums with a term `exp(0)`, and shares of such sums."""
+
+    taken: set[str]
+    equations: list[Equation] = field(default_factory=list)
+    maxima: dict[str, Equation] = field(default_factory=dict)
+    sums: set[str] = field(default_factory=set)
+    shares: dict[str, Equation] = field(default_factory=dict)  # and exponentials, in full
+
+    def take(self, e: Equation) -> None:
+        self.equations.append(e)
+        full = in_full(e.body, self.shares)
+        if not e.is_plain:
+            return
+        if e.kind == "amax":
+            self.maxima[e.name] = e
+        elif e.kind == "sum" and self.has_largest(e, full):
+            self.sums.add(e.name)
+        elif e.kind is None and self.logarithm(full) is not None:
+            self.shares[e.name] = replace(e, body=full)
+
+    def has_largest(self, e: Equation, body: Expr) -> bool:
+        """Whether a sum is of exponentials of what their maximum over the same axes was taken off."""
+        exponent = body.args[0] if isinstance(body, exp) else S.Zero
+        for at in (-t for t in Add.make_args(exponent) if isinstance(-t, At)):
+            largest = self.maxima.get(at.name)
+            if largest is not None and len(largest.over) == len(e.over):
+                same = dict(zip(sorted_axes(largest.over), sorted_axes(e.over), strict=True))
+                if at_index(largest.body.xreplace(same), largest.axes, at.index) == exponent + at:
+                    return True
+        return False
+
+    def logarithm(self, value: Expr) -> Expr | None:
+        """What exponentials and the reciprocals of such sums add up to as logarithms; nothing for another value."""
+        exponents = [f.args[0] for f in Mul.make_args(value) if isinstance(f, exp)]
+        sums = [1 / f for f in Mul.make_args(value) if not isinstance(f, exp)]
+        shared = all(isinstance(s, At) and s.name in self.sums for s in sums)
+        return Add(*exponents, *(-log(s) for s in sums)) if shared else None
+
+    def rewritten(self, e: Equation, f: Expr) -> Expr:
+        """The logarithm of a share, or of the quotient of two, by its parts; of anything else as it is."""
+        found = self.logarithm(in_full(f.args[0], self.shares))
+        if found is not None:
+            return found if isinstance(found, At) else self.named(e, f, found)
+        parts = [log(part) for part in f.args[0].as_numer_denom()]
+        logs = [self.logarithm(in_full(part.args[0], self.shares)) for part in parts if isinstance(part, log)]
+        if len(logs) < 2 or None in logs:
+            return f
+        over, under = (self.named(e, part, own) for part, own in zip(parts, logs, strict=True))
+        return over - under
+
+    def named(self, e: Equation, f: Expr, value: Expr) -> At:
+        """The difference under a name: `x - m` comes before anything else is added, which may be less near."""
+        axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
+        made = Equation(Tensor(name_of(node(f), self.taken)), axes, value, given=False)
+        self.taken.add(made.name)
+        self.equations.append(made)
+        return made.left

@@ -1,0 +1,215 @@
+"""The logarithm of a share of exponentials is finite where the share underflows, however the share is named."""
+
+import inspect
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import amax, axes, exp, index, log, mean, op, sum, tensor
+from tests.derive.live import assert_derived_at, module
+
+c, k, n, t = axes("c k n t")
+
+
+def shares(f, z):
+    f.m[n] = amax(z[n, c], over=c)
+    f.e[n, c] = exp(z[n, c] - f.m[n])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+
+
+@op
+def entropy(f, z: tensor[n, c]):
+    shares(f, z)
+    f.h[n] = -sum(f.p[n, c] * log(f.p[n, c]), over=c)
+    return f.h
+
+
+@op
+def in_one_line(f, z: tensor[n, c], q: tensor[n, c]):
+    f.m[n] = amax(z[n, c], over=c)
+    f.h[n] = -sum(q[n, c] * log(exp(z[n, c] - f.m[n]) / sum(exp(z[n, k] - f.m[n]), over=k)), over=c)
+    return f.h
+
+
+@op
+def at_labels(f, z: tensor[n, c], y: index(c)[n]):
+    shares(f, z)
+    f.loss[()] = -mean(log(f.p[n, y[n]]), over=n)
+    return f.loss
+
+
+@op
+def divergence(f, z: tensor[n, c], w: tensor[n, c]):
+    shares(f, z)
+    f.top[n] = amax(w[n, c], over=c)
+    f.q[n, c] = exp(w[n, c] - f.top[n]) / sum(exp(w[n, c] - f.top[n]), over=c)
+    f.loss[n] = sum(f.p[n, c] * log(f.p[n, c] / f.q[n, c]), over=c)
+    return f.loss
+
+
+@op
+def over_two_axes(f, z: tensor[n, t, c]):
+    f.m[n] = amax(z[n, t, c], over=(t, c))
+    f.e[n, t, c] = exp(z[n, t, c] - f.m[n])
+    f.s[n] = sum(f.e[n, t, c], over=(t, c))
+    f.p[n, t, c] = f.e[n, t, c] / f.s[n]
+    f.lp[n, t, c] = log(f.p[n, t, c])
+    f.h[n] = -sum(f.p[n, t, c] * f.lp[n, t, c], over=(t, c))
+    return f.h
+
+
+@op
+def without_maximum(f, z: tensor[n, c]):
+    f.e[n, c] = exp(z[n, c])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    f.h[n] = -sum(f.p[n, c] * log(f.p[n, c]), over=c)
+    return f.h
+
+
+@op
+def largest_of_all(f, z: tensor[n, c]):
+    f.m[()] = amax(z[n, c], over=(n, c))
+    f.e[n, c] = exp(z[n, c] - f.m[()])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    f.h[n] = -sum(f.p[n, c] * log(f.p[n, c]), over=c)
+    return f.h
+
+
+@op
+def largest_of_others(f, z: tensor[n, c], w: tensor[n, c]):
+    f.m[n] = amax(w[n, c], over=c)
+    f.e[n, c] = exp(z[n, c] - f.m[n])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    f.h[n] = -sum(f.p[n, c] * log(f.p[n, c]), over=c)
+    return f.h
+
+
+@op
+def of_the_negative(f, z: tensor[n, c]):
+    f.m[n] = -amax(z[n, c], over=c)
+    f.e[n, c] = exp(z[n, c] - f.m[n])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    f.h[n] = -sum(f.p[n, c] * log(f.p[n, c]), over=c)
+    return f.h
+
+
+@op
+def read_merged(f, z: tensor[n, t, c]):
+    f.m[n] = amax(z[n, t, c], over=(t, c))
+    f.e[n, t, c] = exp(z[n, t, c] - f.m[n])
+    f.s[n] = sum(f.e[n, t, c], over=(t, c))
+    f.p[n, (t, c)] = f.e[n, t, c] / f.s[n]
+    f.h[n] = -sum(f.p[n, k] * log(f.p[n, k]), over=k)
+    return f.h
+
+
+@op
+def by_the_reciprocal(f, z: tensor[n, c]):
+    f.m[n] = amax(z[n, c], over=c)
+    f.e[n, c] = exp(z[n, c] - f.m[n])
+    f.r[n] = 1 / sum(f.e[n, c], over=c)
+    f.p[n, c] = f.e[n, c] * f.r[n]
+    f.h[n] = -sum(f.p[n, c] * log(f.p[n, c]), over=c)
+    return f.h
+
+
+@op
+def of_exponentials(f, z: tensor[n, c]):
+    f.e[n, c] = exp(z[n, c])
+    f.y[n] = sum(f.e[n, c] * log(f.e[n, c]), over=c)
+    return f.y
+
+
+def _entropy(z: Tensor) -> Tensor:
+    return -(z.softmax(-1) * z.log_softmax(-1)).sum(-1)
+
+
+def _divergence(z: Tensor, w: Tensor) -> Tensor:
+    return (z.softmax(-1) * (z.log_softmax(-1) - w.log_softmax(-1))).sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("made", "reference"),
+    [
+        (entropy, _entropy),
+        (without_maximum, _entropy),
+        (largest_of_all, _entropy),
+        (of_the_negative, _entropy),
+        (by_the_reciprocal, _entropy),
+        (read_merged, lambda z: _entropy(z.flatten(1))),
+        (of_exponentials, lambda z: (z * z.exp()).sum(-1)),
+        (divergence, _divergence),
+        (in_one_line, lambda z, q: -(q * z.log_softmax(-1)).sum(-1)),
+        (over_two_axes, lambda z: _entropy(z.flatten(1))),
+        (largest_of_others, lambda z, w: _entropy(z) + 0 * w.sum(-1)),
+    ],
+    ids=lambda value: getattr(getattr(value, "op", None), "name", ""),
+)
+def test_values_and_gradients(made, reference):
+    assert_derived_at(made.op, reference, {"n": 5, "t": 3, "c": 4})
+
+
+FAR = torch.tensor([[0.0, -300.0, 1.0], [120.0, 0.0, 500.0]])
+
+
+def test_labels_whose_share_is_0_cost_what_they_are_far():
+    labels = torch.tensor([1, 0])
+    loss, saved = module(at_labels.op).at_labels_forward(FAR, labels)
+    assert math.isclose(loss.item(), torch.nn.functional.cross_entropy(FAR, labels).item(), rel_tol=1e-6)
+    expected = (FAR.softmax(-1) - torch.nn.functional.one_hot(labels, 3)) / 2
+    torch.testing.assert_close(module(at_labels.op).at_labels_backward(torch.tensor(1.0), *saved), expected)
+
+
+@pytest.mark.parametrize("made", [entropy, over_two_axes], ids=lambda made: made.op.name)
+def test_a_share_of_0_adds_nothing(made):
+    z = FAR[:, None] if made is over_two_axes else FAR
+    derived = module(made.op)
+    h, saved = getattr(derived, f"{made.op.name}_forward")(z)
+    torch.testing.assert_close(h, _entropy(FAR))
+    assert getattr(derived, f"{made.op.name}_backward")(torch.ones(2), *saved).isfinite().all()
+
+
+def test_a_divergence_is_finite_where_both_shares_are_0():
+    derived = module(divergence.op)
+    loss, saved = derived.divergence_forward(FAR, 2 * FAR)
+    torch.testing.assert_close(loss, _divergence(FAR, 2 * FAR))
+    assert all(g.isfinite().all() for g in derived.divergence_backward(torch.ones(2), *saved))
+
+
+def _forward(made) -> str:
+    return inspect.getsource(getattr(module(made.op), f"{made.op.name}_forward"))
+
+
+def test_the_logarithm_has_a_name_once():
+    assert _forward(entropy).count("log_p = z_minus_m.sub_(torch.log(e_sum))") == 1
+    assert "lp = z_minus_m.sub_(torch.log(s))" in _forward(over_two_axes)
+    assert "log_p[" not in _forward(over_two_axes)
+    assert "torch.log(p" not in _forward(by_the_reciprocal)
+    assert "log_e" not in _forward(of_exponentials)
+
+
+UNSURE = [without_maximum, largest_of_all, largest_of_others, of_the_negative]
+
+
+@pytest.mark.parametrize("made", UNSURE, ids=lambda made: made.op.name)
+def test_a_sum_that_may_be_far_from_1_keeps_the_logarithm_of_the_share(made):
+    """Where all of a row is 50, `z - log(s)` has the digits of 50, and the logarithm of the share its own."""
+    assert "torch.log(p)" in _forward(made)
+
+
+@op
+def beside_others(f, z: tensor[n, c], y: index(c)[n]):
+    shares(f, z)
+    f.loss[n] = -log(f.p[n, y[n]]) + 1 - f.p[n, y[n]]
+    return f.loss
+
+
+def test_the_maximum_is_taken_off_before_anything_is_added():
+    z = 10_000 + torch.randn(64, 9, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(64) % 9
+    exact = torch.nn.functional.cross_entropy(z.double(), labels, reduction="none")
+    exact += 1 - z.double().softmax(-1).gather(1, labels[:, None]).squeeze(1)
+    loss, _ = module(beside_others.op).beside_others_forward(z, labels)
+    torch.testing.assert_close(loss.double(), exact, rtol=1e-6, atol=0)
