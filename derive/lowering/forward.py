@@ -32,6 +32,7 @@ def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:
     """Statements for the outputs and what is kept; what we split off stays inside the one equation that reads it."""
     needed = _needed(op, set(op.outputs) | set(kept))
     equations = [e for e in op.equations if e.name in needed]
+    used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     slots = {e.name: found for e in equations if (found := _places(e)) is not None}
     once = [e for e in equations if not e.given and e.name not in (*op.outputs, *kept)]
     equations, additions = _additions_apart(equations, {e.name: (e, slots[e.name]) for e in once if e.name in slots})
@@ -48,7 +49,6 @@ def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:
         for at, value in ((at, values[key]) for key, (at, _) in additions.get(e.name, {}).items()):
             statements.append(_added(e, at, value, bool(statements) and statements[-1].name == e.name))
     given = tuple((o.name, op.dims(o.name)) for o in op.operands if o.is_tensor)
-    used = {s.name for e in equations for x in (e.body, e.scale) for s in x.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
     return check(Program(op.name, given, scalars, tuple(statements), (*op.outputs, *kept)))
 

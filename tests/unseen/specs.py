@@ -490,3 +490,11 @@ def learned_average(f, x: tensor[n, t], a: tensor[()]):
     f.s[()] = sigmoid(a[()])
     f.y[n, t] = sum(where(u <= t, (1 - f.s[()]) * f.s[()] ** (t - u) * x[n, u], 0), over=u)
     return f.y
+
+
+@op
+def margin_off_the_label(f, x: tensor[n, c], y: index(c)[n], s: scalar = 4.0, margin: scalar = 0.35):
+    f.z[n, c] = s * (x[n, c] - margin * delta(c, y[n]))
+    f.m[n] = amax(f.z[n, c], over=c)
+    f.loss[()] = mean(f.m[n] + log(sum(exp(f.z[n, c] - f.m[n]), over=c)) - f.z[n, y[n]], over=n)
+    return f.loss

@@ -173,6 +173,10 @@ def learned_average(x: Tensor, a: Tensor) -> Tensor:
     return torch.stack(y[1:], 1)
 
 
+def margin_off_the_label(x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(4 * (x - 0.35 * F.one_hot(y, x.shape[1]).to(x.dtype)), y)
+
+
 def rare_functions(x: Tensor, z: Tensor) -> Tensor:
     s = x.tanh() / 2
     u = s.atanh() + s.erfinv() + (2 + z**2).acosh() + torch.atan2(x, z - 1)
@@ -256,6 +260,7 @@ CASES |= {
     "clipped_ratio": Case(clipped_ratio, ("sign",), ("torch.where",)),
     "continuous_elu": Case(lambda x: F.celu(x, 1.5), ("dx = dy * dy_dx",), ("torch.where",)),
     "learned_average": Case(learned_average, ("* x\n    ).sum()",), ("dy[:, :, None]", "einsum")),
+    "margin_off_the_label": Case(margin_off_the_label, ("dx.scatter_add_(1, y.unsqueeze",), ("where", "one_hot")),
     "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }
 
