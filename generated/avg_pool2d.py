@@ -43,7 +43,9 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     """Returns y and what the backward needs."""
     check_shapes("avg_pool2d", ("x: n c h w",), x)
     _, _, h, w = x.shape
+    check_length("avg_pool2d", "y", height >= 1, "axis p must be at least 1 long", height=height)
     check_length("avg_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
+    check_length("avg_pool2d", "y", width >= 1, "axis q must be at least 1 long", width=width)
     check_length("avg_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
     y = functional.avg_pool2d(x, (height, width), stride=2)
     return y, AvgPool2dSaved(h, w, height, width)
@@ -57,7 +59,7 @@ def avg_pool2d_backward(dy: Tensor, h: int, w: int, height: int, width: int) -> 
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):
-            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += dx_share
+            dx[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] += dx_share
     return dx
 
 

@@ -60,13 +60,13 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     sum_x_y = dy.new_zeros(n, c, i, j)
     for at_p in range(height):
         for at_q in range(width):
-            sum_x_y += x[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] == y
+            sum_x_y += x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y
     dx_share = dy / sum_x_y
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):
-            dx[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] += dx_share * (
-                x[:, :, at_p : at_p + 2 * (i - 1) + 1 : 2, at_q : at_q + 2 * (j - 1) + 1 : 2] == y
+            dx[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] += dx_share * (
+                x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y
             )
     return dx
 

@@ -81,18 +81,18 @@ class Names:
     def slow(self, axis: str) -> int:
         """What tells the place of a window from its tap: a length that follows from others is that of the places.
 
-        One that is fixed follows from none, and is that of the taps where nothing else tells. An axis that is as long
+        One that is fixed follows from none, and is that of the taps where no sum tells. An axis that is as long
         as another is what that is; one that a longer dimension is made around is that of the places.
         """
         rule, name = self.rules[base(axis)], base(axis)
         if name in self.fixed:
-            return 3 if name in self.taps else 2
+            return 5 if name in self.taps else 3
         if rule.formula is not None:
             whole = closed(rule.formula, {r.axis: r for r in self.rules.values()})
             return self.slow(whole.axis.base) if isinstance(whole, Size) else 0
         if name in self.padded and name not in self.taps:
             return 0
-        return 4 if rule.given is not None else 3 if name in self.taps else 1
+        return 4 if name in self.taps else 2 if rule.given is not None else 1
 
     def same_length(self, one: str, other: str) -> bool:
         """Whether two axes are known to be equally long."""

@@ -160,6 +160,9 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
             f"{at} reads beyond the end of {where}",
             fix="give the places an axis of another name on both sides, such as f.y[…, u] = … x[…, u + k]",
         )
+    if len(form.steps) > 1:  # no view and no pool slides a window of nothing, or nowhere
+        given = (axis for axis, _ in form.steps if rules[axis].given is not None)
+        yield from (Requirement(name, f"axis {a.base}", Size(a), ">=", Integer(1)) for a in given)
     before = Add(*(-t for t in Add.make_args(expand(low)) if t.could_extract_minus_sign()))
     yield Requirement(name, what, expand(low + before), ">=", before, where)
     for axis, _ in form.steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from sympy import Add, Expr, fraction
+from sympy import Add, Expr, Mul, fraction
 
 from derive import placed
 from derive.equations import Equation, Op
@@ -21,7 +21,7 @@ from derive.nodes.soundness import check
 from derive.nodes.substituting import put
 from derive.nodes.walking import walk
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Scatter, SizeOf, Statement
-from derive.terms.axes import free_axes
+from derive.terms.axes import Size, free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At, Delta, Scalar
 from derive.terms.products import factors_of, without
@@ -172,8 +172,10 @@ def _value(equation: Equation) -> Node:
     body = factored(equation.body, lower.node) if equation.normal else lower.node(equation.body)
     if equation.kind is None:
         return body
-    reduced = _reduced(equation.kind, tuple(a.name for a in equation.over), body)
-    return _scaled(reduced, equation.scale)
+    kind, scale, places = equation.kind, equation.scale, Mul(*(Size(a) for a in equation.over))
+    if kind == "sum" and scale * places in (1, -1):
+        kind, scale = "mean", scale * places
+    return _scaled(_reduced(kind, tuple(a.name for a in equation.over), body), scale)
 
 
 def _scaled(value: Node, scale: Expr) -> Node:

@@ -11,7 +11,7 @@ from derive.errors import DeriveError
 from derive.recording.methods import instead_of
 from derive.terms.axes import PACK, Axis
 from derive.terms.elements import At
-from derive.terms.indices import Merge
+from derive.terms.indices import Merge, blocks
 
 if TYPE_CHECKING:
     from derive.recording.recorder import Recorder
@@ -136,5 +136,6 @@ def _indices(key: Any) -> tuple[Expr, ...]:
         elif k is None or isinstance(k, str | bool | Handle):
             raise DeriveError(f"{k!r} is no index", fix="index by axes, whole numbers, or an index(…) with its axes")
         else:
-            out.append(sympify(k))
+            index = sympify(k)
+            out.append(blocks(index) if isinstance(index, Expr) else index)
     return tuple(out)

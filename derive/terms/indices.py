@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Basic, Expr, Integer
+from sympy import Basic, Expr, Integer, S, expand
 
 from derive.terms.axes import Axis, Size
 
@@ -40,6 +40,21 @@ class Merge(Expr):
 
     def _latex(self, printer: Any) -> str:
         return "(" + r"\,".join(printer.doprint(a) for a in self.args) + ")"
+
+
+def blocks(index: Expr) -> Expr:
+    """`t * size(e) + e` as the merge `(t, e)` that it is; any other index as it stands."""
+    rest, axes = expand(index), list[Axis]()
+    if not rest.atoms(Size):
+        return index
+    stride: Expr = S.One
+    while rest != 0:
+        found = [a for a in rest.atoms(Axis) - set(axes) if not (rest - a * stride).expand().has(a) and not a.is_pack]
+        if len(found) != 1:
+            return index
+        axes.insert(0, found[0])
+        rest, stride = expand(rest - found[0] * stride), stride * Size(found[0])
+    return Merge(*axes)
 
 
 class Slot(Expr):

@@ -5,7 +5,7 @@ from sympy import acos, acosh, asin, asinh, atan, atan2, atanh, cosh, digamma, e
 from derive import *
 
 b, c, d, e, g, h, i, j, k, n, o, t, u, v, w = axes("b c d e g h i j k n o t u v w")
-two = axes("two=2")
+two, pair = axes("two=2 pair=2")
 
 
 @op
@@ -498,3 +498,15 @@ def margin_off_the_label(f, x: tensor[n, c], y: index(c)[n], s: scalar = 4.0, ma
     f.m[n] = amax(f.z[n, c], over=c)
     f.loss[()] = mean(f.m[n] + log(sum(exp(f.z[n, c] - f.m[n]), over=c)) - f.z[n, y[n]], over=n)
     return f.loss
+
+
+@op
+def pooled_pairs(f, x: tensor[n, c, h, w], rows: length(o), columns: length(g)):
+    f.y[n, c, o, g] = sum(x[n, c, 2 * o + two, 2 * g + pair], over=(two, pair)) / 4
+    return f.y
+
+
+@op
+def patch_embedding(f, x: tensor[b, c, d, v], a: tensor[c, k, g, e]):
+    f.y[b, i, j, e] = sum(x[b, c, size(k) * i + k, size(g) * j + g] * a[c, k, g, e], over=(c, k, g))
+    return f.y

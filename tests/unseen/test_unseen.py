@@ -177,6 +177,14 @@ def margin_off_the_label(x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(4 * (x - 0.35 * F.one_hot(y, x.shape[1]).to(x.dtype)), y)
 
 
+def pooled_pairs(x: Tensor, rows: int, columns: int) -> Tensor:
+    return F.avg_pool2d(x[:, :, : 2 * rows, : 2 * columns], 2)
+
+
+def patch_embedding(x: Tensor, a: Tensor) -> Tensor:
+    return F.conv2d(x, a.permute(3, 0, 1, 2), stride=a.shape[1:3]).permute(0, 2, 3, 1)
+
+
 def rare_functions(x: Tensor, z: Tensor) -> Tensor:
     s = x.tanh() / 2
     u = s.atanh() + s.erfinv() + (2 + z**2).acosh() + torch.atan2(x, z - 1)
@@ -261,6 +269,8 @@ CASES |= {
     "continuous_elu": Case(lambda x: F.celu(x, 1.5), ("dx = dy * dy_dx",), ("torch.where",)),
     "learned_average": Case(learned_average, ("* x\n    ).sum()",), ("dy[:, :, None]", "einsum")),
     "margin_off_the_label": Case(margin_off_the_label, ("dx.scatter_add_(1, y.unsqueeze",), ("where", "one_hot")),
+    "pooled_pairs": Case(pooled_pairs, ("(x[:, :, : 2 * rows, : 2 * columns], 2", "in range(2)"), ("divisor",)),
+    "patch_embedding": Case(patch_embedding, ("x.unflatten(2, (i, k)).unflatten(4, (j, g))",), ("unfold",)),
     "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }
 

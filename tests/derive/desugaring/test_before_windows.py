@@ -148,7 +148,7 @@ def test_places_that_no_window_reads_have_a_gradient_of_zero() -> None:
         (similarity, "dx_y = functional.conv2d(", "index_put_"),
         (similarity, ".add_(torch.nn.grad.conv2d_weight(x_y[:, None], ", "unfold"),
         (energies, "functional.avg_pool1d(", "unfold"),
-        (energies, "[:, :, at_k : at_k + 2 * (u - 1) + 1 : 2] += dtanh_s_x_x_squared_share", "patches"),
+        (energies, "[:, :, at_k : at_k + 2 * u : 2] += dtanh_s_x_x_squared_share", "patches"),
         (logarithms, "torch.log(x_squared.unfold(1, width, 3))", "torch.log(x_squared)"),
         (ramps, "x_squared.unfold(1, width, 1)", "x_minus_k"),
     ],

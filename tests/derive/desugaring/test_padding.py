@@ -63,6 +63,13 @@ def blurred(f, x: tensor[n, h, w]):
 
 
 @op
+def added_up(f, x: tensor[n, h, w]):
+    inside = (h + three >= 1) & (h + three <= size(h)) & (w + four >= 2) & (w + four < size(w) + 2)
+    f.y[n, h, w] = sum(where(inside, x[n, h + three - 1, w + four - 2], 0), over=(three, four))
+    return f.y
+
+
+@op
 def differences(f, x: tensor[n, t], r: tensor[j]):
     f.y[n, t, j] = where(t + j < size(t), r[j] * tanh(x[n, t + j] - x[n, t]), 0)
     return f.y
@@ -154,6 +161,7 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "strided": _strided,
     "largest": _largest,
     "blurred": lambda x: functional.avg_pool2d(functional.pad(x, (2, 1, 1, 1)), (3, 4), 1),
+    "added_up": lambda x: functional.avg_pool2d(functional.pad(x, (2, 1, 1, 1)), (3, 4), 1) * 12,
     "differences": _differences,
     "nested": _nested,
     "instead": _instead,
@@ -163,10 +171,11 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
 OPS: dict[str, OpCall] = {
     made.op.name: made
     for made in (
-        shifted, ahead, behind, same_size, strided, largest, blurred, differences, nested, instead, in_a_window, called,
+        shifted, ahead, behind, same_size, strided, largest, blurred, added_up, differences, nested, instead,
+        in_a_window, called,
     )
 }  # fmt: skip
-IN_ONE = {"shifted", "ahead", "behind", "same_size", "strided", "largest", "blurred", "called"}
+IN_ONE = {"shifted", "ahead", "behind", "same_size", "strided", "largest", "blurred", "added_up", "called"}
 """Those of which no condition is left."""
 
 
@@ -205,10 +214,10 @@ def test_ties_in_windows_are_counted_place_by_place() -> None:
     assert ".unfold(" not in code
 
 
-def test_a_sum_of_what_has_zeros_around_it_is_a_pool() -> None:
-    assert "functional.avg_pool2d(x_padded[:, None], (3, 4), stride=1, divisor_override=1)" in inspect.getsource(
-        module(blurred.op)
-    )
+def test_a_sum_of_what_has_zeros_around_it_divided_by_its_places_is_a_pool() -> None:
+    code = inspect.getsource(module(blurred.op))
+    assert "y = functional.avg_pool2d(x_padded[:, None], (3, 4), stride=1).squeeze(1)" in code
+    assert "(3, 4), stride=1, divisor_override=1)" in inspect.getsource(module(added_up.op))
 
 
 def test_what_is_read_beside_is_read_of_the_padded_tensor() -> None:

@@ -74,11 +74,15 @@ def span(window: Window, dim: str, sizes: Sizes) -> str:
     start = sizes.number(window.offset)
     if sizes.tight(dim, window):
         return f"{'' if start == '0' else start}:" + ("" if step == 1 else f":{step}")
-    length = sizes.of(axis)
-    last = length if step == 1 else f"{step} * ({length} - 1) + 1"
-    known = start.isdecimal() and last.isdecimal()
-    stop = last if start == "0" else str(int(start) + int(last)) if known else f"{start} + {last}"
-    return f"{'' if start == '0' else start}:{stop}" + ("" if step == 1 else f":{step}")
+    return f"{'' if start == '0' else start}:{behind(start, step, sizes.of(axis))}" + ("" if step == 1 else f":{step}")
+
+
+def behind(start: str, step: int, places: str) -> str:
+    """Where a slice of so many places ends; past the end of the dimension is as good, for a slice stops there."""
+    length = _sum(0, (step, places))
+    if start == "0":
+        return length
+    return str(int(start) + int(length)) if start.isdecimal() and length.isdecimal() else f"{start} + {length}"
 
 
 def sliced(at: int, part: str) -> str:
@@ -90,20 +94,23 @@ def sliced(at: int, part: str) -> str:
 
 def reached(step: int, places: str, dilation: int, taps: str) -> str:
     """The length from the first element that windows read to the last."""
-    if step == dilation == 1:
-        return f"{places} + {taps} - 1"
-    if dilation == 1:
-        return f"{step} * ({places} - 1) + {taps}"
-    if step == 1:
-        return f"{places} + {dilation} * ({taps} - 1)"
-    return f"{step} * ({places} - 1) + {dilation} * ({taps} - 1) + 1"
+    return _sum(1 - step - dilation, (step, places), (dilation, taps))
+
+
+def _sum(constant: int, *multiples: tuple[int, str]) -> str:
+    """Code of a sum of multiples of lengths; those that are numbers are counted."""
+    constant += sum(k * int(length) for k, length in multiples if length.isdecimal())
+    terms = [length if k == 1 else f"{k} * {length}" for k, length in multiples if not length.isdecimal()]
+    if not terms:
+        return str(constant)
+    return " + ".join(terms) + (f" + {constant}" if constant > 0 else f" - {-constant}" if constant else "")
 
 
 def _slide(code: Value, at: int, dim: str, window: Window, sizes: Sizes) -> tuple[Value, str, str]:
     """One dimension as (place of the window, place in the window), a view."""
     (slow, step), (fast, dilation) = sizes.ordered(window)
     start = sizes.number(window.offset)
-    reach = sizes.of(fast) if dilation == 1 else f"{dilation} * ({sizes.of(fast)} - 1) + 1"
+    reach = _sum(1 - dilation, (dilation, sizes.of(fast)))
     if not sizes.tight(dim, window):
         code = code.method(f".narrow({at}, {start}, {reached(step, sizes.of(slow), dilation, sizes.of(fast))})")
     elif start != "0":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.fusions import added_to
 from derive.backends.torch.pointwise import cast
-from derive.backends.torch.reads.slices import flipped, span, subscript
+from derive.backends.torch.reads.slices import behind, flipped, span, subscript
 from derive.backends.turned import forwards
 from derive.backends.values import Dims, Line, is_pack
 from derive.nodes.products import is_tensor
@@ -203,6 +203,4 @@ def _taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int
     start = turn(axis) if dilation == 1 else f"{dilation} * {turn(axis)}"
     offset = printer.number(window.offset)
     start = start if offset == "0" else f"{offset} + {start}"
-    length = printer.size(slow)
-    stop = f"{start} + {length}" if step == 1 else f"{start} + {step} * ({length} - 1) + 1"
-    return f"{start}:{stop}" + ("" if step == 1 else f":{step}")
+    return f"{start}:{behind(start, step, printer.size(slow))}" + ("" if step == 1 else f":{step}")
