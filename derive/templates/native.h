@@ -21,13 +21,28 @@ typedef REAL real;
 
 #define HUGE_PAGE ((uintptr_t)1 << 21)
 enum { NO_MEMORY = 1, BAD_INDEX = 2 };
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+enum { LANES = VECTOR_BYTES / sizeof(real), FOUR = 4 * LANES }; // elements of a vector, of four
+
 enum { BLOCK = 256 };    // elements of a row that are summed at once: the processor works on the next block meanwhile
+enum { LONG = 1024 };    // the same, where four vectors of sums take them
 enum { STRETCH = 1024 }; // elements that a thread takes at once where each stands alone
 enum { ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // rows and columns that are summed at once; a few columns
 enum { KEPT = 1 << 22 }; // bytes of memory that a call leaves to the next
 enum { SHORT = 32, NARROW = 16 }; // elements of a row that is taken as a column; elements that are no vector
 #ifndef MANY
 #define MANY 32 // rows that are taken as columns
+#endif
+enum { TOGETHER = 4, NEARBY = 1 << 15 }; // rows of which each stage is taken before the next; bytes of such rows
+#ifndef FAR_OFF
+#define FAR_OFF (1 << 24) // bytes of all rows, beyond which they lie in no cache
 #endif
 enum { TALL = 256 }; // rows that make columns too long to stay in the cache
 
@@ -66,6 +81,13 @@ INLINE int batch_team(int threads, int64_t count) { return count >= threads ? th
 // Totals over rows are taken in chunks, whose number depends on the rows alone.
 INLINE int64_t chunks(int64_t rows) { return at_least(1, at_most(32, (rows + 7) / 8)); }
 INLINE int64_t first_of_chunk(int64_t chunk, int64_t rows) { return chunk * rows / chunks(rows); }
+
+// Rows that are taken together, of so many elements each; one where they come from memory, faster if it is asked evenly.
+INLINE int64_t rows_together(int64_t elements, int64_t rows) {
+    const int64_t size = at_least(1, elements) * (int64_t)sizeof(real);
+    return size * rows > FAR_OFF ? 1 : at_least(1, at_most(TOGETHER, NEARBY / size));
+}
+
 INLINE int64_t blocks(int64_t n) { return (n + STRETCH - 1) / STRETCH; }
 
 // The width of a block of columns: what a thread gets, in whole cache lines.
@@ -159,6 +181,44 @@ INLINE real smaller(real a, real b) {
 // A value beside the extremum over such values: compilers cannot subtract from what it is computed of, not rounded yet.
 INLINE real not_above(real x, real most) { return x > most ? most : x; }
 INLINE real not_below(real x, real least) { return x < least ? least : x; }
+
+// For every place from one to another, four vectors at a time, which the compiler writes out: sums of four vectors stay in
+// registers, and none waits for the one before it. The last vectors are taken one by one.
+#define IN_FOURS(i, start, stop, ...) \
+    int64_t i##_four = start; \
+    for (; i##_four + FOUR <= stop; i##_four += FOUR) { \
+        _Pragma("omp simd") \
+        for (int64_t i = i##_four; i < i##_four + FOUR; i++) { __VA_ARGS__ } \
+    } \
+    _Pragma("omp simd") \
+    for (int64_t i = i##_four; i < stop; i++) { __VA_ARGS__ }
+
+INLINE real sum_of_four(const real *restrict parts) {
+    real found = 0;
+    #pragma omp simd reduction(+ : found)
+    for (int k = 0; k < FOUR; k++) found += parts[k];
+    return found;
+}
+INLINE real largest_of_four(const real *restrict parts) {
+    real found = -INFINITY;
+    int nan = 0;
+    #pragma omp simd reduction(max : found) reduction(| : nan)
+    for (int k = 0; k < FOUR; k++) {
+        found = parts[k] > found ? parts[k] : found;
+        nan |= parts[k] != parts[k];
+    }
+    return nan ? NAN : found;
+}
+INLINE real smallest_of_four(const real *restrict parts) {
+    real found = INFINITY;
+    int nan = 0;
+    #pragma omp simd reduction(min : found) reduction(| : nan)
+    for (int k = 0; k < FOUR; k++) {
+        found = parts[k] < found ? parts[k] : found;
+        nan |= parts[k] != parts[k];
+    }
+    return nan ? NAN : found;
+}
 
 SHARED void fill(real *restrict out, real value, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = value;

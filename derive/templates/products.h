@@ -22,15 +22,8 @@ __attribute__((visibility("default"), unused)) void use_blas(gemm_function *foun
 
 enum { PLAIN = 0, TRANSPOSED = 1 };
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#elif defined(__AVX__)
-#define VECTOR_BYTES 32
-#else
-#define VECTOR_BYTES 16
-#endif
 typedef real vector __attribute__((vector_size(VECTOR_BYTES)));
-enum { LANES = VECTOR_BYTES / sizeof(real), STRIP = 2 * LANES, TILE = 6 };
+enum { STRIP = 2 * LANES, TILE = 6 };
 enum { DEEPEST = 128, TALLEST = 2048 }; // steps of the inner axis that are one sum (as exact as BLAS), rows that are copied
 enum { LARGEST = 1 << 19, LONGEST = 512 }; // multiply-adds, and an inner axis, up to which tiles may be faster than BLAS
 enum { SHARED_FROM = 1 << 18 };            // multiply-adds from which several threads share them

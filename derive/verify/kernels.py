@@ -189,12 +189,13 @@ def _functions(module: ModuleType, op: Op) -> dict[str, Any]:
 @contextmanager
 def _in_low_tiles(op: Op, folder: Path, module: Module, watch: Watch) -> Iterator[ModuleType]:
     """The op's module with kernels that take few rows at a time: tiles that fit a cache have more than a case has.
+    Rows are taken one by one, as where they fit none.
 
     The watch is told of those that give way; that one of them ran says nothing of the others.
     """
     with _package(folder, module) as package:
         runtime: Any = importlib.import_module(f"{package}._native")
-        runtime.FLAGS = (*runtime.FLAGS, "-DFEW_ROWS=2")
+        runtime.FLAGS = (*runtime.FLAGS, "-DFEW_ROWS=2", "-DFAR_OFF=0")
         _compile(op, runtime)
         with watched(runtime, Watch(gave_way=watch.gave_way)):
             yield importlib.import_module(f"{package}.{op.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from types import ModuleType
@@ -232,8 +233,8 @@ of_sin = shares("of_sin", sin)
 def test_a_function_that_two_sweeps_read_is_computed_once(package: Package, name: str) -> None:
     made = package(specs=TWICE)
     with open(f"{made.__path__[0]}/of_{name}.c") as file:
-        short, rows = file.read().partition("_backward(")[0].split("    } else {\n")
-    assert (short.count(f"real_{name}("), rows.count(f"real_{name}(")) == (1, 1)
+        forms = re.split(r"    } else .*{\n", file.read().partition("_backward(")[0])
+    assert [form.count(f"real_{name}(") for form in forms] == [1, 1, 1]  # short rows, a few together, one by one
 
 
 FALLS = {"below", "least", "bell", "capped"}

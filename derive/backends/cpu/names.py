@@ -7,20 +7,22 @@ from derive.program import base
 _RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    real threads status scratch chunk chunks piece pieces task at from to block lane adds tile place R main bool true
-    false asm""".split()  # noqa: SIM905
+    real threads status scratch chunk chunks piece pieces task at from to few first last block lane adds tile place R
+    main bool true false asm""".split()  # noqa: SIM905
 )
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
     larger smaller not_above not_below fill add_up largest smallest square cube whole_power product sum_of_products
     tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc
     free reserve release spare kept next width fresh KEPT VECTOR
-    BLOCK STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED
-    IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
+    rows_together TOGETHER NEARBY FAR_OFF LANES FOUR IN_FOURS sum_of_four largest_of_four smallest_of_four STRIP TILE
+    BLOCK LONG STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE
+    SHARED IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
     NARROW MANY errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
-    "_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last".split()  # noqa: SIM905
+    """_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last _few
+    _four""".split()  # noqa: SIM905
 )
 _PREFIXES = ("i_", "n_", "given_n_", "first_", "real_", "number_")
 

@@ -46,6 +46,15 @@ class Writer:
         self.line(f"// {row}")
 
     @contextmanager
+    def call(self, head: str) -> Iterator[None]:
+        """A macro's call whose last argument are lines: `head,` … `)`."""
+        self.line(f"{head},")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line(")")
+
+    @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """`head {` … `}`."""
         self.line(f"{head} {{".lstrip())

@@ -14,6 +14,7 @@ from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
 from derive.backends.cpu.loops.streams import Streams, streams
+from derive.backends.cpu.loops.together import RowsTogether, together
 from derive.backends.cpu.products.chains import Step, names_read, names_written
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
@@ -64,19 +65,22 @@ def print_group(
     """
     group = plan.group
     nest = _shape(plan)(plan, form, out)
+    near = RowsTogether(plan, form, out) if type(nest) is Rows and together(plan, form) else nest
     for name, place in plan.place.items():
         c, dims = nest.text.name(name), form.dims[name]
         own = name not in beyond and name not in {n for n, _ in form.program.given}
         if place == "memory" and own and c not in scratch.names:
             scratch.take(form.type(name), c, count(dims, nest.text))
         elif place == "buffer":
-            assert isinstance(nest, Rows)
-            scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({nest.row(name)})")
+            assert isinstance(near, Rows)
+            scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({near.row(name)})")
     forms: list[tuple[str, Nest]] = [("", nest)]
     if isinstance(nest, Columns) and streams(plan):
         long = Streams(plan, form, out)
         scratch.lines += long.scratch()
         forms.insert(0, (long.tall(), long))
+    if isinstance(near, RowsTogether):
+        forms.insert(0, (near.test, near))
     if short is not None:
         rows = ShortRows(short, form, out)
         forms.insert(0, (rows.test, rows))

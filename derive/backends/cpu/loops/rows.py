@@ -30,14 +30,23 @@ class Rows(Nest):
                 stack.enter_context(out.block(""))
                 for name in buffers:
                     c = self.text.name(name)
-                    out.line(f"real *const {c} = {c}_rows + omp_get_thread_num() * ({self.row(name)});")
+                    out.line(f"real *const {self.buffer(c)} = {c}_rows + omp_get_thread_num() * ({self.row(name)});")
             pragma = f"#pragma omp {'for' if buffers else f'parallel for {team}'}"
             if self.group.totals:
                 self.chunked(f"{pragma} schedule(static)")
             else:
-                out.line(f"{pragma}{f' collapse({len(outer)})' if len(outer) > 1 else ''} schedule(static)")
-                with self.plain(outer):
-                    self.body()
+                self.shared_out(pragma)
+
+    def shared_out(self, pragma: str) -> None:
+        """The rows, by themselves, among threads."""
+        outer = self.group.outer
+        self.out.line(f"{pragma}{f' collapse({len(outer)})' if len(outer) > 1 else ''} schedule(static)")
+        with self.plain(outer):
+            self.body()
+
+    def buffer(self, name: str) -> str:
+        """What a thread's memory for a row that is kept is called."""
+        return name
 
     @property
     def parts(self) -> str:
@@ -92,14 +101,18 @@ class Rows(Nest):
         for stage in self.plan.stages:
             for s in stage.values:
                 self.value(s)
-            for sweep in stage.sweeps:
-                if all(self.plan.place[s.name] == "element" for s in sweep.loops):
-                    continue  # computed where it is read
-                self.notes(sweep.loops)
-                if sweep.nested:
-                    self.nested(sweep)
-                else:
-                    self.sweep(sweep)
+            self.sweeps(stage.sweeps)
+
+    def sweeps(self, sweeps: list[Sweep]) -> None:
+        """The sweeps of a stage, but for what is computed where it is read."""
+        for sweep in sweeps:
+            if all(self.plan.place[s.name] == "element" for s in sweep.loops):
+                continue
+            self.notes(sweep.loops)
+            if sweep.nested:
+                self.nested(sweep)
+            else:
+                self.sweep(sweep)
 
     def value(self, s: Loop) -> None:
         """A statement that needs no inner axis."""

@@ -1,0 +1,182 @@
+"""Loops over a few rows at a time: one stage of all of them before the next.
+
+What a row folds, its next stage waits for: additions one after another, a division, a root. The processor works on
+other rows meanwhile where these come between, and on four sums of a row. What one stage computes of a row and a later
+one reads stands in an array over the rows; a row that is kept has room for all of them. All this serves rows that lie
+in the cache. Those that come from memory come faster one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from derive.backends.cpu.loops.nests import START, as_one, extent, fold
+from derive.backends.cpu.loops.rows import Rows
+from derive.backends.cpu.loops.stages import Plan, Sweep
+from derive.backends.cpu.names import variable
+from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.nodes.walking import axes_along
+from derive.program import Read
+
+FOUR = {"sum": "sum_of_four", "amax": "largest_of_four", "amin": "smallest_of_four"}  # put parts of a fold together
+
+
+@dataclass
+class Part:
+    """What is done of one row before it is the next row's turn: values, sweeps, and the values that these end in."""
+
+    before: list[Loop]
+    sweeps: list[Sweep]
+    after: list[Loop] = field(default_factory=list)
+
+    @property
+    def folds(self) -> Iterator[Loop]:
+        return (s for sweep in self.sweeps for s in sweep.loops if s.is_fold)
+
+
+def together(plan: Plan, form: Normal) -> bool:
+    """Whether rows are folded before a later stage goes through them, and lie one after another."""
+    group, parts = plan.group, _parts(plan)
+    if not group.outer or (len(group.outer) > 1 and not as_one(group.outer, group.loops, form)):
+        return False
+    folded = any(not group.is_total(s) for part in parts[:-1] for s in part.folds)
+    return folded and not any(sweep.nested for part in parts for sweep in part.sweeps)
+
+
+def _parts(plan: Plan) -> list[Part]:
+    """The stages, each with the values that the next would begin with: they too wait for what the row has folded."""
+    parts: list[Part] = []
+    for stage in plan.stages:
+        sweeps = [x for x in stage.sweeps if any(plan.place[s.name] != "element" for s in x.loops)]
+        if parts and parts[-1].sweeps:
+            parts[-1].after += stage.values
+            parts += [Part([], sweeps)] if sweeps else []
+        elif parts:
+            parts[-1].before += stage.values
+            parts[-1].sweeps += sweeps
+        else:
+            parts.append(Part(list(stage.values), sweeps))
+    return parts
+
+
+@dataclass
+class RowsTogether(Rows):
+    within: str = ""  # the four vectors of a fold that the next element goes to, where there are four
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.in_order = _parts(self.plan)
+        self.at = f"{variable(self.group.outer[-1])} - first"  # which of the rows it is
+
+    # --- which rows ----------------------------------------------------------------------------------------
+
+    @property
+    def test(self) -> str:
+        """The condition under which this form is better."""
+        return f"{self.how_many()} > 1"
+
+    def how_many(self) -> str:
+        """The rows that are taken together: as many as stay in the cache with all that is read and written of them."""
+        axes = max((x.axes for part in self.in_order for x in part.sweeps), key=len)
+        loops = [s for part in self.in_order for x in part.sweeps for s in self.computed(x.loops)]
+        written = [Read(s.name, s.slots) for s in loops if self.plan.place[s.name] in ("memory", "buffer")]
+        inside = {name for name, place in self.plan.place.items() if place == "element"}
+        whole = [r for r in (*(r for s in loops for r in s.reads()), *written) if r.name not in inside]
+        along = {r.name for r in whole if {*self.outer, *axes} <= set(axes_along(r.index))}
+        return f"rows_together({max(1, len(along))} * {extent(axes)}, {extent(self.group.outer)})"
+
+    def shared_out(self, pragma: str) -> None:
+        out, n = self.out, extent(self.group.outer)
+        out.line(f"const int64_t few = {self.how_many()};")
+        out.line(f"{pragma} schedule(static)")
+        with out.loop("block", "0", f"({n} + few - 1) / few"):
+            out.line(f"const int64_t first = block * few, last = at_most(first + few, {n});")
+            self.few()
+
+    def rows(self, start: str, stop: str) -> None:
+        self.out.line(f"const int64_t few = {self.how_many()};")
+        with self.out.block(f"for (int64_t first = {start}; first < {stop}; first += few)"):
+            self.out.line(f"const int64_t last = at_most(first + few, {stop});")
+            self.few()
+
+    # --- their stages --------------------------------------------------------------------------------------
+
+    def few(self) -> None:
+        """The stages, each of all the rows."""
+        self.starts()
+        known: dict[str, str] = {}  # what an earlier stage has of a row, and where it stands
+        for k, part in enumerate(self.in_order):
+            later = {n for p in self.in_order[k + 1 :] for n in self.read(p)}
+            made = [n for n in self.made(part) if n in later]
+            arrays = {n: f"{self.local(n)}_few" for n in made if self.plan.place[n] == "value"}
+            for name, array in arrays.items():
+                self.out.line(f"{self.type(name)} {array}[TOGETHER];")
+            with self.out.loop(variable(self.group.outer[-1]), "first", "last"):
+                self.recall(part, known)
+                for s in part.before:
+                    self.value(s)
+                self.sweeps(part.sweeps)
+                for s in part.after:
+                    self.value(s)
+                for name, array in arrays.items():
+                    self.out.line(f"{array}[{self.at}] = {self.local(name)};")
+            known |= {n: f"{array}[{self.at}]" for n, array in arrays.items()}
+            known |= {n: self.stored(self.plan.written[n]) for n in made if n in self.here}
+            self.here.clear()
+
+    def recall(self, part: Part, known: dict[str, str]) -> None:
+        """Where a stage's row is kept, and variables that hold what earlier stages have of the row."""
+        used = self.read(part)
+        touched = used | {s.name for x in part.sweeps for s in x.loops}
+        for name in (n for n, place in self.plan.place.items() if place == "buffer" and n in touched):
+            c = self.text.name(name)
+            self.out.line(f"real *const {c} = {self.buffer(c)} + ({self.at}) * ({Rows.row(self, name)});")
+        for name in (n for n in known if n in used):
+            self.out.line(f"const {self.type(name)} {self.local(name)} = {known[name]};")
+            self.here |= {name} if self.plan.place[name] == "memory" else set()
+
+    def made(self, part: Part) -> list[str]:
+        """The values, one a row, that a stage computes."""
+        loops = (*part.before, *part.after, *part.folds)
+        own = (s for s in loops if not s.changes and not self.in_parts(s) and not self.group.is_total(s))
+        return [n for n in dict.fromkeys(s.name for s in own) if self.plan.place[n] in ("value", "memory")]
+
+    def read(self, part: Part) -> set[str]:
+        """The tensors that a stage reads."""
+        loops = (*part.before, *part.after, *(s for x in part.sweeps for s in self.computed(x.loops)))
+        return {r.name for s in loops for r in s.reads()}
+
+    # --- memory and sums -------------------------------------------------------------------------------------
+
+    def row(self, name: str) -> str:
+        return f"TOGETHER * {super().row(name)}"
+
+    def buffer(self, name: str) -> str:
+        return f"{name}_few"
+
+    def vectors(self, fast: str, n: str, folds: list[Loop], sweep: Sweep) -> None:
+        """The innermost loop; where it sums, into four vectors of sums, of a block of elements at a time."""
+        i, out = variable(fast), self.out
+        names = {s.name: self.text.name(s.name) for s in folds}
+        if sweep.ordered or not any(s.kind == "sum" for s in folds):
+            super().vectors(fast, n, folds, sweep)
+            return
+        with out.block(f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += LONG)"):
+            out.line(f"const int64_t {i}_end = at_most({i}_block + LONG, {n});")
+            for s in folds:
+                out.line(f"real {names[s.name]}_four[FOUR];")
+                out.line(f"fill({names[s.name]}_four, {START[s.kind]}, FOUR);")
+            self.within = f"{i} - {i}_four"
+            with out.call(f"IN_FOURS({i}, {i}_block, {i}_end"):
+                self.elements(sweep.loops)
+            self.within = ""
+            for s in folds:
+                out.line(fold(s.kind, f"{names[s.name]}_total", f"{FOUR[s.kind]}({names[s.name]}_four)"))
+
+    def accumulate(self, s: Loop) -> None:
+        if self.within and not self.group.is_total(s):
+            into = f"{self.text.name(s.name)}_four[{self.within}]"
+            self.out.line(fold(s.kind, into, self.text.real(s.value)))
+        else:
+            super().accumulate(s)
