@@ -102,9 +102,15 @@ def test_what_lies_along_rows_shares_no_pass_with_what_lies_along_columns(rows_f
 
 def test_what_lies_either_way_joins_rows() -> None:
     """A transposed copy goes in strides on one side in any case."""
-    copy = Loop("z", (D, N), Read("of_z", (N, D)))
-    (group,) = _groups([_doubled("y", N, C), copy], (("of_y", (N, C)), ("of_z", (N, D))))
+    copy = Loop("z", (C, N), Read("of_y", (N, C)))
+    (group,) = _groups([_doubled("y", N, C), copy], (("of_y", (N, C)),))
     assert [s.name for s in group.loops] == ["y", "z"]
+
+
+def test_loops_that_share_no_tensor_share_no_pass() -> None:
+    loops = [_doubled("y", N, C), _doubled("z", N, D)]
+    groups = _groups(loops, (("of_y", (N, C)), ("of_z", (N, D))))
+    assert [([s.name for s in g.loops], g.outer) for g in groups] == [(["y"], (N, C)), (["z"], (N, D))]
 
 
 def test_a_fold_is_not_cut_in_two_where_nothing_joins_either_half() -> None:

@@ -140,3 +140,28 @@ def test_a_fixed_length_is_a_number(native: ModuleType) -> None:
 def test_another_length_than_the_fixed_one_is_refused(package: Package) -> None:
     with pytest.raises(ValueError, match="three"):
         package(specs=SPECS).crossed_forward(torch.ones(5, 4), torch.ones(5, 4))
+
+
+NEIGHBOURS = """from derive import *
+
+c, h, i, w = axes("c h i w")
+
+
+@op
+def neighbours(f, x: tensor[c, h, w]):
+    f.y[()] = sum(x[c, i + 1, w] * x[c, i, w], over=(c, i, w))
+    f.z[()] = sum(where(h + 1 < size(h), tanh(x[c, h, w] * x[c, h + 1, w]), 0), over=(c, h, w))
+    return f.y, f.z
+"""
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 5), (3, 2, 5), (1, 1, 1)])
+def test_rows_of_no_places_where_no_input_is_empty(package: Package, shape: tuple[int, ...]) -> None:
+    """The first of several axes' rows was found by a division by the length of an axis that is 0."""
+    made = package(specs=NEIGHBOURS)
+    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    y, z = made.neighbours(x)
+    want = (x[:, 1:] * x[:, :-1]).sum(), (x[:, 1:] * x[:, :-1]).tanh().sum()
+    torch.testing.assert_close((y, z), want)
+    found, right = (torch.autograd.grad(one + 2 * two, x)[0] for one, two in ((y, z), want))
+    torch.testing.assert_close(found, right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 
 import pytest
@@ -12,6 +13,7 @@ from derive.backends.cpu.step import descent
 from derive.catalogue import find
 from derive.pipeline import derive_op
 from tests.native.conftest import Package
+from tests.native.running import only_kernels
 
 PARAMETERS = 7
 
@@ -90,3 +92,52 @@ def own(f, lr: tensor[n], gradients: tensor[n]):
         assert module.own_sgd(lr, weights, lr_=0.5) == 96
         torch.testing.assert_close(lr, torch.tensor([0.0, -6.0, -16.0], dtype=torch.float64))
         torch.testing.assert_close(weights, torch.tensor([3.0, 2.0, -3.0], dtype=torch.float64))
+
+
+LAYERS = """
+from derive import *
+
+n, i, h, o = axes("n i h o")
+
+
+@op
+def layers(f, w: tensor[i, h], v: tensor[h, o], b: tensor[o], x: constant[n, i], t: constant[n, o]):
+    f.z[n, h] = sum(x[n, i] * w[i, h], over=i)
+    f.a[n, h] = tanh(f.z[n, h] - mean(f.z[n, h], over=n))
+    f.y[n, o] = sum(f.a[n, h] * v[h, o], over=h) + b[o]
+    f.loss[()] = mean((f.y[n, o] - t[n, o])**2, over=(n, o))
+    return f.loss
+
+
+@op
+def tied(f, w: tensor[i, i], x: constant[n, i]):
+    f.a[n, i] = tanh(sum(x[n, h] * w[h, i], over=h))
+    f.loss[()] = mean(sum(f.a[n, h] * w[i, h], over=h)**2, over=(n, i))
+    return f.loss
+"""
+
+
+def test_a_product_is_added_to_the_weights(package: Package) -> None:
+    """Whatever else reads them, reads them as they were; a gradient of two products is no product.
+
+    In a chain of products they are read tile by tile, and their gradients summed over the tiles first.
+    """
+    made = package(specs=LAYERS, step=True)
+    torch.manual_seed(0)
+    given = {
+        "layers": [torch.randn(s, dtype=torch.float64) for s in ((5, 40), (40, 3), (3,), (7, 5), (7, 3))],
+        "tied": [torch.randn(s, dtype=torch.float64) for s in ((6, 6), (4, 6))],
+    }
+    for name, args in given.items():
+        expected = [a.clone() for a in args]
+        with only_kernels(sys.modules[f"{made.__name__}._native"]):
+            getattr(made, f"{name}_sgd")(*args, lr=0.3)
+        loss, saved = getattr(made, f"{name}_forward")(*expected)
+        found = getattr(made, f"{name}_backward")(torch.ones_like(loss), *saved)
+        for parameter, gradient in zip(expected, found if isinstance(found, tuple) else (found,), strict=False):
+            parameter -= 0.3 * gradient
+        torch.testing.assert_close(args, expected, rtol=1e-12, atol=1e-13)
+    with open(f"{made.__path__[0]}/layers.c") as file:
+        step = file.read().partition("int layers_sgd(")[2]
+    assert "n_h, w, PLAIN, n_h, n_i, n_h, n_n, R(-lr), true, threads);" in step
+    assert "dw" not in step.replace("// dw[i, h] =", "").replace("-lr * dw[i, h]", "")

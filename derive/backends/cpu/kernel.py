@@ -16,6 +16,7 @@ from derive.backends.cpu.products.calls import print_product
 from derive.backends.cpu.products.chains import Chain, Step, chained
 from derive.backends.cpu.products.contractions import Product, with_products
 from derive.backends.cpu.products.tiles import Tiles
+from derive.backends.cpu.products.updates import with_updates
 from derive.backends.cpu.statements.costly import costly_first
 from derive.backends.cpu.statements.masked import with_masks_last
 from derive.backends.cpu.statements.normal import Normal, normal
@@ -55,7 +56,7 @@ def kernel(
     with_related(form)
     with_masks_last(form)
     with_rounded_products(form)
-    steps = chained(grouped(costly_first(with_products(form), form), form), form)
+    steps = with_updates(chained(grouped(costly_first(with_products(form), form), form), form), form)
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
     out, scratch, first = Writer(depth=1), Scratch(), Writer(depth=1)
     text = Expressions(form)
@@ -110,7 +111,7 @@ class _Steps:
             else:
                 self._take(step.name)
                 if isinstance(step, Product):
-                    print_product(step, self.form, self.out)
+                    print_product(step, self.form, self.out, "true" if step.adds else "")
                 else:
                     print_running(step, self.form, self.out)
 

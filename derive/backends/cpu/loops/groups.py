@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from derive.backends.cpu.loops.contiguous import as_one
 from derive.backends.cpu.products.contractions import Product, Step
 from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.work import calls, is_heavy
@@ -72,7 +73,9 @@ def grouped(steps: list[Step], form: Normal) -> list[Group | Product | Running]:
             out.append(first)
             left.pop(0)
             continue
-        best = max(_candidates(left, form), key=_worth, default=None)
+        best = _best(left, form)
+        if best is not None and (apart := _apart(best.group)):
+            best = _best(left, form, apart)
         if best is None:
             raise Unsupported(f"{first}")
         out += _costly_values_first(best.group)
@@ -103,15 +106,32 @@ def _costly_values_first(group: Group) -> list[Group]:
     return [Group(group.outer, values, lane), replace(group, loops=tuple(s for s in group.loops if s not in wanted))]
 
 
-def _candidates(steps: list[Step], form: Normal) -> Iterator[_Candidate]:
+def _best(steps: list[Step], form: Normal, without: frozenset[str] = frozenset()) -> _Candidate | None:
+    return max(_candidates(steps, form, without), key=lambda c: _worth(c, form), default=None)
+
+
+def _apart(group: Group) -> frozenset[str]:
+    """What loops write that share no tensor with the first, by way of whatever others: one pass spares them nothing."""
+    near, before = _touched(group.loops[0]), set[str]()
+    while near != before:
+        before = near
+        near = near.union(*(names for names in map(_touched, group.loops) if names & near))
+    return frozenset(s.name for s in group.loops if s.name not in near)
+
+
+def _touched(loop: Loop) -> set[str]:
+    return {loop.name, *_names(loop)}
+
+
+def _candidates(steps: list[Step], form: Normal, without: frozenset[str]) -> Iterator[_Candidate]:
     """Groups that begin with the first loop, for every choice of outer axes under which it can stand."""
     first = steps[0]
     assert isinstance(first, Loop)
     own = [a for a in first.domain if _plain_in(first.slots, a) or a in first.over]
     sizes = range(len(own) + 1)
     for outer in (c for n in sizes for c in combinations(own, n)):
-        parts = {id(s): _cut(s, outer, form) for s in steps if isinstance(s, Loop)}
-        found = _group(outer, [x for s in steps for x in parts.get(id(s), (s,))])
+        parts = {id(s): _cut(s, outer, form) for s in steps if isinstance(s, Loop) and s.name not in without}
+        found = _group(outer, [x for s in steps for x in parts.get(id(s), (s,))], without)
         if found is None:
             continue
         taken = {id(s) for s in found.loops}
@@ -132,13 +152,13 @@ def _cut(loop: Loop, outer: tuple[str, ...], form: Normal) -> tuple[Loop, ...]:
     return replace(loop, name=name, slots=slots, over=rest), replace(loop, value=Read(name, slots), over=apart)
 
 
-def _group(outer: tuple[str, ...], steps: list[Step]) -> Group | None:
+def _group(outer: tuple[str, ...], steps: list[Step], without: frozenset[str]) -> Group | None:
     """The group of these outer axes that begins with the first step; vectors run as its largest loops lie in memory."""
-    others: frozenset[int] = frozenset()
-    taken = _collected(outer, steps, None)
+    others = frozenset(id(s) for s in steps if s.name in without)
+    taken = _collected(outer, steps, None, others)
     lane = _lane(outer, taken)
     if lane is None and any(_along(s, outer) for s in taken):
-        others = frozenset(id(s) for s in taken if _along(s, outer) is (not _along(steps[0], outer)))
+        others |= frozenset(id(s) for s in taken if _along(s, outer) is (not _along(steps[0], outer)))
         taken = _collected(outer, steps, None, others)
         lane = _lane(outer, taken)
     if lane is not None:
@@ -242,7 +262,7 @@ def memories(loop: Loop) -> list[tuple[str, ...]]:
     return found or [loop.domain]
 
 
-def _worth(candidate: _Candidate) -> tuple[float, ...]:
+def _worth(candidate: _Candidate, form: Normal) -> tuple[float, ...]:
     """The more element operations a group takes in the better; then rows rather than columns, then many rows.
 
     A fold with inner axes of its own shares its loop with nothing, and counts for nothing. What has to be kept for
@@ -255,7 +275,8 @@ def _worth(candidate: _Candidate) -> tuple[float, ...]:
     work -= _KEPT * sum(_size(s) for s in (*_kept(candidate), *totals))
     rows = group.lane is None or not any(group.inner(s) for s in group.loops)
     inside = any(group.inner(s) for s in group.loops)
-    flat = len({s.domain for s in group.loops}) == 1 and len(group.outer) == 1
+    flat = {s.domain for s in group.loops} == {group.outer}
+    flat = flat and (len(group.outer) == 1 or as_one(group.outer, group.loops, form))
     return (work, -len(totals), rows, flat or inside, -len(group.totals), len(group.outer))
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.nests import START, Nest, as_one, decode, extent, fold
+from derive.backends.cpu.loops.contiguous import as_one
+from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold
 from derive.backends.cpu.loops.stages import Sweep, in_memory_order
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
@@ -63,14 +64,15 @@ class Rows(Nest):
             with out.loop(variable(outer[0]), start, stop):
                 self.body()
             return
-        decode(out, outer, start, stays=False)
-        with out.loop("at", start, stop):
-            self.body()
-            with ExitStack() as carried:
-                for a in outer[:0:-1]:
-                    carried.enter_context(out.block(f"if (++{variable(a)} == {length(a)})"))
-                    out.line(f"{variable(a)} = 0;")
-                out.line(f"{variable(outer[0])}++;")
+        with out.block(f"if ({start} < {stop})"):  # of an axis without places there is no place to begin with
+            decode(out, outer, start, stays=False)
+            with out.loop("at", start, stop):
+                self.body()
+                with ExitStack() as carried:
+                    for a in outer[:0:-1]:
+                        carried.enter_context(out.block(f"if (++{variable(a)} == {length(a)})"))
+                        out.line(f"{variable(a)} = 0;")
+                    out.line(f"{variable(outer[0])}++;")
 
     def chunked(self, pragma: str) -> None:
         """Totals: each chunk of rows adds into memory of its own."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from derive.backends.cpu.loops.nests import START, as_one, extent, fold
+from derive.backends.cpu.loops.contiguous import as_one
+from derive.backends.cpu.loops.nests import START, extent, fold
 from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.names import variable

@@ -7,7 +7,7 @@ that the product wants; for a window that is the matrix of patches.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
@@ -59,7 +59,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """`out = alpha * a @ b` for every value of the batch axes; `rows`, `columns`, `inner` are merged axes."""
+    """`out = alpha * a @ b` for every value of the batch axes, or added; `rows`, `columns`, `inner` are merged axes."""
 
     name: str
     out: Matrix
@@ -71,13 +71,15 @@ class Product:
     inner: tuple[str, ...]
     alpha: tuple[Node, ...]
     note: str
+    adds: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} = product of {self.a.name} and {self.b.name}"
 
     @property
     def reads(self) -> set[str]:
-        return {self.a.name, self.b.name}.union(*map(reads, self.alpha))
+        own = {self.name} if self.adds else set()
+        return own | {self.a.name, self.b.name}.union(*map(reads, self.alpha))
 
     def with_names(self, names: Mapping[str, str]) -> Product:
         """The same product with other names for axes."""
@@ -90,7 +92,7 @@ class Product:
 
         a, b, out = (Matrix(m.name, at(m.index)) for m in (self.a, self.b, self.out))
         batch, rows, columns, inner = map(named, (self.batch, self.rows, self.columns, self.inner))
-        return Product(self.name, out, a, b, batch, rows, columns, inner, self.alpha, self.note)
+        return replace(self, out=out, a=a, b=b, batch=batch, rows=rows, columns=columns, inner=inner)
 
 
 Step = Loop | Product | Running
