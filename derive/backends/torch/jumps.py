@@ -26,13 +26,18 @@ _WHOLE = 2**7
 
 
 def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
-    """`a*m + B(min(x, t))*(1 - m)` for `where(x > t, a, B(x))` with a number `a`; None for another choice."""
+    """`a*m + B(min(x, t))*(1 - m)` for `where(x > t, a, B(x))` with a number `a`; None for another choice.
+
+    `where(x > t, x, a)` is one call, of PyTorch's `threshold`.
+    """
     z, t = Dummy(real=True), raised_by_names(asked.threshold, {}, known)
     for branch_first in (False, True):
         branch, number = node.args[1:] if branch_first else node.args[:0:-1]
         if not is_finite_number(number) or not reads(branch):
             continue
         value = as_function(branch, z, asked, branch_first, known)
+        if value == z and branch_first and asked.above_first:
+            return Call("threshold", (asked.x, asked.threshold, number))
         if value is None or not _stays_small(value, z, t):
             continue
         clamp = maximum if branch_first == asked.above_first else minimum  # still on the other branch's side

@@ -117,6 +117,8 @@ def _function(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
         return Value(_clamped(node, args), dims)
     if node.fn == "softplus":
         return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
+    if node.fn == "threshold":
+        return Value(f"functional.threshold({', '.join(a.code for a in args)})", dims)
     if node.fn == "narrow":
         return Value(f"{args[0].inside(ATOM)}.to({like}.dtype)", dims)
     if node.fn == "nan_to_num":

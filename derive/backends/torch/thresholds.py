@@ -2,10 +2,11 @@
 
 PyTorch chooses element by element, which takes a CPU twenty times as long as a product where the mask has no pattern.
 Two branches of one tensor that meet at the threshold are taken each on its own side, where the other stands still:
-`A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`; where they mirror each other, by `|x - t|`. One must be a
-polynomial, which is written as one of `relu(x - t)`, so that nothing is lost on either side. Where one branch is a
-number, or a multiple of the other, both are weighed by the mask and one less the mask: what is not chosen is finite
-and adds 0.
+`A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`; where they mirror each other, by `|x - t|`. Where one of them
+is a number it is `A(max(x, t))`, or `B(min(x, t))`; else one must be a polynomial, which is written as one of
+`relu(x - t)`, so that nothing is lost on either side: the one on the far side of `t`, since `x - t` has no digits of
+an `x` near 0. Where one branch is a number, or a multiple of the other, both are weighed by the mask and one less the
+mask: what is not chosen is finite and adds 0.
 """
 
 from __future__ import annotations
@@ -103,13 +104,18 @@ def _met(asked: Comparison, node: Call, known: Known) -> Node | None:
     if (apart := _apart(above, below, z, t)) is not None:
         return asked.lowered(apart)
 
+    if not below.has(z):
+        return asked.lowered(above.subs(z, maximum(HOLD, t)))
+    if not above.has(z):
+        return asked.lowered(below.subs(z, minimum(HOLD, t)))
+
     def grown(polynomial: Expr, beyond: Expr) -> Expr:
         """What a polynomial has beyond the threshold, of how far beyond: `A(t + u) - A(t)`, exact near it."""
         return expand(polynomial.subs(z, z + t) - polynomial.subs(z, t)).subs(z, beyond)
 
-    if above.is_polynomial(z):
+    if above.is_polynomial(z) and not t.is_negative:
         return asked.lowered(grown(above, relu(HOLD - t)) + below.subs(z, minimum(HOLD, t)))
-    if below.is_polynomial(z):
+    if below.is_polynomial(z) and not t.is_positive:
         return asked.lowered(grown(below, minimum(HOLD - t, 0)) + above.subs(z, maximum(HOLD, t)))
     return None
 

@@ -379,3 +379,68 @@ def test_no_mask_for_a_number_that_may_be_infinite(made):
     y, _ = getattr(module(made.op), f"{made.op.name}_forward")(x, z)
     assert y.flatten()[0] == 2 and y.flatten()[1].abs() > 1e38
     assert "torch.where" in render(made.op.derivation)
+
+
+@op
+def floored(f, x: tensor[n], c: scalar = -1e9):
+    f.y[n] = where(x[n] > c, x[n], c)
+    return f.y
+
+
+@op
+def bounded_below(f, x: tensor[n]):
+    f.y[n] = where(x[n] >= -1000, 2 * x[n] + 1, -1999)
+    return f.y
+
+
+@op
+def capped_above(f, x: tensor[n], c: scalar = 1e9):
+    f.y[n] = where(x[n] < c, 3 * x[n], 3 * c)
+    return f.y
+
+
+@op
+def steeper_below(f, x: tensor[n]):
+    f.y[n] = where(x[n] > -100, x[n], 2 * x[n] + 100)
+    return f.y
+
+
+@op
+def steeper_above(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 100, 2 * x[n] - 100, x[n])
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "right"),
+    [
+        (floored, "x.clamp(min=c)", lambda x: x.clamp(min=-1e9)),
+        (bounded_below, "x.clamp(min=-1000).mul_(2).add_(1)", lambda x: torch.where(x >= -1000, 2 * x + 1, -1999)),
+        (capped_above, "x.clamp(max=c).mul_(3)", lambda x: torch.where(x < 1e9, 3 * x, 3e9)),
+        (steeper_below, ".add_(x.clamp(min=-100))", lambda x: torch.where(x > -100, x, 2 * x + 100)),
+        (steeper_above, ".add_(x.clamp(max=100))", lambda x: torch.where(x > 100, 2 * x - 100, x)),
+    ],
+)
+def test_nothing_is_lost_of_what_is_small_beside_the_threshold(made, code, right) -> None:
+    """`relu(x - c) + c` has as many digits of `x` as `c` has."""
+    forward = render(made.op.derivation).partition("_backward(")[0]
+    assert code in forward and "torch.where" not in forward, forward
+    x = torch.tensor([-1e12, -3e3, -101.0, -2.5, -1e-6, 0.0, 1e-7, 0.3, 101.0, 2e3, 1e12])
+    found = getattr(module(made.op), made.op.name)(x)
+    torch.testing.assert_close(found.double(), right(x.double()), rtol=2e-7, atol=0)
+
+
+@op
+def or_one(f, x: tensor[n], z: tensor[n]):
+    f.y[n] = x[n] / where(z[n] > 0, z[n], 1)
+    return f.y
+
+
+def test_a_value_above_a_threshold_or_a_number_is_one_call() -> None:
+    assert "x / functional.threshold(z, 0, 1)" in render(or_one.op.derivation)
+    x, z = (torch.randn(20, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    got, want = module(or_one.op).or_one(x, z), x / torch.where(z > 0, z, 1)
+    assert got.equal(want)
+    dy = torch.randn_like(got)
+    for found, wanted in zip(torch.autograd.grad(got, (x, z), dy), torch.autograd.grad(want, (x, z), dy), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-14, atol=0)
