@@ -1,17 +1,18 @@
 """What windows read of one place is made once for each place, before the windows: its value is the same in all of them.
 
 `sum(w[k] * x[t + k] * y[t + k], over=k)` is a window's sum of `x_y[l] = x[l] * y[l]`, as `x[t + k] ** 2` is of squares.
-Only what is finite wherever its inputs are is made at places that no window may read.
+Only what is finite wherever its inputs are is made at places that no window may read; `exp(x[t + k])` and any other
+function where windows read all places, since they are as many as fit, side by side.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from sympy import Abs, Add, Expr, Mul, Pow, S, Tuple, cos, sin, tanh
+from sympy import Abs, Add, Expr, Function, Mul, Piecewise, Pow, S, Tuple, cos, sin, tanh
 
-from derive.equations import Equation, Op
-from derive.lengths.sizes import dimensions
+from derive.equations import Equation, Op, SizeRule
+from derive.lengths.sizes import closed, dimensions, size_of
 from derive.lowering import lower
 from derive.nodes.naming import name_of
 from derive.terms.axes import Axis, free_axes, sorted_axes
@@ -28,7 +29,7 @@ _FINITE = (Abs, cos, relu, sigmoid, sin, tanh)
 def made_before_windows(op: Op) -> Op:
     """The same op, with every such value under a name of its own."""
     dims = {name: tuple(own) for name, own in dimensions(op.operands, op.equations).items()}
-    maker = _Maker(dims, op.names)
+    maker = _Maker(dims, {rule.axis: rule for rule in op.sizes}, op.names)
     equations = []
     for e in op.equations:
         known = len(maker.made)
@@ -42,6 +43,7 @@ class _Maker:
     """Makes equations for what is the same in every window."""
 
     dims: dict[str, tuple[Expr, ...]]
+    rules: dict[Axis, SizeRule]
     taken: set[str]
     made: list[Equation] = field(default_factory=list)
 
@@ -68,17 +70,24 @@ class _Maker:
 
     def alike(self, expr: Expr) -> frozenset[tuple[Expr, Expr]]:
         """The windows that all tensors in an expression are read through, and whose axes it has nowhere else."""
-        if not _is_finite(expr):
-            return frozenset()
         ats = expr.atoms(At)
         found = {self.windows(at) for at in ats} - {frozenset[tuple[Expr, Expr]]()}
-        if len(found) != 1:
+        if len(found) != 1 or not _is_made_of(expr, (Function,)):
             return frozenset()
         (own,) = found
+        if not _is_made_of(expr, _FINITE) and not all(self.covers(i, dim) for i, dim in own):
+            return frozenset()
         places = {a for i, dim in own for a in (*free_axes(i), dim)}
         elsewhere = {a for at in ats for i in at.index if not _slides(i) for a in free_axes(i)}
         elsewhere |= free_axes(expr.xreplace(dict.fromkeys(ats, S.One)))
         return frozenset() if places & elsewhere else own
+
+    def covers(self, window: Expr, dim: Expr) -> bool:
+        """Whether windows side by side read every place of a dimension."""
+        form = affine(window)
+        reached = Add(*(size_of(a) for a, _ in form.steps)) - 1
+        one_by_one = form.offset == 0 and all(step == 1 for _, step in form.steps)
+        return one_by_one and bool(closed(reached - size_of(dim), self.rules).expand() == 0)
 
     def named(self, expr: Expr, seen: frozenset[tuple[Expr, Expr]]) -> Expr:
         """The expression, or a read of it where it is more than a multiple of one element."""
@@ -113,10 +122,12 @@ def _slides(index: Expr) -> bool:
     return is_window(index) and not is_gather(index) and len(affine(index).steps) == 2
 
 
-def _is_finite(expr: Expr) -> bool:
-    """Whether an expression is made of sums, products, whole powers and bounded functions."""
+def _is_made_of(expr: Expr, functions: tuple[type, ...]) -> bool:
+    """Whether an expression is made of sums, products, powers and these functions; of few, of whole powers."""
     if isinstance(expr, At | Scalar) or expr.is_number:
         return True
     if isinstance(expr, Pow):
-        return bool(expr.exp.is_Integer and expr.exp > 0) and _is_finite(expr.base)
-    return isinstance(expr, (Add, Mul, *_FINITE)) and all(_is_finite(a) for a in expr.args)
+        whole = bool(expr.exp.is_Integer and expr.exp > 0) or Function in functions
+        return whole and all(_is_made_of(a, functions) for a in expr.args)
+    plain = isinstance(expr, (Add, Mul, *functions)) and not isinstance(expr, Piecewise)
+    return plain and all(_is_made_of(a, functions) for a in expr.args)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, index, length, log, mean, op, sum, tanh, tensor
+from derive import axes, exp, index, length, log, mean, op, sum, tanh, tensor
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
@@ -40,6 +40,20 @@ def lags(f, x: tensor[n, t], width: length(k), frame: length(l)):
 def logarithms(f, x: tensor[n, t], width: length(k)):
     """A stride may leave out places, of which there may be no logarithm."""
     f.y[n, u] = sum(log(x[n, 3 * u + k] ** 2), over=k)
+    return f.y
+
+
+@op
+def exponentials(f, x: tensor[n, t], width: length(k)):
+    """Side by side, windows read all places: each exponential is one."""
+    f.y[n, u] = sum(exp(x[n, u + k]), over=k)
+    return f.y
+
+
+@op
+def some_exponentials(f, x: tensor[n, t], places: length(u), width: length(k)):
+    """There may be more places than windows read, where one may be infinite."""
+    f.y[n, u] = sum(exp(x[n, u + k]), over=k)
     return f.y
 
 
@@ -119,6 +133,9 @@ CASES = [
     (lags, lags_by_torch, (R(2, 7), 3, 2)),
     (logarithms, logarithms_by_torch, (R(2, 8), 2)),
     (ramps, ramps_by_torch, (R(2, 6), 3)),
+    (exponentials, lambda x, width: x.unfold(1, width, 1).exp().sum(2), (R(2, 6), 3)),
+    (exponentials, lambda x, width: x.unfold(1, width, 1).exp().sum(2), (R(3, 1), 1)),
+    (some_exponentials, lambda x, u, k: x[:, : u + k - 1].unfold(1, k, 1).exp().sum(2), (R(2, 8), 3, 4)),
     (first_channels, lambda x, y, w: slid(x[:, 0] * y, w), (R(3, 2, 5), R(3, 5), R(2))),
     (diagonals, lambda x, y, w: slid(x.diagonal().T * y, w), (R(3, 3, 5), R(3, 5), R(2))),
     (every_second, lambda x, y, w: slid((x * y)[::2], w), (R(5, 6), R(5, 6), R(2))),
@@ -151,6 +168,8 @@ def test_places_that_no_window_reads_have_a_gradient_of_zero() -> None:
         (energies, "[:, :, at_k : at_k + 2 * u : 2] += dtanh_s_x_x_squared_share", "patches"),
         (logarithms, "torch.log(x_squared.unfold(1, width, 3))", "torch.log(x_squared)"),
         (ramps, "x_squared.unfold(1, width, 1)", "x_minus_k"),
+        (exponentials, "exp_x.unfold(1, width, 1).sum(2)", "torch.exp(x."),
+        (some_exponentials, "torch.exp(x.narrow(1, 0, places + width - 1).unfold(1, width, 1))", "exp_x"),
     ],
 )
 def test_which_code_is_written(made, said: str, unsaid: str) -> None:
