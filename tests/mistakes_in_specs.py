@@ -1073,4 +1073,19 @@ MISTAKES = {
         "for row in x:\n        f.y[n, d] = row[d]\n    return f.y",
         "op mine: a tensor is used like a list ('Handle' object is not iterable); the length of an axis is size(d)",
     ),
+    "module_not_imported": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = np.sin(x[n, d])\n    return f.y",
+        "op mine, equation y: np is not defined; write sin: equations are written in the words of the notation",
+    ),
+    "module_of_rare_functions": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = np.cosh(x[n, d])\n    return f.y",
+        "op mine, equation y: np is not defined; write `from sympy import cosh`: equations are written in the words of the notation",
+    ),
+    "function_not_defined": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = huberize(x[n, d])\n    return f.y",
+        "op mine, equation y: huberize is not defined; define the function huberize before, or import it",
+    ),
 }

@@ -199,6 +199,14 @@ def undeclared(error: NameError, known: dict[str, str], tensors: Collection[str]
     close = get_close_matches(name, known, 1, 0.75)
     if close:
         return DeriveError(f"{name} is not defined", fix=f"did you mean {known[close[0]]}?")
+    line = _line_of(error)
+    if (found := re.search(rf"\b{name}\.(\w+)", line)) is not None:
+        word = found[1]
+        instead = word if word in known else f"`from sympy import {word}`" if word in FROM_SYMPY else ""
+        fix = f"{f'write {instead}: ' if instead else ''}equations are written in the words of the notation"
+        return DeriveError(f"{name} is not defined", fix=fix)
+    if re.search(rf"\b{name}\s*\(", line):
+        return DeriveError(f"{name} is not defined", fix=f"define the function {name} before, or import it")
     fix = f'declare an axis with {name} = axes("{name}"), or import the function'
     if len(name) > _SHORT and tensors is not None:
         fix = f"declare a number as an input, {name}: scalar = 1e-5, {fix.removeprefix('declare ')}"
