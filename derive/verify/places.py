@@ -111,8 +111,9 @@ def value_at(e: Basic, places: Places, world: World) -> Tensor:
     """The values of an expression: one a place, or a tensor without dimensions where they are all the same."""
     if isinstance(e, At):
         return _read(e, places, world)
-    if isinstance(e, Add):
-        return reduce(torch.add, [value_at(a, places, world) for a in e.args])
+    if isinstance(e, Add):  # numbers last: what is left of elements that cancel has digits of a small one
+        terms = sorted(e.args, key=lambda a: not a.atoms(At))
+        return reduce(torch.add, [value_at(a, places, world) for a in terms])
     if isinstance(e, Mul):
         return reduce(torch.mul, [value_at(a, places, world) for a in e.args])
     if isinstance(e, Pow):

@@ -82,3 +82,15 @@ def test_the_rest_of_a_place_can_be_executed() -> None:
         return f.y
 
     assert verify(alternating.op).right
+
+
+def test_a_small_number_is_added_to_what_is_left_of_equal_elements() -> None:
+    """Of `1e-6 + a - b`, added from the left, half the digits are those of `a`."""
+    n, d = axes("n d")
+
+    @op
+    def apart(f, a: tensor[n, d], b: tensor[n, d]):
+        f.y[n] = sum((a[n, d] - b[n, d] + 1e-6) ** 2, over=d) ** 0.5
+        return f.y
+
+    assert verify(apart.op).right
