@@ -94,7 +94,8 @@ def _local(definition: Definition, bound: set[str]) -> _Local | None:
     parts, rest = [], []
     for factor in dict.fromkeys(f for f, _ in terms):
         part = _part(factor, [derivative for f, derivative in terms if f == factor], definition)
-        whole = free_axes(part.derivative) == set(definition.axes) and not part.derivative.is_Atom
+        more = not isinstance(part.derivative.as_coeff_Mul()[1], At)  # than a tensor that the forward has
+        whole = more and free_axes(part.derivative) == set(definition.axes)
         parts += [part] if whole else []
         rest += [] if whole else [part.factor * part.derivative]
     return _Local(definition, tuple(parts), Add(*rest)) if parts else None

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sympy import erfc
 
-from derive import amax, axes, constant, exp, log, log1p, maximum, op, sigmoid, softplus, sqrt, sum, tanh, tensor
+from derive import amax, axes, constant, exp, log, log1p, maximum, op, sigmoid, size, softplus, sqrt, sum, tanh, tensor
 from derive.autograd.saved import total_bytes
 from derive.collapse.search import search
 from derive.emit import render
@@ -198,3 +198,20 @@ def test_one_tensor_is_kept_where_two_are_only_read_in_a_product() -> None:
     """Both passes do as much: `da = dy * dy_da` with `dy_da = 2 * a * b`, where products are not made again."""
     assert derive_op(of_two_products.op).kept == ("dy_da", "x", "w")
     assert derive_op(gated_square.op).kept == ("x", "gate")  # which are there in any case
+
+
+@op
+def ratio(f, w: tensor[k], r: constant[n, k]):
+    """Of a mean and a deviation, whose differences the forward has by name."""
+    f.p[n] = sum(exp(w[k]) * r[n, k], over=k)
+    f.m[()] = sum(f.p[n], over=n) / size(n)
+    f.s[()] = sqrt(sum((f.p[n] - f.m[()]) ** 2, over=n))
+    f.y[()] = -f.m[()] / f.s[()]
+    return f.y
+
+
+def test_what_the_forward_has_by_name_is_not_made_again() -> None:
+    derived = derive_op(ratio.op)
+    assert not derived.local
+    assert "p_minus_m" in [s.label for s in derived.saved]
+    assert "p_minus_m_2" not in render(derived)
