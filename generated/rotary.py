@@ -59,8 +59,8 @@ def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     h = cos.shape[1]
     dz = torch.stack(
         [
-            (cos * dy[..., :h]).addcmul_(sin, dy[..., h : h + h]),
-            (cos * dy[..., h : h + h]).addcmul_(sin, dy[..., :h], value=-1),
+            (cos * dy[..., :h]).addcmul_(sin, dy[..., h : 2 * h]),
+            (cos * dy[..., h : 2 * h]).addcmul_(sin, dy[..., :h], value=-1),
         ],
         -2,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable
 
-from sympy import Expr, Integer
+from sympy import Expr, Integer, Mul
 
 from derive.equations import Op
 from derive.lengths.sizes import closed, taps
@@ -69,6 +69,7 @@ class Names:
         self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)
         self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None or r.axis.fixed is not None)
         self.taps = taps(op.equations)
+        self.merged = op.merged
         self.padded = frozenset(r.around.base for r in op.sizes if r.around is not None)
 
     def original(self, axis: str) -> str:
@@ -111,12 +112,14 @@ class Names:
 
     def tight(self, dim: str, window: Window) -> bool:
         """Whether an axis of the window is exactly as long as the dimension allows."""
-        axes = [base(d) for d in (dim, *(a for a, _ in window.steps))]
+        parts = [a.base for a in self.merged.get(dim, ())] or [base(dim)]
+        axes = [*parts, *(base(a) for a, _ in window.steps)]
         if not isinstance(window.offset, Num) or any(Axis(a).is_pack or a not in self.rules for a in axes):
             return False
         form = Affine(tuple((self.axis(a), step) for a, step in window.steps), Integer(int(window.offset.value)))
         rules = {rule.axis: rule for rule in self.rules.values()}
-        lengths = ((closed(Size(a), rules), longest(form, a, Size(self.axis(dim)))) for a, _ in form.steps)
+        whole = Mul(*(Size(self.axis(a)) for a in parts))
+        lengths = ((closed(Size(a), rules), longest(form, a, whole)) for a, _ in form.steps)
         return any(length in (most, Rest(most)) for length, most in ((n, closed(m, rules)) for n, m in lengths))
 
     def behind(self, dim: str, window: Window) -> Expr | None:

@@ -80,8 +80,8 @@ def span(window: Window, dim: str, sizes: Sizes) -> str:
 def behind(start: str, step: int, places: str) -> str:
     """Where a slice of so many places ends; past the end of the dimension is as good, for a slice stops there."""
     length = _sum(0, (step, places))
-    if start == "0":
-        return length
+    if start in ("0", length):
+        return length if start == "0" else f"2 * {length}"
     return str(int(start) + int(length)) if start.isdecimal() and length.isdecimal() else f"{start} + {length}"
 
 

@@ -15,6 +15,7 @@ from derive.backends.torch.products.contractions import contraction
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.distances import distances
 from derive.backends.torch.reads.gathers import gathered_column
+from derive.backends.torch.reductions.few_places import place_by_place
 from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, swap, unsqueeze
 from derive.nodes.arithmetic import multiplied
@@ -39,6 +40,8 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
         return contraction(node, order, printer.value, printer.as_real, printer.size)
     if not keepdim and (taps_first := _over_taps(printer, node, order)) is not None:
         return taps_first
+    if not keepdim and (each := place_by_place(printer, node)) is not None:
+        return printer.value(each, order)
     columns = () if keepdim else _as_columns(printer, node)
     inner = columns or body_order(node, printer.layouts)
     if (row := _row_by_matrix(printer, node)) is not None and (not keepdim or inner == row.dims):
