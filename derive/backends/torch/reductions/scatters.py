@@ -64,6 +64,9 @@ def scatter(printer: Printer, s: Scatter) -> None:
         return
     if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
         return
+    if isinstance(one, Window) and _of_pairs(printer, s, one):
+        _put(printer, s, name, target, _at_pairs(printer, s, one))
+        return
     axes = axes_along(s.slots)
     windows = moved and all(isinstance(i, Window) for i in moved) and len(set(axes)) == len(axes)
     if windows and through_windows(printer, s, name, target):
@@ -118,6 +121,22 @@ def _in_a_view(printer: Printer, s: Scatter, name: str, target: str) -> bool:
     _start(printer, s, name, target)
     printer.lines.append(Line(f"{name}{subscript(pieces)}{code}", str(s)))
     return True
+
+
+def _of_pairs(printer: Printer, s: Scatter, window: Window) -> bool:
+    """Whether it adds at sums of two places that both have lengths of their own, as a table of distances has them."""
+    axes = [a for a, _ in window.steps]
+    plain = all(isinstance(i, str) and not is_pack(i) for i in s.slots if i != window)
+    return plain and len(axes) == 2 and all(printer.sizes.slow(a) == 1 for a in axes) and not set(axes) & set(s.slots)
+
+
+def _at_pairs(printer: Printer, s: Scatter, window: Window) -> str:
+    """Added at the place of each pair at once: a loop over the places in a window would have as many turns as rows."""
+    k, own = s.slots.index(window), tuple(a for a, _ in window.steps)
+    where = index_tensor(window, own, printer.sizes, printer.value)
+    value = printer.full(s.value, (*s.slots[:k], *own, *s.slots[k + 1 :]))  # type: ignore[arg-type]
+    flat = f".flatten({k}, {k + 1})" if len(s.slots) > 1 else ".flatten()"
+    return f".index_add_({k}, ({where}).flatten(), {value.method(flat).code})"
 
 
 def _by_indices(printer: Printer, s: Scatter) -> str:
