@@ -99,7 +99,7 @@ def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
     if not reads(node):
         return tuple(dict.fromkeys(n.axis for n in walk(node) if isinstance(n, AxisValue)))
     own = (i for n in walk(node) if isinstance(n, Read) for i in n.index if isinstance(i, str))
-    return tuple(dict.fromkeys(own)) if isinstance(node, Call | Reduce) else ()
+    return tuple(dict.fromkeys(own)) if isinstance(node, Call | Reduce | Read) else ()
 
 
 def nameless(node: Node) -> Node | None:
@@ -199,7 +199,7 @@ def _largest_repeated(statements: list[Statement], added_to: set[str]) -> list[N
     for s in statements:
         for n in _nodes(s):
             if isinstance(n, Read) and n.name not in added_to and _is_copied(n):
-                seen.setdefault(n, []).append(n)
+                seen.setdefault(nameless(n) or n, []).append(n)
             if isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n):
                 seen.setdefault(nameless(n) or n, []).append(n)
     repeated = [nodes for nodes in seen.values() if len(nodes) > (2 if _is_one_number(nodes[0]) else 1)]

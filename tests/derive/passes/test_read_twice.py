@@ -4,7 +4,7 @@ import inspect
 
 import torch
 
-from derive import axes, index, length, op, sum, tensor, where
+from derive import axes, concat, index, length, op, sum, tensor, where
 from tests.derive.live import assert_alike, inputs_of, module
 
 c, h, i, n, o, q = axes("c h i n o q")
@@ -55,3 +55,19 @@ def test_what_is_brought_together_is_so_once() -> None:
     assert_alike(module(shuffled.op).shuffled(x, w, b, 3), expected, [x, w, b])
     backward = inspect.getsource(module(shuffled.op)).partition("def shuffled_backward")[2]
     assert backward.count("dy_apart = ") == backward.count(".unflatten(") == backward.count(".flatten(1, 2)") == 1
+
+
+@op
+def edges(f, x: tensor[n, i], start: index(n)[h], end: index(n)[h]):
+    """Rows at the end of an edge, beside their differences, which have an axis of their own."""
+    f.y[h, q] = concat(x[end[h], i], x[start[h], c] - x[end[h], c], along=q)
+    return f.y
+
+
+def test_rows_that_an_index_chooses_are_copied_once_whatever_their_axes_are_called() -> None:
+    x = inputs_of(edges.op, {"x": (4, 3), "start": (5,), "end": (5,)})["x"]
+    start, end = torch.tensor([1, 1, 3, 0, 2]), torch.tensor([0, 3, 3, 1, 2])
+    expected = torch.cat([x[end], x[start] - x[end]], 1)
+    assert_alike(module(edges.op).edges(x, start, end), expected, [x])
+    forward = inspect.getsource(module(edges.op)).partition("def edges_backward")[0]
+    assert forward.count("functional.embedding(end, x)") == forward.count("functional.embedding(start, x)") == 1

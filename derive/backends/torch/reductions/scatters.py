@@ -124,10 +124,13 @@ def _in_a_view(printer: Printer, s: Scatter, name: str, target: str) -> bool:
 
 
 def _of_pairs(printer: Printer, s: Scatter, window: Window) -> bool:
-    """Whether it adds at sums of two places that both have lengths of their own, as a table of distances has them."""
-    axes = [a for a, _ in window.steps]
+    """Whether it adds at sums of two places that both have lengths of their own, as a table of distances has them.
+
+    Those of frames that follow one another in steps are added frame by frame.
+    """
+    axes = [a for a, step in window.steps if step == 1]
     plain = all(isinstance(i, str) and not is_pack(i) for i in s.slots if i != window)
-    return plain and len(axes) == 2 and all(printer.sizes.slow(a) == 1 for a in axes) and not set(axes) & set(s.slots)
+    return plain and len(axes) == len(window.steps) == 2 and all(printer.sizes.slow(a) == 1 for a in axes) and not set(axes) & set(s.slots)
 
 
 def _at_pairs(printer: Printer, s: Scatter, window: Window) -> str:
