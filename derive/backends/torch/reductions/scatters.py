@@ -130,7 +130,8 @@ def _of_pairs(printer: Printer, s: Scatter, window: Window) -> bool:
     """
     axes = [a for a, step in window.steps if step == 1]
     plain = all(isinstance(i, str) and not is_pack(i) for i in s.slots if i != window)
-    return plain and len(axes) == len(window.steps) == 2 and all(printer.sizes.slow(a) == 1 for a in axes) and not set(axes) & set(s.slots)
+    alone = len(axes) == len(window.steps) == 2 and not set(axes) & set(s.slots)
+    return plain and alone and all(printer.sizes.slow(a) == 1 for a in axes)
 
 
 def _at_pairs(printer: Printer, s: Scatter, window: Window) -> str:
