@@ -13,7 +13,8 @@ from sympy import Basic, Expr, Integer, S
 from derive.equations import Equation, Op, SizeRule
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat, Where
-from derive.terms.elements import At
+from derive.terms.elements import At, Tensor
+from derive.terms.indices import Merge
 from derive.terms.names import free_name
 
 _MOST = 4
@@ -24,16 +25,28 @@ def said_for_each_place(op: Op) -> Op:
     """The same op with such equations as what is joined along their axes."""
     taken = {r.axis.base for r in op.sizes}
     one = [Axis(free_name(f"place_{k}", taken), fixed=1) for k in range(_MOST)]
-    equations = tuple(_said(e, one) for e in op.equations)
+    names = op.names
+    equations = tuple(part for e in op.equations for part in _apart(e, _said(e, one), names))
     if equations == op.equations:
         return op
     places = dict.fromkeys(a for e in equations if e.kind == "concat" for a in e.over if a in one)
     return replace(op, equations=equations, sizes=(*op.sizes, *map(SizeRule, places)))
 
 
+def _apart(e: Equation, said: Equation, names: set[str]) -> tuple[Equation, ...]:
+    """What is joined along an axis that is merged on the left, before it is merged."""
+    if said == e or e.is_plain:
+        return (said,)
+    target = Tensor(free_name(f"{e.name}_apart", names))
+    names.add(target.name)
+    joined = replace(said, target=target, index=e.axes, given=False)
+    return joined, replace(e, body=joined.left)
+
+
 def _said(e: Equation, one: list[Axis]) -> Equation:
     """The equation with a piece for each place of an axis; `one` are axes of one place."""
-    if e.kind is not None or not e.is_plain or e.target.is_integer:
+    whole = all(isinstance(a, Axis) for i in e.index for a in (i.args if isinstance(i, Merge) else (i,)))
+    if e.kind is not None or not whole or e.target.is_integer:
         return e
     for axis in e.axes:
         if axis.fixed is not None and 1 < axis.fixed <= _MOST and _asks(e.body, axis):

@@ -54,6 +54,14 @@ def merged(f, a: tensor[n, t]):
 
 
 @op
+def merged_at_once(f, x: tensor[..., d], c: constant[t], s: constant[t]):
+    """The halves turned where they are merged again."""
+    f.z[..., r, t] = x[..., (r, t)]
+    f.y[..., (r, t)] = f.z[..., r, t] * c[t] + where(eq(r, 0), -f.z[..., 1, t], f.z[..., 0, t]) * s[t]
+    return f.y
+
+
+@op
 def one_of_two(f, a: tensor[n, r]):
     """Nothing at one place has no axes to be joined by."""
     f.c[n, r] = where(r < 1, a[n, r], 0)
@@ -90,6 +98,7 @@ CASES: dict[OpCall, tuple[Callable[..., Tensor], dict[str, tuple[int, ...]]]] = 
         lambda a, m: torch.stack([torch.where(m > 0, a[:, 0].exp(), a[:, 1]), a[:, 0]], 1),
         {"a": (5, 2), "m": (5,)},
     ),
+    merged_at_once: (lambda x, c, s: torch.cat(_turned(x[..., :2], x[..., 2:], c, s), -1), SHAPES),
     merged: (lambda a: torch.stack([a[:, :3], 2 * a[:, 3:]], 1), {"a": (4, 6)}),
 }
 
@@ -105,6 +114,6 @@ def test_what_is_nothing_at_a_place_stays_a_choice() -> None:
     assert "torch.where(" in render(one_of_two.op.derivation)
 
 
-@pytest.mark.parametrize("made", [rotated, cross])
+@pytest.mark.parametrize("made", [rotated, merged_at_once, cross])
 def test_in_every_situation(made: OpCall) -> None:
     assert verify_kernels(made.op).right
