@@ -9,8 +9,8 @@ from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.torch.reductions.tap_by_tap import tap_by_tap
 from derive.backends.values import Dims, Line, Value, align, permute, position, squeeze
-from derive.nodes.walking import axes_along, index_axes
-from derive.program import Assign, Call, Join, Merged, Reduce, Scan, Scatter
+from derive.nodes.walking import axes_along, index_axes, reads
+from derive.program import Assign, Call, Join, Merged, Read, Reduce, Scan, Scatter, Statement
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -30,9 +30,27 @@ def assigned(printer: Printer, s: Assign) -> list[Line]:
         value = cast(value, printer.like)  # numbers, not a condition
     value = _laid_out(printer, value, s, order)
     changed = any(isinstance(x, Scatter) and x.onto == s.name for x in printer.program.statements)
-    if changed and not fresh:
+    if changed and not fresh and not _passed_on(printer, s):
         value = value.method(".clone()")
     return [Line(f"{printer.names.get(s.name, s.name)} = {value.code}", str(s))]
+
+
+def _passed_on(printer: Printer, s: Assign) -> bool:
+    """Whether a tensor of ours is added to under another name where nothing reads it as it was any more."""
+    if not (printer.fuse and isinstance(s.value, Read) and s.value.index == s.axes):
+        return False
+    name, statements = s.value.name, printer.program.statements
+    makers = [x for x in statements if x.name == name]
+    later = statements[statements.index(s) + 1 :]
+    read = {n for x in later for node in (x.value, *x.slots) for n in reads(node)}
+    views = [x for x in statements if x is not s and isinstance(x.value, Read) and x.value.name == name]
+    return len(makers) == 1 and _is_new(makers[0]) and not views and name not in read | set(printer.program.returns)
+
+
+def _is_new(s: Statement) -> bool:
+    """Whether a statement makes a tensor in memory of its own; of another dtype it may be what it is made of."""
+    computed = isinstance(s.value, Call) and s.value.fn not in ("as_float64", "narrow")
+    return isinstance(s, Assign) and computed and is_whole(s)
 
 
 def _laid_out(printer: Printer, value: Value, s: Assign, order: Dims) -> Value:

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from derive import axes, exp, mean, op, sum, tanh, tensor
+from derive import axes, exp, index, mean, op, relu, sum, tanh, tensor
 from derive.emit import render
 from tests.derive.live import assert_alike, module
 
-n, d, k = axes("n d k")
+c, n, d, k = axes("c n d k")
 two, many = axes("two=2 many=40")
 
 
@@ -112,3 +112,32 @@ def test_what_slices_were_added_to_is_written_over():
     z = x - x.mean(1, keepdim=True)
     expected = (z[:, :-1] * z[:, 1:]).sum(1) / (z**2).sum(1)
     assert_alike(module(lagged.op).lagged(x), expected, [x])
+
+
+@op
+def all_margins(f, z: tensor[n, c], y: index(c)[n]):
+    f.loss[()] = sum(relu(1 + z[n, c] - z[n, y[n]]) ** 2, over=(n, c))
+    return f.loss
+
+
+@op
+def beside_one(f, z: tensor[n, c], y: index(c)[n]):
+    f.y[n, c] = 2 * z[n, c]
+    f.p[n] = z[n, y[n]] ** 2
+    f.s[n, c] = z[n, c]
+    return f.s, f.p
+
+
+def test_what_is_added_to_is_copied_unless_it_is_ours_and_spent() -> None:
+    """The caller's cotangent stays as it is."""
+    assert ".clone()" not in render(all_margins.op.derivation)
+    assert "dz = ds.clone()" in render(beside_one.op.derivation)
+    z, y = torch.randn(4, 3, dtype=torch.float64, requires_grad=True), torch.tensor([2, 0, 0, 1])
+    assert_alike(
+        module(all_margins.op).all_margins(z, y), (1 + z - z.gather(1, y[:, None])).relu().square().sum(), [z]
+    )
+    ds = torch.randn(4, 3, dtype=torch.float64)
+    _, _, saved = module(beside_one.op).beside_one_forward(z.detach(), y)
+    before = ds.clone()
+    module(beside_one.op).beside_one_backward(ds, torch.ones(4, dtype=torch.float64), *saved)
+    assert ds.equal(before)
