@@ -122,7 +122,6 @@ def all_margins(f, z: tensor[n, c], y: index(c)[n]):
 
 @op
 def beside_one(f, z: tensor[n, c], y: index(c)[n]):
-    f.y[n, c] = 2 * z[n, c]
     f.p[n] = z[n, y[n]] ** 2
     f.s[n, c] = z[n, c]
     return f.s, f.p
