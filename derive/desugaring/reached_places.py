@@ -3,14 +3,18 @@
 `sum(where(eq(2*u + k, t), x[u] * w[k], 0), over=(u, k))` asks of all triples whether they meet. Added at `2*u + k`
 along an axis that reaches as far, of which `t` then reads the first places, it is the adjoint of a window. Neither `u`
 nor `k` may be empty then. What scales the sum at each `t` has to be finite, as 0 times it is 0 where nothing is added.
+
+Several such questions joined with `&`, each about summed axes of its own, are a sum for each, one inside the other:
+`sum(where(eq(h + 1, i) & eq(w + 1, j), x[h, w], 0), over=(h, w))` puts `x` into a frame, along both axes at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sympy import Eq, Expr, Integer, Max, Mul, S
+from sympy import And, Basic, Eq, Expr, Integer, Max, Mul, S
+from sympy.logic.boolalg import Boolean
 
 from derive.bounded import is_polynomial, polynomials
 from derive.equations import Equation, Op, Requirement, SizeRule
@@ -25,14 +29,12 @@ from derive.terms.windows import affine
 
 
 @dataclass(frozen=True)
-class _Reached:
-    """An equation's axis, the places of it that a sum adds to, counted from the first, and what is added there."""
+class _Place:
+    """An equation's axis, and the place of it that a sum adds to, counted from the first such."""
 
     axis: Axis
     place: Expr  # whole steps above 0 over axes that are summed
     before: int  # how many of these places lie before the first of the axis
-    added: Expr
-    scale: Expr  # of what is added up, at each place
 
     @property
     def length(self) -> Expr:
@@ -41,12 +43,32 @@ class _Reached:
         last = sum(((Size(a) - 1) * step for a, step in form.steps), form.offset)
         return Max(Size(self.axis) + self.before, last + 1)
 
+    @property
+    def there(self) -> Expr:
+        """The place, of an axis that may have more of them."""
+        return Prefix(self.place) if isinstance(self.place, Axis) else self.place
+
+    @property
+    def read(self) -> Expr:
+        """Where the equation's axis lies along the longer one."""
+        return self.axis + self.before if self.before else Prefix(self.axis)
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """What a sum adds at places of its axes; what scales it there, and the condition under which it counts."""
+
+    places: tuple[_Place, ...]
+    added: Expr
+    scale: Expr
+    condition: Boolean
+
 
 def sizes(op: Op) -> tuple[SizeRule, ...]:
     """The lengths of the axes that `reached` makes."""
     finite = polynomials(op)
-    found = ((e, _found(e, finite)) for e in op.equations)
-    return tuple(SizeRule(_whole(e, r), formula=r.length, around=r.axis) for e, r in found if r is not None)
+    found = ((e, r) for e in op.equations if (r := _found(e, finite)) is not None)
+    return tuple(SizeRule(_whole(e, p), formula=p.length, around=p.axis) for e, r in found for p in r.places)
 
 
 def requirements(op: Op) -> tuple[Requirement, ...]:
@@ -56,19 +78,20 @@ def requirements(op: Op) -> tuple[Requirement, ...]:
     lengths = {r.axis: r.formula.axis for r in op.sizes if isinstance(r.formula, Size)}
     for e in op.equations:
         if (r := _found(e, finite)) is not None:
-            for axis in (lengths.get(axis, axis) for axis, _ in affine(r.place).steps):
+            windows = [p.place for p in r.places if not isinstance(p.place, Axis)]
+            for axis in (lengths.get(axis, axis) for place in windows for axis, _ in affine(place).steps):
                 needs.setdefault(axis, Requirement(e.name, f"axis {axis.base}", Size(axis), ">=", S.One))
     return tuple(r for axis, r in needs.items() if not axis.fixed)
 
 
 def reached(op: Op) -> tuple[Equation, ...]:
-    """The equations, each such sum behind an equation that adds to an axis of its own."""
+    """The equations, each such sum behind an equation that adds to axes of its own."""
     taken, finite = op.names, polynomials(op)
     return tuple(e for equation in op.equations for e in _apart(equation, taken, finite))
 
 
-def _whole(e: Equation, r: _Reached) -> Axis:
-    return Axis(f"{r.axis.base}_of_{e.name}")
+def _whole(e: Equation, p: _Place) -> Axis:
+    return Axis(f"{p.axis.base}_of_{e.name}")
 
 
 def _apart(e: Equation, taken: set[str], finite: Collection[str]) -> Iterator[Equation]:
@@ -76,31 +99,45 @@ def _apart(e: Equation, taken: set[str], finite: Collection[str]) -> Iterator[Eq
     if r is None:
         yield e
         return
-    whole, target = _whole(e, r), Tensor(free_name(f"{e.name}_reached", taken, "_"))
+    target = Tensor(free_name(f"{e.name}_reached", taken, "_"))
     taken.add(target.name)
-    index = tuple(whole if i == r.axis else i for i in e.index)
-    place = Prefix(r.place) if isinstance(r.place, Axis) else r.place  # of which the whole may have more
-    added = Delta(whole, place) * r.added
+    whole: dict[Expr, Expr] = {p.axis: _whole(e, p) for p in r.places}
+    added = Mul(*(Delta(whole[p.axis], p.there) for p in r.places), r.added)
+    index = tuple(whole.get(i, i) for i in e.index)
     yield replace(e, target=target, index=index, body=added, kind="sum", scale=e.weight, given=False)
-    there = r.axis + r.before if r.before else Prefix(r.axis)
-    read = At(target, *(there if i == r.axis else i for i in e.index))
-    yield replace(e, body=r.scale * read, kind=None, over=(), scale=S.One)
+    read: dict[Expr, Expr] = {p.axis: p.read for p in r.places}
+    there = At(target, *(read.get(i, i) for i in e.index))
+    yield replace(e, body=Where(r.condition, r.scale * there, S.Zero), kind=None, over=(), scale=S.One)
 
 
 def _found(e: Equation, finite: Collection[str]) -> _Reached | None:
-    """How a sum asks of axes alone whether they meet an axis that it keeps; None for any other."""
+    """How a sum asks of axes alone whether they meet axes that it keeps; None for any other."""
     if e.kind not in ("sum", "mean") or not e.is_plain:
         return None
     factors = Mul.make_args(e.body)
-    for factor in factors:
-        if isinstance(factor, Where) and factor.args[2] == 0 and isinstance(factor.condition, Eq):
-            others = [f for f in (*factors, *Mul.make_args(factor.args[1])) if f != factor]
-            added, scale = (Mul(*part) for part in by_axes(others, e.over))
-            for axis in e.axes:
-                found = _on(axis, factor.condition, e.over)
-                if found is not None and axis not in free_axes(added) and is_polynomial(scale, finite):
-                    return _Reached(axis, *found, added, scale)
-    return None
+    choices = [f for f in factors if isinstance(f, Where) and f.args[2] == 0]
+    values = [v for f in factors for v in (Mul.make_args(f.args[1]) if f in choices else [f])]
+    added, scale = by_axes(values, e.over)
+    asked, kept = by_axes((c for f in choices for c in And.make_args(f.condition)), e.over)
+    met = _met(e, asked, added)
+    if not met or not is_polynomial(Mul(*scale), finite):
+        return None
+    rest = And(*(c for c in asked if c not in met))
+    places = sorted(met.values(), key=lambda p: e.axes.index(p.axis))
+    return _Reached(tuple(places), Where(rest, Mul(*added), S.Zero), Mul(*scale), And(*kept))
+
+
+def _met(e: Equation, asked: Sequence[Basic], added: Sequence[Expr]) -> dict[Basic, _Place]:
+    """The conditions that ask whether an axis is met that nothing else summed reads, each by axes of its own."""
+    out: dict[Basic, _Place] = {}
+    for condition in (c for c in asked if isinstance(c, Eq)):
+        elsewhere = {a for part in (*asked, *added) if part != condition for a in free_axes(part)}
+        summed = {a for p in out.values() for a in free_axes(p.place)}
+        for axis in (a for a in e.axes if a not in elsewhere):
+            found = _on(axis, condition, e.over)
+            if found is not None and not summed & free_axes(found[0]):
+                out[condition] = _Place(axis, *found)
+    return out
 
 
 def _on(axis: Axis, condition: Eq, over: tuple[Axis, ...]) -> tuple[Expr, int] | None:
@@ -115,8 +152,7 @@ def _on(axis: Axis, condition: Eq, over: tuple[Axis, ...]) -> tuple[Expr, int] |
     except DeriveError:
         return None
     summed = all(a in over and times > 0 and not a.is_pack for a, times in form.steps)
-    moved = form.offset != 0 or [times for _, times in form.steps] != [1]
-    if not form.steps or not moved or not summed or not isinstance(form.offset, Integer):
+    if not form.steps or not summed or not isinstance(form.offset, Integer):
         return None
     before = max(0, -int(form.offset))
     return place + before, before

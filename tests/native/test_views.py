@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("kernels")
 
 SPECS = """from derive import *
 
-n, m, d, h, e, t, u = axes("n m d h e=2 t u")
+n, m, d, h, e, t, u, i, j = axes("n m d h e=2 t u i j")
 
 
 @op
@@ -55,6 +55,12 @@ def handed_on(f, x: tensor[t, d]):
     f.z[t, h, e] = x[t, (h, e)]
     f.y[t, h] = sum(f.z[t, h, e] ** 2, over=e)
     return f.y, f.z
+
+
+@op
+def framed(f, x: tensor[t, u], g: tensor[i, j]):
+    f.y[i, j] = g[i, j] * sum(where(eq(t + 1, i) & eq(u + 1, j), x[t, u], 0), over=(t, u))
+    return f.y
 """
 
 T, U, H, E, N, M = 5, 7, 3, 2, 6, 4
@@ -83,12 +89,17 @@ def _handed_on(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (z**2).sum(-1), z * 1
 
 
+def _framed(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(x, (1, 1, 1, 1)) * g
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "rotated": (_rotated, ((T, H * E), (H,))),
     "heads": (_heads, ((T, H * E), (U, H * E))),
     "turned": (_turned, ((N, M),)),
     "crossed": (_crossed, ((N * M,), (N, M))),
     "handed_on": (_handed_on, ((T, H * E),)),
+    "framed": (_framed, ((T, U), (T + 2, U + 2))),
 }
 
 

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, constant, eq, length, mean, op, sum, tensor, where
+from derive import axes, constant, eq, index, length, mean, op, sum, tensor, where
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
 n, c, o, u, k, t, i, j, m = axes("n c o u k t i j m")
+h, w, p, q, v = axes("h w p q v")
 
 
 @op
@@ -98,7 +99,81 @@ def filtered_by_torch(x: Tensor, w: Tensor, out: int) -> Tensor:
     return functional.pad(full, (0, out))[:, :, :out].mT
 
 
+@op
+def framed(f, x: tensor[h, w], rows: length(i), columns: length(j)):
+    f.y[i, j] = sum(where(eq(h + 1, i) & eq(w + 1, j), x[h, w] ** 2, 0), over=(h, w))
+    return f.y
+
+
+@op
+def transposed_plane(f, x: tensor[n, c, h, w], g: tensor[c, p, q], high: length(u), wide: length(v)):
+    f.y[n, u, v] = sum(where(eq(2 * h + p, u) & eq(2 * w + q, v), x[n, c, h, w] * g[c, p, q], 0), over=(c, h, w, p, q))
+    return f.y
+
+
+@op
+def put_beside(f, x: tensor[n, h], to: index(j)[n], rows: length(i), columns: length(j)):
+    """One place is computed, the other looked up."""
+    f.y[i, j] = sum(where(eq(h, i) & eq(to[n], j), x[n, h] ** 2, 0), over=(n, h))
+    return f.y
+
+
+@op
+def where_all_hold(f, x: tensor[h, w], g: tensor[i], s: tensor[h], columns: length(j)):
+    """Conditions on what is added, and on the place that it is added at."""
+    met = eq(h + 1, i) & eq(w - 1, j)
+    f.y[i, j] = mean(where(met & (g[i] > 0) & (s[h] > 0), g[i] * s[h] * x[h, w] ** 2, 0), over=(h, w))
+    return f.y
+
+
+@op
+def diagonal(f, x: tensor[h], rows: length(i), columns: length(j)):
+    """Both ask about one axis: no sum for each."""
+    f.y[i, j] = sum(where(eq(h + 1, i) & eq(h + 2, j), x[h] ** 2, 0), over=h)
+    return f.y
+
+
+@op
+def slanted(f, x: tensor[h, w], rows: length(i), columns: length(j)):
+    """What one asks depends on the other's place."""
+    f.y[i, j] = sum(where(eq(h + 1, i) & eq(w + i, j), x[h, w] ** 2, 0), over=(h, w))
+    return f.y
+
+
+def in_frame(x: Tensor, first: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
+    """A tensor from these places on among zeros, or with so many places less, cut behind these lengths."""
+    ends = [(max(a, 0), n) for a, n in zip(first, lengths, strict=True)]
+    wide = functional.pad(x, [end for own in reversed(ends) for end in own])
+    for d, (a, n) in enumerate(zip(first, lengths, strict=True)):
+        wide = wide.narrow(d, max(-a, 0), n)
+    return wide
+
+
+def plane_by_torch(x: Tensor, g: Tensor, high: int, wide: int) -> Tensor:
+    full = functional.conv_transpose2d(x, g[:, None], stride=2)[:, 0]
+    return in_frame(full, (0, 0, 0), (len(x), high, wide))
+
+
+def beside_by_torch(x: Tensor, to: Tensor, rows: int, columns: int) -> Tensor:
+    return in_frame(torch.zeros(x.shape[1], columns).double().index_add(1, to, x.T**2), (0, 0), (rows, columns))
+
+
+def all_by_torch(x: Tensor, g: Tensor, s: Tensor, columns: int) -> Tensor:
+    chosen = x**2 * functional.relu(s)[:, None] / x.numel()
+    return in_frame(chosen, (1, -1), (len(g), columns)) * functional.relu(g)[:, None]
+
+
+def diagonal_by_torch(x: Tensor, rows: int, columns: int) -> Tensor:
+    return in_frame(torch.diag(x**2), (1, 2), (rows, columns))
+
+
+def slanted_by_torch(x: Tensor, rows: int, columns: int) -> Tensor:
+    lines = [in_frame(line, (k + 1,), (columns,)) for k, line in enumerate(x**2)]
+    return in_frame(torch.stack(lines), (1, 0), (rows, columns))
+
+
 R = torch.randn
+TO = torch.tensor([3, 0, 3, 1, 0])
 CASES: list[tuple[object, Callable[..., Tensor], tuple[object, ...]]] = [
     *((transposed, transposed_by_torch, (R(2, 3, 4), R(3, 5, 3), R(5), out)) for out in (8, 12, 5, 1, 0)),
     (transposed, transposed_by_torch, (R(3, 3, 3), R(3, 3, 3), R(3), 3)),
@@ -113,12 +188,27 @@ CASES: list[tuple[object, Callable[..., Tensor], tuple[object, ...]]] = [
     *((padded, padded_by_torch, (R(2, 4), long)) for long in (8, 6, 3, 1)),
     *((cut, cut_by_torch, (R(2, here), R(there))) for here in (6, 3, 2, 1) for there in (1, 3, 4, 6)),
     *((cut_and_padded, cut_and_padded_by_torch, (R(here), R(there))) for here in (6, 3, 2) for there in (1, 3, 4, 6)),
+    *(
+        (made, reference, (R(3, 4), *lengths))
+        for made, reference in (
+            (framed, lambda x, *lengths: in_frame(x**2, (1, 1), lengths)),
+            (slanted, slanted_by_torch),
+        )
+        for lengths in ((5, 6), (3, 9), (2, 2), (0, 4))
+    ),
+    (framed, lambda x, *lengths: in_frame(x**2, (1, 1), lengths), (R(3, 3), 3, 3)),
+    *((transposed_plane, plane_by_torch, (R(2, 3, 4, 5), R(3, 3, 2), *n)) for n in ((9, 10), (5, 20), (3, 1), (0, 4))),
+    (transposed_plane, plane_by_torch, (R(3, 3, 3, 3), R(3, 3, 3), 3, 3)),
+    *((put_beside, beside_by_torch, (R(5, 3), TO, rows, 4)) for rows in (2, 3, 6)),
+    *((put_beside, beside_by_torch, (R(5, 0), TO, rows, 4)) for rows in (2, 0)),
+    *((where_all_hold, all_by_torch, (R(4, 5), R(n), R(4), columns)) for n, columns in ((5, 4), (2, 7), (4, 4))),
+    *((diagonal, diagonal_by_torch, (R(4), rows, columns)) for rows, columns in ((7, 8), (3, 4), (4, 4))),
 ]
 
 
 @pytest.mark.parametrize(("made", "reference", "args"), CASES)
 def test_as_the_table_of_all_places_has_it(made, reference, args) -> None:
-    given = [a.double().requires_grad_() if isinstance(a, Tensor) else a for a in args]
+    given = [a.double().requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
     leaves = [a for a, o in zip(given, made.op.operands, strict=True) if o.differentiable]
     assert_alike(getattr(module(made.op), made.op.name)(*given), reference(*given), leaves)
 
@@ -133,10 +223,29 @@ def test_a_transposed_convolution() -> None:
     assert "torch.nn.grad.conv1d_input(" in code and "dx = functional.conv1d(" in code, code
 
 
-@pytest.mark.parametrize("made", [transposed, series_product, further_on, padded, cut, cut_and_padded])
+def test_a_transposed_convolution_of_planes() -> None:
+    code = code_of(transposed_plane.op)
+    assert "torch.nn.grad.conv2d_input(" in code and "dx = functional.conv2d(" in code, code
+
+
+def test_a_frame_is_put_around_both_axes_at_once() -> None:
+    code = code_of(framed.op)
+    assert code.count("y_reached[1 : 1 + h, 1 : 1 + w]") == 2, code
+
+
+NO_TABLES = [transposed, series_product, further_on, padded, cut, cut_and_padded]
+NO_TABLES += [framed, transposed_plane, put_beside, where_all_hold]
+
+
+@pytest.mark.parametrize("made", NO_TABLES)
 def test_no_table_of_all_places(made) -> None:
     code = code_of(made.op)
     assert "arange" not in code and "for at_u" not in code, code
+
+
+@pytest.mark.parametrize("made", [diagonal, slanted])
+def test_places_that_are_asked_of_together_are_looked_for(made) -> None:
+    assert "arange" in code_of(made.op)
 
 
 @op
