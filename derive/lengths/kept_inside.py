@@ -2,14 +2,18 @@
 
 That no place is before the first, where the condition holds, is proven here: by itself, or by the condition. The
 other end is too, or the dimension must be so long: `b[t - s]` asks of the axis of `b` to be as long as `t`.
+
+Places begin at 0 and end before a length, so that whether two are equal may be whether one is beyond the other:
+`ne(t, 0)` is `t >= 1`, and `eq(t, size(t) - 1)` fails just where `t + 1 < size(t)` holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sympy import Add, Basic, Expr, GreaterThan, LessThan, Min, S, StrictGreaterThan, StrictLessThan, expand
+from sympy import Add, Basic, Eq, Expr, GreaterThan, LessThan, Min, Ne, S, StrictGreaterThan, StrictLessThan, expand
 
+from derive.errors import DeriveError
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import At
 from derive.terms.windows import affine, is_window
@@ -45,12 +49,28 @@ def gaps(conditions: Sequence[Basic]) -> list[Expr]:
 
 
 def _not_negative(condition: Basic) -> list[Expr]:
-    """What is at least 0 where a comparison of places holds."""
-    if not isinstance(condition, GreaterThan | LessThan | StrictGreaterThan | StrictLessThan) or condition.atoms(At):
+    """What is at least 0 where a comparison of places holds, and nowhere else."""
+    if condition.atoms(At):
+        return []
+    if isinstance(condition, Eq | Ne):
+        return _at_an_end(expand(condition.lhs - condition.rhs), isinstance(condition, Eq))
+    if not isinstance(condition, GreaterThan | LessThan | StrictGreaterThan | StrictLessThan):
         return []
     gap = condition.gts - condition.lts
     strict = isinstance(condition, StrictGreaterThan | StrictLessThan)
     return [expand(gap - 1 if strict else gap)] if free_axes(gap) and gap.is_integer else []
+
+
+def _at_an_end(difference: Expr, equal: bool) -> list[Expr]:
+    """The same of a difference that is 0, or is not, where 0 is the least or the most that it may be."""
+    if not free_axes(difference) or not difference.is_integer:
+        return []
+    try:
+        ends = ((way, way * end_of(difference, way)) for way in (-1, 1))
+        beyond = next((-way * difference for way, end in ends if never_negative(-end)), None)
+    except DeriveError:  # no axis arithmetic
+        return []
+    return [] if beyond is None else [-beyond if equal else expand(beyond - 1)]
 
 
 def _by(value: Expr, above: Sequence[Expr]) -> bool:

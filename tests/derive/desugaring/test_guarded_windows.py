@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, exp, length, oo, op, size, sum, tensor, where
+from derive import amax, axes, eq, exp, length, ne, oo, op, size, sum, tensor, where
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.verify.verify import verify
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
 
 k, n, r, s, t = axes("k n r s t")
@@ -53,6 +54,32 @@ def correlation(f, x: tensor[n, t], w: tensor[k]):
     return f.y
 
 
+@op
+def first_by_itself(f, x: tensor[n, t]):
+    """All but the first place are those that are not place 0."""
+    f.y[n, t] = where(eq(t, 0), x[n, t], x[n, t] * x[n, t - 1])
+    return f.y
+
+
+@op
+def behind_the_first(f, x: tensor[n, t]):
+    f.y[n] = sum(where(ne(t, 0), (x[n, t] - x[n, t - 1]) ** 2, 0), over=t)
+    return f.y
+
+
+@op
+def last_by_itself(f, x: tensor[n, t]):
+    """The last place has the first one behind it."""
+    f.y[n, t] = exp(where(eq(size(t) - 1, t), x[n, 0], x[n, t + 1]))
+    return f.y
+
+
+@op
+def before_the_last(f, x: tensor[n, t]):
+    f.y[n, t] = where(~eq(t + 1, size(t)), x[n, t + 1], 0)
+    return f.y
+
+
 def _toeplitz(h: Tensor) -> Tensor:
     rows = [torch.cat([h[: i + 1].flip(0), h.new_zeros(len(h) - i - 1)]) for i in range(len(h))]
     return torch.stack(rows) if rows else h.new_zeros(0, 0)
@@ -75,11 +102,16 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "beside_the_one_before": lambda x: x.exp() * torch.cat([x[:, :1] * 0, x[:, :-1]], 1),
     "beside_the_next": lambda x: x.exp() * torch.cat([x[:, 1:], x[:, :1] * 0 + 2], 1),
     "correlation": lambda x, w: _correlated(x, w),
+    "first_by_itself": lambda x: torch.cat([x[:, :1], x[:, 1:] * x[:, :-1]], 1),
+    "behind_the_first": lambda x: x.diff(dim=1).square().sum(1),
+    "last_by_itself": lambda x: x.roll(-1, 1).exp(),
+    "before_the_last": lambda x: torch.cat([x[:, 1:], x[:, :1] * 0], 1),
 }
 OPS: dict[str, Op] = {
     made.op.name: made.op
     for made in (
         by_distance, causal_convolution, largest_of_sums, beside_the_one_before, beside_the_next, correlation,
+        first_by_itself, behind_the_first, last_by_itself, before_the_last,
     )
 }  # fmt: skip
 
@@ -197,6 +229,11 @@ CONDITIONS: dict[str, Callable[[Any, Any], Any]] = {
     "of a value": lambda x, n: x[n, t] > 0,
     "of every other place": lambda x, n: t + t % 2 >= 2,
     "of a product": lambda x, n: t >= t * n,
+    "of another place": lambda x, n: ne(t, 1),
+    "of another axis": lambda x, n: ne(t, n),
+    "of the first place alone": lambda x, n: eq(t, 0),
+    "of the last place": lambda x, n: ne(t, size(t) - 1),
+    "of a remainder": lambda x, n: ne(t % 2, 0),
 }
 
 
@@ -209,6 +246,12 @@ def test_a_condition_that_does_not_keep_it_inside_is_none(name: str) -> None:
         def beside(f, x: tensor[n, t]):
             f.y[n, t] = where(CONDITIONS[name](x, n), x[n, t - 2], 0)
             return f.y
+
+
+def test_whether_it_is_at_an_end_is_whether_it_is_beyond_it() -> None:
+    """What is left out is not computed, as under an inequality."""
+    assert "y_inner = x[:, 1:] - x[:, :t_inner]" in code_of(behind_the_first.op)
+    assert "where" not in code_of(before_the_last.op)
 
 
 def test_a_product_of_places_proves_nothing() -> None:
