@@ -18,6 +18,7 @@ from sympy import And, Basic, Expr, Not, Or, S
 
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.lengths.kept_inside import is_kept_inside
+from derive.lengths.sizes import joined
 from derive.terms.asked import asked
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.choices import Where
@@ -55,7 +56,7 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tu
 
     def index(i: Expr, own: Conditions, dim: Expr | None) -> Expr:
         own = next(c for c in _whole(under[i, dim]) if c <= own)
-        if dim is not None and is_kept_inside(i, list(own), dim):
+        if dim is not None and is_kept_inside(i, list(own), dim, lambda length: joined(length, known)):
             axes = tuple(a for a, _ in sorted(affine(i).steps, key=lambda step: -step[1]))
             stem = "_".join(["place", *(a.base for a in axes)])
         elif isinstance(i, At) and _is_chosen(i, own):

@@ -9,7 +9,7 @@ Places begin at 0 and end before a length, so that whether two are equal may be 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sympy import Add, Basic, Eq, Expr, GreaterThan, LessThan, Min, Ne, S, StrictGreaterThan, StrictLessThan, expand
 
@@ -18,21 +18,24 @@ from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import At
 from derive.terms.windows import affine, is_window
 
+Length = Callable[[Expr], Expr]
+"""What is known of a length that follows from others: `size(i)` where `i` has the places of two `n`s is `2*size(n)`."""
 
-def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr) -> bool:
+
+def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr, length: Length = lambda same: same) -> bool:
     """Whether an index leaves a dimension by itself, and where these conditions hold at most for want of length."""
     if not isinstance(dim, Axis) or not is_window(i) or not free_axes(i):
         return False
     before, behind = never_negative(end_of(i, -1)), never_negative(Size(dim) - 1 - end_of(i, 1))
     if before:
-        return not behind and _by(Size(dim) - 1 - i, gaps(conditions))
-    return _by(i, gaps(conditions))
+        return not behind and _by(Size(dim) - 1 - i, gaps(conditions), length)
+    return _by(i, gaps(conditions), length)
 
 
-def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis) -> Expr | None:
+def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis, length: Length = lambda same: same) -> Expr | None:
     """How long a dimension must be for the last place of an index where these conditions hold; None: it is."""
     last, above = end_of(i, 1), gaps(conditions)
-    if never_negative(Size(dim) - 1 - last) or _by(Size(dim) - 1 - i, above):
+    if never_negative(Size(dim) - 1 - last) or _by(Size(dim) - 1 - i, above, length):
         return None
     bounds = [bound for gap in above if not free_axes(bound := expand(i + gap))]
     return Min(*(expand(bound + 1) for bound in (last, *bounds)))
@@ -73,8 +76,8 @@ def _at_an_end(difference: Expr, equal: bool) -> list[Expr]:
     return [] if beyond is None else [-beyond if equal else expand(beyond - 1)]
 
 
-def _by(value: Expr, above: Sequence[Expr]) -> bool:
-    return any(never_negative(value - gap) for gap in above)
+def _by(value: Expr, above: Sequence[Expr], length: Length) -> bool:
+    return any(never_negative(length(value - gap)) for gap in above)
 
 
 def never_negative(value: Expr) -> bool:

@@ -192,7 +192,7 @@ def _instead_of_before(form: Affine, dim: Expr) -> str:
 def _under_guard(name: str, at: At, place: At, guard: Where, dim: Axis, rules: Rules) -> Iterator[Requirement]:
     """The last place that a window reaches lies on the dimension where a condition holds (`kept_inside`)."""
     condition, i = guard.args[:2]
-    asked = length_asked(i, And.make_args(condition), dim)
+    asked = length_asked(i, And.make_args(condition), dim, lambda length: closed(length, rules))
     if asked is None:
         return
     written = At(at.tensor, *(i if other == place else other for other in at.index))

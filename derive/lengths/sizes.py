@@ -92,6 +92,14 @@ def _by_readers(reads: Sequence[At], dims: Dims, rules: Rules) -> dict[Axis, lis
     return {axis: formulas for axis, formulas in found.items() if len(set(formulas)) == 1}
 
 
+def joined(length: Expr, equations: Sequence[Equation]) -> Expr:
+    """A length with those of the axes that pieces are joined along as the lengths of these pieces."""
+    for e in reversed(equations):
+        if isinstance(e.body, Concat):
+            length = length.xreplace({Size(e.body.along): Add(*(Size(a) for a in e.over))})
+    return length
+
+
 def dimensions(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Dims:
     """What each dimension of every tensor runs over."""
     return {o.name: o.axes for o in operands} | {e.name: e.index for e in equations}

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, eq, exp, length, ne, oo, op, size, sum, tensor, where
+from derive import amax, axes, concat, eq, exp, length, ne, oo, op, size, sum, tensor, where
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
 
-k, n, r, s, t = axes("k n r s t")
+i, k, n, r, s, t = axes("i k n r s t")
 
 
 @op
@@ -80,6 +80,23 @@ def before_the_last(f, x: tensor[n, t]):
     return f.y
 
 
+@op
+def the_other_half(f, x: tensor[n, t]):
+    """Joined of two of length `t`, `z` has `i + size(t)` where `i` is in the first."""
+    f.z[n, i] = concat(x[n, t], 2 * x[n, t], along=i)
+    f.y[n, i] = where(i < size(t), f.z[n, i + size(t)] ** 2, f.z[n, i])
+    return f.y
+
+
+@op
+def the_last_part(f, x: tensor[n, t], c: tensor[k]):
+    """A part of what is joined of what is joined."""
+    f.z[n, i] = concat(x[n, t], x[n, t] ** 2, along=i)
+    f.w[n, r] = concat(c[k], f.z[n, i], along=r)
+    f.y[n, r] = where(r < size(t), f.w[n, r + size(t) + size(k)], f.w[n, r])
+    return f.y
+
+
 def _toeplitz(h: Tensor) -> Tensor:
     rows = [torch.cat([h[: i + 1].flip(0), h.new_zeros(len(h) - i - 1)]) for i in range(len(h))]
     return torch.stack(rows) if rows else h.new_zeros(0, 0)
@@ -95,6 +112,11 @@ def _correlated(x: Tensor, w: Tensor) -> Tensor:
     return torch.stack([longer[:, i : i + len(w)] @ w for i in range(x.shape[1])], 1)
 
 
+def _last_part(x: Tensor, c: Tensor) -> Tensor:
+    w = torch.cat([c.expand(len(x), -1), x, x**2], 1)
+    return torch.cat([x**2, w[:, x.shape[1] :]], 1)
+
+
 PLAIN: dict[str, Callable[..., Tensor]] = {
     "by_distance": lambda a, h_: a.tril() + _toeplitz(h_),
     "causal_convolution": lambda x, h_: x @ _toeplitz(h_).T,
@@ -105,13 +127,16 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "first_by_itself": lambda x: torch.cat([x[:, :1], x[:, 1:] * x[:, :-1]], 1),
     "behind_the_first": lambda x: x.diff(dim=1).square().sum(1),
     "last_by_itself": lambda x: x.roll(-1, 1).exp(),
+    "the_other_half": lambda x: torch.cat([4 * x**2, 2 * x], 1),
+    "the_last_part": lambda x, c: _last_part(x, c),
     "before_the_last": lambda x: torch.cat([x[:, 1:], x[:, :1] * 0], 1),
 }
 OPS: dict[str, Op] = {
     made.op.name: made.op
     for made in (
         by_distance, causal_convolution, largest_of_sums, beside_the_one_before, beside_the_next, correlation,
-        first_by_itself, behind_the_first, last_by_itself, before_the_last,
+        first_by_itself, behind_the_first, last_by_itself, before_the_last, the_other_half,
+        the_last_part,
     )
 }  # fmt: skip
 
@@ -209,6 +234,16 @@ def test_a_length_that_nothing_gives_is_asked_for() -> None:
         @op
         def table(f, h_: tensor[t]):
             f.y[t, s] = where(s <= t, h_[t - s], 0)
+            return f.y
+
+
+def test_what_is_joined_may_be_too_short_all_the_same() -> None:
+    with pytest.raises(DeriveError, match=r"z\[i \+ 2\*size\(t\)\] reads beyond the end of axis i"):
+
+        @op
+        def behind_both(f, x: tensor[t]):
+            f.z[i] = concat(x[t], 2 * x[t], along=i)
+            f.y[i] = where(i < size(t), f.z[i + 2 * size(t)], 0)
             return f.y
 
 
