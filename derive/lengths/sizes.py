@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from sympy import Add, Expr, Integer, Min, Mul, expand, floor
@@ -33,14 +33,16 @@ def size_rules(
     rules = _allowed(rules, standing, dims, equations)
     if any(a not in rules for e in equations for a in (*e.axes, *e.over)):
         known = [at for at in written if at.name in dims and len(dims[at.name]) == len(at.index)]
-        known = [at for at in known if not any(map(_starts_before, at.index))]  # under a condition, or refused above
+        kept = {e.body.args[1] for e in equations if e.guard}
+        known = [at for at in known if not any(_tells_nothing(at, dims[at.name], kept))]
         rules = _allowed(rules, known, dims, equations)
     ranged = {o.ranges_over for o in operands if o.ranges_over is not None}
-    for equation in equations:
+    for k, equation in enumerate(equations):
         counted = {size.axis for part in (equation.body, equation.scale) for size in part.atoms(Size)}
         for axis in sorted_axes(set(equation.axes) | set(equation.over) | counted | ranged):
             if axis not in rules:
-                raise _unknown(axis).within(op, str(equation.name))
+                reader = next((e for e in equations[k:] if not e.guard), equation)
+                raise _unknown(axis).within(op, str(reader.name))
     return tuple(rules.values())
 
 
@@ -224,20 +226,29 @@ def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: Rules) -> list[tuple[A
             if len(unknown) == 1:
                 found.append((unknown[0], length / Mul(*(Size(a) for a in i.args if a != unknown[0]))))
         elif not i.atoms(At):
-            found += [_not_before(i, axis, allowed) for axis, allowed in window_sizes(i, length, rules)]
+            found += [_not_at_one_place(i, axis, allowed, length) for axis, allowed in window_sizes(i, length, rules)]
     return found
 
 
-def _not_before(i: Expr, axis: Axis, allowed: Expr) -> tuple[Axis, Expr]:
-    """The length that a window allows an axis; refused where that is a number because it runs back: `t - s`."""
+def _not_at_one_place(i: Expr, axis: Axis, allowed: Expr, length: Expr) -> tuple[Axis, Expr]:
+    """The length that a window allows an axis; refused where that is a number since it runs along the dimension."""
     form = affine(i)
     if allowed.is_number and len(form.steps) > 1:
+        outside, inside, or_else = (
+            "before the first",
+            f"{form} >= 0",
+            f"read a longer tensor behind its first places: {form} + size({axis.base}) - 1",
+        )
+        if dict(form.steps)[axis] > 0:
+            outside, inside, or_else = "beyond the last", f"{form} < {length}", _OTHER_PLACES
         raise DeriveError(
-            f"an index {form} reads before the first place but where {axis.base} < {allowed}",
-            fix=f"write it under the condition that it does not, where({form} >= 0, …, 0), or read a longer tensor "
-            f"behind its first places: {form} + size({axis.base}) - 1",
+            f"an index {form} reads {outside} place but where {axis.base} < {allowed}",
+            fix=f"write it under the condition that it does not, where({inside}, …, 0), or {or_else}",
         )
     return axis, allowed
+
+
+_OTHER_PLACES = "give the places an axis of another name on both sides, such as f.y[…, u] = … x[…, u + k]"
 
 
 def window_sizes(i: Expr, length: Expr, rules: Rules) -> list[tuple[Axis, Expr]]:
@@ -245,6 +256,12 @@ def window_sizes(i: Expr, length: Expr, rules: Rules) -> list[tuple[Axis, Expr]]
     form = affine(i)
     unknown = [a for a, _ in form.steps if a not in rules]
     return [(unknown[0], longest(form, unknown[0], length))] if len(unknown) == 1 else []
+
+
+def _tells_nothing(at: At, dims: tuple[Expr, ...], kept: Collection[Expr]) -> Iterator[bool]:
+    """Of each index whether it tells no length, being kept inside by a condition: `t - s`, or a `t + k` along `t`."""
+    for i, dim in zip(at.index, dims, strict=True):
+        yield _starts_before(i) or (i in kept and dim in free_axes(i))
 
 
 def _starts_before(i: Expr) -> bool:

@@ -247,6 +247,38 @@ def test_what_is_joined_may_be_too_short_all_the_same() -> None:
             return f.y
 
 
+def test_so_it_is_of_a_window_that_a_condition_keeps_inside() -> None:
+    """Of `t + k` along `t` it was said that it reads before the first place, as if that gave `k` a length."""
+    with pytest.raises(DeriveError, match=r"op ahead, equation y: no input carries axis k, so its size is unknown"):
+
+        @op
+        def ahead(f, x: tensor[n, t]):
+            f.y[n, t] = sum(where(t + k < size(t), x[n, t + k], 0), over=k)
+            return f.y
+
+
+def test_a_window_that_no_condition_keeps_inside_reads_beyond_the_last_place() -> None:
+    says = r"k \+ t reads beyond the last place but where k < 1.*where\(k \+ t < size\(t\), …, 0\)"
+    with pytest.raises(DeriveError, match=says):
+
+        @op
+        def ahead(f, x: tensor[n, t]):
+            f.y[n, t] = sum(x[n, t + k], over=k)
+            return f.y
+
+
+@op
+def summed_ahead(f, x: tensor[n, t], taps: length(k)):
+    """Along an axis of its own a window tells how long that is, under a condition as well."""
+    f.y[n, r] = sum(where(r + k < size(t), x[n, r + k], 0), over=k)
+    return f.y
+
+
+def test_a_window_under_a_condition_still_tells_how_many_there_are() -> None:
+    x = torch.randn(2, 6).double()
+    torch.testing.assert_close(module(summed_ahead.op).summed_ahead(x, 3), x.unfold(1, 3, 1).sum(2))
+
+
 @op
 def same_filter(f, x: tensor[n, t], w: tensor[k]):
     f.y[n, t] = sum(where((t + k - 1 >= 0) & (t + k - 1 < size(t)), x[n, t + k - 1] * w[k], 0), over=k)
