@@ -4,7 +4,8 @@
 `x_minus_mu` named, expanding stops at the name, the forward computes it once, and a relation can be about it.
 
 So does a function whose derivative holds its own value, as that of `exp` does: with `exp(z - m)` named, its value can
-be kept and related like any other tensor, however often the spec writes it out.
+be kept and related like any other tensor, however often the spec writes it out, and at looked-up places as well: the
+`exp(x[e] - m[s[e]])` of a softmax of each group.
 """
 
 from __future__ import annotations
@@ -71,9 +72,15 @@ def _functions(equation: Equation) -> list[Expr]:
     found = [
         f
         for f in body.atoms(*_OWN_DERIVATIVE)
-        if f != own and f.atoms(At) and all(isinstance(i, Axis | Integer) for at in f.atoms(At) for i in at.index)
+        if f != own and f.atoms(At) and all(_is_in_place(i) for at in f.atoms(At) for i in at.index)
     ]
     return sorted(found, key=lambda f: (len(f.atoms(Function)), f.sort_key()))
+
+
+def _is_in_place(index: Expr) -> bool:
+    """Whether an index is a place or a looked-up one, not one of those that a window has many of."""
+    looked_up = isinstance(index, At) and all(isinstance(i, Axis | Integer) for i in index.index)
+    return looked_up or isinstance(index, Axis | Integer)
 
 
 def _function_name(expr: Expr, target: str) -> str:

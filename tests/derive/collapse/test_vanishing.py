@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from derive.equations import Op
-from derive.notation import amax, amin, axes, exp, index, log, maximum, oo, op, sum, tensor, where
+from derive.notation import amax, amin, axes, eq, exp, index, length, log, maximum, oo, op, sum, tensor, where
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
@@ -123,3 +123,23 @@ def test_the_larger_of_two_that_is_only_a_shift() -> None:
     leaves = [t.requires_grad_() for t in (a, b, x, z)]
     weights = torch.stack([a, b]).softmax(0)
     assert_alike(module(merged_states.op).merged_states(*leaves), weights[0] * x + weights[1] * z, leaves)
+
+
+@op
+def shares_of_groups(f, x: tensor[e], of: index(n)[e], groups: length(n)):
+    """A softmax of each group, its exponential written twice."""
+    f.top[n] = amax(where(eq(of[e], n), x[e], -oo), over=e)
+    f.all[n] = sum(where(eq(of[e], n), exp(x[e] - f.top[n]), 0), over=e)
+    f.p[e] = exp(x[e] - f.top[of[e]]) / f.all[of[e]]
+    return f.p
+
+
+def test_a_maximum_of_each_group() -> None:
+    derivation = shares_of_groups.op.derivation
+    assert set(derivation.kept) == {"p", "of"} and "==" not in str(derivation.backward)
+    of = torch.tensor([2, 0, 2, 2, 4, 0, 2])
+    x = torch.tensor([1.0, 3, 2, 2, 5, 3, -700], dtype=torch.float64, requires_grad=True)  # group 1 and 3 are empty
+    wanted = torch.zeros(7, dtype=torch.float64)
+    for group in of.unique():
+        wanted = wanted.masked_scatter(of == group, x[of == group].softmax(0))
+    assert_alike(module(shares_of_groups.op).shares_of_groups(x, of, 5), wanted, [x])

@@ -6,12 +6,12 @@ import pytest
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.equations import Op
 from derive.explaining.words import text
-from derive.notation import amax, axes, exp, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
+from derive.notation import amax, axes, exp, index, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
 from derive.pipeline import derive_op
 from tests.derive.evaluate import forward, inputs
 from tests.derive.specs import Spec, each_spec
 
-n, d, g = axes("n d g=3")
+n, d, g, k, t = axes("n d g=3 k t")
 
 
 @op
@@ -143,9 +143,24 @@ def gates_of_one_tensor(f, z: tensor[n, g], c: tensor[n]):
     return f.y
 
 
+@op
+def looked_up(f, x: tensor[n], top: tensor[d], of: index(d)[n]):
+    f.y[n] = exp(x[n] - top[of[n]]) * x[n] - exp(x[n] - top[of[n]])
+    return f.y
+
+
+@op
+def in_windows(f, x: tensor[t], w: tensor[k]):
+    """A name would be of a tensor with all windows."""
+    f.y[n] = sum(w[k] * tanh(x[2 * n + k] * w[k]), over=k)
+    return f.y
+
+
 @pytest.mark.parametrize(
     ("made", "names"),
     [
+        (looked_up, {"exp_x_minus_top": "exp(x[n] - top[of[n]])"}),
+        (in_windows, {}),
         (softmax_written_out, {"exp_x_minus_x_max": "exp(x[n, d] - x_max[n])"}),
         (gates, {"sigmoid_minus_b": "sigmoid(-b[n])"}),  # `3*tanh(a)` knows its derivative as it is
         (
