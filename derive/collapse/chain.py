@@ -6,6 +6,7 @@ distributing those over a sum would do their work several times.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.inversions import Inversion
 from derive.collapse.known_sums import Sums, cancelled
+from derive.collapse.left_over import left_over, marked
 from derive.collapse.masked import Masked, use_masked
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.supports import Support, reason_of, without_masks
@@ -132,9 +134,9 @@ def _closed(
         start = substitute(adjoint.value, {n: inlined[n] for n in names})
         left: set[str] = set()
         while True:
-            value, steps = collapsed(adjoint, start, {n: i for n, i in eliminated.items() if n not in left}, laws)
-            new = _atoms(value) - _atoms(start)
-            lost = {n for n, i in eliminated.items() if _atoms(laws.subtracted.get(i, S.Zero)) & new} - left
+            taken = {n: i for n, i in eliminated.items() if n not in left}
+            value, steps = collapsed(adjoint, start, taken, laws)
+            lost = _lost(start, value, taken, laws)
             if not lost:
                 break
             left |= lost
@@ -144,35 +146,47 @@ def _closed(
     return laws.memo[key]
 
 
+def _lost(start: Expr, value: Expr, taken: dict[str, Inversion], laws: Laws) -> set[str]:
+    """What was eliminated and has left in the value what that subtracts."""
+    subtracted = {n: laws.subtracted.get(i, S.Zero) for n, i in taken.items()}
+    told = {n: marked(taken[n], lost) for n, lost in subtracted.items() if _atoms(lost) & _atoms(value)}
+    if not told:
+        return set()
+    *_, (_, with_marks, _) = _changes(start, {**taken, **told}, laws)
+    return left_over(value, with_marks) & set(told)
+
+
 def collapsed(
     adjoint: Adjoint, value: Expr, eliminated: dict[str, Inversion], laws: Laws
 ) -> tuple[Expr, tuple[Step, ...]]:
     """A value after eliminations and all that is known of sums, shares and masks."""
     steps: list[Step] = []
+    for law, after, reason in _changes(value, eliminated, laws):
+        if after != value:
+            steps.append(Step(law, adjoint.left, value, after, reason))
+        value = after
+    return value, tuple(steps)
 
-    def record(law: str, before: Expr, after: Expr, reason: str) -> Expr:
-        if before != after:
-            steps.append(Step(law, adjoint.left, before, after, reason))
-        return after
 
+def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Iterator[tuple[str, Expr, str]]:
+    """What each law in turn makes of a value, and why."""
     for _ in range(len(eliminated) + 1):
         present = sorted(tensor_names(value) & set(eliminated))
         if not present:
             break
         by = "; ".join(f"{eliminated[n].left} = {eliminated[n].value}" for n in present)
-        put = {n: (eliminated[n].axes, eliminated[n].value) for n in present}
-        value = record("eliminate", value, substitute(value, put), by)
-    changed, used = use_relations(normal(value), laws.relations)
-    value = record("relation", value, changed, "; ".join(str(r) for r in used))
-    changed, shares = use_wholes(value, laws.wholes)
-    value = record("whole", value, changed, "; ".join(shares))
+        value = substitute(value, {n: (eliminated[n].axes, eliminated[n].value) for n in present})
+        yield "eliminate", value, by
+    value, used = use_relations(normal(value), laws.relations)
+    yield "relation", value, "; ".join(str(r) for r in used)
+    value, shares = use_wholes(value, laws.wholes)
+    yield "whole", value, "; ".join(shares)
     if laws.masked:
-        changed, equations = use_masked(value, laws.masked)
-        value = record("support", value, changed, "; ".join(equations))
+        value, equations = use_masked(value, laws.masked)
+        yield "support", value, "; ".join(equations)
     if laws.supports:
-        changed, facts = without_masks(value, laws.supports)
-        value = record("support", value, changed, reason_of(facts))
-    return value, tuple(steps)
+        value, facts = without_masks(value, laws.supports)
+        yield "support", value, reason_of(facts)
 
 
 @lru_cache(maxsize=20_000)
