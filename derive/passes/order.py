@@ -24,6 +24,7 @@ from derive.passes.one_choice import one_choice
 from derive.passes.opposites import opposites
 from derive.passes.other_shares import other_shares
 from derive.passes.outer_products import through_outer_products
+from derive.passes.own_pairs import without_what_cancels
 from derive.passes.products import common_products
 from derive.passes.share import share
 from derive.passes.shared_sums import shared_sums
@@ -78,6 +79,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         numbers_outside,
         one_sign,
         common_products,
+        partial(without_what_cancels, op=steps.op),
         share,
         opposites,
         without_copies,

@@ -14,10 +14,11 @@ from dataclasses import replace
 from derive.backends.torch.products.met_twice import weighed_once
 from derive.nodes.arithmetic import ZERO, multiplied
 from derive.nodes.naming import name_of
+from derive.nodes.own_pairs import of_one_set, without_own_pairs
 from derive.nodes.products import is_of_differences, is_outer_difference, is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put
-from derive.nodes.walking import by_axes_once, node_axes, reads, rebuilt, walk
+from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.share import nameless, read_as
 from derive.passes.sums_apart import differences_apart
 from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Scatter, Statement
@@ -78,15 +79,15 @@ def _apart(node: Node, known: Mapping[str, Assign]) -> Node:
     if not isinstance(node, Reduce) or not is_of_differences(node):
         return node
     factors = product_factors(node.body)
-    pair = next(_of_one_set(f) for f in factors if is_outer_difference(f))
+    pair = next(of_one_set(f) for f in factors if is_outer_difference(f))
     if pair is None:
         return _in_float64(node, _weighed(factors))
     if not pair & set(node.axes):
-        return _without_diagonal(_in_float64(node, _weighed(factors)), pair, known)
+        return without_own_pairs(_in_float64(node, _weighed(factors)), pair, known)
     weights = [f for f in factors if not is_outer_difference(f)]
     if weights and not any(pair <= set(node_axes(f)) for f in weights):  # a point may weigh more for itself
         return node
-    return _in_float64(node, _weighed(factors, lambda f: _without_diagonal(f, pair, known)))
+    return _in_float64(node, _weighed(factors, lambda f: without_own_pairs(f, pair, known)))
 
 
 def _in_float64(node: Reduce, factors: list[Node]) -> Node:
@@ -105,50 +106,6 @@ def _weighed(factors: list[Node], masked: Callable[[Node], Node] = lambda f: f) 
     whole = [masked(multiplied(own)) for own in weights.values()]
     wide = [Call("as_float64", (w,)) if is_tensor(w) else w for w in whole]
     return [*wide, *(f for f in factors if is_outer_difference(f))]
-
-
-def _of_one_set(difference: Node) -> frozenset[str] | None:
-    """The axes of a set of points that is subtracted from itself, `x[i, d] - x[j, d]`, which is 0 where they meet.
-
-    No weight that stands there, however large, may be all that is left of the digits of the others.
-    """
-    one, other = difference.args if isinstance(difference, Call) and difference.fn == "sub" else (None, None)
-    if not (isinstance(one, Read) and isinstance(other, Read) and one.name == other.name):
-        return None
-    differ = {(a, b) for a, b in zip(one.index, other.index, strict=True) if a != b}
-    ends = frozenset(a for pair in differ for a in pair if isinstance(a, str))
-    return ends if len(differ) == 1 and len(ends) == 2 else None
-
-
-def _without_diagonal(factor: Node, pair: frozenset[str], known: Mapping[str, Assign]) -> Node:
-    """A weight of pairs, without what it is for each point and itself."""
-    if not pair <= set(node_axes(factor)) or _is_without_diagonal(factor, pair, known):
-        return factor
-    first, second = sorted(pair, key=node_axes(factor).index)
-    return Call("where", (Call("ne", (AxisValue(first), AxisValue(second))), factor, ZERO))
-
-
-def _is_without_diagonal(factor: Node, pair: frozenset[str], known: Mapping[str, Assign]) -> bool:
-    """Whether a weight, or the tensor that it is, is chosen where two places differ, and 0 elsewhere; or both terms."""
-    if isinstance(factor, Call) and factor.fn in ("add", "sub"):
-        return all(_is_without_diagonal(a, pair, known) for a in factor.args)
-    if isinstance(factor, Read) and factor.name in known and by_axes_once(factor):
-        made = known[factor.name]
-        own = dict(zip(factor.index, made.axes, strict=True))
-        return _is_without_diagonal(made.value, frozenset(str(own[a]) for a in pair), {})
-    if not isinstance(factor, Call) or factor.fn != "where" or factor.args[2] != ZERO:
-        return False
-    apart = (n.args for n in _conjuncts(factor.args[0]) if n.fn in ("ne", "lt", "gt"))
-    return any({a.axis for a in sides if isinstance(a, AxisValue)} == pair for sides in apart)
-
-
-def _conjuncts(condition: Node) -> Iterator[Call]:
-    """What all has to hold for a condition to hold."""
-    if isinstance(condition, Call) and condition.fn == "and":
-        for a in condition.args:
-            yield from _conjuncts(a)
-    elif isinstance(condition, Call):
-        yield condition
 
 
 def _widened(node: Node) -> Node:
