@@ -1,6 +1,8 @@
 """Sums that are a matrix by a vector in torch: some dimensions of a tensor are one, in views that copy nothing.
 
 What is summed are a tensor's last axes, its first one, or all but the last; the vector has these axes and no others.
+Several such vectors are multiplied first: `sum(k[i, j] * a[j] * b[j], over=j)` is `k @ (a * b)`, and nothing is made
+that is as large as `k`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Callable
 
 from derive.backends.torch.products.flattened import Size
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
+from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import product_factors
 from derive.nodes.walking import by_axes_once, node_axes, reads
 from derive.program import Node, Read, Reduce
@@ -41,45 +44,48 @@ def times_vector(
     return None
 
 
-def _two(node: Reduce) -> tuple[Both, ...]:
-    """The factors of a sum of products of two, either way round."""
-    factors = product_factors(node.body)
-    return ((factors[0], factors[1]), (factors[1], factors[0])) if node.kind == "sum" and len(factors) == 2 else ()
+def _both(node: Reduce) -> Both | None:
+    """The one factor of a sum that has all its axes, and the product of the others, where these have the same ones."""
+    factors, axes = product_factors(node.body), set(node_axes(node.body))
+    whole = [f for f in factors if set(node_axes(f)) == axes]
+    others = [f for f in factors if set(node_axes(f)) != axes]
+    alike = len({frozenset(node_axes(f)) for f in others}) == 1
+    return (whole[0], multiplied(others)) if node.kind == "sum" and len(whole) == 1 and alike else None
 
 
 def _matrix(node: Reduce) -> Both | None:
     """A matrix that is summed over its last axis, or over either of two, and the vector over that axis."""
-    for matrix, vector in _two(node) if len(node.axes) == 1 and not is_pack(node.axes[0]) else ():
-        axes = node_axes(matrix)
-        if node_axes(vector) != node.axes or len(axes) < 2 or not isinstance(matrix, Read):
-            continue
-        if by_axes_once(matrix):
-            flat = len(axes) == 2 and not is_pack(axes[0]) and not is_pack(axes[1])
-            return (matrix, vector) if axes[-1] == node.axes[0] or (flat and node.axes[0] in axes) else None
-    return None
+    if (both := _both(node)) is None or len(node.axes) != 1 or is_pack(node.axes[0]):
+        return None
+    matrix, vector = both
+    axes = node_axes(matrix)
+    if node_axes(vector) != node.axes or not isinstance(matrix, Read) or not by_axes_once(matrix):
+        return None
+    flat = len(axes) == 2 and not is_pack(axes[0]) and not is_pack(axes[1])
+    return both if axes[-1] == node.axes[0] or flat else None
 
 
 def _rows(node: Reduce) -> Both | None:
     """A tensor and what weighs its rows, that is all places of its last axis, by one number each."""
-    for tensor, weight in _two(node) if len(node.axes) > 1 or is_pack(node.axes[0]) else ():
-        axes = node_axes(tensor)
-        if isinstance(tensor, Read) and by_axes_once(tensor) and len(axes) == len(node.axes) + 1:
-            rows = reads(weight) and node_axes(weight) == axes[:-1] and set(node.axes) == set(axes[:-1])
-            if rows and not is_pack(axes[-1]):
-                return tensor, weight
-    return None
+    if (both := _both(node)) is None or (len(node.axes) == 1 and not is_pack(node.axes[0])):
+        return None
+    tensor, weight = both
+    axes = node_axes(tensor)
+    if not isinstance(tensor, Read) or not by_axes_once(tensor) or len(axes) != len(node.axes) + 1:
+        return None
+    rows = reads(weight) and node_axes(weight) == axes[:-1] and set(node.axes) == set(axes[:-1])
+    return both if rows and not is_pack(axes[-1]) else None
 
 
 def _blocks(node: Reduce) -> Both | None:
     """A tensor of three dimensions or more, and what its last ones, or its first, are weighed with and summed."""
-    for tensor, vector in _two(node) if not any(map(is_pack, node_axes(node.body))) else ():
-        if not all(isinstance(n, Read) and by_axes_once(n) for n in (tensor, vector)):
-            continue
-        axes, own = node_axes(tensor), node_axes(vector)
-        first, last = (own == axes[:1]), (len(own) > 1 and own == axes[-len(own) :])
-        if 2 < len(axes) > len(own) and set(own) == set(node.axes) and (first or last):
-            return tensor, vector
-    return None
+    if (both := _both(node)) is None or any(map(is_pack, node_axes(node.body))):
+        return None
+    if not all(isinstance(n, Read) and by_axes_once(n) for n in (both[0], *product_factors(both[1]))):
+        return None
+    axes, own = map(node_axes, both)
+    first, last = (own == axes[:1]), (len(own) > 1 and own == axes[-len(own) :])
+    return both if len(axes) > 2 and set(own) == set(node.axes) and (first or last) else None
 
 
 def _rows_code(tensor: Value, weight: Value, size: Size) -> Value:
