@@ -14,6 +14,7 @@ from sympy import Add, Expr, Mul, S
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
+from derive.collapse.emptied import Total
 from derive.collapse.inversions import Inversion
 from derive.collapse.known_sums import Sums, cancelled
 from derive.collapse.left_over import left_over, marked
@@ -95,6 +96,7 @@ class Laws:
     masked: Masked = field(default_factory=dict)
     subtracted: dict[Inversion, Expr] = field(default_factory=dict)  # what an elimination must not leave behind
     sums: Sums = field(default_factory=dict)
+    totals: dict[str, Total] = field(default_factory=dict)
     memo: Memo = field(default_factory=dict, compare=False)
 
 

@@ -9,6 +9,7 @@ from sympy import Add, Expr
 from derive.adjoint import Stepwise
 from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.domain import conditions, divisors, undivided
+from derive.collapse.emptied import totals
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
 from derive.collapse.known_sums import sums_before
 from derive.collapse.local_search import Candidate
@@ -51,7 +52,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     gradients = frozenset(o.name for o in steps.op.differentiable)
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op))
-    steps, gone = vanishing(steps, facts)
+    steps, gone = vanishing(steps, replace(facts, totals=totals(steps.op)))
     laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))
     allowed = divisors(steps) | (conditions(known) if policy.conditional else set())
     found = [

@@ -4,7 +4,7 @@ The maximum under a softmax gets `-sum_u(dp*p)`, which is 0 as `dp = (do @ v')/z
 together; but a matrix product is never put in another's place, so that alone it would stay. Neither is a tensor of the
 forward, as the `o = (p @ v)/z` in a `dz` that is taken by way of it. Sums of sums are taken in the other order for it,
 where the forward has the inner one. So it is with the larger of two exponents. It is found before anything is named,
-since a name for `dp` would hide it.
+since a name for `dp` would hide it. What vanishing adjoints alone are handed on to vanishes with them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sympy import Add, Expr, Function, Mul, Pow, S
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
 from derive.collapse.chain import Laws, Step, collapsed
+from derive.collapse.emptied import Total, as_if_filled, is_by_total
 from derive.collapse.reassociate import reassociated
 from derive.collapse.wholes import use_wholes
 from derive.equations import Op
@@ -38,19 +39,32 @@ _Known = dict[str, tuple[tuple[Axis, ...], Expr]]
 
 def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
     """The adjoints with those that vanish as 0, and why they do. Gradients of inputs stay as they are asked for."""
-    forward = dict(_forward(steps.op))
+    forward = dict(_forward(steps.op, laws.totals))
     known: _Known = {}
+    nothing: _Known = {}
     adjoints: list[Adjoint] = []
     history: list[Step] = []
     for adjoint in steps.adjoints:
         named = laws.always if not adjoint.value.atoms(Delta) else frozenset()  # what scatters may still be 0
         if adjoint.of not in laws.gradients | named and (_sums(adjoint, known) or _is_shift(adjoint, steps.op, known)):
             why = _vanishes(adjoint, known, forward, laws)
+        else:
+            why = _of_nothing(adjoint, nothing, laws)
+        if why:
             history += why
-            adjoint = replace(adjoint, contributions=(), cotangent=None) if why else adjoint
+            adjoint = replace(adjoint, contributions=(), cotangent=None)
+            nothing[adjoint.target.name] = adjoint.axes, S.Zero
         known[adjoint.target.name] = adjoint.axes, adjoint.value
         adjoints.append(adjoint)
     return (replace(steps, adjoints=tuple(adjoints)), tuple(history)) if history else (steps, ())
+
+
+def _of_nothing(adjoint: Adjoint, nothing: _Known, laws: Laws) -> tuple[Step, ...]:
+    """The step to 0 of an adjoint that others which vanish are all of."""
+    names = sorted(adjoint.reads & set(nothing))
+    if not names or adjoint.of in laws.gradients or substitute(adjoint.value, nothing) != 0:
+        return ()
+    return (Step("chain", adjoint.left, adjoint.value, S.Zero, f"put in {', '.join(names)}"),)
 
 
 def _sums(adjoint: Adjoint, known: _Known) -> bool:
@@ -65,11 +79,12 @@ def _is_shift(adjoint: Adjoint, op: Op, known: _Known) -> bool:
     return is_extremum and len(adjoint.reads & set(known)) > 1
 
 
-def _forward(op: Op) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:
-    """The tensors of the forward that are sums or plain arithmetic of others."""
+def _forward(op: Op, totals: dict[str, Total]) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:
+    """The tensors of the forward that are sums or plain arithmetic of others; choices by what is shared are too."""
     for e in op.equations:
-        roots = any(not p.exp.is_Integer for p in e.body.atoms(Pow))
-        if e.is_plain and e.kind in (None, "sum", "mean") and not roots and not e.body.atoms(Function, Where, Concat):
+        others = [c for c in e.body.atoms(Where) if not is_by_total(c, totals)]
+        others += [p for p in e.body.atoms(Pow) if not p.exp.is_Integer]
+        if e.is_plain and e.kind in (None, "sum", "mean") and not others and not e.body.atoms(Function, Concat):
             yield e.name, (e.axes, value_of(e))
 
 
@@ -105,7 +120,7 @@ def _put_in(value: Expr, known: _Known) -> Iterator[tuple[Expr, list[str]]]:
 
 def _is_nothing(value: Expr, laws: Laws) -> bool:
     """Whether a value is 0 with its sums in another order, and these and their shares by way of the forward."""
-    value = _in_one(value)
+    value = _in_one(as_if_filled(value, laws.totals))
     while value != 0:
         sums = sorted((s for s in value.atoms(Sigma) if len(s.over) > 1), key=lambda s: s.sort_key())
         found = next(((s, way) for s in sums for way, _ in reassociated(s, {}, laws.relations)), None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sympy import (
     Basic,
+    Dummy,
     Equality,
     GreaterThan,
     LessThan,
@@ -16,7 +17,9 @@ from sympy import (
     StrictGreaterThan,
     StrictLessThan,
     Unequality,
+    false,
     sympify,
+    true,
 )
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
@@ -117,3 +120,13 @@ _REVERSED = {
 def asked(expr: Basic, of: type[Basic]) -> Any:
     """The expression with every comparison that holds an atom of that kind left to the numbers."""
     return expr.replace(lambda e: type(e) in _ASKED and e.has(of), lambda e: _ASKED[type(e)](*e.args))
+
+
+def above_zero(condition: Basic, value: Basic) -> bool | None:
+    """Whether a comparison of a value holds where that is above 0; None where it may or may not."""
+    if not isinstance(condition, Relational) or value not in condition.args:
+        return None
+    plain = condition.plain if isinstance(condition, _Asked) else type(condition)
+    number = Dummy(extended_positive=True)
+    answer = plain(*(a.xreplace({value: number}) for a in condition.args))
+    return bool(answer) if answer in (true, false) else None
