@@ -23,17 +23,18 @@ def native(package: Package) -> ModuleType:
     return package("names_step", "mse", "softmax_cross_entropy", step=True)
 
 
-def _arguments(dtype: torch.dtype) -> list[Tensor]:
+def _arguments(dtype: torch.dtype, batch: int) -> list[Tensor]:
     torch.manual_seed(3)
     shapes = ((27, 4), (12, 9), (9,), (9,), (9,), (9, 27), (27,))
     parameters = [torch.randn(s, dtype=dtype) for s in shapes]
-    return [*parameters, torch.randint(0, 27, (8, 3)), torch.randint(0, 27, (8,))]
+    return [*parameters, torch.randint(0, 27, (batch, 3)), torch.randint(0, 27, (batch,))]
 
 
 @pytest.mark.usefixtures("kernels")
-def test_a_step_is_the_forward_the_backward_and_the_update(native: ModuleType) -> None:
+@pytest.mark.parametrize("batch", (8, 300))  # of the second, columns are long: threads share the rows
+def test_a_step_is_the_forward_the_backward_and_the_update(native: ModuleType, batch: int) -> None:
     """Three steps: every weight is read before it is updated, in float64 to rounding."""
-    args = _arguments(torch.float64)
+    args = _arguments(torch.float64, batch)
     expected = [a.clone() for a in args]
     for _ in range(3):
         loss = native.names_step_sgd(*args, lr=0.1)

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.columns import Columns
-from derive.backends.cpu.loops.nests import MERGE, extent
+from derive.backends.cpu.loops.nests import MERGE, extent, fold
 from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.names import length, variable
-from derive.backends.cpu.statements.normal import Loop
+from derive.backends.cpu.statements.normal import CHANGES, Loop
 
 
 def streams(plan: Plan) -> bool:
@@ -25,7 +25,8 @@ def streams(plan: Plan) -> bool:
     group = plan.group
     if len(group.outer) > 1 or group.totals or any(sweep.nested or sweep.ordered for sweep in sweeps):
         return False
-    added = any(s.changes for s in group.loops)
+    once = {s.name for stage in plan.stages for s in stage.values if s.slots == group.outer}
+    added = any(s.changes and s.name not in once for s in group.loops)  # but a number a column, as in an update
     return bool(folds) and not added and all(s.slots == group.outer for s in folds)
 
 
@@ -91,7 +92,8 @@ class Streams(Columns):
             if values:
                 with self.lane():
                     for s in values:
-                        out.line(f"{self.kept_in(s)} = {self.right(s)};")
+                        into, value = self.kept_in(s), self.right(s)
+                        out.line(fold(CHANGES[s.kind], into, value) if s.changes else f"{into} = {value};")
 
     @contextmanager
     def rows(self, sweep: Sweep, folds: list[Loop]) -> Iterator[None]:
