@@ -188,8 +188,7 @@ def _functions(module: ModuleType, op: Op) -> dict[str, Any]:
 
 @contextmanager
 def _in_low_tiles(op: Op, folder: Path, module: Module, watch: Watch) -> Iterator[ModuleType]:
-    """The op's module with kernels that take few rows at a time: tiles that fit a cache have more than a case has.
-    Rows are taken one by one, as where they fit none.
+    """The op's module with kernels that take few rows at a time, or one, as where many do not fit a cache.
 
     The watch is told of those that give way; that one of them ran says nothing of the others.
     """

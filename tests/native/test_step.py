@@ -48,6 +48,14 @@ def test_a_step_is_the_forward_the_backward_and_the_update(native: ModuleType, b
             torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-13)
 
 
+def test_long_columns_that_end_in_an_update_are_shared_out_by_rows(native: ModuleType) -> None:
+    with open(f"{native.__path__[0]}/names_step.c") as file:
+        step = file.read().partition("int names_step_sgd(")[2]
+    shared = step.partition("// dbngain[h] =")[0].rpartition("if (n_n >= TALL) {")[2]
+    assert "} else {" not in shared, "the form for long columns"
+    assert "b1[i_h] += -(R(lr) * db1_columns[i_h]);" in step
+
+
 def test_the_torch_form_takes_the_same_step(native: ModuleType) -> None:
     """Parameters that are not contiguous cannot be written to by a kernel."""
     x, t = torch.randn(4, 6, dtype=torch.float64).mT, torch.randn(6, 4, dtype=torch.float64)

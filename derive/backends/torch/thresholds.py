@@ -99,8 +99,7 @@ def _met(asked: Comparison, node: Call, known: Known) -> Node | None:
     z, t = Dummy(real=True), raised_by_names(asked.threshold, {}, known)
     first, second = (as_function(branch, z, asked, k == 0, known) for k, branch in enumerate(node.args[1:]))
     above, below = (first, second) if asked.above_first else (second, first)
-    assert t is not None, "a threshold is a number"
-    if above is None or below is None or expand((above.subs(z, t) - below.subs(z, t)).rewrite(exp)) != 0:
+    if t is None or above is None or below is None or expand((above.subs(z, t) - below.subs(z, t)).rewrite(exp)) != 0:
         return None
     if (apart := _apart(above, below, z, t)) is not None:
         return asked.lowered(apart)

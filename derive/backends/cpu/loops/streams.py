@@ -25,8 +25,8 @@ def streams(plan: Plan) -> bool:
     group = plan.group
     if len(group.outer) > 1 or group.totals or any(sweep.nested or sweep.ordered for sweep in sweeps):
         return False
-    once = {s.name for stage in plan.stages for s in stage.values if s.slots == group.outer}
-    added = any(s.changes and s.name not in once for s in group.loops)  # but a number a column, as in an update
+    once = [s for stage in plan.stages for s in stage.values if s.slots == group.outer]
+    added = any(s.changes and s not in once for s in group.loops)  # but a number a column, as in an update
     return bool(folds) and not added and all(s.slots == group.outer for s in folds)
 
 
