@@ -21,7 +21,7 @@ from benchmarks.jax_forms import jax
 from benchmarks.kernels import native_package
 from benchmarks.measure import Measured, as_json, derivation_seconds, measure, measure_whole
 from benchmarks.report import chart, page, table
-from benchmarks.rows import SIZES, composite, row
+from benchmarks.rows import SIZES, carried, composite, row
 from benchmarks.ways import use_threads
 from derive.catalogue import catalogue, find, load_file
 from derive.equations import Op
@@ -38,6 +38,9 @@ def main(
     ops: Annotated[list[str] | None, typer.Argument(metavar="[OPS]...", help="All, and gpt_block, if none.")] = None,
     file: Annotated[Path | None, Option("--from", metavar="FILE", help="A file of specs of your own.")] = None,
     size: Annotated[list[str] | None, Option(help="small, medium or large; all if not given.")] = None,
+    length: Annotated[
+        list[str] | None, Option("--length", metavar="AXIS=N", help="The length of an axis, at each of the sizes.")
+    ] = None,
     quick: Annotated[bool, Option("--quick", help="Fewer rounds, and nothing compiled.")] = False,
     compiled: Annotated[bool, Option("--compile/--no-compile", help="The columns of torch.compile.")] = True,
     seconds: Annotated[float, Option(help="Seconds a row, after warming up.", min=0.01)] = SECONDS,
@@ -47,6 +50,7 @@ def main(
     """Measure forward + backward, each way in turn, and write a table, benchmarks.json, .md and .svg."""
     try:
         wanted, sizes = _wanted(ops, file), _sizes(size)
+        given = _lengths(length or [], wanted)
     except DeriveError as error:
         typer.echo(f"benchmarks: {error}", err=True)
         raise typer.Exit(2) from None
@@ -62,30 +66,39 @@ def main(
             typer.echo(f"no column of native kernels: {native.missing}", err=True)
 
         def of_op(op: Op, size: str) -> Measured:
-            return measure(row(op, size), seconds, compiled, native, threads)
+            return measure(row(op, size, given=given), seconds, compiled, native, threads)
 
         def of_whole(name: str, size: str) -> Measured:
             return measure_whole(WHOLES[name](size, compiled, native), size, seconds)
 
         rows = [(f"{op.name}, {each}", partial(of_op, op, each)) for op in wanted for each in sizes]
         rows += [(f"{name}, {each}", partial(of_whole, name, each)) for name in wholes for each in sizes]
-        found = _measured(rows)
-    _write(found, derivation, threads, out)
+        found, failed = _measured(rows)
+    if found:
+        _write(found, derivation, threads, out)
+    for title, why in failed:
+        typer.echo(f"benchmarks: {title}: {why}", err=True)
+    if failed:
+        raise typer.Exit(1)
 
 
-def _measured(rows: Sequence[tuple[str, Callable[[], Measured]]]) -> list[Measured]:
-    """Each row in turn, behind a bar that names it."""
+def _measured(rows: Sequence[tuple[str, Callable[[], Measured]]]) -> tuple[list[Measured], list[tuple[str, str]]]:
+    """Each row in turn, behind a bar that names it; and why there is none of some."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     found: list[Measured] = []
+    failed: list[tuple[str, str]] = []
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=len(rows))
         for title, measured in rows:
             progress.update(task, description=title)
             torch.compiler.reset()
-            found.append(measured())
+            try:
+                found.append(measured())
+            except (DeriveError, ValueError) as error:
+                failed.append((title, str(error)))
             progress.advance(task)
-    return found
+    return found, failed
 
 
 def _write(found: list[Measured], derivation: Mapping[str, float], threads: int, out: Path) -> None:
@@ -99,6 +112,18 @@ def _write(found: list[Measured], derivation: Mapping[str, float], threads: int,
     (out / "benchmarks.md").write_text(page(found, caption))
     chart(found, out / "benchmarks.svg", f"forward + backward, float32, {threads} thread(s)")
     print(f"{out / 'benchmarks.json'}, {out / 'benchmarks.md'}, {out / 'benchmarks.svg'}: written")
+
+
+def _lengths(named: list[str], ops: Sequence[Op]) -> dict[str, int]:
+    """The lengths that were given. Raises DeriveError for one that is none, or of an axis that no op has."""
+    found, axes = {}, {a.base for op in ops for a in carried(op)}
+    for text in named:
+        axis, _, number = text.partition("=")
+        if axis not in axes or not number.isdecimal():
+            known = f"the axes are {', '.join(sorted(axes))}"
+            raise DeriveError(f"--length {text} is no length of an axis", fix=f"write it as n=4096; {known}")
+        found[axis] = int(number)
+    return found
 
 
 def _sizes(named: list[str] | None) -> list[str]:

@@ -1,23 +1,31 @@
 """What is measured: every composite op at three sizes, its inputs drawn from its own signature.
 
 An op is composite where its forward runs more than one operation on tensors, so that fusing and algebra have
-something to win. Lengths come from a family of axes (`LENGTHS`), or, for an op that nobody described, from defaults.
+something to win. Lengths are the caller's, or come from a family of axes (`LENGTHS`), or, for an op that nobody
+described, from defaults that fit together; so are its inputs such that the op is finite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from derive.equations import Op
+from derive.errors import DeriveError
+from derive.lengths import nominal
 from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.walking import children, walk
 from derive.passes.order import forward_program
 from derive.program import Call, Node, Read, Reduce
+from derive.terms.axes import Axis
+from derive.verify.lengths import fitting
+from derive.verify.situations import apart, domains_of
+from derive.verify.values import DOMAINS
 
 SIZES = ("small", "medium", "large")
 
@@ -108,29 +116,61 @@ def _operations(node: Node) -> int:
     return int(own) + sum(_operations(c) for c in children(node))  # type: ignore[arg-type, misc]
 
 
-def lengths_of(op: Op, size: str) -> dict[str, Any]:
-    """A length for every axis that an input carries; for `...`, a tuple of them."""
-    at = SIZES.index(size)
-    axes = dict.fromkeys(a for o in op.operands for a in (*o.declared, *o.axes, o.ranges_over) if a is not None)
-    fallback = _POINTWISE if {a.base for a in axes} == {"..."} else _DEFAULT
+def carried(op: Op) -> list[Axis]:
+    """The axes whose lengths the inputs of an op say, in order."""
+    found = (a for o in op.operands for a in (*o.declared, *o.axes, o.ranges_over) if a is not None)
+    return list(dict.fromkeys(found))
+
+
+def lengths_of(op: Op, size: str, given: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """A length for every axis that an input carries; for `...`, a tuple of them.
+
+    The given ones are as they are, those of other axes are nothing to it; the rest is changed where the op needs
+    lengths that fit together.
+
+    Raises DeriveError where nothing near fits.
+    """
+    at, axes = SIZES.index(size), carried(op)
+    names = [a.base for a in axes]
+    given = {name: n for name, n in (given or {}).items() if name in names}
+    fallback = _POINTWISE if set(names) == {"..."} else _DEFAULT
     family = LENGTHS.get(op.name, fallback)
-    return {a.base: a.fixed if a.fixed is not None else family.get(a.base, _OTHER)[at] for a in axes}
+    wish = {a.base: a.fixed if a.fixed is not None else family.get(a.base, _OTHER)[at] for a in axes}
+    if op.name in LENGTHS:
+        return wish | given
+    return _fitted(op, {name: given.get(name, wish[name]) for name in names}, given)
 
 
-def row(op: Op, size: str, dtype: torch.dtype = torch.float32) -> Row:
+def _fitted(op: Op, wish: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, Any]:
+    """The wish with kernels short, groups few, and merges as long as their parts."""
+    flat = {name: prod(n) if isinstance(n, tuple) else n for name, n in wish.items()}
+    near = nominal.lengths_of(op, lambda axis: flat.get(axis, _OTHER[0]), nominal.FEW, given)
+    found = fitting(op, {a: int(n) for a, n in near.items()}, longest=max(flat.values(), default=1))
+    if found is None or any(found.get(name, n) != n for name, n in given.items()):
+        raise DeriveError("found no lengths near these that fit together", op=op.name, fix="give others with --length")
+    return {name: n if found.get(name, flat[name]) == flat[name] else found[name] for name, n in wish.items()}
+
+
+def row(op: Op, size: str, dtype: torch.dtype = torch.float32, given: Mapping[str, int] | None = None) -> Row:
     """The op at one size, with inputs drawn from a fixed seed."""
-    lengths = lengths_of(op, size)
+    lengths, domains = lengths_of(op, size, given), domains_of(op)
+    flat = {name: prod(n) if isinstance(n, tuple) else n for name, n in lengths.items()}
     generator = torch.Generator().manual_seed(0)
-    args = []
+    inputs = {}
     for o in op.operands:
         if not o.is_tensor:
             continue
-        shape = [n for a in o.axes for n in (lengths[a.base] if a.is_pack else (lengths[a.base],))]
+        shape = [n for a in o.axes for n in _dimensions(lengths[a.base])]
         if o.ranges_over is not None:
-            args.append(torch.randint(0, lengths[o.ranges_over.base], shape, generator=generator))
+            inputs[o.name] = torch.randint(0, flat[o.ranges_over.base], shape, generator=generator)
         else:
             values = torch.randn(shape, generator=generator, dtype=torch.float64)
-            args.append(INPUTS.get((op.name, o.name), lambda v: v)(values).to(dtype))
+            inputs[o.name] = INPUTS.get((op.name, o.name), DOMAINS[domains[o.name]])(values).to(dtype)
+    inputs = apart(op, inputs, domains, flat)
     numbers = {o.name: lengths[o.ranges_over.base] for o in op.operands if o.kind == "length" and o.ranges_over}
     wanted = tuple(o.kind == "tensor" for o in op.operands if o.is_tensor)
-    return Row(op, size, lengths, tuple(args), numbers | NUMBERS.get(op.name, {}), wanted)
+    return Row(op, size, lengths, tuple(inputs.values()), numbers | NUMBERS.get(op.name, {}), wanted)
+
+
+def _dimensions(length: Any) -> tuple[int, ...]:
+    return length if isinstance(length, tuple) else (length,)

@@ -6,7 +6,7 @@ kernel is short, what an argument counts (groups, heads) is few. Nothing depends
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -90,10 +90,17 @@ def _variants(axes: Iterable[str], splits: dict[str, tuple[Axis, ...]]) -> list[
 
 
 def lengths_of(
-    op: Op, usual: float = NOMINAL, few: float = FEW, given: Mapping[str, float] | None = None
+    op: Op,
+    usual: float | Callable[[str], float] = NOMINAL,
+    few: float = FEW,
+    given: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """A length for every axis, in agreement: the given ones, what follows from them, `few` or the `usual` otherwise."""
+    """A length for every axis, in agreement: the given ones, what follows from them, `few` or the `usual` otherwise.
+
+    The usual length is one for all axes, or a function of an axis' name.
+    """
     lengths = dict(given or {})
+    usual_of = usual if callable(usual) else lambda _: usual
     rules = {r.axis.base: r for r in op.sizes}
     splits = _splits(op)
     for name, rule in rules.items():
@@ -105,9 +112,9 @@ def lengths_of(
         lengths.setdefault(name, few)
     for name, rule in rules.items():
         if rule.operand is not None and name not in splits:
-            lengths.setdefault(name, usual)
+            lengths.setdefault(name, usual_of(name))
     for whole, parts in splits.items():
-        _shared_out(whole, [p.base for p in parts], lengths, usual)
+        _shared_out(whole, [p.base for p in parts], lengths, usual_of(whole))
     for name, rule in rules.items():  # what a window leaves
         if rule.formula is not None and name not in lengths:
             lengths[name] = _number(rule.formula, lengths)

@@ -37,10 +37,11 @@ class _Rules:
     relations: tuple[Basic, ...]
 
 
-def fitting(op: Op, wish: Mapping[str, int], least: int = 1) -> dict[str, int] | None:
+def fitting(op: Op, wish: Mapping[str, int], least: int = 1, longest: int = _LONGEST) -> dict[str, int] | None:
     """Lengths near the wish that the op accepts, or None where there are none nearby.
 
     `least` is the shortest that an axis which follows from others may be: 2 makes several windows of each tensor.
+    What is changed is at most `longest`.
     """
     rules = _rules_of(op)
     sizes = {a: wish[a] for a in rules.axes}
@@ -48,7 +49,7 @@ def fitting(op: Op, wish: Mapping[str, int], least: int = 1) -> dict[str, int] |
         broken = _broken(rules, sizes, least)
         if not broken:
             return sizes
-        better = _repaired(rules, sizes, broken[0], least)
+        better = _repaired(rules, sizes, broken[0], least, longest)
         if better is None:
             return None
         sizes = better
@@ -121,15 +122,15 @@ def free_axes_of(op: Op) -> tuple[str, ...]:
     return _rules_of(op).axes
 
 
-def _repaired(rules: _Rules, sizes: dict[str, int], rule: Expr, least: int) -> dict[str, int] | None:
+def _repaired(rules: _Rules, sizes: dict[str, int], rule: Expr, least: int, longest: int) -> dict[str, int] | None:
     """Change one axis of a broken rule so that fewer are broken: nearest lengths first, the last named axis first."""
     mine = [a for a in rules.axes if Size(Axis(a)) in rule.atoms(Size)]
     before = len(_broken(rules, sizes, least))
     fallback = None
-    for length_change in sorted(range(-_LONGEST, _LONGEST + 1), key=lambda c: (abs(c), c)):
+    for length_change in sorted(range(-longest, longest + 1), key=lambda c: (abs(c), c)):
         for axis in reversed(mine):
             length = sizes[axis] + length_change
-            if not 1 <= length <= _LONGEST:
+            if not 1 <= length <= longest:
                 continue
             changed = {**sizes, axis: length}
             broken = _broken(rules, changed, least)

@@ -67,7 +67,7 @@ class Situation:
         """
         if not self.applies(op):
             return None
-        domains: Mapping[str, str] = _domains(op)
+        domains: Mapping[str, str] = domains_of(op)
         for attempt in range(_ATTEMPTS):
             generator = Generator().manual_seed(crc32(f"{op.name} {self.name} {seed} {attempt}".encode()))
             if 2 * attempt >= _ATTEMPTS:  # other numbers may ask for other values: x**1.5 for x above 0
@@ -105,7 +105,7 @@ class Situation:
                 shape = shape_of(operand, sizes, leading)
                 drawn = self._drawn(operand, shape, sizes, generator, operand.name == first)
                 inputs[operand.name] = values.laid_out(values.DOMAINS[domains[operand.name]](drawn), self.inputs)
-        inputs = _apart(op, inputs, domains, sizes)
+        inputs = apart(op, inputs, domains, sizes)
         if self.shared:
             inputs = _sharing(op, inputs)
         numbers = {o.name: self._numbers(op, o, sizes) for o in op.operands if not o.is_tensor}
@@ -200,9 +200,7 @@ def _sharing(op: Op, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: inputs[names[0]] if name in names else t for name, t in inputs.items()}
 
 
-def _apart(
-    op: Op, inputs: dict[str, Tensor], domains: Mapping[str, str], sizes: Mapping[str, int]
-) -> dict[str, Tensor]:
+def apart(op: Op, inputs: dict[str, Tensor], domains: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Tensor]:
     """Indices of one axis that must not meet, as the ends of an edge, stand as many places from the first of them."""
     out, firsts = dict(inputs), dict[tuple[str, torch.Size], list[str]]()
     for operand in op.operands:
@@ -225,7 +223,7 @@ def alike(op: Op) -> list[str]:
 
 
 @lru_cache(maxsize=512)
-def _domains(op: Op) -> dict[str, str]:
+def domains_of(op: Op) -> dict[str, str]:
     """What the values of each input must be for the op to be finite: what the spec says, then what trying shows.
 
     An op whose outputs hold infinities whatever its inputs are, such as masked scores, need only be a number.
@@ -255,7 +253,7 @@ def _domains(op: Op) -> dict[str, str]:
 @lru_cache(maxsize=512)
 def _bounded(op: Op) -> bool:
     """Whether there are inputs of its domain at which the op has no infinite output."""
-    return _is_finite(op, _domains(op), True)
+    return _is_finite(op, domains_of(op), True)
 
 
 def _declared(op: Op, operand: Operand) -> str:

@@ -15,6 +15,7 @@ from benchmarks import block, names
 from benchmarks.__main__ import main
 from benchmarks.clock import Times, by_turns
 from benchmarks.kernels import native_package
+from benchmarks.measure import measure
 from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.rows import SIZES, composite, lengths_of, operations, row
 from benchmarks.ways import AUTOGRAD, agree, forms, ways
@@ -131,3 +132,51 @@ def test_what_does_not_exist_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(typer.Exit):
         main(["silo"], out=tmp_path)
     assert "did you mean silu?" in capsys.readouterr().err
+
+
+m, p, r, s = axes("m p r s")
+two = axes("two=2")
+
+
+@op
+def merged_window(f, u: tensor[m, p], v: tensor[r], z: tensor[m, s].positive):
+    """A merge, a window, and what must be above 0: lengths and values that nobody gives."""
+    f.apart[m, two, s] = u[m, (two, s)]
+    f.y[m, s] = sum(v[r] * f.apart[m, 0, s], over=r) * log(z[m, s]) + f.apart[m, 1, s]
+    f.seen[m, a] = sum(u[m, a + r] * v[r], over=r)
+    return f.y, f.seen
+
+
+def test_lengths_fit_together_and_values_are_of_the_domain() -> None:
+    for size in SIZES:
+        found = row(merged_window.op, size)
+        assert found.lengths["p"] == 2 * found.lengths["s"] and found.lengths["r"] < found.lengths["p"]
+        agree({name: way() for name, way in ways(found, compiled=False).items()})
+    assert lengths_of(merged_window.op, "small", {"s": 5, "elsewhere": 3})["p"] == 10
+
+
+def test_lengths_are_given_and_one_that_nobody_has_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["silu"], size=["small"], length=["...=12"], quick=True, threads=1, out=tmp_path)
+    (only,) = json.loads((tmp_path / "benchmarks.json").read_text())["rows"]
+    assert only["shapes"] == "12"
+    with pytest.raises(typer.Exit):
+        main(["silu"], length=["zz=12"], out=tmp_path)
+    assert "--length zz=12 is no length of an axis; write it as n=4096; the axes are ..." in capsys.readouterr().err
+
+
+def test_a_row_that_fails_is_named_and_the_others_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(row, *rest):
+        if row.op.name == "silu":
+            raise ValueError("native op: 3 outputs and gradients, expected 2")
+        return measure(row, *rest)
+
+    monkeypatch.setattr("benchmarks.__main__.measure", measured)
+    with pytest.raises(typer.Exit) as stopped:
+        main(["silu", "swiglu"], size=["small"], quick=True, threads=1, out=tmp_path)
+    assert stopped.value.exit_code == 1
+    assert "benchmarks: silu, small: native op: 3 outputs and gradients, expected 2\n" in capsys.readouterr().err
+    assert [r["op"] for r in json.loads((tmp_path / "benchmarks.json").read_text())["rows"]] == ["swiglu"]
