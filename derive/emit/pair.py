@@ -20,7 +20,7 @@ from derive.backends.torch.reductions.scans import with_scans
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line
-from derive.emit.checks import first_reader, guarding, indices, ranges, read_as, read_by, shape
+from derive.emit.checks import first_reader, guarding, indices, named_places, ranges, read_as, read_by, shape
 from derive.emit.dimensions import LaidOut, with_fewest_views
 from derive.emit.lengths import length_lines
 from derive.emit.model import Field, Function
@@ -222,7 +222,7 @@ class Pair:
         printer = Printer(
             program, known, names.tensors, names.sizes, merged, names.slow, names.tight, names.behind,
             self.fuse, like, self.whole,
-            frozenset(o.name for o in self.op.operands if o.kind == "index"), like == self._like,
+            frozenset(o.name for o in self.op.operands if o.kind == "index"), named_places(self.op), like == self._like,
         )  # fmt: skip
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)
 

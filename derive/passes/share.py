@@ -232,15 +232,20 @@ def _cheap(node: Call | Reduce | Scan) -> bool:
     """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor counting along axes.
 
     Nor is a comparison of what windows read, whose table has an element for every place in every window, nor what it
-    chooses there of what is the same in every window.
+    chooses there of what is the same in every window. Nor is one of places with the one that an index names.
     """
-    if _compares_windows(node) or _is_chosen_in_windows(node):
+    if _compares_windows(node) or _is_chosen_in_windows(node) or _asks_for_a_place(node):
         return True
     if isinstance(node, Call) and node.fn == "where":
         condition, *values = node.args
         return not all(any(isinstance(n, Read) for n in walk(part)) for part in (condition, Join("", (*values,), ())))
     bare = isinstance(node, Call) and node.fn == "neg"
     return bare or (not any(isinstance(n, Read) for n in walk(node)) and not _is_table(node))
+
+
+def _asks_for_a_place(node: Node) -> bool:
+    sides = node.args if isinstance(node, Call) and node.fn in ("eq", "ne") else ()
+    return any(isinstance(n, AxisValue) for n in sides) and any(isinstance(n, Read) for n in sides)
 
 
 def _compares_windows(node: Node | Index) -> bool:

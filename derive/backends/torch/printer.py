@@ -15,6 +15,7 @@ from derive.backends.torch.fusions import fused, off_diagonal, triangle
 from derive.backends.torch.joins import joined
 from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
+from derive.backends.torch.one_place import at_one_place
 from derive.backends.torch.pointwise import call_code, cast, large_number, number_code, written_over
 from derive.backends.torch.reads.ranges import ranges_named, views_named
 from derive.backends.torch.reads.read import read
@@ -66,6 +67,7 @@ class Printer:
     like: str  # a tensor whose device and dtype new tensors take
     integers: frozenset[str] = frozenset()  # tensors that hold integers or truth values
     indices: frozenset[str] = frozenset()  # the inputs among them
+    places: Mapping[str, str] = field(default_factory=dict)  # those that name a place of this axis, whatever is asked
     exact: bool = False  # whether 0 times what is infinite may be added nowhere: in a forward
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
@@ -142,7 +144,7 @@ class Printer:
 
     def at_once(self, node: Call, order: Dims) -> Value | None:
         """Several operations as one call of torch, where it has one."""
-        in_one = (triangle, off_diagonal) if not self.fuse else (fused, triangle, off_diagonal)
+        in_one = (triangle, off_diagonal) if not self.fuse else (fused, triangle, off_diagonal, at_one_place)
         return next((v for one in in_one if (v := one(self, node, order)) is not None), None)
 
     def call(self, node: Call, order: Dims) -> Value:
