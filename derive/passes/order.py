@@ -18,6 +18,7 @@ from derive.passes.joined_products import joined_products
 from derive.passes.leftovers import under_last_names, without_copies
 from derive.passes.masked_sums import after_sums, before_masks
 from derive.passes.masks import with_masks
+from derive.passes.merged_once import merged_once
 from derive.passes.named_sums import through_named_sums
 from derive.passes.numbers_outside import numbers_outside
 from derive.passes.one_choice import one_choice
@@ -86,6 +87,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(weighted_sums, nominal=lengths),
         after_gathers,
         without_copies,
+        merged_once,
         partial(in_order, written=written),
     )
     return _passed(backward, passes)
