@@ -21,6 +21,7 @@ from derive.desugaring.each_place import said_for_each_place
 from derive.desugaring.guards import unguarded
 from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
+from derive.desugaring.joined_ends import joined_at_ends
 from derive.desugaring.log_shares import with_logs_of_shares
 from derive.desugaring.padding import padded
 from derive.desugaring.selections import selected
@@ -104,7 +105,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
-    within = padded(chosen_between_ends(between_ends(said_for_each_place(op))))
+    within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     written = made_before_windows(one_of_each(selected(by_stable_functions(with_logs_of_shares(with_squares(within))))))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:

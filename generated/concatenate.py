@@ -14,7 +14,7 @@ In LaTeX
     \mathrm{d}x_{\ldots,a} = \mathrm{d}y_{\ldots,a}
     \mathrm{d}z_{\ldots,b} = \mathrm{d}y_{\ldots,b + N_{a}}
 
-Saved for the backward: a a length, b a length; 0 elements. Autograd of the same equations keeps 0.
+Saved for the backward: a a length; 0 elements. Autograd of the same equations keeps 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class ConcatenateSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
     a: int  # a length
-    b: int  # a length
 
 
 class ConcatenateGradients(NamedTuple):
@@ -47,16 +46,15 @@ def concatenate_forward(x: Tensor, z: Tensor) -> tuple[Tensor, ConcatenateSaved]
     """Returns y and what the backward needs."""
     check_shapes("concatenate", ("x: ... a", "z: ... b"), x, z)
     a = x.shape[-1]
-    b = z.shape[-1]
     y = torch.cat([x, z], -1)  # y[..., c] = concat(x[..., a], z[..., b], along=c)
-    return y, ConcatenateSaved(a, b)
+    return y, ConcatenateSaved(a)
 
 
 @in_float32
-def concatenate_backward(dy: Tensor, a: int, b: int) -> ConcatenateGradients:
+def concatenate_backward(dy: Tensor, a: int) -> ConcatenateGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     dx = dy[..., :a]  # dx[..., a] = dy[..., a]
-    dz = dy[..., a : a + b]  # dz[..., b] = dy[..., b + size(a)]
+    dz = dy[..., a:]  # dz[..., b] = dy[..., b + size(a)]
     return ConcatenateGradients(dx, dz)
 
 

@@ -399,9 +399,9 @@ MISTAKES = {
         'op mine, equation y: index floor(k/2) is not axis arithmetic; repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice',
     ),
     "rolled": (
-        "f, x: tensor[n, t]",
-        "f.y[n, t] = x[n, (t + 1) % size(t)]\n    return f.y",
-        "op mine, equation y: index Mod(t + 1, size(t)) is not axis arithmetic; join the places in their new order: f.z[…, k] = concat(…, along=k), or read an index(...)",
+        "f, x: tensor[n, t], w: tensor[k]",
+        "f.y[n, t] = sum(w[k] * x[n, (t + k) % size(t)], over=k)\n    return f.y",
+        "op mine, equation y: index Mod(k + t, size(t)) is not axis arithmetic; on a circle go by whole numbers and axes of fixed length, (t + k - 1) % size(t), join the places in their new order: f.z[…, k] = concat(…, along=k), or read an index(...)",
     ),
     "deriv_missing": (
         None,
@@ -940,18 +940,18 @@ MISTAKES = {
     ),
     "axes_in_two_texts": (
         None,
-        "a, b = axes(\"a\", \"b\")",
-        "axes() is given several texts; write them as one: axes(\"a b\")",
+        'a, b = axes("a", "b")',
+        'axes() is given several texts; write them as one: axes("a b")',
     ),
     "axes_fewer_than_names": (
         None,
-        "a, b = axes(\"a\")",
-        "there are not as many names as axes; give each axis a name: n, d = axes(\"n d\"), d = axes(\"d\")",
+        'a, b = axes("a")',
+        'there are not as many names as axes; give each axis a name: n, d = axes("n d"), d = axes("d")',
     ),
     "axes_more_than_names": (
         None,
-        "a, b = axes(\"a b c\")",
-        "there are not as many names as axes; give each axis a name: n, d = axes(\"n d\"), d = axes(\"d\")",
+        'a, b = axes("a b c")',
+        'there are not as many names as axes; give each axis a name: n, d = axes("n d"), d = axes("d")',
     ),
     "over_a_text": (
         "f, x: tensor[n, d]",
@@ -966,17 +966,17 @@ MISTAKES = {
     "over_nothing": (
         "f, x: tensor[n, d]",
         "f.y[n] = mean(x[n, d], over=None)\n    return f.y",
-        "op mine, equation y: mean(…, over=None): not an axis; declare it with axes(\"…\")",
+        'op mine, equation y: mean(…, over=None): not an axis; declare it with axes("…")',
     ),
     "over_an_element": (
         "f, x: tensor[n, d]",
         "f.y[n] = sum(x[n, d], over=x[n, d])\n    return f.y",
-        "op mine, equation y: sum(…, over=x[n, d]): not an axis; name an axis, such as d, declared with axes(\"…\")",
+        'op mine, equation y: sum(…, over=x[n, d]): not an axis; name an axis, such as d, declared with axes("…")',
     ),
     "size_of_a_tensor": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, d] / size(x)\n    return f.y",
-        "op mine, equation y: size(x): not an axis; name an axis, such as d, declared with axes(\"…\")",
+        'op mine, equation y: size(x): not an axis; name an axis, such as d, declared with axes("…")',
     ),
     "place_on_the_left": (
         "f, x: tensor[n, d]",

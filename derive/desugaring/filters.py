@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 from sympy import And, Eq, Expr, Integer, Mul, Number, S, expand
 
-from derive.lengths.kept_inside import gaps, is_kept_inside, length_asked
+from derive.lengths.kept_inside import first_asked, gaps, is_kept_inside, length_asked
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
@@ -80,7 +80,7 @@ def _asks_that_alone(i: Expr, conditions: Collection[Expr], dim: Axis) -> bool:
     inside = {expand(i), expand(Size(dim) - 1 - i)}
     own = list(conditions)
     asked = all(len(gap := gaps([c])) == 1 and gap[0] in inside for c in own)
-    return asked and is_kept_inside(i, own, dim) and length_asked(i, own, dim) is None
+    return asked and is_kept_inside(i, own, dim) and first_asked(i) is None and length_asked(i, own, dim) is None
 
 
 def _is_finite(factor: Expr, inputs: Collection[str]) -> bool:

@@ -125,7 +125,7 @@ class Names:
     def behind(self, dim: str, window: Window) -> Expr | None:
         """How many places of a dimension lie behind those of a window of one axis that takes every one of them."""
         offset = raised(window.offset, {}, _length)
-        if offset is None or [step for _, step in window.steps] != [1]:
+        if offset is None or [step for _, step in window.steps] != [1] or base(dim) not in self.rules:
             return None
         rules = {rule.axis: rule for rule in self.rules.values()}
         return closed(Size(self.axis(dim)) - offset - Size(self.axis(window.steps[0][0])), rules)

@@ -27,7 +27,7 @@ def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr, length: Leng
     if not isinstance(dim, Axis) or not is_window(i) or not free_axes(i):
         return False
     before, behind = never_negative(end_of(i, -1)), never_negative(Size(dim) - 1 - end_of(i, 1))
-    if before:
+    if before or first_asked(i) is not None:
         return not behind and _by(Size(dim) - 1 - i, gaps(conditions), length)
     return _by(i, gaps(conditions), length)
 
@@ -39,6 +39,19 @@ def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis, length: Length
         return None
     bounds = [bound for gap in above if not free_axes(bound := expand(i + gap))]
     return Min(*(expand(bound + 1) for bound in (last, *bounds)))
+
+
+def first_asked(i: Expr) -> tuple[Expr, Expr] | None:
+    """What lengths must be at least so that an index has its first place: 2 of `t - 2 + size(t)`; None: no length can.
+
+    None as well where every length will do.
+    """
+    first = end_of(i, -1)
+    terms = Add.make_args(first)
+    least = -Add(*(t for t in terms if t.is_number))
+    lengths = first + least
+    grows = lengths != 0 and all(isinstance(t.as_coeff_Mul()[1], Size) for t in Add.make_args(lengths))
+    return (lengths, least) if grows and never_negative(lengths) and not never_negative(first) else None
 
 
 def end_of(i: Expr, way: int) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from sympy import Add, And, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
@@ -10,7 +10,7 @@ from sympy import Add, And, Basic, Expr, Integer, Min, Mul, expand, floor, fract
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.lengths.agreement import agreed, in_terms
-from derive.lengths.kept_inside import length_asked
+from derive.lengths.kept_inside import first_asked, length_asked
 from derive.lengths.sizes import closed, dimensions, is_at_least, size_of, window_sizes
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where, same
@@ -37,7 +37,12 @@ def requirements(
         except DeriveError as error:
             raise error.within(equation=r.equation) from None
     lengths_agreed(operands, equations, sizes)
-    return tuple(r for r in found.values() if not any(_implied(r, other) for other in found.values()))
+    return strongest(found.values())
+
+
+def strongest(needs: Collection[Requirement]) -> tuple[Requirement, ...]:
+    """What must hold, without what does where another holds."""
+    return tuple(r for r in needs if not any(_implied(r, other) for other in needs))
 
 
 def lengths_agreed(
@@ -127,7 +132,9 @@ def _of_equation(
                 yield _of_merge(name, what, i, length, rules)
             elif isinstance(i, Axis) and i != dim and not plain_input:
                 yield Requirement(name, what, length, "==", Size(i))
-            elif is_window(i) and not isinstance(i, Prefix):
+            elif isinstance(i, Prefix):
+                yield Requirement(name, f"{at}", length, ">=", Size(i.args[0]), what)
+            elif is_window(i):
                 yield from _of_window(name, at, i, dim, rules)
             elif isinstance(i, At) and i.name in guards and isinstance(dim, Axis):
                 yield from _under_guard(name, at, i, guards[i.name], dim, rules)
@@ -193,9 +200,11 @@ def _under_guard(name: str, at: At, place: At, guard: Where, dim: Axis, rules: R
     """The last place that a window reaches lies on the dimension where a condition holds (`kept_inside`)."""
     condition, i = guard.args[:2]
     asked = length_asked(i, And.make_args(condition), dim, lambda length: closed(length, rules))
+    written = At(at.tensor, *(i if other == place else other for other in at.index))
+    if (first := first_asked(i)) is not None:
+        yield Requirement(name, f"{written}", first[0], ">=", first[1], f"axis {dim.base}")
     if asked is None:
         return
-    written = At(at.tensor, *(i if other == place else other for other in at.index))
     if not asked.atoms(Min) and _never(closed(Size(dim) - asked, rules)):
         raise DeriveError(
             f"{written} reads beyond the end of axis {dim.base}, also where {condition}",

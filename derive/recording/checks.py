@@ -15,7 +15,7 @@ from derive.errors import DeriveError
 from derive.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Delta, Scalar
-from derive.terms.indices import Merge
+from derive.terms.indices import Merge, Prefix
 from derive.terms.reductions import Reduce, TakenFirst
 from derive.terms.windows import affine, is_window
 
@@ -88,7 +88,7 @@ def _check_function(call: Function, equation: str) -> None:
 
 _KNOWN = (
     Add, Mul, Pow, Number, NumberSymbol, Relational, Boolean, At, Axis, Scalar, Size, Where, Delta, Reduce, TakenFirst,
-    Concat, Merge,
+    Concat, Merge, Prefix,
 )  # fmt: skip
 
 

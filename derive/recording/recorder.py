@@ -21,10 +21,11 @@ from derive.recording.handles import Handle
 from derive.recording.mistakes import hidden_axis
 from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
 from derive.recording.values import expression
-from derive.terms.axes import PACK, Axis, Size
-from derive.terms.choices import Concat
+from derive.recording.wrapped import Around, Wrapped, around, wrapped
+from derive.terms.axes import PACK, Axis, Size, free_axes
+from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Tensor, reads_of
-from derive.terms.indices import Merge
+from derive.terms.indices import Merge, Prefix
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
@@ -53,17 +54,54 @@ class Recorder:
         """The names that no other equation may have, those of numbers among them."""
         return set(self.tensors) | set(self.operands)
 
-    def read(self, name: str, key: tuple[Expr, ...]) -> At:
+    def read(self, name: str, key: tuple[Expr, ...]) -> Expr:
         known = self.tensors.get(name)
         if known and len(known[1]) == len(key):  # a place counted from the end
             key = tuple(
                 size_of(d) + i if i.is_Integer and i < 0 and d != PACK else i
                 for i, d in zip(key, known[1], strict=True)
             )
+            if turns := wrapped(key, known[1]):
+                return self._turned(name, key, turns)
+            if windows := around(key, known[1]):
+                return self._around(name, key, windows[0])
         made = self._equation(name)
         tensor = unsigned(made, self.infinite) if made else known[0] if known else Tensor(name)
         self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
         return self.written[-1]
+
+    def _turned(self, name: str, key: tuple[Expr, ...], turns: list[Wrapped]) -> Expr:
+        """A read that goes on at the other end of an axis; along a second axis, of a tensor that is turned already."""
+        turn, *others = turns
+        if others:
+            dims = self.tensors[name][1]
+            target = free_name(f"{name}_turned", self.taken)
+            self._invent(target, dims, self.read(name, (*dims[: turn.slot], key[turn.slot], *dims[turn.slot + 1 :])))
+            return self.read(target, (*key[: turn.slot], turn.axis, *key[turn.slot + 1 :]))
+        ways = [self.read(name, (*key[: turn.slot], place, *key[turn.slot + 1 :])) for place in turn.places]
+        return Where(turn.inside, *ways) if turn.by else ways[0]
+
+    def _around(self, name: str, key: tuple[Expr, ...], windows: Around) -> Expr:
+        """A read of a tensor that has the places of the other end around it."""
+        dims, slot = self.tensors[name][1], windows.slot
+        axes = {a.base for _, index in self.tensors.values() for i in index for a in free_axes(i)}
+        along = Axis(free_name(f"{windows.axis.base}_around", axes))
+        pieces: list[Expr] = [At(self.tensors[name][0], *dims)]
+        for (count, first), end in zip(windows.ends, ("before", "behind"), strict=True):
+            if count:
+                place = Axis(f"{along.base}_{end}", fixed=count)
+                index = place + first if first != 0 else Prefix(place)
+                piece = self.read(name, (*dims[:slot], index, *dims[slot + 1 :]))
+                pieces = [piece, *pieces] if end == "before" else [*pieces, piece]
+        target = free_name(f"{name}_around", self.taken)
+        self._invent(target, (*dims[:slot], along, *dims[slot + 1 :]), Concat(along, *pieces))
+        return self.read(target, (*key[:slot], windows.index + windows.before, *key[slot + 1 :]))
+
+    def _invent(self, name: str, key: tuple[Expr, ...], value: Expr) -> None:
+        """An equation that the spec does not write, before the one that reads it."""
+        self.define(name, key, value)
+        self.equations[-1] = replace(self.equations[-1], given=False)
+        self.invented.add(name)
 
     def _equation(self, name: str) -> Equation | None:
         return next((e for e in self.equations if e.name == name), None)

@@ -14,6 +14,7 @@ from derive.desugaring.bound_axes import over_own_axes
 from derive.desugaring.inline import inline_call
 from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
+from derive.desugaring.joined_ends import joined_at_ends
 from derive.desugaring.padding import padded
 from derive.desugaring.splitting import places_apart
 from derive.equations import Op, Operand
@@ -101,7 +102,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
         source=_source(function),
         tensors=declared,
     )
-    within = padded(chosen_between_ends(between_ends(made)))
+    within = padded(chosen_between_ends(between_ends(joined_at_ends(made))))
     needs = (*within.requirements, *computed_places.requirements(made), *reached_places.requirements(made))
     return replace(made, sizes=(*within.sizes, *reached_places.sizes(made)), requirements=needs)
 

@@ -29,7 +29,10 @@ class Affine:
 
 _WHOLE = "write whole multiples of axes, such as 2*t + k, or read an index(...)"
 _REPEATED = 'repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice'
-_TURNED = "join the places in their new order: f.z[…, k] = concat(…, along=k), or read an index(...)"
+_TURNED = (
+    "on a circle go by whole numbers and axes of fixed length, (t + k - 1) % size(t), join the places in their new "
+    "order: f.z[…, k] = concat(…, along=k), or read an index(...)"
+)
 
 
 def affine(index: Expr) -> Affine:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sympy import Expr
 
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.cpu.kernel import Kernel, kernel
+from derive.backends.cpu.lengths import axes_of, in_turn
 from derive.backends.cpu.statements.merges import Parts, taken_apart
 from derive.backends.cpu.statements.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
@@ -203,7 +204,7 @@ def _named_whole(program: Program, dims: Mapping[str, Dims]) -> Parts:
     for name, axes in program.given:
         for axis, dim in zip(axes, (x for x in dims[name] if x is not None), strict=True):
             if isinstance(axis, str) and dim.startswith("("):
-                found[axis] = _merged(dim)
+                found[axis] = axes_of(dim)
     return found
 
 
@@ -242,47 +243,8 @@ def _derived(name: str, k: Kernel, d: Derivation, dims: Mapping[str, Dims], shap
     wanted = [*merged, *k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
     if name != "BACKWARD":
         wanted += [s.axis.base for r in d.op.requirements for s in lengths_of(r)]
-    lines = _in_turn(d.op, parts, known, wanted, shapes)
+    lines = in_turn(d.op, parts, known, wanted, shapes.code)
     return f"({''.join(lines)})" if lines else ""
-
-
-def _in_turn(op: Op, parts: Parts, known: set[str], wanted: list[str], shapes: Shapes) -> list[str]:
-    """Lengths that follow from others, in order: what one follows from stands before it.
-
-    Raises Unsupported where a length that is wanted follows from none that is known.
-    """
-    out: list[str] = []
-
-    def follows(axis: str, asking: frozenset[str]) -> bool:
-        """Whether the length is known, by a line of its own if it has to be."""
-        ways = [] if axis in asking else list(_ways(axis, op, parts, shapes))
-        if axis in known or axis.isdecimal():
-            return True
-        for needed, code in ways:
-            if all(follows(a, asking | {axis}) for a in needed):
-                known.add(axis)
-                out.append(f'("{axis}", lambda s: {code}), ')
-                return True
-        return False
-
-    for axis in (a for w in wanted for a in _merged(w)):
-        if not follows(axis, frozenset()):
-            raise Unsupported(f"the length of {axis}, which no tensor has")
-    return out
-
-
-def _ways(axis: str, op: Op, parts: Parts, shapes: Shapes) -> Iterator[tuple[list[str], str]]:
-    """The lengths that an axis's length follows from, and how."""
-    rule = next((r for r in op.sizes if r.axis.base == axis), None)
-    if rule is not None and rule.formula is not None:
-        yield sorted({s.axis.base for s in rule.formula.atoms(Size)}), shapes.code(rule.formula)
-    elif axis in parts:
-        yield [*parts[axis]], " * ".join(a if a.isdecimal() else f's["{a}"]' for a in parts[axis])
-
-
-def _merged(dim: str) -> tuple[str, ...]:
-    """The axes of a dimension."""
-    return tuple(dim.strip("()").split(", "))
 
 
 def _axes(dims: Dims) -> str:

@@ -7,8 +7,10 @@ from fractions import Fraction
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from derive.backends.torch.reads.slices import sliced
 from derive.backends.values import Dims, Value, is_pack, position
-from derive.program import Join, Node, Num
+from derive.nodes.products import is_tensor
+from derive.program import Call, Join, Node, Num, Read, SizeOf, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -31,8 +33,33 @@ def _part(printer: Printer, part: Node, own: str, axis: str, order: Dims) -> str
     """One part with all the dimensions."""
     if own:
         return printer.full(part, tuple(own if d == axis else d for d in order)).code
+    if (place := _one_place(printer, part, axis, order)) is not None:
+        return place
     at = position(order, order.index(axis))
     return printer.full(part, tuple(d for d in order if d != axis)).method(f".unsqueeze({at})").code
+
+
+def _one_place(printer: Printer, part: Node, axis: str, order: Dims) -> str | None:
+    """One place of a tensor that has a dimension of its own where parts are joined: `x[:, :1]`.
+
+    None for any other part.
+    """
+    slots = [k for k, i in enumerate(part.index) if not isinstance(i, str)] if isinstance(part, Read) else []
+    if not isinstance(part, Read) or len(slots) != 1 or len(part.index) != len(order):
+        return None
+    (slot,) = slots
+    place, stored = part.index[slot], printer.stored(part.name)
+    read = tuple(axis if k == slot else i for k, i in enumerate(part.index))
+    if not isinstance(place, Window) or place.steps or is_tensor(place.offset) or read != order:
+        return None
+    if None in stored.dims or len(stored.dims) != len(order):
+        return None
+    start, last = printer.number(place.offset), Call("sub", (SizeOf(str(stored.dims[slot])), Num(Fraction(1))))
+    if start.isdecimal():
+        part_code = f"{'' if start == '0' else start}:{int(start) + 1}"
+    else:
+        part_code = f"{start}:" if place.offset == last else f"{start} : {start} + 1"
+    return stored.method(sliced(position(order, slot), part_code)).code
 
 
 def _padded(printer: Printer, node: Join, order: Dims) -> Value | None:

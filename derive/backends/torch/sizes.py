@@ -41,6 +41,10 @@ class Sizes:
             return None  # it is no number of places where none is left
         return None if rest is None else size_code(rest, {s.axis.base: self.of(s.axis.base) for s in rest.atoms(Size)})
 
+    def ends(self, dim: str, window: Window) -> bool:
+        """Whether a window of one axis takes every place of a dimension up to the last."""
+        return self.after(dim, window) == 0
+
     def arange(self, axis: str, dtype: str = "") -> str:
         return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"
 

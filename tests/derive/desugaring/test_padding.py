@@ -175,7 +175,7 @@ OPS: dict[str, OpCall] = {
         in_a_window, called,
     )
 }  # fmt: skip
-IN_ONE = {"shifted", "ahead", "behind", "same_size", "strided", "largest", "blurred", "added_up", "called"}
+IN_ONE = {"shifted", "ahead", "behind", "same_size", "strided", "instead", "largest", "blurred", "added_up", "called"}
 """Those of which no condition is left."""
 
 

@@ -9,11 +9,12 @@ import pytest
 from derive import axes, op, sum, tensor
 from derive.nodes.soundness import check
 from derive.passes.opposites import opposites
-from derive.program import Assign, Call, Node, Num, Program, Read, Scatter
+from derive.program import Assign, Call, Node, Num, Program, Read, Scatter, Window
 from derive.verify.verify import Verification, verify, verify_kernels
 from tests.derive.live import assert_derived, module
 
 A, B, G = Read("a", ("n", "d")), Read("b", ("n", "d")), Read("g", ())
+Y = Read("y", ("n", "d"))
 GIVEN = (("a", ("n", "d")), ("b", ("n", "d")), ("g", ()))
 TWO, MINUS_2 = Num(Fraction(2)), Num(Fraction(-2))
 
@@ -50,6 +51,27 @@ def test_what_stays() -> None:
     added = (turned, Scatter("x", ("n", "d"), ("n", "d"), A, "x"), Assign("y", ("n", "d"), call("neg", turned.value)))
     for statements in (numbers, other, added):
         program = check(Program("f", GIVEN, (), statements, ("x", "y")))
+        assert opposites(program) == program
+
+
+W = Window((("d", 1),), Num(Fraction(1)))
+ADDED = (
+    Assign("x", ("n", "d"), call("mul", A, B)),
+    Assign("y", ("n", "d"), call("neg", Read("x", ("n", "d")))),
+    Scatter("z", ("n", "k"), ("n", W), Read("y", ("n", "d"))),
+    Scatter("z", ("n", "k"), ("n", "d"), Read("y", ("n", "d")), "z"),
+)
+
+
+def test_what_is_only_added_somewhere_is_taken_away_there() -> None:
+    found = opposites(check(Program("f", GIVEN, (), ADDED, ("x", "z")))).statements
+    assert [s.name for s in found] == ["x", "z", "z"]
+    assert [str(s.value) for s in found[1:]] == ["-x[n, d]", "-x[n, d]"]
+
+
+def test_what_is_read_otherwise_is_made() -> None:
+    for returned, more in ((("z", "y"), ()), (("z", "u"), (Assign("u", ("n", "d"), call("mul", Y, A)),))):
+        program = check(Program("f", GIVEN, (), (*ADDED, *more), returned))
         assert opposites(program) == program
 
 

@@ -72,7 +72,7 @@ def span(window: Window, dim: str, sizes: Sizes) -> str:
     """The slice `offset + step * axis` for every value of the one axis of a window over a dimension."""
     ((axis, step),) = window.steps
     start = sizes.number(window.offset)
-    if sizes.tight(dim, window):
+    if sizes.tight(dim, window) or sizes.ends(dim, window):
         return f"{'' if start == '0' else start}:" + ("" if step == 1 else f":{step}")
     return f"{'' if start == '0' else start}:{behind(start, step, sizes.of(axis))}" + ("" if step == 1 else f":{step}")
 
