@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from derive.algebra import is_contraction
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.lengths import nominal
@@ -24,6 +25,7 @@ from derive.passes.order import forward_program
 from derive.program import Call, Node, Read, Reduce
 from derive.terms.axes import Axis
 from derive.verify.lengths import fitting
+from derive.verify.reference import all_sizes
 from derive.verify.situations import apart, domains_of
 from derive.verify.values import DOMAINS
 
@@ -31,7 +33,9 @@ SIZES = ("small", "medium", "large")
 
 _DEFAULT = {"...": ((64,), (512,), (4096,)), "n": (64, 512, 4096), "d": (64, 512, 1024), "c": (64, 512, 1024)}
 _POINTWISE = {"...": ((64, 64), (512, 512), (4096, 1024))}
+_SHORT = 4
 _OTHER = (8, 32, 64)  # of an axis that no family names
+_MOST = (2**20, 2**24, 2**26)  # elements of the largest tensor of an op that nobody described
 
 _HEADS = {"...": ((2, 2), (4, 4), (4, 8)), "i": (32, 128, 256), "j": (32, 128, 256), "d": (16, 64, 64),
           "e": (16, 64, 64), "h": (2, 4, 8), "g": (2, 4, 4)}  # fmt: skip
@@ -138,12 +142,32 @@ def lengths_of(op: Op, size: str, given: Mapping[str, int] | None = None) -> dic
     wish = {a.base: a.fixed if a.fixed is not None else family.get(a.base, _OTHER)[at] for a in axes}
     if op.name in LENGTHS:
         return wish | given
-    return _fitted(op, {name: given.get(name, wish[name]) for name in names}, given)
+    while True:
+        found = _fitted(op, {name: given.get(name, wish[name]) for name in names}, given)
+        longest = max((_flat(n) for name, n in wish.items() if name not in given), default=0)
+        if longest <= _SHORT or _elements(op, {name: _flat(n) for name, n in found.items()}) <= _MOST[at]:
+            return found
+        wish = {name: n if _flat(n) < longest else _halved(n) for name, n in wish.items()}
+
+
+def _elements(op: Op, lengths: Mapping[str, int]) -> int:
+    """The elements of the largest tensor that primitives make: what is summed, but by a matrix product, is one."""
+    every = all_sizes(op, lengths)
+    axes = [{*e.axes, *(() if is_contraction(e.body) else e.over)} for e in op.equations]
+    return max(prod(every[a.base] for a in own) for own in (*axes, *(o.axes for o in op.operands)))
+
+
+def _flat(length: Any) -> int:
+    return prod(length) if isinstance(length, tuple) else int(length)
+
+
+def _halved(length: Any) -> Any:
+    return tuple(max(1, n // 2) for n in length) if isinstance(length, tuple) else length // 2
 
 
 def _fitted(op: Op, wish: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, Any]:
     """The wish with kernels short, groups few, and merges as long as their parts."""
-    flat = {name: prod(n) if isinstance(n, tuple) else n for name, n in wish.items()}
+    flat = {name: _flat(n) for name, n in wish.items()}
     near = nominal.lengths_of(op, lambda axis: flat.get(axis, _OTHER[0]), nominal.FEW, given)
     found = fitting(op, {a: int(n) for a, n in near.items()}, longest=max(flat.values(), default=1))
     if found is None or any(found.get(name, n) != n for name, n in given.items()):
@@ -154,7 +178,7 @@ def _fitted(op: Op, wish: Mapping[str, Any], given: Mapping[str, int]) -> dict[s
 def row(op: Op, size: str, dtype: torch.dtype = torch.float32, given: Mapping[str, int] | None = None) -> Row:
     """The op at one size, with inputs drawn from a fixed seed."""
     lengths, domains = lengths_of(op, size, given), domains_of(op)
-    flat = {name: prod(n) if isinstance(n, tuple) else n for name, n in lengths.items()}
+    flat = {name: _flat(n) for name, n in lengths.items()}
     generator = torch.Generator().manual_seed(0)
     inputs = {}
     for o in op.operands:
