@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +13,7 @@ import torch
 from derive.backends.cpu.loops.groups import Group, grouped
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.arithmetic import ZERO
-from derive.program import Call, Node, Program, Read, Window
+from derive.program import Call, Node, Num, Program, Read, Window
 from tests.derive.live import assert_alike
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -221,3 +222,33 @@ def test_a_value_that_is_cheap_or_needs_its_row_is_made_beside_it() -> None:
     for loops in (cheap, of_row):
         (group,) = _groups(loops, GIVEN)
         assert group.loops == tuple(loops)
+
+
+def _next(axis: str) -> Window:
+    return Window(((axis, 1),), Num(Fraction(1)))
+
+
+SHIFTED = (("u", (N, C)), ("v", (N, C)))
+START = Loop("y", (N, C), Read("u", (N, C)))
+ALONG_ROWS = Loop("y", (N, _next("cc")), Read("v", (N, "cc")), "add")
+ACROSS = Loop("y", (_next("nn"), C), Read("v", ("nn", C)), "add")
+
+
+def test_what_is_added_to_one_tensor_is_added_in_any_order() -> None:
+    """What a row adds to itself is added with the row; what rows add to the next comes after, shared out by columns."""
+    rows, columns = _groups([START, ACROSS, ALONG_ROWS], SHIFTED)
+    assert (rows.outer, rows.loops) == ((N,), (START, ALONG_ROWS))
+    assert columns.loops == (ACROSS,) and columns.outer
+
+
+def test_what_reads_the_tensor_or_sets_it_keeps_its_place() -> None:
+    largest = Loop("y", (N, _next("cc")), Read("v", (N, "cc")), "raise")
+    reads = Loop("z", (N, C), Read("y", (N, C)))
+    for later in (largest, reads):
+        found = [s for g in _groups([START, ACROSS, later], SHIFTED) for s in g.loops]
+        assert found.index(ACROSS) < found.index(later)
+
+
+def test_additions_through_shifts_are_shared_out() -> None:
+    """Each place is added to once: no group of them runs on one thread alone."""
+    assert all(g.outer for g in _groups([ACROSS, ALONG_ROWS], (*SHIFTED, ("y", (N, C)))))

@@ -11,7 +11,7 @@ batch statistics are. The choice that takes in the most work wins.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -186,7 +186,7 @@ def _collected(
     first = steps[0]
     taken: list[Loop] = []
     held: set[str] = set()  # written or read by steps that are left behind
-    changed: set[str] = set()  # written by them
+    changed: dict[str, str] = {}  # written by them, and how
     for step in steps:
         fits = isinstance(step, Loop) and id(step) not in others and _belongs(step, outer, lane, taken)
         if isinstance(step, Loop) and fits and not _blocked(step, held, changed):
@@ -194,8 +194,9 @@ def _collected(
             continue
         if step is first:
             return []
-        held |= {step.name} | _names(step)
-        changed.add(step.name)
+        kind = step.kind if isinstance(step, Loop) and step.changes else "set"
+        held |= _names(step) | ({step.name} if kind == "set" else set())
+        changed[step.name] = kind if changed.get(step.name, kind) == kind else "set"
     return taken
 
 
@@ -203,8 +204,11 @@ def _names(step: Step) -> set[str]:
     return {r.name for r in step.reads()} if isinstance(step, Loop) else step.reads
 
 
-def _blocked(loop: Loop, held: set[str], changed: set[str]) -> bool:
-    return loop.name in held or bool({r.name for r in loop.reads()} & changed)
+def _blocked(loop: Loop, held: set[str], changed: Mapping[str, str]) -> bool:
+    """Whether a loop cannot come before what is left behind; what adds to one tensor may, in whatever order."""
+    turns = changed.get(loop.name) in (None, loop.kind) and loop.changes
+    after = loop.name in held or (loop.name in changed and not turns)
+    return after or any(r.name in changed for r in loop.reads())
 
 
 def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[Loop]) -> bool:
@@ -215,8 +219,8 @@ def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[L
         return False
     if total and lane is not None and (loop.free or len(loop.over) > len(outer)):
         return False
-    if not outer:
-        return not loop.domain or loop.changes  # additions at places that may all be one: no axis is shared out
+    if not outer:  # additions at places that may all be one: no axis is shared out
+        return not loop.domain or (loop.changes and not all(_plain_in(loop.slots, a) for a in loop.domain))
     written = {s.name: s for s in group}
     totals = {s.name for s in group if set(outer) <= set(s.over)}
     if any(r.name in totals for r in loop.reads()) or loop.name in totals:
