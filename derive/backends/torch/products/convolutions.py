@@ -15,16 +15,23 @@ from derive.backends.torch.reads.slices import flipped, reached, sliced
 from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import product_factors
+from derive.nodes.products import fraction, numbers_apart, product_factors
 from derive.nodes.walking import axes_along, node_axes
-from derive.program import Index, Node, Read, Reduce, Scatter, Window
+from derive.program import Call, Index, Node, Read, Reduce, Scatter, SizeOf, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
 
 
 def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value | None:
-    """A sum over taps is the image; a sum over places is the kernel's adjoint. None for any other sum."""
+    """A sum over taps is the image; a sum over places is the kernel's adjoint. None for any other sum.
+
+    A mean is the sum, divided.
+    """
+    if node.kind == "mean" and bias is None:
+        total = convolved(printer, replace(node, kind="sum"))
+        places = multiplied([SizeOf(a) for a in node.axes])
+        return None if total is None else total.method(f".div_({printer.number(places)})")
     straight, turned = straightened(node)
     if turned and isinstance(straight, Reduce):
         value = convolved(printer, straight, bias) if bias is None else None
@@ -42,6 +49,8 @@ def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value
 
 def _is_kernel(printer: Printer, signal: Read, kernel: Convolution, image: Convolution | None) -> bool:
     """Whether a sum is over the windows' places; where no length tells, whether the signal's rows are a batch then."""
+    if image is not None and kernel.groups and not kernel.batch:
+        return False  # a signal a group: PyTorch's own adjoint takes ten times as long as a convolution with the image
     slow = printer.sizes.slow
     later = [slow(s.tap) - slow(s.place) for s in kernel.windowed]
     if any(later) or image is None:
@@ -60,10 +69,17 @@ def _rows(index: tuple[Index, ...]) -> set[str]:
 
 def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
     """What a scatter through windows adds, as the signal's adjoint, and the slices that it adds it to."""
-    body = s.value.body if isinstance(s.value, Reduce) and s.value.kind == "sum" else s.value
+    above, below = fraction(s.value)
+    (numbers, tensors), (divisors, others) = numbers_apart(above), numbers_apart(below)
+    total = tensors[0] if len(tensors) == 1 and not others else None
+    summed = isinstance(total, Reduce) and total.kind == "sum"
+    body = total.body if isinstance(total, Reduce) and summed else s.value
     places, taps = _two_sides(printer, s.slots, product_factors(body))
     if not places or not taps or any(not isinstance(i, str | Window) for i in s.slots):
         return None
+    if summed:  # what the sum is multiplied by goes into the kernel, which is small
+        taken = multiplied([*numbers, *taps])
+        taps = [Call("div", (taken, multiplied(divisors))) if divisors else taken]
     c = roles(s.slots, node_axes(multiplied(taps)), node_axes(multiplied(places)))
     if c is None or any(isinstance(i, Window) and len(i.steps) != 2 for i in s.slots):
         return None

@@ -1,0 +1,80 @@
+"""Sums of products that windows read: a mean is one too, numbers go into kernels, a signal a group is convolved."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from derive import axes, length, mean, op, size, sum, tensor, where
+from derive.recording.spec import OpCall
+from derive.verify.verify import verify
+from tests.derive.against_loops import code_of
+from tests.derive.live import assert_derived_at, module
+
+c, h, k, n, t, u = axes("c h k n t u")
+three = axes("three=3")
+
+
+@op
+def mean_of_each(f, x: tensor[n, c, t], w: tensor[c, k]):
+    f.y[n, c, u] = mean(w[c, k] * x[n, c, u + k], over=k)
+    return f.y
+
+
+@op
+def mean_of_all(f, x: tensor[n, c, t], w: tensor[h, c, k]):
+    f.y[n, h, u] = mean(w[h, c, k] * x[n, c, u + k], over=(c, k))
+    return f.y
+
+
+@op
+def a_filter_a_row(f, x: tensor[c, t], w: tensor[c, three]):
+    f.y[c, u] = sum(w[c, three] * x[c, u + three], over=three)
+    return f.y
+
+
+@op
+def autocorrelation(f, x: tensor[n, t], lags: length(k)):
+    f.r[n, k] = sum(where(t + k < size(t), x[n, t] * x[n, t + k], 0), over=t) / size(t)
+    return f.r
+
+
+def _mean_of_each(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv1d(x, w[:, None], groups=w.shape[0]) / w.shape[1]
+
+
+def _mean_of_all(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv1d(x, w) / w[0].numel()
+
+
+CASES: list[tuple[OpCall, Callable[..., Tensor], dict[str, int]]] = [
+    (mean_of_each, _mean_of_each, {"n": 2, "c": 3, "t": 7, "k": 4}),
+    (mean_of_all, _mean_of_all, {"n": 2, "c": 3, "h": 2, "t": 7, "k": 4}),
+    (a_filter_a_row, lambda x, w: functional.conv1d(x, w[:, None], groups=len(w)), {"c": 4, "t": 6, "three": 3}),
+]
+
+
+@pytest.mark.parametrize(("made", "plain", "lengths"), CASES)
+def test_gradients(made: OpCall, plain: Callable[..., Tensor], lengths: dict[str, int]) -> None:
+    assert_derived_at(made.op, plain, lengths)
+    code = code_of(made.op)
+    assert "functional.conv1d(" in code and "conv1d_input(" in code, code
+    assert not any(word in code for word in ("unfold", "einsum", "for at_")), code
+
+
+def test_the_number_goes_into_the_kernel() -> None:
+    assert "conv1d_input((n, c, t), w / (c * k), dy)" in code_of(mean_of_all.op)
+
+
+def test_a_signal_a_group_is_convolved_with_the_image() -> None:
+    assert "dw = functional.conv1d(x, dy[:, None], groups=c)" in code_of(a_filter_a_row.op)
+    code = code_of(autocorrelation.op)
+    assert "conv1d_weight" not in code and "unfold" not in code, code
+    found = verify(autocorrelation.op)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+    x = torch.randn(2, 6, dtype=torch.float64)
+    lagged = torch.stack([(x[:, : 6 - lag] * x[:, lag:]).sum(1) for lag in range(3)], 1) / 6
+    r, _ = module(autocorrelation.op).autocorrelation_forward(x, 3)
+    torch.testing.assert_close(r, lagged, rtol=1e-12, atol=1e-12)
