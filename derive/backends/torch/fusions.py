@@ -13,10 +13,11 @@ from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.values import Dims, Value, align, is_pack
 from derive.nodes.arithmetic import ZERO, multiplied
+from derive.nodes.other_axes import plain, with_axes
 from derive.nodes.products import is_matrix_product, is_tensor
-from derive.nodes.walking import node_axes
-from derive.passes.signs import plain
-from derive.program import AxisValue, Call, Node, Num, Reduce
+from derive.nodes.walking import node_axes, reads, walk
+from derive.passes.signs import plain as with_one_sign
+from derive.program import AxisValue, Call, Node, Num, Read, Reduce
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -105,7 +106,7 @@ def _factor(printer: Printer, numbers: list[tuple[Node, bool]], negative: bool) 
             out = Num(out.value * n.value)
         else:
             out = Call("div" if divides else "mul", (out, n))
-    return printer.value(plain(out), ()).code
+    return printer.value(with_one_sign(out), ()).code
 
 
 def _affine(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -143,19 +144,37 @@ def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 
 def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
-    """A choice between a matrix and a number by whether row and column are the same: the diagonal is filled."""
+    """A choice between a matrix and something else by whether row and column are the same: the diagonal is filled."""
     condition = node.args[0] if node.fn == "where" and printer.fuse else None
     if not isinstance(condition, Call) or condition.fn not in ("ne", "eq"):
         return None
-    matrix, number = node.args[1:] if condition.fn == "ne" else node.args[:0:-1]
-    ends = {a.axis for a in condition.args if isinstance(a, AxisValue)}
-    if is_tensor(number) or len(ends) != 2 or set(order) != ends or len(order) != 2 or set(node_axes(matrix)) != ends:
+    matrix, there = node.args[1:] if condition.fn == "ne" else node.args[:0:-1]
+    ends = [a.axis for a in condition.args if isinstance(a, AxisValue)]
+    if len(ends) != 2 or set(order) != set(ends) or len(order) != 2 or set(node_axes(matrix)) != set(ends):
         return None
+    put = _on_diagonal(printer, there, str(order[0]), str(order[1])) if is_tensor(there) else printer.number(there)
+    before = printer.spent
+    printer.spent = before - reads(there)  # what is read on the diagonal is not written over before
     value = printer.value(matrix, order)
-    if value.dims != order or value.boolean or value.weak or not printer.dtypes.is_real(matrix):
+    printer.spent = before
+    if put is None or value.dims != order or value.boolean or value.weak or not printer.dtypes.is_real(matrix):
         return None
+    if is_tensor(there):
+        return printer.owned(node, value.method(f".diagonal_scatter({put})"))
     mine = value if value.owned or _is_matmul(matrix) else value.method(".clone()")
-    return printer.owned(node, mine.method(f".fill_diagonal_({printer.number(number)})"))
+    return printer.owned(node, mine.method(f".fill_diagonal_({put})"))
+
+
+def _on_diagonal(printer: Printer, there: Node, row: str, column: str) -> str | None:
+    """What stands on the diagonal, computed there alone; None where that asks for places, or reads no matrices alone.
+
+    The diagonal is as long as the shorter side.
+    """
+    whole = all({row, column} <= set(n.index) for n in walk(there) if isinstance(n, Read))
+    if not plain(there) or not whole:
+        return None
+    value = printer.value(with_axes(there, {column: row}), (row,))
+    return value.code if value.dims == (row,) and not value.boolean and not value.weak else None
 
 
 def _split(node: Node) -> tuple[list[tuple[Node, bool]], list[Node]]:

@@ -33,6 +33,33 @@ def in_batches(f, x: tensor[b, i, j]):
     return f.y
 
 
+@op
+def own_apart(f, x: tensor[i, d], z: tensor[j, d], fill: scalar = 0.5):
+    """Towards the identity, and everything else towards 0 (Zbontar et al., 2021); `c` is read on the diagonal alone."""
+    f.c[i, j] = sum(x[i, d] * z[j, d], over=d)
+    f.u[i, j] = exp(f.c[i, j])
+    f.y[i, j] = where(eq(i, j), (1 - f.u[i, j]) ** 2, fill * f.u[i, j] ** 2)
+    return f.y
+
+
+@op
+def by_rows(f, x: tensor[i, j], g: tensor[i]):
+    """The diagonal is shorter than `g` where there are fewer columns than rows."""
+    f.y[i, j] = where(eq(i, j), g[i] * x[i, j], x[i, j])
+    return f.y
+
+
+def _own_apart(x: Tensor, z: Tensor) -> Tensor:
+    u = (x @ z.T).exp()
+    same = torch.arange(u.shape[0])[:, None] == torch.arange(u.shape[1])
+    return torch.where(same, (1 - u) ** 2, 0.5 * u**2)
+
+
+def _by_rows(x: Tensor, g: Tensor) -> Tensor:
+    same = torch.arange(x.shape[0])[:, None] == torch.arange(x.shape[1])
+    return torch.where(same, g[:, None] * x, x)
+
+
 def _all_but_its_own(x: Tensor, z: Tensor) -> Tensor:
     s = x @ z.T
     same = torch.arange(s.shape[0])[:, None] == torch.arange(s.shape[1])
@@ -45,6 +72,26 @@ CASES = [
     (all_but_its_own.op, _all_but_its_own, {"x": (5, 3), "z": (2, 3)}),
     (all_but_its_own.op, _all_but_its_own, {"x": (2, 3), "z": (5, 3)}),
 ]
+
+
+DIAGONALS = [
+    (own_apart.op, _own_apart, {"x": (4, 3), "z": (4, 3)}),
+    (own_apart.op, _own_apart, {"x": (5, 3), "z": (2, 3)}),
+    (own_apart.op, _own_apart, {"x": (2, 3), "z": (5, 3)}),
+]
+
+
+@pytest.mark.parametrize(("made", "plain", "shapes"), DIAGONALS)
+def test_what_stands_on_the_diagonal_is_computed_there(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
+    assert_derived(made, plain, shapes)
+    code = code_of(made)
+    assert "diagonal_scatter(" in code and "torch.where" not in code and "arange" not in code, code
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 2), (2, 5)])
+def test_vectors_beside_a_matrix_stay_a_choice(shape: tuple[int, int]) -> None:
+    assert_derived(by_rows.op, _by_rows, {"x": shape, "g": shape[:1]})
+    assert "diagonal" not in code_of(by_rows.op)
 
 
 @pytest.mark.parametrize(("made", "plain", "shapes"), CASES)
