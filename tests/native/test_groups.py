@@ -77,6 +77,12 @@ def weighted_rows(f, x: tensor[n, c], g: tensor[n]):
     f.w[n] = f.s[n] * exp(-g[n] ** 2)
     f.y[n, c] = f.w[n] * x[n, c] + f.s[n]
     return f.y
+
+
+@op
+def pulled(f, x: tensor[n, c], z: tensor[m, c], a: tensor[n, m], b: tensor[n, n]):
+    f.y[n, c] = sum(a[n, m] * (x[n, c] - z[m, c]), over=m) - sum(b[n, k] * (x[n, c] - x[k, c]), over=k)
+    return f.y
 """
 
 N, C, D = "n", "c", "d"
@@ -190,6 +196,20 @@ def test_rows_over_several_axes(native: ModuleType, threads: Callable[[int], Non
     broken = x.detach().clone()
     broken[0, -1, -1] = torch.nan
     assert native.blended(w.detach(), broken)[1].isnan().tolist() == [k == 0 for k in range(shape[0])]
+
+
+@pytest.mark.parametrize(("n", "m", "c"), [(5, 7, 3), (3, 70, 33), (70, 2, 100), (4, 5, 300)])
+def test_sums_over_rows_of_what_lies_along_columns(
+    native: ModuleType, threads: Callable[[int], None], n: int, m: int, c: int
+) -> None:
+    """The columns become vectors where there are many, whichever rows are summed over."""
+    torch.manual_seed(0)
+    x, z, a, b = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((n, c), (m, c), (n, m), (n, n)))
+    expected = (a[..., None] * (x[:, None] - z)).sum(1) - (b[..., None] * (x[:, None] - x)).sum(1)
+    for count in (1, 2):
+        threads(count)
+        assert_alike(native.pulled(x, z, a, b), expected, [x, z, a, b])
+    assert "if (n_c >= MANY)" in Path(native.__path__[0], "pulled.c").read_text().split("int pulled_backward(")[0]
 
 
 def test_axes_that_lie_one_after_another_are_one(native: ModuleType) -> None:

@@ -51,8 +51,15 @@ def _is_worth_it(group: Group, inner: set[str]) -> bool:
     several = [i for i in indices if isinstance(i, Merged) or (isinstance(i, Window) and len(i.steps) > 1)]
     parts = inner <= set(axes_along(several))
     if any(s.is_fold and not group.is_total(s) for s in group.loops):
-        return len(inner) == 1 or parts
+        return len(inner) == 1 or parts or _lies_across(group, inner)
     return parts and len({m[-1:] for s in group.loops for m in memories(s)}) > 1
+
+
+def _lies_across(group: Group, inner: set[str]) -> bool:
+    """Whether neighbours in memory are elements of neighbouring rows: if no row is kept, rows may be long."""
+    reads = [r for s in group.loops for r in s.reads()]
+    across = [r for r in reads if group.outer[-1] in axes_along(r.index)]
+    return all(r.index[-1] == group.outer[-1] for r in across) and any(inner & set(axes_along(r.index)) for r in across)
 
 
 @dataclass
@@ -66,18 +73,10 @@ class ShortRows(Columns):
     def test(self) -> str:
         """The condition under which this form is better; what is kept of a row has less than SHORT places then."""
         inner = inner_axes(self.group)
-        if self._lies_across(set(inner)):
+        if _lies_across(self.group, set(inner)) and "buffer" not in self.plan.place.values():
             return f"{self.split()[2]} >= MANY"
         places = length(inner[0]) if len(inner) == 1 else " * ".join(f"at_least({length(a)}, 1)" for a in inner)
         return f"{places} < SHORT && {self.split()[2]} >= MANY"
-
-    def _lies_across(self, inner: set[str]) -> bool:
-        """Whether neighbours in memory are elements of neighbouring rows, and no row is kept, however long."""
-        reads = [r for s in self.group.loops for r in s.reads()]
-        across = [r for r in reads if self.group.lane in axes_along(r.index)]
-        along = all(r.index[-1] == self.group.lane for r in across)
-        far = any(inner & set(axes_along(r.index)) for r in across)
-        return along and far and "buffer" not in self.plan.place.values()
 
     def print(self) -> None:
         self.blocks("SPAN")
