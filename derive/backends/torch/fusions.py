@@ -36,7 +36,26 @@ _LONGEST_ARGUMENT = 60
 
 def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
     """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""
-    return _affine(printer, node, order) or _multiplied_in(printer, node, order)
+    return _affine(printer, node, order) or _added_up(printer, node, order) or _multiplied_in(printer, node, order)
+
+
+def _added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """A matrix product added to a matrix of ours as it is computed: `h.addmm_(x, w)`, a pass over memory less."""
+    if node.fn != "add" or len(order) != 2 or any(d is None or is_pack(d) for d in order):
+        return None
+    for start, product in (node.args, node.args[::-1]):
+        if not _is_matmul(product) or not is_matrix_product(product):
+            continue
+        value, added = printer.value(start, order), printer.value(product, order)
+        factors = added.code.split(" @ ")
+        if value.owned and value.dims == added.dims == order and len(factors) == 2 and all(map(_is_argument, factors)):
+            return replace(value.method(f".addmm_({', '.join(factors)})"), owned=True)
+    return None
+
+
+def _is_argument(code: str) -> bool:
+    """Whether a factor of a printed product is whole, and reads well as an argument."""
+    return len(code) <= _LONGEST_ARGUMENT and code.count("(") == code.count(")")
 
 
 def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:

@@ -1,0 +1,78 @@
+"""A matrix product is added to a matrix of ours as it is computed; never to what is given, saved or read again."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from derive import axes, op, sum, tanh, tensor
+from derive.equations import Op
+from derive.verify.verify import verify
+from tests.derive.against_loops import code_of
+from tests.derive.live import assert_derived, module
+
+b, d, e, i, j, n = axes("b d e i j n")
+
+
+@op
+def recurrent(f, x: tensor[n, i], h: tensor[n, j], w: tensor[d, i], u: tensor[d, j], bias: tensor[d]):
+    f.z[n, d] = sum(w[d, i] * x[n, i], over=i) + sum(u[d, j] * h[n, j], over=j) + bias[d]
+    f.y[n, d] = tanh(f.z[n, d])
+    return f.y
+
+
+@op
+def residual(f, x: tensor[n, i], w: tensor[d, i], r: tensor[n, d]):
+    """What is given is added to in a tensor of its own."""
+    f.y[n, d] = r[n, d] + sum(w[d, i] * x[n, i], over=i)
+    return f.y
+
+
+@op
+def read_again(f, x: tensor[n, i], w: tensor[d, i], u: tensor[d, i]):
+    """What is read behind the sum is not written over by it."""
+    f.a[n, d] = sum(w[d, i] * x[n, i], over=i)
+    f.y[n, d] = f.a[n, d] + sum(u[d, i] * x[n, i], over=i)
+    return f.y, f.a
+
+
+@op
+def in_batches(f, x: tensor[b, n, i], h: tensor[b, n, j], w: tensor[d, i], u: tensor[d, j]):
+    f.y[b, n, d] = tanh(sum(w[d, i] * x[b, n, i], over=i) + sum(u[d, j] * h[b, n, j], over=j))
+    return f.y
+
+
+def _recurrent(x: Tensor, h: Tensor, w: Tensor, u: Tensor, bias: Tensor) -> Tensor:
+    return (functional.linear(x, w) + functional.linear(h, u, bias)).tanh()
+
+
+CASES = [
+    (recurrent.op, _recurrent, {"x": (4, 3), "h": (4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
+    (residual.op, lambda x, w, r: r + x @ w.T, {"x": (4, 3), "w": (5, 3), "r": (4, 5)}),
+    (
+        in_batches.op,
+        lambda x, h, w, u: (x @ w.T + h @ u.T).tanh(),
+        {"x": (2, 4, 3), "h": (2, 4, 2), "w": (5, 3), "u": (5, 2)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "plain", "shapes"), CASES)
+def test_gradients(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
+    assert_derived(made, plain, shapes)
+    found = verify(made)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+def test_two_products_are_added_up_in_one_matrix() -> None:
+    assert ".addmm_(h, u.T).add_(bias)" in code_of(recurrent.op)
+
+
+def test_what_is_not_ours_is_not_added_to() -> None:
+    for made in (residual.op, read_again.op, in_batches.op):
+        assert "addmm_" not in code_of(made).split("_backward(")[0]
+    assert "(da_total @ w).addmm_(dy, u)" in code_of(read_again.op)
+    x, w, u = (torch.randn(s) for s in ((4, 3), (5, 3), (5, 3)))
+    y, a, _ = module(read_again.op).read_again_forward(x, w, u)
+    torch.testing.assert_close(a, x @ w.T)
+    torch.testing.assert_close(y, x @ (w + u).T)
