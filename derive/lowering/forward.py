@@ -15,7 +15,7 @@ from derive.lowering.at_places import value_at_places
 from derive.lowering.definitions import Definition
 from derive.lowering.lower_factored import factored
 from derive.lowering.positions import slots_of, spread_over
-from derive.nodes.arithmetic import multiplied
+from derive.nodes.arithmetic import multiplied, signed_terms
 from derive.nodes.products import is_matrix_product, is_weighted
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
@@ -195,6 +195,13 @@ def _reduced(kind: str, over: tuple[str, ...], body: Node) -> Node:
     return Reduce(kind, over, body)
 
 
+def _is_product_beside(own: Read, value: Node, reader: Node) -> bool:
+    """Whether a matrix product is a term of a sum that has another one: both are added up in one matrix."""
+    terms = [term for term, minus in signed_terms(reader) if not minus]
+    others = [t for t in terms if isinstance(t, Reduce) and is_matrix_product(t)]
+    return isinstance(value, Reduce) and is_matrix_product(value) and own in terms and bool(others)
+
+
 def _inline(equation: Equation, values: dict[str, Node]) -> None:
     """Put a split-off value back where it is read, if one equation reads it, once and under its own axes."""
     own = Read(equation.name, tuple(lower.index(i) for i in equation.index))
@@ -208,7 +215,7 @@ def _inline(equation: Equation, values: dict[str, Node]) -> None:
     reader = readers[0][0]
     if any(isinstance(n, Reduce) for n in walk(values[reader])) and any(
         isinstance(n, Reduce) for n in walk(values[equation.name])
-    ):
+    ) and not _is_product_beside(own, values[equation.name], values[reader]):
         return
     values[reader] = put(values[reader], own, values[equation.name])
     del values[equation.name]

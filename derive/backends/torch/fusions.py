@@ -43,6 +43,7 @@ def _added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
     """A matrix product added to a matrix of ours as it is computed: `h.addmm_(x, w)`, a pass over memory less."""
     if node.fn != "add" or len(order) != 2 or any(d is None or is_pack(d) for d in order):
         return None
+    node = _bias_first(node)
     for start, product in (node.args, node.args[::-1]):
         if not _is_matmul(product) or not is_matrix_product(product):
             continue
@@ -51,6 +52,15 @@ def _added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
         if value.owned and value.dims == added.dims == order and len(factors) == 2 and all(map(_is_argument, factors)):
             return replace(value.method(f".addmm_({', '.join(factors)})"), owned=True)
     return None
+
+
+def _bias_first(node: Call) -> Call:
+    """`x @ w + h @ u + b` as `x @ w + b + h @ u`: with the first product the vector takes no pass of its own."""
+    both, bias = node.args
+    if not isinstance(both, Call) or both.fn != "add" or not all(map(_is_matmul, both.args)):
+        return node
+    vector = isinstance(bias, Read) and len(bias.index) == 1
+    return Call("add", (Call("add", (both.args[0], bias)), both.args[1])) if vector else node
 
 
 def _is_argument(code: str) -> bool:
@@ -144,7 +154,7 @@ def _affine(printer: Printer, node: Call, order: Dims) -> Value | None:
     if is_pack(product.dims[0]):
         transposed = right.removesuffix(".T") if right.endswith(".T") else f"{right}.T"
         return Value(f"functional.linear({left}, {transposed}, {bias.code})", product.dims)
-    return Value(f"torch.addmm({bias.code}, {left}, {right})", product.dims)
+    return printer.owned(node, Value(f"torch.addmm({bias.code}, {left}, {right})", product.dims))
 
 
 def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:

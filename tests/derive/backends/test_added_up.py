@@ -65,7 +65,7 @@ def test_gradients(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
 
 
 def test_two_products_are_added_up_in_one_matrix() -> None:
-    assert ".addmm_(h, u.T).add_(bias)" in code_of(recurrent.op)
+    assert "z = torch.addmm(bias, h, u.T).addmm_(x, w.T)" in code_of(recurrent.op)
 
 
 def test_what_is_not_ours_is_not_added_to() -> None:
