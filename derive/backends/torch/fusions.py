@@ -45,7 +45,7 @@ def _added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     node = _bias_first(node)
     for start, product in (node.args, node.args[::-1]):
-        if not _is_matmul(product) or not is_matrix_product(product):
+        if not isinstance(product, Reduce) or not is_product(product) or not is_matrix_product(product):
             continue
         value, added = printer.value(start, order), printer.value(product, order)
         factors = added.code.split(" @ ")

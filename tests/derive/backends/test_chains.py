@@ -78,7 +78,7 @@ def test_what_is_computed_with_a_matrix_product_goes_into_its_memory() -> None:
     source = code_of(scaled_products.op)
     assert "s = (x @ m).div_(math.sqrt(e))" in source, source
     assert "t = (tanh_x @ m).div_(cap * math.sqrt(e)).tanh_()" in source, source
-    assert "z = (x.square() @ m).add_(z_sum2).add_(u)" in source, source
+    assert "z = torch.addmm(u, x.square(), m).addmm_(x, m.square())" in source, source
 
 
 def _named(rstd: str) -> Op:

@@ -206,9 +206,8 @@ def _names(step: Step) -> set[str]:
 
 def _blocked(loop: Loop, held: set[str], changed: Mapping[str, str]) -> bool:
     """Whether a loop cannot come before what is left behind; what adds to one tensor may, in whatever order."""
-    turns = changed.get(loop.name) in (None, loop.kind) and loop.changes
-    after = loop.name in held or (loop.name in changed and not turns)
-    return after or any(r.name in changed for r in loop.reads())
+    turns = loop.changes and changed.get(loop.name, loop.kind) == loop.kind
+    return loop.name in held or (loop.name in changed and not turns) or any(r.name in changed for r in loop.reads())
 
 
 def _belongs(loop: Loop, outer: tuple[str, ...], lane: str | None, group: list[Loop]) -> bool:
