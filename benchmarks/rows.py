@@ -33,7 +33,7 @@ SIZES = ("small", "medium", "large")
 
 _DEFAULT = {"...": ((64,), (512,), (4096,)), "n": (64, 512, 4096), "d": (64, 512, 1024), "c": (64, 512, 1024)}
 _POINTWISE = {"...": ((64, 64), (512, 512), (4096, 1024))}
-_SHORT = 4
+_SHORT = 4  # what is not halved any more
 _OTHER = (8, 32, 64)  # of an axis that no family names
 _MOST = (2**20, 2**24, 2**26)  # elements of the largest tensor of an op that nobody described
 
@@ -140,8 +140,8 @@ def lengths_of(op: Op, size: str, given: Mapping[str, int] | None = None) -> dic
     fallback = _POINTWISE if set(names) == {"..."} else _DEFAULT
     family = LENGTHS.get(op.name, fallback)
     wish = {a.base: a.fixed if a.fixed is not None else family.get(a.base, _OTHER)[at] for a in axes}
-    if op.name in LENGTHS:
-        return wish | given
+    if op.name in LENGTHS and not given:
+        return wish
     while True:
         found = _fitted(op, {name: given.get(name, wish[name]) for name in names}, given)
         longest = max((_flat(n) for name, n in wish.items() if name not in given), default=0)
@@ -169,7 +169,7 @@ def _fitted(op: Op, wish: Mapping[str, Any], given: Mapping[str, int]) -> dict[s
     """The wish with kernels short, groups few, and merges as long as their parts."""
     flat = {name: _flat(n) for name, n in wish.items()}
     near = nominal.lengths_of(op, lambda axis: flat.get(axis, _OTHER[0]), nominal.FEW, given)
-    found = fitting(op, {a: int(n) for a, n in near.items()}, longest=max(flat.values(), default=1))
+    found = fitting(op, {a: int(n) for a, n in near.items()} | dict(given), longest=max(flat.values(), default=1))
     if found is None or any(found.get(name, n) != n for name, n in given.items()):
         raise DeriveError("found no lengths near these that fit together", op=op.name, fix="give others with --length")
     return {name: n if found.get(name, flat[name]) == flat[name] else found[name] for name, n in wish.items()}

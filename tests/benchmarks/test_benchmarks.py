@@ -153,6 +153,7 @@ def test_lengths_fit_together_and_values_are_of_the_domain() -> None:
         assert found.lengths["p"] == 2 * found.lengths["s"] and found.lengths["r"] < found.lengths["p"]
         agree({name: way() for name, way in ways(found, compiled=False).items()})
     assert lengths_of(merged_window.op, "small", {"s": 5, "elsewhere": 3})["p"] == 10
+    assert lengths_of(find("rotary"), "small", {"d": 64}) == {"...": (2, 2), "t": 16, "d": 64, "h": 32}
 
 
 def test_lengths_are_given_and_one_that_nobody_has_is_refused(
