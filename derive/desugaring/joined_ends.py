@@ -94,7 +94,7 @@ class _Joins:
 
     def pieces(self, choice: Where, ends: Ends, e: Equation) -> list[tuple[Axis, Expr]] | None:
         """What is joined: over an axis of its own each, at one place where that is all."""
-        out = []
+        out: list[tuple[Axis, Expr]] = []
         for segment, count in ((_FRONT, ends.first), (_BETWEEN, None), (_BEHIND, ends.last)):
             if count == 0:
                 continue
@@ -105,13 +105,14 @@ class _Joins:
             there = None if value is None else self.at(value, {ends.axis: place}, segment, ends)
             if there is None or not (free_axes(there) - {axis} <= free_axes(choice)):
                 return None
-            self.ask(there, e)
             if axis in free_axes(there):
                 out.append((axis, there))
             elif count is None:
                 return None
             else:  # the same at each place
                 out += [(self.places(ends.axis, 1, segment), there)] * count
+        for _, there in out:
+            self.ask(there, e)
         self.need(f"axis {ends.axis.base}", Size(ends.axis), Integer(ends.first + ends.last), e)
         return out
 

@@ -173,7 +173,8 @@ class Pair:
         tensors = [o for o in op.operands if o.is_tensor]
         lengths_saved = [f.name for f in self.saved if f.note == "a length"]
         wanted = [names.axes.get(s, s) for s in (*printed.sizes, *lengths_saved)]
-        indexed = indices(op) - (printed.checked & {name for name, *_ in ranges(op)})
+        refused = printed.checked & {name for name, *_ in ranges(op)} & read_by(op)  # by torch, and by kernels as well
+        indexed = indices(op) - refused
         checked = [(o, o.ranges_over.base) for o in tensors if o.ranges_over is not None and o.name in indexed]
         wanted += [over for _, over in checked]
         wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)]

@@ -27,7 +27,8 @@ class _Parts:
 
 def merged_once(program: Program) -> Program:
     """The same program, with such tensors merged as they are made, where they are read more than once."""
-    for made in program.assigned.values():
+    for name in program.assigned:
+        made = program.assigned[name]  # which may read what was merged before it
         if isinstance(made.value, Call | Join) and (parts := _parts_read(made, program)) is not None:
             program = _merged(made, parts, program)
     return check(program)

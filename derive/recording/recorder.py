@@ -42,6 +42,7 @@ class Recorder:
     written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
     infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
     invented: set[str] = field(default_factory=set)  # equations that the spec did not write, under names of ours
+    circled: dict[tuple[str, int, int, int], str] = field(default_factory=dict)  # what has the other end around it
     calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
 
     @property
@@ -61,10 +62,10 @@ class Recorder:
                 size_of(d) + i if i.is_Integer and i < 0 and d != PACK else i
                 for i, d in zip(key, known[1], strict=True)
             )
-            if turns := wrapped(key, known[1]):
-                return self._turned(name, key, turns)
             if windows := around(key, known[1]):
                 return self._around(name, key, windows[0])
+            if turns := wrapped(key, known[1]):
+                return self._turned(name, key, turns)
         made = self._equation(name)
         tensor = unsigned(made, self.infinite) if made else known[0] if known else Tensor(name)
         self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
@@ -84,18 +85,23 @@ class Recorder:
     def _around(self, name: str, key: tuple[Expr, ...], windows: Around) -> Expr:
         """A read of a tensor that has the places of the other end around it."""
         dims, slot = self.tensors[name][1], windows.slot
+        index = windows.index + windows.before
+        circled = (name, slot, windows.before, windows.behind)
+        if circled in self.circled:
+            return self.read(self.circled[circled], (*key[:slot], index, *key[slot + 1 :]))
         axes = {a.base for _, index in self.tensors.values() for i in index for a in free_axes(i)}
         along = Axis(free_name(f"{windows.axis.base}_around", axes))
         pieces: list[Expr] = [At(self.tensors[name][0], *dims)]
         for (count, first), end in zip(windows.ends, ("before", "behind"), strict=True):
             if count:
                 place = Axis(f"{along.base}_{end}", fixed=count)
-                index = place + first if first != 0 else Prefix(place)
-                piece = self.read(name, (*dims[:slot], index, *dims[slot + 1 :]))
+                end_place = place + first if first != 0 else Prefix(place)
+                piece = self.read(name, (*dims[:slot], end_place, *dims[slot + 1 :]))
                 pieces = [piece, *pieces] if end == "before" else [*pieces, piece]
         target = free_name(f"{name}_around", self.taken)
         self._invent(target, (*dims[:slot], along, *dims[slot + 1 :]), Concat(along, *pieces))
-        return self.read(target, (*key[:slot], windows.index + windows.before, *key[slot + 1 :]))
+        self.circled[circled] = target
+        return self.read(target, (*key[:slot], index, *key[slot + 1 :]))
 
     def _invent(self, name: str, key: tuple[Expr, ...], value: Expr) -> None:
         """An equation that the spec does not write, before the one that reads it."""
@@ -199,6 +205,9 @@ class Recorder:
             self.tensors[b] = (swap[target], key)
         self.infinite = {names.get(n, n) for n in self.infinite}
         self.invented = {names.get(n, n) for n in self.invented}
+        self.circled = {
+            (names.get(k[0], k[0]), *k[1:]): names.get(n, n) for k, n in self.circled.items()
+        }
 
     def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
         self._add(inlined)

@@ -83,6 +83,12 @@ def weighted_rows(f, x: tensor[n, c], g: tensor[n]):
 def pulled(f, x: tensor[n, c], z: tensor[m, c], a: tensor[n, m], b: tensor[n, n]):
     f.y[n, c] = sum(a[n, m] * (x[n, c] - z[m, c]), over=m) - sum(b[n, k] * (x[n, c] - x[k, c]), over=k)
     return f.y
+
+
+@op
+def signed(f, z: tensor[n, c], y: index(c)[n]):
+    f.o[n, c] = z[n, c] * where(eq(c, y[n]), 1, -1)
+    return f.o
 """
 
 N, C, D = "n", "c", "d"
@@ -210,6 +216,15 @@ def test_sums_over_rows_of_what_lies_along_columns(
         threads(count)
         assert_alike(native.pulled(x, z, a, b), expected, [x, z, a, b])
     assert "if (n_c >= MANY)" in Path(native.__path__[0], "pulled.c").read_text().split("int pulled_backward(")[0]
+
+
+def test_a_place_that_is_only_compared_is_one(native: ModuleType) -> None:
+    """As in PyTorch, which puts a value there: a label that is no class is refused by name."""
+    z = torch.ones(2, 3)
+    assert native.signed(z, torch.tensor([0, 2])).tolist() == [[1, -1, -1], [-1, -1, 1]]
+    for label in (3, -1):
+        with pytest.raises(IndexError, match=f"^signed, equation o: y holds {label}, but axis c has length 3"):
+            native.signed(z, torch.tensor([0, label]))
 
 
 def test_axes_that_lie_one_after_another_are_one(native: ModuleType) -> None:

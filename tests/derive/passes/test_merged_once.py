@@ -55,6 +55,15 @@ def test_what_stays(statements: tuple[Statement, ...], returns: tuple[str, ...])
     assert merged_once(program) == program
 
 
+def test_what_reads_a_merged_tensor_is_merged_as_well() -> None:
+    """`a` is made of what is merged before it."""
+    both = Call("mul", (U, Reduce("sum", ("n'", "c"), Read("z", ("n'", *PARTS)))))
+    again = (Assign("y", ("n", "p", "j"), both), Assign("d", ("c",), Reduce("sum", ("n",), Read("y", ("n", *PARTS)))))
+    other = Assign("e", ("n",), Reduce("sum", ("c",), Read("y", ("n", *PARTS))))
+    found = merged_once(_program(TWICE, TOTAL, *again, other, returns=("a", "d", "e"))).statements
+    assert [str(s).partition(" = ")[0] for s in found] == ["z[n, (p, j)]", "a[c]", "y[n, (p, j)]", "d[c]", "e[n]"]
+
+
 @op
 def gates(f, x: tensor[n, j], w: tensor[c, j], bias: tensor[c]):
     """Both gates in one product of matrices, as recurrent cells have them."""

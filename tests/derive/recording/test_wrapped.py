@@ -67,6 +67,19 @@ def _circular_image(x: Tensor, a: Tensor) -> Tensor:
     return torch.stack([a[i, j] * x.roll((i, -3 * j), (1, 2)) for i in range(3) for j in range(2)]).sum(0)
 
 
+@op
+def mixed(f, x: tensor[h, w], a: tensor[three]):
+    """One place further along one axis, windows along the other; both equations read one tensor."""
+    f.u[h, w] = sum(a[three] * x[(h + 1) % size(h), (w + three - 1) % size(w)], over=three)
+    f.v[h, w] = sum(a[three] ** 2 * x[h, (w + three - 1) % size(w)], over=three)
+    f.y[h, w] = f.u[h, w] * f.v[h, w]
+    return f.y
+
+
+def _mixed(x: Tensor, a: Tensor) -> Tensor:
+    return _circular_filter(x.roll(-1, 0), a) * _circular_filter(x, a**2)
+
+
 def _lorenz_96(x: Tensor) -> Tensor:
     return (x.roll(-1, 1) - x.roll(2, 1)) * x.roll(1, 1) - x
 
@@ -85,6 +98,7 @@ CASES: list[tuple[OpCall, Callable[..., Tensor], dict[str, int]]] = [
     (circular_filter, _circular_filter, {"n": 2, "t": 1, "three": 3}),
     (circular_image, _circular_image, {"n": 2, "h": 4, "w": 5, "three": 3, "two": 2}),
     (circular_image, _circular_image, {"n": 2, "h": 2, "w": 3, "three": 3, "two": 2}),
+    (mixed, _mixed, {"h": 3, "w": 4, "three": 3}),
     (all_the_way, lambda x: x**2, {"n": 2, "t": 3}),
 ]
 
@@ -101,6 +115,11 @@ def test_slices_are_joined(made: OpCall) -> None:
     assert not any(word in code for word in ("torch.where", "arange", "%")), code
     found = verify(made.op)
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+def test_what_has_the_other_end_around_it_is_made_once() -> None:
+    code = code_of(mixed.op)
+    assert code.count("    x_around = ") == 1 and "x_around2" not in code, code
 
 
 def test_the_other_end_must_be_as_far() -> None:
