@@ -219,13 +219,17 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
 
 
 def test_an_op_that_has_no_kernel_is_named_with_the_reason(tmp_path: Path) -> None:
-    ended = derive("generate", "conv1d", "tanh", "--backend", "cpu", "--out", "kernels", cwd=tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from sympy import polygamma\nfrom derive import *\n\n"
+        "@op\ndef bend(f, p: tensor[...]):\n    f.y[...] = polygamma(1, p[...])\n    return f.y\n\n"
+        "@op\ndef turn(f, p: tensor[...]):\n    f.y[...] = tanh(p[...])\n    return f.y\n"
+    )
+    ended = derive("generate", "--from", "mine.py", "--backend", "cpu", "--out", "kernels", cwd=tmp_path)
     assert ended.returncode == 0 and ended.stdout.splitlines() == [
-        "kernels: 9 files written",
-        "conv1d has no kernel and runs as PyTorch: "
-        "the CPU backend has no loop for a convolution that would come near PyTorch's own",
+        "kernels: 10 files written",
+        "bend has no kernel and runs as PyTorch: the CPU backend has no loop for the function polygamma",
     ]
-    assert derive("generate", "conv1d", "--out", "torch", cwd=tmp_path).stdout == "torch: 3 files written\n"
+    assert derive("generate", "--from", "mine.py", "--out", "torch", cwd=tmp_path).stdout == "torch: 4 files written\n"
 
 
 def test_an_input_that_nothing_reads_is_named(tmp_path: Path) -> None:

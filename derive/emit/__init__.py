@@ -53,6 +53,7 @@ def render_shared(backend: str) -> dict[str, str]:
         texts["_native.py"] = _formatted(_filled("native.py.j2"))
         texts["_native.h"] = _filled("native.h")
         texts["_products.h"] = _filled("products.h")
+        texts["_windows.h"] = _filled("windows.h")
         texts["_tensors.c"] = _filled("tensors.c")
     return texts
 

@@ -45,11 +45,19 @@ class Nominal:
         """The lengths alone, for counts that are shown to a reader."""
         return Nominal(self.lengths)
 
+    def longest(self, axes: Iterable[str]) -> str:
+        """The axis of most places, of several the first; no name where there is none."""
+        return max(axes, key=lambda a: self.elements((a,)), default="")
+
     def weighted(self, axes: Iterable[str]) -> float:
         """The same, and more for a tensor of which no operand or output has all axes."""
         own = {base(a) for a in set(axes)}
         held = not self.carriers or any(own <= c for c in self.carriers)
         return self.elements(axes) * (1.0 if held else BLOWN_UP)
+
+
+ALIKE = Nominal()
+"""Every axis as long as any other: where nothing is known of them."""
 
 
 @lru_cache(maxsize=64)

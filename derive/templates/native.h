@@ -82,6 +82,14 @@ INLINE int batch_team(int threads, int64_t count) { return count >= threads ? th
 INLINE int64_t chunks(int64_t rows) { return at_least(1, at_most(32, (rows + 7) / 8)); }
 INLINE int64_t first_of_chunk(int64_t chunk, int64_t rows) { return chunk * rows / chunks(rows); }
 
+// The same for rows of so many elements each, of which fewer make a chunk where they are many.
+enum { CHUNK = 1 << 12 };
+INLINE int64_t chunks_of(int64_t rows, int64_t each) {
+    const int64_t high = at_least(1, at_most(8, CHUNK / at_least(1, each)));
+    return at_least(1, at_most(32, (rows + high - 1) / high));
+}
+INLINE int64_t first_of_chunks(int64_t chunk, int64_t rows, int64_t each) { return chunk * rows / chunks_of(rows, each); }
+
 // Rows that are taken together, of so many elements each; one where they come from memory, faster if it is asked evenly.
 INLINE int64_t rows_together(int64_t elements, int64_t rows) {
     const int64_t size = at_least(1, elements) * (int64_t)sizeof(real);
@@ -886,3 +894,4 @@ LIBRARY(acosh)
 LIBRARY(erfc)
 
 #include "_products.h"
+#include "_windows.h"

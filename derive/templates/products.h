@@ -23,7 +23,7 @@ __attribute__((visibility("default"), unused)) void use_blas(gemm_function *foun
 enum { PLAIN = 0, TRANSPOSED = 1 };
 
 typedef real vector __attribute__((vector_size(VECTOR_BYTES)));
-enum { STRIP = 2 * LANES, TILE = 6 };
+enum { STRIP = 2 * LANES, TILE = 6, TALL_TILE = VECTOR_BYTES == 64 ? 12 : TILE }; // TALL_TILE: what the registers hold
 enum { DEEPEST = 128, TALLEST = 2048 }; // steps of the inner axis that are one sum (as exact as BLAS), rows that are copied
 enum { LARGEST = 1 << 19, LONGEST = 512 }; // multiply-adds, and an inner axis, up to which tiles may be faster than BLAS
 enum { SHARED_FROM = 1 << 18 };            // multiply-adds from which several threads share them
@@ -48,6 +48,11 @@ typedef struct {
     bool adds;
 } result;
 
+// Places that are not evenly apart: how far from the first.
+typedef struct {
+    const int64_t *a_rows, *a_columns, *b_rows, *c_rows;
+} offsets;
+
 INLINE operand part(operand m, int64_t row, int64_t column) {
     return (operand){m.at + row * m.row + column * m.column, m.row, m.column};
 }
@@ -58,31 +63,42 @@ INLINE operand part(operand m, int64_t row, int64_t column) {
 #define STAYS(v) (void)(v)
 #endif
 
-// A tile of c, rows x two vectors, the second `second` columns after the first. Its sums stay in registers.
-INLINE void tile(operand a, const real *b, int64_t b_row, result c, int64_t second, int64_t inner, real alpha, const int rows) {
-    vector left[TILE], right[TILE];
-    #pragma GCC unroll 8
+// A tile of c, rows x two vectors, the second `second` columns after the first: they may overlap, and narrow tiles have but
+// the first. Its sums stay in registers. Rows and columns of a, rows of b and c are evenly apart, or where `at` says.
+INLINE void tile_at(operand a, const real *b, int64_t b_row, result c, int64_t second, int64_t inner, real alpha, const int rows,
+                    const bool narrow, const offsets *at) {
+    vector left[TALL_TILE], right[TALL_TILE];
+    const real *a_at[TALL_TILE];
+    #pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) a_at[r] = a.at + (at ? at->a_rows[r] : r * a.row);
+    #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) left[r] = right[r] = (vector){0};
     for (int64_t k = 0; k < inner; k++) {
-        vector b_left = load(b + k * b_row), b_right = load(b + k * b_row + second);
+        const real *const b_at = b + (at ? at->b_rows[k] : k * b_row);
+        vector b_left = load(b_at), b_right = narrow ? b_left : load(b_at + second);
         STAYS(b_left);
-        STAYS(b_right);
-        #pragma GCC unroll 8
+        if (!narrow) STAYS(b_right);
+        const int64_t column = at ? at->a_columns[k] : k * a.column;
+        #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
-            const real x = a.at[r * a.row + k * a.column];
+            const real x = a_at[r][column];
             left[r] += x * b_left;
-            right[r] += x * b_right;
+            if (!narrow) right[r] += x * b_right;
         }
     }
-    #pragma GCC unroll 8
+    #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
-        real *const to = c.at + r * c.row;
-        if (c.adds) {
-            store(to, load(to) + alpha * left[r]), store(to + second, load(to + second) + alpha * right[r]);
-        } else {
-            store(to, alpha * left[r]), store(to + second, alpha * right[r]);
-        }
+        real *const to = c.at + (at ? at->c_rows[r] : r * c.row);
+        vector to_left = alpha * left[r], to_right = alpha * right[r];
+        if (c.adds) to_left += load(to);
+        if (c.adds && !narrow) to_right += load(to + second);
+        store(to, to_left);
+        if (!narrow) store(to + second, to_right);
     }
+}
+
+INLINE void tile(operand a, const real *b, int64_t b_row, result c, int64_t second, int64_t inner, real alpha, const int rows) {
+    tile_at(a, b, b_row, c, second, inner, alpha, rows, false, NULL);
 }
 
 // The tiles of one strip of columns, as equally high as they can be.

@@ -9,7 +9,6 @@ import pytest
 
 from derive.catalogue import catalogue
 from derive.equations import Op
-from derive.verify.kernels import NoKernel
 from derive.verify.verify import verify_kernels
 from derive.verify.view import complaint_texts
 
@@ -17,10 +16,6 @@ from derive.verify.view import complaint_texts
 @pytest.mark.slow
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in catalogue()[::3]])
 def test_kernels_are_right_in_every_situation(op: Op) -> None:
-    if "conv" in op.name:
-        with pytest.raises(NoKernel, match="a convolution that would come near PyTorch's own"):
-            verify_kernels(op)
-        return
     found = verify_kernels(op)
     assert found.right, complaint_texts(found)
     assert f"{op.name}_forward" in found.kernels

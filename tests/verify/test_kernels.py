@@ -65,15 +65,20 @@ def test_an_op_of_ones_own_with_its_training_step(derive, tmp_path: Path) -> Non
     assert "the kernels mine_forward, mine_backward, mine_with_gradients, mine_sgd ran" in done.stdout
 
 
-def test_an_op_without_a_kernel_is_named_and_not_counted(derive) -> None:
-    reason = "| no kernel: the CPU backend has no loop for a convolution that would come near PyTorch's own"
-    both = derive("verify", "conv1d", "tanh", "--backend", "cpu")
-    assert both.returncode == 0 and both.stdout.splitlines()[0] == f"{'conv1d':34} {reason}"
-    assert both.stdout.splitlines()[-1].startswith("tanh, 1 gradient: right")
+def test_an_op_without_a_kernel_is_named_and_not_counted(derive, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from sympy import polygamma\nfrom derive import *\n\n"
+        "@op\ndef bend(f, p: tensor[...]):\n    f.y[...] = polygamma(1, p[...])\n    return f.y\n\n"
+        "@op\ndef turn(f, p: tensor[...]):\n    f.y[...] = tanh(p[...])\n    return f.y\n"
+    )
+    reason = "| no kernel: the CPU backend has no loop for the function polygamma"
+    both = derive("verify", "--from", "mine.py", "--backend", "cpu")
+    assert both.returncode == 0 and both.stdout.splitlines()[0] == f"{'bend':34} {reason}"
+    assert both.stdout.splitlines()[-1].startswith("turn, 1 gradient: right")
     assert both.stdout.endswith("; 1 has none\n")
-    alone = derive("verify", "conv1d", "--backend", "cpu")
-    assert (alone.returncode, alone.stdout) == (2, f"{'conv1d':34} {reason}\n")
-    assert alone.stderr == "derive: no kernel ran: PyTorch runs conv1d; verify without --backend cpu\n"
+    alone = derive("verify", "bend", "--from", "mine.py", "--backend", "cpu")
+    assert (alone.returncode, alone.stdout) == (2, f"{'bend':34} {reason}\n")
+    assert alone.stderr == "derive: no kernel ran: PyTorch runs bend; verify without --backend cpu\n"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from derive.backends.cpu.loops.running import print_running
 from derive.backends.cpu.names import length
 from derive.backends.cpu.products.calls import print_product
 from derive.backends.cpu.products.chains import Chain, Step, chained
-from derive.backends.cpu.products.contractions import Product, with_products
+from derive.backends.cpu.products.contractions import with_products
+from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.products.tiles import Tiles
 from derive.backends.cpu.products.updates import with_updates
 from derive.backends.cpu.statements.costly import costly_first
@@ -26,6 +27,7 @@ from derive.backends.cpu.statements.rounded import with_rounded_products
 from derive.backends.cpu.statements.scales import with_scales
 from derive.backends.cpu.statements.views import without_views
 from derive.backends.cpu.writer import Writer, in_rows
+from derive.lengths.nominal import ALIKE, Nominal
 from derive.nodes.walking import axes_along, children, walk
 from derive.passes.masked_sums import with_masked_products
 from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
@@ -45,12 +47,12 @@ class Kernel:
 
 def kernel(
     name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset(),
-    fixed: Mapping[str, int] = MappingProxyType({}),
+    fixed: Mapping[str, int] = MappingProxyType({}), nominal: Nominal = ALIKE,
 ) -> Kernel:  # fmt: skip
     """The function of a program, `fixed` lengths as numbers. Raises Unsupported where it cannot be printed."""
     given = [n for n, _ in program.given]
     program, places = with_places(with_masked_products(program), integers & set(given))
-    form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given))
+    form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given), nominal)
     without_views(form)
     with_scales(form)
     with_related(form)
@@ -111,7 +113,7 @@ class _Steps:
             else:
                 self._take(step.name)
                 if isinstance(step, Product):
-                    print_product(step, self.form, self.out, "true" if step.adds else "")
+                    print_product(step, self.form, self.out, self.scratch, "true" if step.adds else "")
                 else:
                     print_running(step, self.form, self.out)
 

@@ -11,14 +11,14 @@ _RESERVED = frozenset(
     main bool true false asm""".split()  # noqa: SIM905
 )
 _SHARED = frozenset(
-    """at_most at_least team batch_team first_of_chunk first_of_piece blocks columns column_blocks bytes take all_below
-    larger smaller not_above not_below fill add_up largest smallest square cube whole_power product sum_of_products
-    tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc
-    free reserve release spare kept next width fresh KEPT VECTOR
-    rows_together TOGETHER NEARBY FAR_OFF LANES FOUR IN_FOURS sum_of_four largest_of_four smallest_of_four STRIP TILE
-    BLOCK LONG STRETCH ROWS COLUMNS SPAN SHORT TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE
-    SHARED IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux
-    NARROW MANY errno""".split()  # noqa: SIM905
+    """at_most at_least team batch_team first_of_chunk first_of_chunks chunks_of first_of_piece blocks columns
+    column_blocks bytes take all_below larger smaller not_above not_below fill add_up largest smallest square
+    cube whole_power product sum_of_products tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc free
+    reserve release spare kept next width fresh KEPT VECTOR rows_together TOGETHER NEARBY FAR_OFF LANES FOUR
+    IN_FOURS sum_of_four largest_of_four smallest_of_four STRIP TILE BLOCK LONG STRETCH ROWS COLUMNS SPAN SHORT
+    TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED
+    CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux NARROW MANY CHUNK SIDE NO_SIDE side
+    axis edge windowed windowed_result widened product_of_windows offsets done lane omp_get_thread_num errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
     """_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last _few

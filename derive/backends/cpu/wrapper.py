@@ -8,21 +8,18 @@ from dataclasses import dataclass
 
 from sympy import Expr
 
-from derive.backends.convolution_roles import is_convolution
 from derive.backends.cpu.kernel import Kernel, kernel
 from derive.backends.cpu.lengths import axes_of, in_turn
 from derive.backends.cpu.statements.merges import Parts, taken_apart
 from derive.backends.cpu.statements.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
-from derive.backends.turned import backwards
 from derive.backends.values import Dims
 from derive.equations import Op
 from derive.lengths.length_code import lengths_of
 from derive.lengths.nominal import nominal
-from derive.nodes.walking import walk
 from derive.passes.contraction_order import two_at_a_time
 from derive.pipeline import Derivation
-from derive.program import Program, Reduce
+from derive.program import Program
 from derive.terms.axes import Axis, Size
 from derive.terms.elements import At
 
@@ -103,12 +100,9 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool, scanned: Calla
     programs["STEP"] = descent(d) if step else None
     names = {"FORWARD": f"{op.name}_forward", "BACKWARD": f"{op.name}_backward"}
     try:
-        nodes = [n for p in (d.forward, d.backward) for s in p.statements for n in walk(s.value)]
-        if any(isinstance(n, Reduce) and is_convolution(n) and not backwards(n) for n in nodes):
-            raise Unsupported("a convolution that would come near PyTorch's own")
         lengths, fixed = nominal(d.named), {r.axis.base: r.axis.fixed for r in op.sizes if r.axis.fixed is not None}
         kernels = {
-            n: kernel(names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions, fixed)
+            n: kernel(names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions, fixed, lengths)
             for n, p in programs.items()
             if p is not None
         }

@@ -73,8 +73,10 @@ class Writer:
         self.line("}")
 
     @contextmanager
-    def loop(self, variable: str, start: str, stop: str, pragma: str = "") -> Iterator[None]:
+    def loop(
+        self, variable: str, start: str, stop: str, pragma: str = "", kind: str = "int64_t"
+    ) -> Iterator[None]:
         if pragma:
             self.line(f"#pragma omp {pragma}")
-        with self.block(f"for (int64_t {variable} = {start}; {variable} < {stop}; {variable}++)"):
+        with self.block(f"for ({kind} {variable} = {start}; {variable} < {stop}; {variable}++)"):
             yield

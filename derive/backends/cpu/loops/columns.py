@@ -39,12 +39,16 @@ class Columns(Nest):
                 self.decode(slow, "at")
             out.line(f"const int64_t from = block{f' % ({count})' if slow else ''} * width;")
             out.line(f"const int64_t to = at_most(from + width, {n});")
-            self.begin_block()
-            for stage in self.plan.stages:
-                self.values(stage)
-                for sweep in stage.sweeps:
-                    self.notes(sweep.loops)
-                    self.sweep(sweep)
+            self.stages()
+
+    def stages(self) -> None:
+        """One stage after another, for a block."""
+        self.begin_block()
+        for stage in self.plan.stages:
+            self.values(stage)
+            for sweep in stage.sweeps:
+                self.notes(sweep.loops)
+                self.sweep(sweep)
 
     @property
     def parts(self) -> str:

@@ -14,6 +14,7 @@ from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
 from derive.backends.cpu.loops.streams import Streams, streams
+from derive.backends.cpu.loops.taps import VectorRows
 from derive.backends.cpu.loops.together import RowsTogether, together
 from derive.backends.cpu.products.chains import Step, names_read, names_written
 from derive.backends.cpu.statements.normal import Normal
@@ -82,8 +83,10 @@ def print_group(
     if isinstance(near, RowsTogether):
         forms.insert(0, (near.test, near))
     if short is not None:
-        rows = ShortRows(short, form, out)
+        rows, vectors = ShortRows(short, form, out), VectorRows(short, form, out)
         forms.insert(0, (rows.test, rows))
+        if vectors.fits:
+            forms.insert(0, (vectors.test, vectors))
     for s in group.totals:
         counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms)
         most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from derive.backends.cpu.loops.contiguous import as_one
-from derive.backends.cpu.products.contractions import Product, Step
+from derive.backends.cpu.products.matrices import Product, Step
 from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.work import calls, is_heavy
 from derive.lengths.nominal import NOMINAL
@@ -275,7 +275,8 @@ def _worth(candidate: _Candidate, form: Normal) -> tuple[float, ...]:
     group = candidate.group
     totals = [s for s in group.totals if len(s.free) > 1]
     work = sum(_size(s) for s in group.loops if not _alone(s, group))
-    work -= _KEPT * sum(_size(s) for s in (*_kept(candidate), *totals))
+    kept = _KEPT * sum(_size(s) for s in (*_kept(candidate), *totals))
+    work -= kept if kept * NOMINAL**2 >= work else 0  # what is smaller by two axes does not show
     rows = group.lane is None or not any(group.inner(s) for s in group.loops)
     inside = any(group.inner(s) for s in group.loops)
     flat = {s.domain for s in group.loops} == {group.outer}
@@ -300,4 +301,5 @@ def _kept(candidate: _Candidate) -> list[Loop]:
 
 
 def _alone(loop: Loop, group: Group) -> bool:
-    return loop.is_fold and not group.is_total(loop) and bool(set(loop.free) - set(group.outer))
+    outer = set(group.outer)
+    return loop.is_fold and bool(set(loop.free) - outer) and bool(set(loop.over) - outer)

@@ -13,7 +13,7 @@ from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
-from derive.nodes.walking import axes_along, walk
+from derive.nodes.walking import axes_along, index_axes, walk
 from derive.program import Read
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
@@ -222,7 +222,21 @@ class Nest:
             self.out.comment(note)
 
     def order(self, sweep: Sweep) -> tuple[str, ...]:
-        return in_memory_order(sweep.axes, sweep.loops)
+        """The axes of a sweep, the fastest last.
+
+        Of a window that is added in that is the longest, and its others come before what else moves in windows: two
+        additions to overlapping vectors would wait for each other.
+        """
+        order = in_memory_order(sweep.axes, sweep.loops)
+        for s in sweep.loops:
+            last = index_axes(s.slots[-1]) if s.changes and s.slots else ()
+            if len(last) > 1 and set(last) <= set(order):
+                place = self.normal.nominal.longest(last)
+                moving = {a for i in s.slots if len(index_axes(i)) > 1 for a in index_axes(i)}
+                taps = tuple(a for a in last if a != place)
+                rest = (a for a in order if a in moving and a not in last)
+                order = (*(a for a in order if a not in moving), *taps, *rest, place)
+        return order
 
     @contextmanager
     def plain(self, axes: tuple[str, ...]) -> Iterator[None]:

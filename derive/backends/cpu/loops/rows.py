@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from derive.backends.cpu.loops.contiguous import as_one
 from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold
+from derive.backends.cpu.loops.short import is_window
 from derive.backends.cpu.loops.stages import Sweep, in_memory_order
+from derive.backends.cpu.loops.taps import in_vectors, lanes, overlapping
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 
@@ -51,7 +53,18 @@ class Rows(Nest):
 
     @property
     def parts(self) -> str:
-        return f"chunks({extent(self.group.outer)})"
+        return f"chunks({extent(self.group.outer)})" if not self.each else f"chunks_of({self.cut})"
+
+    @property
+    def cut(self) -> str:
+        """How many rows are cut into chunks, and, where a row has several axes, how many elements each has."""
+        return ", ".join(filter(None, (extent(self.group.outer), self.each)))
+
+    @property
+    def each(self) -> str:
+        """How many elements a row has, where it has several axes: few such rows are shared out too."""
+        inner = self.group.inner(max(self.group.loops, key=lambda s: len(self.group.inner(s))))
+        return extent(inner) if len(inner) > 1 else ""
 
     def row(self, name: str) -> str:
         """How many elements one thread's row of a buffer has."""
@@ -76,9 +89,10 @@ class Rows(Nest):
 
     def chunked(self, pragma: str) -> None:
         """Totals: each chunk of rows adds into memory of its own."""
-        out, count = self.out, extent(self.group.outer)
+        out = self.out
         out.line(pragma)
-        with out.loop("chunk", "0", f"chunks({count})"):
+        first = f"first_of_chunk{'s' if self.each else ''}"
+        with out.loop("chunk", "0", self.parts):
             for s in self.group.totals:
                 name, size = self.text.name(s.name), extent(s.free)
                 if self.is_number(s):
@@ -86,8 +100,8 @@ class Rows(Nest):
                     continue
                 out.line(f"real *const {name}_part = {name}_parts + chunk * ({size});".replace(" * (1)", ""))
                 out.line(f"fill({name}_part, {START[s.kind]}, {size});")
-            out.line(f"const int64_t from = first_of_chunk(chunk, {count});")
-            out.line(f"const int64_t to = first_of_chunk(chunk + 1, {count});")
+            out.line(f"const int64_t from = {first}(chunk, {self.cut});")
+            out.line(f"const int64_t to = {first}(chunk + 1, {self.cut});")
             self.rows("from", "to")
             for s in filter(self.is_number, self.group.totals):
                 out.line(f"{self.text.name(s.name)}_parts[chunk] = (real){self.text.name(s.name)}_part;")
@@ -141,10 +155,28 @@ class Rows(Nest):
                     self.out.line(f"const int64_t {variable(a)} = 0; // {fast} counts on to the next")
                 self.vectors(fast, extent(order), folds, sweep)
         else:
-            with self.plain(tuple(slow)):
+            with ExitStack() as stack:
+                if self._adds_in_windows(sweep):
+                    with self.out.block(f"if ({in_vectors(fast)})"):
+                        self._added(tuple(slow), fast, sweep.loops)
+                    stack.enter_context(self.out.otherwise())
+                stack.enter_context(self.plain(tuple(slow)))
                 self.vectors(fast, length(fast), folds, sweep)
         for s in folds:
             self.finish(s)
+
+    def _adds_in_windows(self, sweep: Sweep) -> bool:
+        in_windows = all(s.changes and s.slots and is_window(s.slots[-1]) for s in sweep.loops)
+        return in_windows and not sweep.ordered and self.computed(sweep.loops) == sweep.loops
+
+    def _added(self, slow: tuple[str, ...], fast: str, loops: list[Loop]) -> None:
+        """Additions to places in windows, whole vectors at a time."""
+        out = self.out
+        with self.plain(slow), overlapping(out, length(fast)), lanes(out, fast):
+            for s in loops:
+                new, kind = f"{self.text.name(s.name)}_new", CHANGES[s.kind]
+                out.line(f"const real {new} = {self.text.real(s.value)};")
+                out.line(fold(kind, self.stored(s), f"lane >= done ? {new} : {START[kind]}"))
 
     def start(self, folds: list[Loop]) -> None:
         for s in folds:
@@ -202,10 +234,31 @@ class Rows(Nest):
         *slow, fast = self.order(Sweep(sweep.nested, [s]))
         with self.plain(self.order(sweep)):
             self.start([s])
-            with self.plain(tuple(slow)):
+            with ExitStack() as stack:
+                if slow and s.kind == "sum":
+                    with self.out.block(f"if ({in_vectors(fast)})"):
+                        self._sums_of_rows(s, tuple(slow), fast)
+                    stack.enter_context(self.out.otherwise())
+                stack.enter_context(self.plain(tuple(slow)))
                 self.vectors(fast, length(fast), [s], Sweep(sweep.nested, [s]))
             total = f"{self.text.name(s.name)}_total"
             self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+
+    def _sums_of_rows(self, s: Loop, slow: tuple[str, ...], fast: str) -> None:
+        """Rows are added up, ROWS at once, and then summed: a sum of each would wait for its last addition."""
+        *outer, row = slow
+        i, out, name = variable(row), self.out, self.text.name(s.name)
+        with self.plain(tuple(outer)), overlapping(out, length(fast)):
+            rows = f"for (int64_t {i}_block = 0; {i}_block < {length(row)}; {i}_block += ROWS)"
+            with out.block(rows):
+                out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {length(row)});")
+                out.line(f"real {name}_block[LANES] = {{0}}, {name}_sum = 0;")
+                with out.loop(i, f"{i}_block", f"{i}_end"), lanes(out, fast):
+                    out.line(f"const real {name}_new = {self.text.real(s.value)};")
+                    out.line(f"{name}_block[lane] += lane >= done ? {name}_new : 0;")
+                with out.loop("lane", "0", "LANES", f"simd reduction(+ : {name}_sum)", "int"):
+                    out.line(f"{name}_sum += {name}_block[lane];")
+                out.line(f"{name}_total += {name}_sum;")
 
     def _across(self, sweep: Sweep) -> None:
         """Neighbouring values at once, in arrays: sums of ROWS places each, added to totals in double precision."""

@@ -15,7 +15,7 @@ from derive.backends.cpu.loops.stages import Plan, chosen_reads, planned
 from derive.backends.cpu.names import length
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.walking import axes_along, index_axes
-from derive.program import Merged, Read, Window
+from derive.program import Index, Merged, Read, Window
 
 
 def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:
@@ -62,6 +62,18 @@ def _lies_across(group: Group, inner: set[str]) -> bool:
     return all(r.index[-1] == group.outer[-1] for r in across) and any(inner & set(axes_along(r.index)) for r in across)
 
 
+def reads_windows(group: Group) -> bool:
+    """Whether neighbouring rows are neighbouring places of the same windows: they read what lies side by side."""
+    inner = set(inner_axes(group))
+    last = [r.index[-1] for s in group.loops for r in s.reads() if r.index and inner & set(axes_along(r.index))]
+    return any(group.outer[-1] in index_axes(i) and inner & set(index_axes(i)) for i in filter(is_window, last))
+
+
+def is_window(index: Index) -> bool:
+    """Whether it is a place on several axes."""
+    return isinstance(index, Window) and len(index.steps) > 1
+
+
 @dataclass
 class ShortRows(Columns):
     """Columns, SPAN at a time, that may have totals for each place inside and rows that are kept."""
@@ -72,11 +84,36 @@ class ShortRows(Columns):
     @property
     def test(self) -> str:
         """The condition under which this form is better; what is kept of a row has less than SHORT places then."""
+        n = self.split()[2]
+        return f"{self.places} < SHORT && {n} >= {self.least}" if self.is_few else f"{n} >= {self.least}"
+
+    @property
+    def places(self) -> str:
+        """How many places a row has."""
         inner = inner_axes(self.group)
-        if _lies_across(self.group, set(inner)) and "buffer" not in self.plan.place.values():
-            return f"{self.split()[2]} >= MANY"
-        places = length(inner[0]) if len(inner) == 1 else " * ".join(f"at_least({length(a)}, 1)" for a in inner)
-        return f"{places} < SHORT && {self.split()[2]} >= MANY"
+        return length(inner[0]) if len(inner) == 1 else " * ".join(f"at_least({length(a)}, 1)" for a in inner)
+
+    @property
+    def least(self) -> str:
+        """How many rows are taken as columns: fewer where windows are read, whose neighbours lie side by side."""
+        return "at_most(MANY, NARROW / 2)" if reads_windows(self.group) else "MANY"
+
+    @property
+    def is_few(self) -> bool:
+        """Whether rows have less than SHORT places, whose sums need no blocks; else no row is kept."""
+        across = _lies_across(self.group, set(inner_axes(self.group))) or reads_windows(self.group)
+        return not across or "buffer" in self.plan.place.values()
+
+    def folded(self, axes: tuple[str, ...], folds: list[Loop], loops: list[Loop]) -> None:
+        if not self.is_few or not folds:
+            super().folded(axes, folds, loops)
+            return
+        self.begin(folds, "_block")
+        with self.plain(axes):
+            self.place(loops)
+
+    def part(self, s: Loop, suffix: str) -> str:
+        return super().part(s, "_block" if self.is_few else suffix)
 
     def print(self) -> None:
         self.blocks("SPAN")
@@ -87,7 +124,7 @@ class ShortRows(Columns):
     def begin_block(self) -> None:
         for name, place in self.plan.place.items():
             if place == "buffer":
-                self.out.line(f"{self.normal.type(name)} {self.text.name(name)}[SHORT * SPAN];")
+                self.out.line(f"{self.normal.type(name)} {self.text.name(name)}[SHORT * {self.room}];")
 
     def elements(self, loops: list[Loop]) -> None:
         """The statements for one element, after what a choice reads.
@@ -123,7 +160,7 @@ class ShortRows(Columns):
 
     def kept_at(self, read: Read) -> str:
         """An element of a row that is kept."""
-        return f"{self.text.name(read.name)}[({self.text.offset(read, self.outer)}) * SPAN + {self.column}]"
+        return f"{self.text.name(read.name)}[({self.text.offset(read, self.outer)}) * {self.room} + {self.column}]"
 
     def accumulate(self, s: Loop) -> None:
         if self.group.is_total(s):

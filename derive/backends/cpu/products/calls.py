@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.forms import Scratch
 from derive.backends.cpu.loops.nests import decode, extent
 from derive.backends.cpu.names import variable
-from derive.backends.cpu.products.contractions import Matrix, Product
+from derive.backends.cpu.products.matrices import Matrix, Product
+from derive.backends.cpu.products.windows import print_windowed
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
 
 
-def print_product(p: Product, form: Normal, out: Writer, adds: str = "") -> None:
+def print_product(p: Product, form: Normal, out: Writer, scratch: Scratch, adds: str = "") -> None:
     """A call of the matrix product, for every value of the batch axes; `adds` says when it adds to what is there."""
+    if p.windowed:
+        print_windowed(p, form, out, scratch, adds)
+        return
     text = Expressions(form)
     out.comment(p.note)
     alpha = " * ".join(text.value(x).real.inside(7) for x in p.alpha) or "1"

@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from derive.backends.cpu.loops.groups import Group
-from derive.backends.cpu.products.contractions import Matrix, Product, whole_axes
+from derive.backends.cpu.products.matrices import Matrix, Product, whole_axes
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.lengths.nominal import NOMINAL
 from derive.nodes.walking import axes_along, index_axes, reads
@@ -123,7 +123,8 @@ def behind(
 def reads_at(step: Group | Product) -> list[tuple[str, tuple[Index, ...]]]:
     """What a step reads and where."""
     if isinstance(step, Product):
-        found: list[tuple[str, tuple[Index, ...]]] = [(m.name, m.index) for m in (step.a, step.b)]
+        right = step.b if step.wide is None else step.wide.of
+        found: list[tuple[str, tuple[Index, ...]]] = [(m.name, m.index) for m in (step.a, right)]
         return [*found, *((n, ()) for x in step.alpha for n in reads(x))]
     return [(r.name, r.index) for s in step.loops for r in s.reads()]
 
@@ -227,6 +228,8 @@ def _belongs(step: Group | Product, axes: tuple[str, ...]) -> bool:
 def _product_belongs(p: Product, axes: tuple[str, ...]) -> bool:
     """Whether each place on the stepped axes is a product of its own, and a tile some rows of it, or of its sum."""
     *stepped, tiled = axes
+    if p.windowed:  # a part of its rows or columns is no run of places
+        return set(axes) <= set(p.batch) and not any(index_axes(x) for x in p.alpha)
     if not set(stepped) <= set(p.batch) or any(index_axes(x) for x in p.alpha):
         return False
     sides = [(m.dims, leading(m.dims, axes) or ()) for m in (p.a, p.b, p.out)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.chains import Chain
-from derive.backends.cpu.products.contractions import Product
+from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.statements.normal import FOLDS, Loop
 from derive.nodes.arithmetic import ONE
 from derive.nodes.walking import axes_along, walk
@@ -42,6 +42,8 @@ class Reach:
 
 def reach(chain: Chain) -> Reach | None:
     """How far its tiles reach along an axis, if any comparison says so."""
+    if any(isinstance(s, Product) and s.windowed for s in chain.steps):
+        return None
     loops = [s for step in chain.steps if isinstance(step, Group) for s in step.loops]
     calls = dict.fromkeys(n for s in loops for n in walk(s.value) if isinstance(n, Call))
     borders = [b for b in (_border(call, chain) for call in calls) if b is not None]

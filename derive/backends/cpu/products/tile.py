@@ -15,7 +15,7 @@ from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.names import axis_name, length, variable
 from derive.backends.cpu.products.chains import Chain, behind, leading
-from derive.backends.cpu.products.contractions import Matrix, Product, called
+from derive.backends.cpu.products.matrices import Matrix, Product, called
 from derive.backends.cpu.products.reach import Offset, reach
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
 from derive.program import AxisValue, Index, Node, Read, Scal, Window
@@ -106,6 +106,10 @@ class Tile:
         self.moved[near] = whole
         return Matrix(near, dims)
 
+    def _strided(self, m: Matrix) -> Matrix:
+        read = self._read(Read(m.name, m.index))
+        return Matrix(read.name, read.index)
+
     def _node(self, node: Node | Index) -> Node | Index:
         """A node, or a place, inside the tile."""
 
@@ -138,10 +142,15 @@ class Tile:
         if isinstance(step, Group):
             lane = self.axis if step.lane == self.chain.tiled else step.lane
             return Group(self._axes(step.outer), tuple(map(self._loop, step.loops)), lane, step.short)
-        a, b, out = map(self._matrix, (step.a, step.b, step.out))
+        own = self._strided if step.windowed else self._matrix
+        if step.wide is not None:
+            self.form.dims[step.wide.name] = self.outside.dims[step.wide.name]
+            step = replace(step, wide=replace(step.wide, of=self._strided(step.wide.of)))
+        a, b, out = own(step.a), step.b if step.wide is not None else own(step.b), own(step.out)
         batch, rows, columns, inner = map(self._axes, (step.batch, step.rows, step.columns, step.inner))
         name = self.moved[out.name].name if out.name in self.moved else out.name
-        return Product(name, out, a, b, batch, rows, columns, inner, step.alpha, step.note)
+        whole = replace(step, name=name, out=out, a=a, b=b, taps=self._axes(step.taps))
+        return replace(whole, batch=batch, rows=rows, columns=columns, inner=inner)
 
     # --- how high it is, and how far it reaches ----------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from derive.backends.cpu.loops.nests import MERGE, decode, extent
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.products.calls import print_product
 from derive.backends.cpu.products.chains import Chain
-from derive.backends.cpu.products.contractions import Product
+from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.products.tile import Tile, View
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer, in_rows
@@ -59,12 +59,12 @@ class Tiles:
         if p.name in self.chain.local:
             self.scratch.take("real", self.text.name(p.name), count(self.tile.form.dims[p.name], self.text))
         if p.name not in self.chain.sums:
-            print_product(p, self.tile.form, body)
+            print_product(p, self.tile.form, body, self.scratch)
             return
         zeros = self.tile.nothing_elsewhere(p)
         if zeros:
             body.line(zeros)
-        print_product(p, self.tile.form, body, "true" if zeros else "adds")
+        print_product(p, self.tile.form, body, self.scratch, "true" if zeros else "adds")
 
     def _called(self, name: str) -> str:
         """What a tensor is called in C: the variable that holds a number, or memory."""

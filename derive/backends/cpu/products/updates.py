@@ -1,6 +1,7 @@
 """A product that is only added to a tensor is added there as it is computed: `w += -lr * (x' @ dy)`, and no `x' @ dy`.
 
-What reads the tensor before the addition still does: the product takes the place of the addition.
+What reads the tensor before the addition still does: the product takes the place of the addition. What is added to a
+product through windows is written first, and the product is added to it: `y = b`, then `y += conv(x, w)`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import replace
 
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.chains import Chain, Step, names_read, names_written
-from derive.backends.cpu.products.contractions import Matrix, Product
+from derive.backends.cpu.products.matrices import Matrix, Product
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.arithmetic import ONE
 from derive.nodes.walking import node_axes, reads
@@ -23,6 +24,7 @@ def with_updates(steps: list[Step | Chain], form: Normal) -> list[Step | Chain]:
         at = out.index(product)
         found = _addition(product, out[at + 1 :], form)
         if found is None:
+            _start_first(product, out, form)
             continue
         group, loop, alpha = found
         rest = replace(group, loops=tuple(s for s in group.loops if s is not loop))
@@ -33,6 +35,34 @@ def with_updates(steps: list[Step | Chain], form: Normal) -> list[Step | Chain]:
         out[k : k + 1] = [rest, added] if rest.loops else [added]
         out.pop(at)
     return out
+
+
+def _start_first(p: Product, out: list[Step | Chain], form: Normal) -> None:
+    """Put what alone is added to a product through windows before it."""
+    at = out.index(p)
+    readers = [s for s in out[at + 1 :] if p.name in _read(s)]
+    group = readers[0] if len(readers) == 1 else None
+    if not p.windowed or p.adds or p.name in form.program.returns or not isinstance(group, Group):
+        return
+    (loop, *others), between = group.loops, out[at + 1 : out.index(group)]
+    start = _start(loop.value, p)
+    if others or loop.kind != "set" or start is None or loop.slots != p.out.index:
+        return
+    if any(_written(s) & reads(start) or loop.name in _read(s) | _written(s) for s in between):
+        return
+    added = replace(p, name=loop.name, out=Matrix(loop.name, p.out.index), note=loop.note, adds=True)
+    out.remove(group)
+    first = replace(loop, value=start, note=f"{loop.name} begins with {start}")
+    out[at : at + 1] = [replace(group, loops=(first,)), added]
+
+
+def _start(value: Node, p: Product) -> Node | None:
+    """What is added to the product, and knows nothing of it."""
+    if isinstance(value, Call) and value.fn == "add":
+        for own, other in (value.args, value.args[::-1]):
+            if own == Read(p.name, p.out.index) and p.name not in reads(other):
+                return other
+    return None
 
 
 def _addition(p: Product, later: list[Step | Chain], form: Normal) -> tuple[Group, Loop, tuple[Node, ...]] | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.statements.merges import split_merged
+from derive.lengths.nominal import ALIKE, Nominal
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import axes_along, node_axes, reads, walk
@@ -125,6 +126,7 @@ class Normal:
     numbers: tuple[str, ...] = ()  # inputs of one real number that stays as it is: a variable holds each
     places: Mapping[str, str] = field(default_factory=dict)  # of axes, where loops do not count them
     starts: frozenset[str] = frozenset()  # variables from which loops count such places
+    nominal: Nominal = ALIKE  # how long axes may be taken to be
 
     def type(self, name: str) -> str:
         """The C type of elements in memory: of what is chosen by a `bool` from there GCC makes no vectors."""
@@ -144,11 +146,12 @@ class Normal:
 
 
 def normal(
-    program: Program, integers: frozenset[str] = frozenset(), conditions: frozenset[str] = frozenset()
-) -> Normal:
+    program: Program, integers: frozenset[str] = frozenset(), conditions: frozenset[str] = frozenset(),
+    nominal: Nominal = ALIKE,
+) -> Normal:  # fmt: skip
     """The loops of a program. Raises Unsupported where a construct has none."""
     program = split_merged(program)
-    out = Normal(program, booleans=set(conditions), integers=integers)
+    out = Normal(program, booleans=set(conditions), integers=integers, nominal=nominal)
     out.dims.update(program.given)
     out.taken.update(out.dims, program.scalars, (s.name for s in program.statements))
     for s in program.statements:

@@ -1,0 +1,67 @@
+"""Windows of a few places: neighbouring windows are one vector, and what they sum stays in registers.
+
+Rows of an image are no whole number of vectors. The last vector of a row overlaps the one before: what it computes once
+more is the same, and what it adds is left out where that was added already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from derive.backends.cpu.loops.short import ShortRows, reads_windows
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.writer import Writer
+
+
+@dataclass
+class VectorRows(ShortRows):
+    """As many rows as a vector has elements, in blocks that may overlap."""
+
+    room = "LANES"
+
+    @property
+    def fits(self) -> bool:
+        """Whether all may be computed twice, and no row is kept: nothing is summed over rows, or changed."""
+        once = not self.group.totals and not any(s.changes for s in self.group.loops)
+        return once and reads_windows(self.group) and "buffer" not in self.plan.place.values()
+
+    @property
+    def test(self) -> str:
+        return f"{self.places} <= ROWS && {self.split()[2]} >= LANES"
+
+    @property
+    def is_few(self) -> bool:
+        return True
+
+    def print(self) -> None:
+        (slow, _, n), out = self.split(), self.out
+        self.starts()
+        team = f"num_threads(team(threads, {self.work}))"
+        out.line(f"#pragma omp parallel for {team} collapse({len(slow) + 1}) schedule(static)")
+        with self.plain(slow), overlapping(out, n, "from"):
+            out.line("const int64_t to = from + LANES;")
+            self.stages()
+
+
+@contextmanager
+def overlapping(out: Writer, n: str, first: str = "first") -> Iterator[None]:
+    """Blocks of one vector up to place n, which is no less: each begins at `first`, and only the last one overlaps."""
+    with out.loop("block", "0", f"({n} + LANES - 1) / LANES"):
+        out.line(f"const int64_t {first} = at_most(block * LANES, {n} - LANES);")
+        yield
+
+
+@contextmanager
+def lanes(out: Writer, axis: str) -> Iterator[None]:
+    """The places of such a block, which are a vector's lanes; those before `done` belong to the block before."""
+    out.line("const int done = (int)(block * LANES - first);")
+    with out.loop("lane", "0", "LANES", "simd", "int"):
+        out.line(f"const int64_t {variable(axis)} = first + lane;")
+        yield
+
+
+def in_vectors(axis: str) -> str:
+    """Where rows are so long that they are a vector at least, and no so long that one more would not show."""
+    return f"{length(axis)} >= LANES && {length(axis)} < 2 * SPAN"

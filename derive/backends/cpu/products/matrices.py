@@ -1,0 +1,115 @@
+"""What a matrix product is: the tensors in memory that it takes as matrices, and which of their axes are what in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from derive.backends.cpu.statements.normal import Loop, Normal, Running
+from derive.nodes.walking import axes_along, reads
+from derive.program import Index, Merged, Node, Read
+
+
+def whole_axes(index: Index) -> tuple[str, ...]:
+    """The axes of an index that is a whole axis or a merge of such, first the slowest; else none."""
+    if isinstance(index, str):
+        return (index,)
+    parts = [whole_axes(i) for i in index.axes] if isinstance(index, Merged) else []
+    return tuple(a for part in parts for a in part) if all(parts) else ()
+
+
+def plain(node: Node, normal: Normal) -> tuple[str, ...] | None:
+    """The axes of a read whose elements lie in memory in their order, merged axes taken apart."""
+    if not isinstance(node, Read) or node.name in normal.booleans | normal.integers:
+        return None
+    if not all(map(whole_axes, node.index)):
+        return None  # one place on a dimension, or on a part of a merge: elements lie further apart than the axes say
+    dims = axes_along(node.index)
+    return dims if len(set(dims)) == len(dims) else None
+
+
+def called(index: Index, names: Mapping[str, str]) -> Index:
+    """A place by other names of its axes, merged ones included."""
+    if isinstance(index, Merged):
+        return Merged(tuple(called(i, names) for i in index.axes))
+    return names.get(index, index) if isinstance(index, str) else index
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A tensor in memory seen as a matrix for every value of the batch axes."""
+
+    name: str
+    index: tuple[Index, ...]  # whole axes and merges of such: a place on each dimension of its memory
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The axes of its memory, slowest first, merged ones taken apart: there may be more than dimensions."""
+        return axes_along(self.index)
+
+    def run(self, axes: tuple[str, ...]) -> bool:
+        """Whether the axes lie one after another in memory, so that they are one dimension."""
+        if not axes:
+            return True
+        if any(a not in self.dims for a in axes):
+            return False
+        start = self.dims.index(axes[0])
+        return self.dims[start : start + len(axes)] == axes
+
+    def stride(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """The axes whose lengths multiply to the distance between neighbours along the last of `axes`."""
+        return self.dims[self.dims.index(axes[-1]) + 1 :] if axes else ()
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A tensor with zeros before and after it along some axes, made for one place of a product's batch at a time."""
+
+    name: str
+    of: Matrix
+    edges: tuple[tuple[str, Node, Node], ...]  # an axis, and how many zeros are before and after
+
+
+@dataclass(frozen=True)
+class Product:
+    """`out = alpha * a @ b` for every value of the batch axes, or added; `rows`, `columns`, `inner` are merged axes."""
+
+    name: str
+    out: Matrix
+    a: Matrix
+    b: Matrix
+    batch: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    inner: tuple[str, ...]
+    alpha: tuple[Node, ...]
+    note: str
+    adds: bool = False
+    windowed: bool = False  # an operand is read at places that are no matrix: each side is axes and steps
+    taps: tuple[str, ...] = ()  # of windows that it adds to, one place after another
+    wide: Wide | None = None  # what its right operand is made of first
+
+    def __str__(self) -> str:
+        return f"{self.name} = product of {self.a.name} and {self.b.name}"
+
+    @property
+    def reads(self) -> set[str]:
+        own = {self.name} if self.adds else set()
+        right = self.b if self.wide is None else self.wide.of
+        return own | {self.a.name, right.name}.union(*map(reads, self.alpha))
+
+    def with_names(self, names: Mapping[str, str]) -> Product:
+        """The same product with other names for axes."""
+
+        def named(axes: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names.get(a, a) for a in axes)
+
+        def at(index: tuple[Index, ...]) -> tuple[Index, ...]:
+            return tuple(called(i, names) for i in index)
+
+        a, b, out = (Matrix(m.name, at(m.index)) for m in (self.a, self.b, self.out))
+        batch, rows, columns, inner = map(named, (self.batch, self.rows, self.columns, self.inner))
+        return replace(self, out=out, a=a, b=b, batch=batch, rows=rows, columns=columns, inner=inner)
+
+
+Step = Loop | Product | Running

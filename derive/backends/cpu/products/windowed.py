@@ -1,0 +1,246 @@
+"""Products of which a factor, or the result, lies in windows: no matrix in memory, and none is laid out for it.
+
+Where an element of such a tensor lies is a sum of what its axes add, each so much a place: for rows, columns and the
+inner axis alike. Which factor's axes are columns decides how fast it is: its vectors run along them, so that they
+should lie one after another. Along a window that is its long axis, the *place*; the short one, the *tap*, is few.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from derive.backends.cpu.products.factors import numbers_and_two
+from derive.backends.cpu.products.matrices import Matrix, Product, Wide, plain, whole_axes
+from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.nodes.arithmetic import ONE, ZERO, summed
+from derive.nodes.walking import axes_along, by_axes_once, index_axes, node_axes
+from derive.program import Call, Index, Merged, Node, Num, Place, Read, SizeOf, Window
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The factors of such a product, and its axes by what they are in it."""
+
+    left: Node
+    right: Node
+    batch: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    inner: tuple[str, ...]
+
+    def product(self, out: Matrix, alpha: tuple[Node, ...], note: str, normal: Normal) -> list[Loop | Product]:
+        """The product, after the loops that compute those factors that lie nowhere in memory."""
+        left, before = _as_it_lies(self.left, f"{out.name}_left", (*self.batch, *self.rows, *self.inner), normal)
+        right, then = _as_it_lies(self.right, f"{out.name}_right", (*self.batch, *self.inner, *self.columns), normal)
+        sides = (self.batch, self.rows, self.columns, self.inner)
+        return [*before, *then, Product(out.name, out, left, right, *sides, alpha, note, windowed=True)]
+
+
+def _as_it_lies(node: Node, name: str, axes: tuple[str, ...], normal: Normal) -> tuple[Matrix, list[Loop | Product]]:
+    """A factor at its places in memory, with the loop that computes it first where it has none."""
+    if isinstance(node, Read) and (plain(node, normal) is not None or _through_windows(node, normal)):
+        return Matrix(node.name, node.index), []
+    own, name = node_axes(node), normal.fresh(name)
+    normal.dims[name] = wanted = tuple(a for a in axes if a in own)
+    return Matrix(name, wanted), [Loop(name, wanted, node, note=f"{name}[{', '.join(wanted)}] = {node}")]
+
+
+# --- factors in windows --------------------------------------------------------------------------------------
+
+
+def windowed(
+    factors: list[Node], alpha: tuple[Node, ...], loop: Loop, normal: Normal
+) -> list[Loop | Product] | None:
+    """The product of two factors, one of which is read through windows, and what goes with it; None for others."""
+    if not any(_through_windows(f, normal) for f in factors) or not all(map(whole_axes, loop.slots)):
+        return None
+    found = _sides(factors, loop, normal)
+    if found is None:
+        return None
+    sides, is_turned = found
+    if not is_turned:
+        return sides.product(Matrix(loop.name, loop.slots), alpha, loop.note, normal)
+    name, slots = normal.fresh(f"{loop.name}_product"), (*sides.batch, *sides.rows, *sides.columns)
+    normal.dims[name] = slots
+    turned = Loop(loop.name, loop.slots, Read(name, slots), note=loop.note)
+    return [*sides.product(Matrix(name, slots), alpha, loop.note, normal), turned]
+
+
+def _through_windows(node: Node, normal: Normal) -> bool:
+    """Whether it is a real tensor that is read through a window of several axes, and else at steps along axes."""
+    if not isinstance(node, Read) or node.name in normal.booleans | normal.integers:
+        return False
+    return all(map(_in_steps, node.index)) and any(isinstance(i, Window) and len(i.steps) > 1 for i in node.index)
+
+
+def _in_steps(index: Index) -> bool:
+    """Whether a place is so many steps along axes."""
+    if isinstance(index, Merged):
+        return all(_in_steps(i.index if isinstance(i, Place) else i) for i in index.axes)
+    return isinstance(index, str | Window)
+
+
+def _sides(factors: list[Node], loop: Loop, normal: Normal) -> tuple[_Sides, bool] | None:
+    """The sides, and whether the result has the columns before the rows in memory; None where an axis has no part."""
+    if len(factors) != 2:
+        return None
+    own, dims = [set(node_axes(f)) for f in factors], axes_along(loop.slots)
+    both = own[0] & own[1]
+    if not set(loop.over) <= both or not dims or dims[-1] in both or set(dims) - (own[0] | own[1]):
+        return None
+    last = next(k for k in range(2) if dims[-1] in own[k])
+    across = [_lane(f, normal) not in loop.free for f in factors]  # columns would be far apart
+    is_turned = across[last] and (not across[1 - last] or _through_windows(factors[last], normal))
+    k = 1 - last if is_turned else last
+    left, right = factors[1 - k], factors[k]
+    rows = tuple(a for a in dims if a in own[1 - k] - own[k])
+    columns = tuple(a for a in dims if a in own[k] - own[1 - k])
+    if not is_turned:  # those that lie one after another in the result
+        ends = next((n for n, a in enumerate(reversed(dims)) if a not in columns), len(dims))
+        columns = dims[len(dims) - ends :]
+    batch = tuple(a for a in dims if a not in (*rows, *columns))
+    inner = tuple(a for a in node_axes(left) if a in loop.over)
+    return _Sides(left, right, batch, rows, columns, inner), is_turned
+
+
+def _lane(factor: Node, normal: Normal) -> str:
+    """The axis that a factor's neighbours in memory are along."""
+    last = index_axes(factor.index[-1]) if isinstance(factor, Read) and factor.index else node_axes(factor)[-1:]
+    return normal.nominal.longest(last)
+
+
+# --- results in windows --------------------------------------------------------------------------------------
+
+
+def added_in_windows(normal: Normal) -> list[Loop | Product]:
+    """The loops, with products in the place of those that compute one and then add it at places in windows."""
+    out: list[Loop | Product] = list(normal.loops)
+    for loop in normal.loops:
+        addition = _addition(loop, normal) if loop.is_product else None
+        steps = _added(loop, addition, normal) if addition is not None else None
+        if addition is None or steps is None:
+            continue
+        writers = [s for s in normal.loops if s.name == addition.name]
+        product = steps[-1]
+        if isinstance(product, Product) and not product.taps and _is_first(addition, writers):
+            out.remove(writers[0])
+            steps[-1] = replace(product, adds=False)
+        at = out.index(loop)
+        out[at : at + 1] = steps
+        out.remove(addition)
+    return out
+
+
+def _is_first(addition: Loop, writers: list[Loop]) -> bool:
+    """Whether it is added to zeros, of which nothing else is made."""
+    return len(writers) == 2 and writers[1] is addition and writers[0].kind == "set" and writers[0].value == ZERO
+
+
+def _addition(loop: Loop, normal: Normal) -> Loop | None:
+    """The addition that alone reads what a loop makes, element by element."""
+    readers = [s for s in normal.loops if loop.name in {r.name for r in s.reads()}]
+    if len(readers) != 1 or readers[0].kind != "add" or loop.name in normal.program.returns:
+        return None
+    same = readers[0].value == Read(loop.name, loop.slots) and set(readers[0].free) == set(loop.free)
+    return readers[0] if same else None
+
+
+def _added(loop: Loop, addition: Loop, normal: Normal) -> list[Loop | Product] | None:
+    """The product that adds where a window's places and taps come together; None where it has no two sides.
+
+    Where places are one apart, each element is a sum of what lies around it, with zeros beyond the ends. Else the
+    product is added for one tap after another.
+    """
+    alpha, factors = numbers_and_two(loop.value)
+    sides = _sides_into(factors, addition, loop.over, normal)
+    if sides is None:
+        return None
+    note = "\n".join(dict.fromkeys((loop.note, addition.note)))
+    *before, product = sides.product(Matrix(addition.name, addition.slots), alpha, note, normal)
+    assert isinstance(product, Product)
+    taps = tuple(a for a in addition.free if a not in (*sides.batch, *sides.rows, *sides.columns))
+    return [*before, _gathered(product, taps, normal) or replace(product, adds=True, taps=taps)]
+
+
+def _sides_into(factors: list[Node], addition: Loop, over: tuple[str, ...], normal: Normal) -> _Sides | None:
+    """The sides, the places of windows as columns, their taps left out; None where one factor has not all places."""
+    slots, free = addition.slots, axes_along(addition.slots)
+    windows = [i for i in slots if isinstance(i, Window) and len(i.steps) > 1]
+    long = {normal.nominal.longest(index_axes(i)) for i in windows}
+    taps = {a for i in windows for a in index_axes(i)} - long
+    own = [set(node_axes(f)) for f in factors]
+    k = next((k for k in range(len(own)) if long <= own[k]), None)
+    if k is None or len(own) != 2 or not windows or len(set(free)) < len(free) or not all(map(_in_steps, slots)):
+        return None
+    ours, theirs = own[k], own[1 - k]
+    if not set(over) <= ours & theirs or set(free) - (ours | theirs) or long & theirs or taps & ours:
+        return None
+    left, right = factors[1 - k], factors[k]
+    rows = tuple(a for a in free if a in theirs - ours - taps)
+    columns = tuple(a for a in free if a in long)
+    batch = tuple(a for a in free if a not in (*rows, *columns, *taps))
+    return _Sides(left, right, batch, rows, columns, tuple(a for a in node_axes(left) if a in over))
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What windows whose places are one apart add at a place of `dim`: it comes from places before and after it."""
+
+    dim: str
+    place: str  # the axis along which the windows begin
+    taps: tuple[tuple[str, int], ...]  # the other axes, with their steps
+
+    @property
+    def before(self) -> Node:
+        """How many zeros go before the first place: as many as a window has places behind its own first."""
+        return summed((_times(step, Call("sub", (SizeOf(a), ONE))), False) for a, step in self.taps)
+
+    @property
+    def after(self) -> Node:
+        return Call("sub", (SizeOf(self.dim), SizeOf(self.place)))
+
+    @property
+    def length(self) -> Place:
+        """The axis with the zeros around it, as a dimension."""
+        return Place(self.dim, Call("add", (SizeOf(self.dim), self.before)))
+
+    @property
+    def window(self) -> Window:
+        """Where a sum over the taps reads for a place of `dim`."""
+        return Window(((self.dim, 1), *((a, -step) for a, step in self.taps)), self.before)
+
+
+def _around(dim: Index, index: Index, taps: tuple[str, ...]) -> _Around | None:
+    """How a dimension is added to; None where places are further apart than one, or run backwards."""
+    if not isinstance(index, Window) or not isinstance(dim, str) or index.offset != ZERO:
+        return None
+    place, *rest = sorted(index.steps, key=lambda step: step[0] in taps)
+    if place[1] != 1 or any(step < 0 for _, step in rest):
+        return None
+    return _Around(dim, place[0], tuple(rest))
+
+
+def _gathered(p: Product, taps: tuple[str, ...], normal: Normal) -> Product | None:
+    """The product as one of what lies around each place, `out[h] = sum(b[h - tap] * a[tap], over=tap)`.
+
+    The right factor gets zeros before its first place and after its last one. None where places are further apart.
+    """
+    dims = normal.dims[p.name]
+    found = [_around(d, i, taps) for d, i in zip(dims, p.out.index, strict=True) if isinstance(i, Window)]
+    around = {a.place: a for a in found if a is not None}
+    whole = by_axes_once(Read(p.b.name, p.b.index)) and by_axes_once(Read(p.name, dims))
+    if len(around) < len(found) or not whole:
+        return None
+    own = [i for i in p.b.index if isinstance(i, str) and i not in p.batch]
+    name = normal.fresh(f"{p.b.name}_wide")
+    normal.dims[name] = tuple(around[i].length if i in around else i for i in own)
+    wide = Wide(name, p.b, tuple((a.place, a.before, a.after) for a in around.values()))
+    b = Matrix(name, tuple(around[i].window if i in around else i for i in own))
+    columns = tuple(around[a].dim for a in p.columns)
+    inner = tuple(a for a in axes_along(p.a.index) if a in (*p.inner, *taps))
+    return replace(p, out=Matrix(p.name, dims), b=b, columns=columns, inner=inner, wide=wide, adds=True)
+
+
+def _times(step: int, length: Node) -> Node:
+    return length if step == 1 else Call("mul", (Num(Fraction(step)), length))

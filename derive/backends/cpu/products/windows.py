@@ -1,0 +1,69 @@
+"""Products through windows in C: each side of an operand is its axes, and how far apart their places are."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.forms import Scratch
+from derive.backends.cpu.loops.nests import decode, extent
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.products.matrices import Product, Wide
+from derive.backends.cpu.products.steps import Steps
+from derive.backends.cpu.statements.normal import Normal
+from derive.backends.cpu.writer import Writer, in_rows
+
+
+def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds: str = "") -> None:
+    """A call for every value of the batch axes, and of the taps that are added one after another."""
+    text = Expressions(form)
+    for note in p.note.split("\n"):
+        out.comment(note)
+    count = extent(p.batch)
+    together = f"batch_team(threads, {count})" if p.batch else "1"
+    if p.wide is not None:
+        scratch.take("real", text.name(p.wide.name), f"{together} * ({_size(p.wide, text)})")
+    with ExitStack() as stack:
+        if p.batch:
+            out.line(f"#pragma omp parallel for num_threads({together}) schedule(static)")
+            stack.enter_context(out.loop("at", "0", count))
+            decode(out, p.batch, "at")
+        for a in p.taps:
+            stack.enter_context(out.loop(variable(a), "0", length(a)))
+        own = ""
+        if p.wide is not None:
+            own = f"{text.name(p.wide.name)}_here"
+            _print_wide(p, p.wide, own, text, out)
+        alpha = " * ".join(text.value(x).real.inside(7) for x in p.alpha) or "1"
+        share = f"threads / {together}" if p.batch else "threads"
+        for line in in_rows("product_of_windows(", [*_operands(p, own, text, adds), alpha, share], ");"):
+            out.line(line)
+
+
+def _operands(p: Product, own: str, text: Expressions, adds: str) -> list[str]:
+    """Both factors and the result; `own` is what the right factor is called where it was made for the call."""
+    fixed = (*p.batch, *p.taps)
+    a, b, c = (Steps(m, text, name) for m, name in ((p.a, ""), (p.b, own), (p.out, "")))
+    return [
+        f"(windowed){{{a.start(fixed)}, {a.end}, {a.side(p.rows)}, {a.side(p.inner)}}}",
+        f"(windowed){{{b.start(fixed)}, {b.end}, {b.side(p.inner)}, {b.side(p.columns)}}}",
+        f"(windowed_result){{{c.start(fixed)}, {c.side(p.rows)}, {c.side(p.columns)}, {adds or 'false'}}}",
+    ]
+
+
+def _size(wide: Wide, text: Expressions) -> str:
+    return " * ".join(text.extent(d) for d in text.normal.dims[wide.name])
+
+
+def _print_wide(p: Product, wide: Wide, own: str, text: Expressions, out: Writer) -> None:
+    """The right factor with zeros around it, for one value of the batch axes; each thread has its own."""
+    name, edges = text.name(wide.name), {a: (before, after) for a, before, after in wide.edges}
+    of = Steps(wide.of, text)
+    thread = f" + omp_get_thread_num() * {_size(wide, text)}" if p.batch else ""
+    out.line(f"real *const {own} = {name}{thread}; // {wide.of.name} with zeros around it")
+    along = []
+    for i in wide.of.index:
+        if isinstance(i, str) and i not in p.batch:
+            before, after = (text.integer(n) for n in edges[i]) if i in edges else ("0", "0")
+            along.append(f"{{{text.extent(i)}, {of.step(i)}, {before}, {after}}}")
+    out.line(f"widened({own}, {of.start(p.batch)}, {len(along)}, (edge[]){{{', '.join(along)}}});")

@@ -1,0 +1,243 @@
+"""Products and sums through windows: convolutions of every layout, and sums that are no product, of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive.verify.subjects import tensors_in
+
+pytestmark = pytest.mark.usefixtures("kernels", "threads")
+
+SPECS = """
+from derive import *
+n, t, o, c, l, k, p, q, h, w, i, j, g, r = axes("n t o c l k p q h w i j g r")
+
+
+@op
+def plain(f, x: tensor[n, c, h, w], k: tensor[o, c, p, q]):
+    f.y[n, o, i, j] = sum(x[n, c, i + p, j + q] * k[o, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@op
+def biased(f, x: tensor[n, c, l], w: tensor[o, c, k], b: tensor[o]):
+    f.y[n, o, t] = sum(x[n, c, t + k] * w[o, c, k], over=(c, k)) + b[o]
+    return f.y
+
+
+@op
+def followed(f, x: tensor[n, c, l], w: tensor[o, c, k], b: tensor[o]):
+    f.z[n, o, t] = sum(x[n, c, t + k] * w[o, c, k], over=(c, k)) + b[o]
+    f.y[n, o, t] = tanh(f.z[n, o, t]) * f.z[n, o, t]
+    return f.y
+
+
+@op
+def no_batch(f, x: tensor[c, h, w], k: tensor[o, c, p, q]):
+    f.y[o, i, j] = sum(x[c, i + p, j + q] * k[o, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@op
+def channels_last(f, x: tensor[n, h, w, c], k: tensor[p, q, c, o]):
+    f.y[n, i, j, o] = sum(x[n, i + p, j + q, c] * k[p, q, c, o], over=(c, p, q))
+    return f.y
+
+
+@op
+def another_order(f, x: tensor[c, n, w, h], k: tensor[c, p, q, o]):
+    f.y[o, n, j, i] = sum(x[c, n, j + q, i + p] * k[c, p, q, o], over=(c, p, q))
+    return f.y
+
+
+@op
+def grouped(f, x: tensor[n, g, c, h, w], k: tensor[g, o, c, p, q]):
+    f.y[n, g, o, i, j] = sum(x[n, g, c, i + p, j + q] * k[g, o, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@op
+def volumes(f, x: tensor[n, c, l, h, w], k: tensor[o, c, r, p, q]):
+    f.y[n, o, t, i, j] = sum(x[n, c, t + r, i + p, j + q] * k[o, c, r, p, q], over=(c, r, p, q))
+    return f.y
+
+
+@op
+def dilated(f, x: tensor[n, c, h, w], k: tensor[o, c, p, q]):
+    f.y[n, o, i, j] = sum(x[n, c, i + 2 * p, j + 3 * q] * k[o, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@op
+def in_steps(f, x: tensor[n, c, h, w], k: tensor[o, c, p, q]):
+    f.y[n, o, i, j] = sum(x[n, c, 2 * i + p, 3 * j + q] * k[o, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@op
+def bank(f, x: tensor[n, l], w: tensor[o, k]):
+    f.y[n, o, t] = sum(x[n, t + k] * w[o, k], over=k)
+    return f.y
+
+
+@op
+def each_channel(f, x: tensor[n, c, h, w], k: tensor[c, p, q]):
+    f.y[n, c, i, j] = sum(x[n, c, i + p, j + q] * k[c, p, q], over=(p, q))
+    return f.y
+
+
+@op
+def each_channel_last(f, x: tensor[n, l, c], w: tensor[k, c]):
+    f.y[n, t, c] = sum(x[n, t + k, c] * w[k, c], over=k)
+    return f.y
+
+
+@op
+def image(f, x: tensor[h, w], k: tensor[p, q]):
+    f.y[i, j] = sum(x[i + p, j + q] * k[p, q], over=(p, q))
+    return f.y
+
+
+@op
+def spread(f, x: tensor[n, h, w], k: tensor[p, q]):
+    f.y[n, i, j] = sum((x[n, i + p, j + q] - k[p, q]) ** 2, over=(p, q))
+    return f.y
+"""
+
+
+def _windows(x: Tensor, dim: int, size: int, step: int = 1, dilation: int = 1) -> Tensor:
+    """A dimension as two: where windows begin, and the places of each."""
+    count = (x.shape[dim] - dilation * (size - 1) - 1) // step + 1
+    places = torch.arange(count)[:, None] * step + torch.arange(size) * dilation
+    return x.index_select(dim, places.reshape(-1)).unflatten(dim, (count, size))
+
+
+Pair = tuple[int, int]
+
+
+def _two(x: Tensor, dim: int, sizes: Pair, steps: Pair = (1, 1), far: Pair = (1, 1)) -> Tensor:
+    first = _windows(x, dim, sizes[0], steps[0], far[0])
+    return _windows(first, dim + 2, sizes[1], steps[1], far[1])
+
+
+def _biased(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return torch.einsum("nctk,ock->not", _windows(x, 2, w.shape[2]), w) + b[:, None]
+
+
+def _followed(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    z = _biased(x, w, b)
+    return z.tanh() * z
+
+
+def _volumes(x: Tensor, k: Tensor) -> Tensor:
+    return torch.einsum("nctripjq,ocrpq->notij", _windows(_two(x, 3, (k.shape[3], k.shape[4])), 2, k.shape[2]), k)
+
+
+def _sum(equation: str, dim: int, *steps: Pair, first: int = -2) -> Callable[..., Tensor]:
+    """A sum over two windows, whose sizes the kernel has from dimension `first` on."""
+    return lambda x, k: torch.einsum(equation, _two(x, dim, (k.shape[first], k.shape[first + 1]), *steps), k)
+
+
+REFERENCES: dict[str, Callable[..., Tensor]] = {
+    "plain": _sum("ncipjq,ocpq->noij", 2),
+    "biased": _biased,
+    "followed": _followed,
+    "no_batch": _sum("cipjq,ocpq->oij", 1),
+    "channels_last": _sum("nipjqc,pqco->nijo", 1, first=0),
+    "another_order": lambda x, k: torch.einsum("cnjqip,cpqo->onji", _two(x, 2, (k.shape[2], k.shape[1])), k),
+    "grouped": _sum("ngcipjq,gocpq->ngoij", 3),
+    "volumes": _volumes,
+    "dilated": _sum("ncipjq,ocpq->noij", 2, (1, 1), (2, 3)),
+    "in_steps": _sum("ncipjq,ocpq->noij", 2, (2, 3)),
+    "bank": lambda x, w: torch.einsum("ntk,ok->not", _windows(x, 1, w.shape[1]), w),
+    "each_channel": _sum("ncipjq,cpq->ncij", 2),
+    "each_channel_last": lambda x, w: torch.einsum("ntkc,kc->ntc", _windows(x, 1, w.shape[0]), w),
+    "image": _sum("ipjq,pq->ij", 0),
+    "spread": lambda x, k: ((_two(x, 1, (k.shape[0], k.shape[1])) - k[:, None]) ** 2).sum((2, 4)),
+}
+
+CASES = [
+    ("plain", (1, 1, 1, 1), (1, 1, 1, 1)),
+    ("plain", (2, 3, 5, 6), (4, 3, 2, 3)),
+    ("plain", (3, 4, 9, 18), (13, 4, 3, 3)),  # rows of 16
+    ("plain", (2, 17, 6, 34), (7, 17, 3, 3)),  # of 32; sums of more than DEEPEST
+    ("plain", (1, 3, 12, 33), (5, 3, 2, 2)),
+    ("plain", (1, 5, 40, 66), (150, 5, 1, 5)),  # more than COPIED rows
+    ("plain", (2, 2, 30, 12), (3, 2, 5, 5)),  # rows of 8, several of them in a vector
+    ("biased", (2, 3, 40), (5, 3, 4), (5,)),
+    ("biased", (3, 16, 300), (16, 16, 5), (16,)),
+    ("followed", (2, 3, 70), (5, 3, 4), (5,)),
+    ("no_batch", (3, 20, 37), (20, 3, 3, 3)),
+    ("channels_last", (2, 9, 11, 5), (3, 2, 5, 17)),
+    ("channels_last", (2, 35, 40, 3), (2, 2, 3, 40)),  # more than TALLEST rows
+    ("another_order", (13, 3, 30, 10), (13, 3, 4, 25)),
+    ("grouped", (2, 3, 4, 8, 21), (3, 5, 4, 3, 2)),
+    ("volumes", (2, 3, 4, 7, 20), (6, 3, 2, 3, 3)),
+    ("dilated", (2, 3, 12, 50), (4, 3, 3, 4)),
+    ("in_steps", (2, 3, 15, 100), (4, 3, 3, 2)),
+    ("in_steps", (1, 2, 7, 7), (1, 2, 3, 3)),
+    ("bank", (3, 90), (8, 11)),
+    ("bank", (1, 3), (1, 3)),
+    ("each_channel", (2, 3, 7, 12), (3, 3, 3)),
+    ("each_channel", (2, 3, 70, 40), (3, 3, 3)),  # more than ROWS rows
+    ("each_channel", (1, 2, 20, 25), (2, 9, 8)),  # more than ROWS places
+    ("each_channel", (9, 2, 5, 600), (2, 2, 3)),  # long rows
+    ("each_channel_last", (3, 40, 19), (4, 19)),
+    ("image", (30, 47), (3, 5)),
+    ("spread", (3, 11, 40), (2, 3)),
+    ("spread", (3, 11, 9), (2, 4)),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("name", "shapes"), [(n, s) for n, *s in CASES], ids=[f"{k}" for k in range(len(CASES))])
+def test_agrees_with_autograd(
+    native: ModuleType,
+    threads: Callable[[int], None],
+    name: str,
+    shapes: list[tuple[int, ...]],
+    count: int,
+    dtype: torch.dtype,
+) -> None:
+    torch.manual_seed(0)
+    threads(count)
+    leaves = [torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in shapes]
+    want = REFERENCES[name](*leaves)
+    cotangent = torch.randn_like(want)
+    wanted = (want, *torch.autograd.grad(want, leaves, cotangent))
+    y, saved = getattr(native, f"{name}_forward")(*(x.detach().to(dtype) for x in leaves))
+    found = (y, *tensors_in(getattr(native, f"{name}_backward")(cotangent.to(dtype), *saved)))
+    for got, exact in zip(found, wanted, strict=True):
+        most = float(exact.detach().abs().max())
+        tolerance = 1e-12 if dtype == torch.float64 else 2e-5
+        torch.testing.assert_close(got.double(), exact.detach(), rtol=0, atol=tolerance * max(most, 1.0))
+
+
+def test_no_patches_are_laid_out(native: ModuleType) -> None:
+    for name in ("plain", "channels_last", "no_batch", "dilated", "volumes"):
+        text = Path(f"{native.__path__[0]}/{name}.c").read_text()
+        assert text.count("product_of_windows(") == 3 and "_left" not in text and "_right" not in text, name
+
+
+def test_what_is_beside_a_window_is_not_taken(native: ModuleType) -> None:
+    """What is no number stays in the windows that it lies in, though vectors read beyond them."""
+    torch.manual_seed(0)
+    x, k = torch.randn(2, 3, 9, 21, dtype=torch.float64), torch.randn(4, 3, 2, 3, dtype=torch.float64)
+    x[:, :, 4, 11] = float("nan")
+    for name, kernel in (("plain", k), ("each_channel", k[0])):
+        y, saved = getattr(native, f"{name}_forward")(x, kernel)
+        expected = REFERENCES[name](x, kernel)
+        assert torch.equal(y.isnan(), expected.isnan()) and y.isnan().any()
+        dy = torch.randn_like(y)
+        dy[0, 0, 3, 7] = float("nan")
+        dx = tensors_in(getattr(native, f"{name}_backward")(dy, *saved))[0]
+        want = torch.zeros_like(dx, dtype=torch.bool)
+        want[0, slice(None) if name == "plain" else 0, 3:5, 7:10] = True
+        assert torch.equal(dx.isnan(), want)
