@@ -135,13 +135,13 @@ class _Call:
             return None
         alone = 0 if self.c.batch else 1  # torch convolves one image without a batch as well
         parts = parts[alone:]
-        x, k = self.read(signal, alone), self.shaped(self.value(kernel), self.kernel_parts())
-        added = f", {self.value(bias).code}" if bias is not None else ""
+        x, k = self.read(signal, alone), self.in_parts(kernel, self.kernel_parts())
+        added = f", {self.value(bias, parts).code}" if bias is not None else ""
         code = f"functional.conv{len(self.c.spatial)}d({x}, {k}{added}{self.options()})"
         return self.unshaped(Value(code), parts)
 
     def kernel(self, signal: Read, image: Node) -> Value:
-        x, y = self.read(signal), self.shaped(self.value(image), self.image_parts())
+        x, y = self.read(signal), self.in_parts(image, self.image_parts())
         parts = self.kernel_parts()
         size = ", ".join(p.length for p in parts)
         return self.unshaped(Value(f"{self.adjoint('weight')}({x}, ({size}), {y}{self.options()})"), parts)
@@ -151,8 +151,8 @@ class _Call:
         one = not self.c.outer and not self.c.groups and not self.printer.exact
         code = self.of_one_channel(kernel, image) if one else None
         if code is None:
-            size, w = ", ".join(p.length for p in parts), self.shaped(self.value(kernel), self.kernel_parts())
-            y = self.shaped(self.value(image), self.image_parts())
+            size, w = ", ".join(p.length for p in parts), self.in_parts(kernel, self.kernel_parts())
+            y = self.in_parts(image, self.image_parts())
             code = f"{self.adjoint('input')}(({size}), {w}, {y}{self.options()})"
         value = self.unshaped(Value(code), parts)
         own = {f"@{x.slot}": s.axes[x.slot] for x in self.c.spatial}
@@ -170,9 +170,9 @@ class _Call:
         turned = from_the_end(kernel, [s.tap for s in c.windowed])
         if turned is None or any(s.step != 1 for s in c.spatial):
             return None
-        w = self.shaped(self.value(turned), [self.part(c.inner), self.part(()), *self.taps()])
+        w = self.in_parts(turned, [self.part(c.inner), self.part(()), *self.taps()])
         ends = ", ".join(self.beyond(s) for s in reversed(c.spatial) for _end in range(2))
-        y = f"functional.pad({self.shaped(self.value(image), self.image_parts())}, ({ends}))"
+        y = f"functional.pad({self.in_parts(image, self.image_parts())}, ({ends}))"
         return f"functional.conv{len(c.spatial)}d({y}, {w}{self.options()})"
 
     def beyond(self, s: Spatial) -> str:
@@ -218,8 +218,15 @@ class _Call:
         own = (_Part((a,), lambda a: self.extent(of[a], str(dims[of[a].slot]), index)) for a in of)
         return [self.part(c.batch), self.part((*c.groups, *c.inner)), *own]
 
-    def value(self, node: Node) -> Value:
-        return self.printer.as_real(node, self.printer.value(node, node_axes(node)))
+    def value(self, node: Node, parts: list[_Part]) -> Value:
+        """A factor, its axes in the order of the parts."""
+        axes = node_axes(node)
+        order = sorted(axes, key=[a for part in parts for a in part.axes].index)
+        return self.printer.as_real(node, self.printer.value(node, tuple(order)))
+
+    def in_parts(self, node: Node, parts: list[_Part]) -> str:
+        """A factor with one dimension for each part."""
+        return self.shaped(self.value(node, parts), parts)
 
     def read(self, signal: Read, alone: int = 0) -> str:
         """The signal with its windowed dimensions whole, or cut to what the windows reach."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.fusions import added_to
 from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reads.slices import behind, flipped, span, subscript
+from derive.backends.torch.reductions.frames import frames_added
 from derive.backends.turned import forwards
 from derive.backends.values import Dims, Line, is_pack
 from derive.nodes.products import is_tensor
@@ -79,6 +80,8 @@ def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> boo
     windows = _Windows.of(printer, s)
     if windows is None:
         return False
+    if frames_added(printer, s, name, windows.loops):
+        return True
     change, own = _change(printer, s, name, windows)
     place = _place(printer, s, windows)
     if s.onto is None and (place or not change.startswith(" = ")):

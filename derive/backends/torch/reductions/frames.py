@@ -1,0 +1,56 @@
+"""Frames that follow one another in steps of several places, overlapped and added in torch: one call of `fold`.
+
+Such frames are long, a spectrogram's has hundreds of places, and a loop over these would add strided slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from derive.backends.torch.reads.slices import reached, subscript
+from derive.backends.values import Line, Value, is_pack, permute
+from derive.nodes.walking import node_axes
+from derive.program import Scatter, Window
+
+if TYPE_CHECKING:
+    from derive.backends.torch.printer import Printer
+
+
+def frames_added(printer: Printer, s: Scatter, name: str, loops: Mapping[int, tuple[str, int]]) -> bool:
+    """The lines that add frames along the last dimension; False where these are no frames, or one alone."""
+    *rest, window = s.slots
+    if not isinstance(window, Window) or set(loops) != {len(rest)} or tuple(rest) != s.axes[:-1]:
+        return False
+    (place, step), (tap, dilation) = printer.sizes.ordered(window)
+    own = tuple(a for a in rest if isinstance(a, str))
+    axes = (*own, tap, place)
+    if step == 1 or dilation != 1 or set(node_axes(s.value)) != set(axes) or any(map(is_pack, axes)):
+        return False
+    frames = permute(_named(printer, s, (*own, place, tap)), axes)
+    if len(own) != 1:
+        frames = frames.method(f".flatten(0, {len(own) - 1})" if own else "[None]")
+    start, size = printer.number(window.offset), printer.size
+    whole = printer.sizes.tight(s.axes[-1], window) and start == "0"
+    reach = size(s.axes[-1]) if whole else reached(step, size(place), 1, size(tap))
+    added = f"functional.fold({frames.code}, (1, {reach}), (1, {size(tap)}), stride=(1, {step}))"
+    added += "[:, 0, 0]" if own else "[0, 0, 0]"
+    added += f".unflatten(0, ({', '.join(printer.lengths(own))}))" if len(own) > 1 else ""
+    span = ":" if whole else f":{reach}" if start == "0" else f"{start}:{start} + {reach}"
+    if s.onto is None and not whole:
+        zeros = f"{printer.like}.new_zeros({', '.join(printer.lengths(s.axes))})"
+        printer.lines.append(Line(f"{name} = {zeros}"))
+    at = "" if whole else subscript([*(":" for _ in own), span])
+    printer.lines.append(Line(f"{name}{at} {'=' if s.onto is None else '+='} {added}", str(s)))
+    return True
+
+
+def _named(printer: Printer, s: Scatter, axes: tuple[str, ...]) -> Value:
+    """What is added, over these axes, under a name of its own unless it has one."""
+    value = printer.full(s.value, axes)
+    if value.code.isidentifier():
+        return value
+    name = printer.unused("patches")
+    printer.lines.append(Line(f"{name} = {value.code}", str(s)))
+    return replace(value, code=name)
