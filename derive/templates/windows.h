@@ -35,6 +35,7 @@ SHARED int64_t places(const side *s) {
 
 // How far from the first place the `count` places from `from` on lie.
 SHARED void offsets_of(int64_t *restrict to, const side *s, int64_t from, int64_t count) {
+    if (count == 0) return; // of an axis without places there is no place to begin with
     int64_t at[MOST_AXES] = {0}, base = 0;
     const int last = s->axes - 1;
     if (last < 0) {
@@ -98,6 +99,20 @@ INLINE int runs_of(int64_t *restrict start, const int64_t *restrict at, int64_t 
     return runs;
 }
 
+// How far apart the places are, if evenly; else 0.
+INLINE int64_t even_step(const int64_t *at, int64_t count) {
+    const int64_t step = count > 1 ? at[1] - at[0] : 0;
+    bool even = true;
+    for (int64_t k = 1; k < count; k++) even &= at[k] - at[k - 1] == step;
+    return even ? step : 0;
+}
+
+// Elements that are a few places apart; compilers make vectors of them where the step is a number.
+INLINE void copy_every(real *restrict to, const real *restrict at, int64_t count, const int64_t step) {
+    #pragma omp simd
+    for (int64_t j = 0; j < count; j++) to[j] = at[j * step];
+}
+
 // Columns of a strip, one row after another. Runs of columns that lie one after another are copied as whole vectors: what they
 // hold beyond a run is written over by the next run, or the next row. What may end with memory, and what lies apart, is copied
 // one element at a time.
@@ -105,6 +120,7 @@ SHARED void copy_runs(real *restrict copy, const windowed *b, const int64_t *row
     int64_t start[STRIP + 1], furthest = 0;
     const int runs = runs_of(start, columns, width);
     for (int r = 0; r < runs; r++) furthest = at_least(furthest, columns[start[r]]);
+    const int64_t step = runs == width ? even_step(columns, width) : 0;
     for (int64_t k = 0; k < inner; k++) {
         const real *const at = b->at + rows[k];
         real *const to = copy + k * STRIP;
@@ -123,6 +139,8 @@ SHARED void copy_runs(real *restrict copy, const windowed *b, const int64_t *row
                 const vector first = load(from), second = load(from + LANES);
                 store(to + start[r], first), store(to + start[r] + LANES, second);
             }
+        } else if (step == 2 && b->end - at > columns[0] + 2 * STRIP) { // beyond the strip, too: whole vectors
+            copy_every(to, at + columns[0], STRIP, 2);
         } else {
             for (int64_t j = 0; j < width; j++) to[j] = at[columns[j]];
         }
@@ -210,7 +228,7 @@ SHARED int64_t run_length(const side *b, const side *c, int64_t rows) {
     int64_t length = INT64_MAX;
     for (int k = 0; k < 2; k++) {
         const side *const s = k ? c : b;
-        if (s->axes && s->along[s->axes - 1].step == 1) length = at_most(length, s->along[s->axes - 1].count);
+        if (s->axes && (s == b || s->along[s->axes - 1].step == 1)) length = at_most(length, s->along[s->axes - 1].count);
     }
     if (length == INT64_MAX) return STRIP;
     const int64_t strips = (length + STRIP - 1) / STRIP, twice = STRIP * strips - length;

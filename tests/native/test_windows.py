@@ -81,6 +81,24 @@ def in_steps(f, x: tensor[n, c, h, w], k: tensor[o, c, p, q]):
 
 
 @op
+def in_steps_with_gaps(f, x: tensor[n, c, h, w], k: tensor[o, c, p, q]):
+    f.y[n, o, i, j] = sum(x[n, c, 4 * i + 6 * p, 3 * j + 2 * q] * k[o, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@op
+def steps_along_one(f, x: tensor[n, c, h, w], k: tensor[o, c, p, q]):
+    f.y[n, o, i, j] = sum(x[n, c, i + p, 2 * j + q] * k[o, c, p, q], over=(c, p, q))
+    return f.y
+
+
+@op
+def tiled(f, x: tensor[n, c, l], w: tensor[o, c, k]):
+    f.y[n, o, t] = sum(x[n, c, 4 * t + k] * w[o, c, k], over=(c, k))
+    return f.y
+
+
+@op
 def bank(f, x: tensor[n, l], w: tensor[o, k]):
     f.y[n, o, t] = sum(x[n, t + k] * w[o, k], over=k)
     return f.y
@@ -155,6 +173,9 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
     "volumes": _volumes,
     "dilated": _sum("ncipjq,ocpq->noij", 2, (1, 1), (2, 3)),
     "in_steps": _sum("ncipjq,ocpq->noij", 2, (2, 3)),
+    "in_steps_with_gaps": _sum("ncipjq,ocpq->noij", 2, (4, 3), (6, 2)),
+    "steps_along_one": _sum("ncipjq,ocpq->noij", 2, (1, 2)),
+    "tiled": lambda x, w: torch.einsum("nctk,ock->not", _windows(x, 2, w.shape[2], 4), w),
     "bank": lambda x, w: torch.einsum("ntk,ok->not", _windows(x, 1, w.shape[1]), w),
     "each_channel": _sum("ncipjq,cpq->ncij", 2),
     "each_channel_last": lambda x, w: torch.einsum("ntkc,kc->ntc", _windows(x, 1, w.shape[0]), w),
@@ -182,6 +203,11 @@ CASES = [
     ("dilated", (2, 3, 12, 50), (4, 3, 3, 4)),
     ("in_steps", (2, 3, 15, 100), (4, 3, 3, 2)),
     ("in_steps", (1, 2, 7, 7), (1, 2, 3, 3)),
+    ("in_steps_with_gaps", (2, 3, 23, 110), (4, 3, 3, 5)),
+    ("in_steps_with_gaps", (2, 3, 8, 70), (4, 3, 1, 2)),  # phases without taps
+    ("steps_along_one", (2, 3, 9, 90), (14, 3, 2, 3)),
+    ("tiled", (2, 3, 150), (5, 3, 4)),  # windows that do not overlap
+    ("tiled", (2, 3, 153), (5, 3, 2)),  # places that no window reads
     ("bank", (3, 90), (8, 11)),
     ("bank", (1, 3), (1, 3)),
     ("each_channel", (2, 3, 7, 12), (3, 3, 3)),

@@ -254,14 +254,14 @@ class Expressions:
         return Text(f"{self.name(i.name)}[{self.offset(i)}]")
 
     def integer(self, node: Node) -> str:
-        """Whole-number arithmetic on lengths."""
+        """Whole-number arithmetic on lengths; quotients are whole, too."""
         if isinstance(node, SizeOf):
             return length(node.axis)
         if isinstance(node, Scal) and node.name in self.normal.starts:
             return node.name
         if isinstance(node, Num) and Fraction(node.value).denominator == 1:
             return str(int(node.value))
-        if isinstance(node, Call) and node.fn in ("add", "sub", "mul"):
+        if isinstance(node, Call) and node.fn in ("add", "sub", "mul", "div"):
             return f"({f' {_BINARY[node.fn][0]} '.join(self.integer(a) for a in node.args)})"
         if isinstance(node, Call) and node.fn == "neg":
             return f"(-{self.integer(node.args[0])})"

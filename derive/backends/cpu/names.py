@@ -24,7 +24,7 @@ _SUFFIXES = tuple(  # of our own variables
     """_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last _few
     _four""".split()  # noqa: SIM905
 )
-_PREFIXES = ("i_", "n_", "given_n_", "first_", "real_", "number_")
+_PREFIXES = ("i_", "n_", "given_n_", "first_", "phase_", "shift_", "real_", "number_")
 
 
 def tensor_name(tensor: str) -> str:

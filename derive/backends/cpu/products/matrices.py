@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import gcd
 
+from derive.backends.cpu.names import axis_name
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.nodes.walking import axes_along, reads
 from derive.program import Index, Merged, Node, Read
@@ -71,6 +73,63 @@ class Wide:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """Every few places of `dim`, from one of the first on, to each of which the same taps of windows add.
+
+    Windows begin every `step` places, and their places are `dilation` apart.
+    """
+
+    dim: str
+    tap: str
+    step: int
+    dilation: int
+
+    @property
+    def common(self) -> int:
+        return gcd(self.step, self.dilation)
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether all phases together are all places: windows miss none for their steps."""
+        return self.common == 1
+
+    @property
+    def places(self) -> str:
+        """The axis of the places of one phase."""
+        return f"{self.dim}_in_phase"
+
+    @property
+    def taps(self) -> str:
+        """The axis of the taps that add to them."""
+        return f"{self.tap}_in_phase"
+
+    @property
+    def first(self) -> str:
+        """The variable that holds the first place of a phase."""
+        return f"phase_{axis_name(self.dim)}"
+
+    @property
+    def first_tap(self) -> str:
+        """The variable that holds the first tap that adds to it."""
+        return f"phase_{axis_name(self.tap)}"
+
+    @property
+    def shift(self) -> str:
+        """The variable that says how far from its own place the first window that adds to it begins: 0 or before."""
+        return f"shift_{axis_name(self.dim)}"
+
+    @property
+    def numbers(self) -> tuple[str, str, str]:
+        """The variables."""
+        return self.first, self.first_tap, self.shift
+
+    def first_taps(self) -> tuple[int, ...]:
+        """The first tap of each phase that windows reach."""
+        firsts = range(0, self.step, self.common)
+        return tuple(next(k for k in range(self.step) if (k * self.dilation - r) % self.step == 0) for r in firsts)
+
+
+@dataclass(frozen=True)
 class Product:
     """`out = alpha * a @ b` for every value of the batch axes, or added; `rows`, `columns`, `inner` are merged axes."""
 
@@ -88,6 +147,7 @@ class Product:
     windowed: bool = False  # an operand is read at places that are no matrix: each side is axes and steps
     taps: tuple[str, ...] = ()  # of windows that it adds to, one place after another
     wide: Wide | None = None  # what its right operand is made of first
+    phases: tuple[Phase, ...] = ()  # it is taken for one after another
 
     def __str__(self) -> str:
         return f"{self.name} = product of {self.a.name} and {self.b.name}"
@@ -97,6 +157,11 @@ class Product:
         own = {self.name} if self.adds else set()
         right = self.b if self.wide is None else self.wide.of
         return own | {self.a.name, right.name}.union(*map(reads, self.alpha))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it computes every element of its result once."""
+        return not self.taps and all(p.is_everywhere for p in self.phases)
 
     def with_names(self, names: Mapping[str, str]) -> Product:
         """The same product with other names for axes."""

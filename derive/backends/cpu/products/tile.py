@@ -55,7 +55,8 @@ class Tile:
             self.names[self.reach.axis] = self.near
             self.starts |= {self.near: f"first_{self.near}"} if self.reach.start is not None else {}
         places = {a: f"{first} + {variable(a)}" for a, first in self.starts.items()}
-        known = {"places": places, "starts": frozenset(self.starts.values()), "booleans": set(self.outside.booleans)}
+        starts = frozenset(self.starts.values()) | self.outside.starts
+        known = {"places": places, "starts": starts, "booleans": set(self.outside.booleans)}
         self.form = replace(self.outside, loops=[], dims={}, **known)  # type: ignore[arg-type]
         self.text = Expressions(self.form)
         self.steps = [self._step(s) for s in self.chain.steps]

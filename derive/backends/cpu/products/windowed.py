@@ -8,14 +8,14 @@ should lie one after another. Along a window that is its long axis, the *place*;
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from derive.backends.cpu.products.factors import numbers_and_two
-from derive.backends.cpu.products.matrices import Matrix, Product, Wide, plain, whole_axes
+from derive.backends.cpu.products.gathered import gathered
+from derive.backends.cpu.products.matrices import Matrix, Product, plain, whole_axes
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import ONE, ZERO, summed
-from derive.nodes.walking import axes_along, by_axes_once, index_axes, node_axes
-from derive.program import Call, Index, Merged, Node, Num, Place, Read, SizeOf, Window
+from derive.nodes.arithmetic import ZERO
+from derive.nodes.walking import axes_along, index_axes, node_axes
+from derive.program import Index, Merged, Node, Place, Read, Window
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def added_in_windows(normal: Normal) -> list[Loop | Product]:
             continue
         writers = [s for s in normal.loops if s.name == addition.name]
         product = steps[-1]
-        if isinstance(product, Product) and not product.taps and _is_first(addition, writers):
+        if isinstance(product, Product) and product.is_whole and _is_first(addition, writers):
             out.remove(writers[0])
             steps[-1] = replace(product, adds=False)
         at = out.index(loop)
@@ -149,8 +149,8 @@ def _addition(loop: Loop, normal: Normal) -> Loop | None:
 def _added(loop: Loop, addition: Loop, normal: Normal) -> list[Loop | Product] | None:
     """The product that adds where a window's places and taps come together; None where it has no two sides.
 
-    Where places are one apart, each element is a sum of what lies around it, with zeros beyond the ends. Else the
-    product is added for one tap after another.
+    Each element is a sum of what lies around it, if that can be said; else the product is added for one tap after
+    another.
     """
     alpha, factors = numbers_and_two(loop.value)
     sides = _sides_into(factors, addition, loop.over, normal)
@@ -160,7 +160,7 @@ def _added(loop: Loop, addition: Loop, normal: Normal) -> list[Loop | Product] |
     *before, product = sides.product(Matrix(addition.name, addition.slots), alpha, note, normal)
     assert isinstance(product, Product)
     taps = tuple(a for a in addition.free if a not in (*sides.batch, *sides.rows, *sides.columns))
-    return [*before, _gathered(product, taps, normal) or replace(product, adds=True, taps=taps)]
+    return [*before, gathered(product, taps, normal) or replace(product, adds=True, taps=taps)]
 
 
 def _sides_into(factors: list[Node], addition: Loop, over: tuple[str, ...], normal: Normal) -> _Sides | None:
@@ -181,66 +181,3 @@ def _sides_into(factors: list[Node], addition: Loop, over: tuple[str, ...], norm
     columns = tuple(a for a in free if a in long)
     batch = tuple(a for a in free if a not in (*rows, *columns, *taps))
     return _Sides(left, right, batch, rows, columns, tuple(a for a in node_axes(left) if a in over))
-
-
-@dataclass(frozen=True)
-class _Around:
-    """What windows whose places are one apart add at a place of `dim`: it comes from places before and after it."""
-
-    dim: str
-    place: str  # the axis along which the windows begin
-    taps: tuple[tuple[str, int], ...]  # the other axes, with their steps
-
-    @property
-    def before(self) -> Node:
-        """How many zeros go before the first place: as many as a window has places behind its own first."""
-        return summed((_times(step, Call("sub", (SizeOf(a), ONE))), False) for a, step in self.taps)
-
-    @property
-    def after(self) -> Node:
-        return Call("sub", (SizeOf(self.dim), SizeOf(self.place)))
-
-    @property
-    def length(self) -> Place:
-        """The axis with the zeros around it, as a dimension."""
-        return Place(self.dim, Call("add", (SizeOf(self.dim), self.before)))
-
-    @property
-    def window(self) -> Window:
-        """Where a sum over the taps reads for a place of `dim`."""
-        return Window(((self.dim, 1), *((a, -step) for a, step in self.taps)), self.before)
-
-
-def _around(dim: Index, index: Index, taps: tuple[str, ...]) -> _Around | None:
-    """How a dimension is added to; None where places are further apart than one, or run backwards."""
-    if not isinstance(index, Window) or not isinstance(dim, str) or index.offset != ZERO:
-        return None
-    place, *rest = sorted(index.steps, key=lambda step: step[0] in taps)
-    if place[1] != 1 or any(step < 0 for _, step in rest):
-        return None
-    return _Around(dim, place[0], tuple(rest))
-
-
-def _gathered(p: Product, taps: tuple[str, ...], normal: Normal) -> Product | None:
-    """The product as one of what lies around each place, `out[h] = sum(b[h - tap] * a[tap], over=tap)`.
-
-    The right factor gets zeros before its first place and after its last one. None where places are further apart.
-    """
-    dims = normal.dims[p.name]
-    found = [_around(d, i, taps) for d, i in zip(dims, p.out.index, strict=True) if isinstance(i, Window)]
-    around = {a.place: a for a in found if a is not None}
-    whole = by_axes_once(Read(p.b.name, p.b.index)) and by_axes_once(Read(p.name, dims))
-    if len(around) < len(found) or not whole:
-        return None
-    own = [i for i in p.b.index if isinstance(i, str) and i not in p.batch]
-    name = normal.fresh(f"{p.b.name}_wide")
-    normal.dims[name] = tuple(around[i].length if i in around else i for i in own)
-    wide = Wide(name, p.b, tuple((a.place, a.before, a.after) for a in around.values()))
-    b = Matrix(name, tuple(around[i].window if i in around else i for i in own))
-    columns = tuple(around[a].dim for a in p.columns)
-    inner = tuple(a for a in axes_along(p.a.index) if a in (*p.inner, *taps))
-    return replace(p, out=Matrix(p.name, dims), b=b, columns=columns, inner=inner, wide=wide, adds=True)
-
-
-def _times(step: int, length: Node) -> Node:
-    return length if step == 1 else Call("mul", (Num(Fraction(step)), length))

@@ -8,7 +8,7 @@ from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.forms import Scratch
 from derive.backends.cpu.loops.nests import decode, extent
 from derive.backends.cpu.names import length, variable
-from derive.backends.cpu.products.matrices import Product, Wide
+from derive.backends.cpu.products.matrices import Phase, Product, Wide
 from derive.backends.cpu.products.steps import Steps
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer, in_rows
@@ -17,8 +17,7 @@ from derive.backends.cpu.writer import Writer, in_rows
 def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds: str = "") -> None:
     """A call for every value of the batch axes, and of the taps that are added one after another."""
     text = Expressions(form)
-    for note in p.note.split("\n"):
-        out.comment(note)
+    out.comment(p.note)
     count = extent(p.batch)
     together = f"batch_team(threads, {count})" if p.batch else "1"
     if p.wide is not None:
@@ -34,6 +33,8 @@ def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds
         if p.wide is not None:
             own = f"{text.name(p.wide.name)}_here"
             _print_wide(p, p.wide, own, text, out)
+        for phase in p.phases:
+            _print_phase(phase, stack, out)
         alpha = " * ".join(text.value(x).real.inside(7) for x in p.alpha) or "1"
         share = f"threads / {together}" if p.batch else "threads"
         for line in in_rows("product_of_windows(", [*_operands(p, own, text, adds), alpha, share], ");"):
@@ -49,6 +50,20 @@ def _operands(p: Product, own: str, text: Expressions, adds: str) -> list[str]:
         f"(windowed){{{b.start(fixed)}, {b.end}, {b.side(p.inner)}, {b.side(p.columns)}}}",
         f"(windowed_result){{{c.start(fixed)}, {c.side(p.rows)}, {c.side(p.columns)}, {adds or 'false'}}}",
     ]
+
+
+def _print_phase(phase: Phase, stack: ExitStack, out: Writer) -> None:
+    """A loop over the phases of an axis, and what is known of each."""
+    step, every, first, tap = phase.step, phase.step // phase.common, phase.first, phase.first_tap
+    head = f"for (int64_t {first} = 0; {first} < {step}; {first} += {phase.common})"
+    stack.enter_context(out.block(head))
+    taps = ", ".join(map(str, phase.first_taps()))
+    at = first if phase.common == 1 else f"{first} / {phase.common}"
+    out.line(f"const int64_t {tap} = (const int64_t[]){{{taps}}}[{at}]; // the first tap that adds there")
+    out.line(f"const int64_t {phase.shift} = ({first} - {phase.dilation} * {tap}) / {step};".replace(" 1 *", ""))
+    out.line(f"const int64_t {length(phase.places)} = ({length(phase.dim)} - {first} + {step - 1}) / {step};")
+    most = f"({length(phase.tap)} - {tap} + {every - 1}) / {every}" if every > 1 else f"{length(phase.tap)} - {tap}"
+    out.line(f"const int64_t {length(phase.taps)} = at_least(0, {most});")
 
 
 def _size(wide: Wide, text: Expressions) -> str:
