@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.again import made_again
 from derive.backends.cpu.loops.forms import Scratch, count, plans, print_group, read_by, shared_with
 from derive.backends.cpu.loops.groups import Group, grouped
 from derive.backends.cpu.loops.running import print_running
@@ -58,7 +59,8 @@ def kernel(
     with_related(form)
     with_masks_last(form)
     with_rounded_products(form)
-    steps = with_updates(chained(grouped(costly_first(with_products(form), form), form), form), form)
+    groups = made_again(grouped(costly_first(with_products(form), form), form), form)
+    steps = with_updates(chained(groups, form), form)
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
     out, scratch, first = Writer(depth=1), Scratch(), Writer(depth=1)
     text = Expressions(form)
