@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from sympy import Expr, Integer, Mul
 
 from derive.equations import Op
-from derive.lengths.sizes import closed, taps
+from derive.lengths.sizes import closed
+from derive.lengths.window_axes import queries, taps
 from derive.lowering.raising import raised
 from derive.pipeline import Derivation
 from derive.program import Node, Num, SizeOf, Window, base
@@ -68,7 +69,7 @@ class Names:
         self.sizes = {axis: self.sizes[self.original(axis)] for axis in self.rules}
         self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)
         self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None or r.axis.fixed is not None)
-        self.taps = taps(op.equations)
+        self.taps, self.queries = taps(op.equations), queries(op.equations)
         self.merged = op.merged
         self.padded = frozenset(r.around.base for r in op.sizes if r.around is not None)
 
@@ -83,9 +84,12 @@ class Names:
         """What tells the place of a window from its tap: a length that follows from others is that of the places.
 
         One that is fixed follows from none, and is that of the taps where no sum tells. An axis that is as long
-        as another is what that is; one that a longer dimension is made around is that of the places.
+        as another is what that is; one that a longer dimension is made around is that of the places, and so is one
+        of what is compared with all that windows have.
         """
         rule, name = self.rules[base(axis)], base(axis)
+        if name in self.queries and name not in self.taps:
+            return -1
         if name in self.fixed:
             return 5 if name in self.taps else 3
         if rule.formula is not None:

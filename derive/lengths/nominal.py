@@ -14,6 +14,7 @@ from math import prod
 from sympy import Expr, Integer
 
 from derive.equations import Op, SizeRule
+from derive.lengths.window_axes import queries
 from derive.program import base
 from derive.terms.axes import Axis, Size
 from derive.terms.indices import Merge
@@ -116,8 +117,9 @@ def lengths_of(
             lengths.setdefault(name, few)
         elif rule.formula is not None and not rule.formula.atoms(Size):
             lengths[name] = float(rule.formula)
+    compared = queries(op.equations)
     for name in _kernels(op, rules):
-        lengths.setdefault(name, few)
+        lengths.setdefault(name, usual_of(name) - few + 1 if name in compared else few)  # windows of a few places
     for name, rule in rules.items():
         if rule.operand is not None and name not in splits:
             lengths.setdefault(name, usual_of(name))

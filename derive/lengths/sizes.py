@@ -275,13 +275,3 @@ def size_of(index: Expr) -> Expr:
     if isinstance(index, Merge):
         return Mul(*(Size(a) for a in index.args))
     return Size(index)
-
-
-def taps(equations: tuple[Equation, ...]) -> frozenset[str]:
-    """The axes that an equation reduces while it keeps the other axis of a window."""
-    found = set()
-    for e in equations:
-        for i in (i for at in e.reads for i in at.index if is_window(i)):
-            axes = {a for a, _ in affine(i).steps}
-            found |= {a.base for a in axes & set(e.over) if not axes <= set(e.over)}
-    return frozenset(found)

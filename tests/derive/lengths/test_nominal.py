@@ -3,6 +3,8 @@
 from derive.catalogue import find
 from derive.lengths.nominal import FEW, nominal
 from derive.notation import axes, concat, op, sum, tensor
+from derive.verify.verify import verify
+from tests.derive.against_loops import code_of
 
 
 def test_what_inputs_carry_is_alike_and_the_rest_follows() -> None:
@@ -43,3 +45,20 @@ def with_fixed_taps(f, x: tensor[t], w: tensor[k]):
 def test_a_fixed_axis_of_a_window_is_its_kernel_and_the_other_is_not() -> None:
     lengths = nominal(with_fixed_taps.op).lengths
     assert (lengths["k"], lengths["t"]) == (3, 32)
+
+
+n, d, l, w = axes("n d l w")
+
+
+@op
+def scores(f, q: tensor[n, t, d], x: tensor[n, l, d]):
+    f.s[n, t, w] = sum(q[n, t, d] * x[n, t + w, d], over=d)
+    return f.s
+
+
+def test_what_is_compared_with_what_lies_around_it_is_long() -> None:
+    lengths = nominal(scores.op).lengths
+    assert (lengths["t"], lengths["w"], lengths["l"]) == (29, 4, 32)
+    code = code_of(scores.op)
+    assert "x.unfold(1, w, 1)" in code and "for at_w in range(w):" in code, code
+    assert verify(scores.op).right

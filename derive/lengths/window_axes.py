@@ -1,0 +1,40 @@
+"""Which axis of a window is the tap, inside it, and which the place where it begins, as equations tell."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from derive.equations import Equation
+from derive.terms.axes import Axis
+from derive.terms.elements import At
+from derive.terms.windows import affine, is_window
+
+
+def taps(equations: tuple[Equation, ...]) -> frozenset[str]:
+    """The axes that an equation reduces while it keeps the other axis of a window."""
+    found = set()
+    for e in equations:
+        for i in (i for at in e.reads for i in at.index if is_window(i)):
+            axes = {a for a, _ in affine(i).steps}
+            found |= {a.base for a in axes & set(e.over) if not axes <= set(e.over)}
+    return frozenset(found)
+
+
+def queries(equations: tuple[Equation, ...]) -> frozenset[str]:
+    """The axes of what is compared with all that a window has around its places, `sum(q[t, d] * k[t + w, d], over=d)`.
+
+    An equation keeps both axes of the window there, and sums over an axis that the two tensors share.
+    """
+    found = set()
+    for e in equations:
+        windows = [(at, {a for a, _ in affine(i).steps}) for at in e.reads for i in at.index if is_window(i)]
+        for (at, axes), other in product(windows, e.reads):
+            shared = _whole_axes(at) & _whole_axes(other) & set(e.over)
+            own = axes & _whole_axes(other)
+            if shared and len(own) == 1 and not axes & set(e.over):
+                found |= {a.base for a in own}
+    return frozenset(found)
+
+
+def _whole_axes(at: At) -> set[Axis]:
+    return {i for i in at.index if isinstance(i, Axis)}
