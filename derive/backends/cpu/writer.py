@@ -55,6 +55,15 @@ class Writer:
         self.line(")")
 
     @contextmanager
+    def spread(self, head: str, tail: str) -> Iterator[None]:
+        """A call over several lines, `tail` its last one."""
+        self.line(head)
+        self.depth += 1
+        yield
+        self.line(tail)
+        self.depth -= 1
+
+    @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """`head {` … `}`."""
         self.line(f"{head} {{".lstrip())

@@ -11,7 +11,7 @@ from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.products.matrices import Phase, Product, Wide
 from derive.backends.cpu.products.steps import Steps
 from derive.backends.cpu.statements.normal import Normal
-from derive.backends.cpu.writer import Writer, in_rows
+from derive.backends.cpu.writer import Writer
 
 
 def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds: str = "") -> None:
@@ -37,19 +37,21 @@ def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds
             _print_phase(phase, stack, out)
         alpha = " * ".join(text.value(x).real.inside(7) for x in p.alpha) or "1"
         share = f"threads / {together}" if p.batch else "threads"
-        for line in in_rows("product_of_windows(", [*_operands(p, own, text, adds), alpha, share], ");"):
-            out.line(line)
+        with out.spread("product_of_windows(", f"{alpha}, {share});"):
+            _operands(p, own, text, adds, out)
 
 
-def _operands(p: Product, own: str, text: Expressions, adds: str) -> list[str]:
+def _operands(p: Product, own: str, text: Expressions, adds: str, out: Writer) -> None:
     """Both factors and the result; `own` is what the right factor is called where it was made for the call."""
     fixed = (*p.batch, *p.taps)
     a, b, c = (Steps(m, text, name) for m, name in ((p.a, ""), (p.b, own), (p.out, "")))
-    return [
-        f"(windowed){{{a.start(fixed)}, {a.end}, {a.side(p.rows)}, {a.side(p.inner)}}}",
-        f"(windowed){{{b.start(fixed)}, {b.end}, {b.side(p.inner)}, {b.side(p.columns)}}}",
-        f"(windowed_result){{{c.start(fixed)}, {c.side(p.rows)}, {c.side(p.columns)}, {adds or 'false'}}}",
-    ]
+    ends = [f"{a.start(fixed)}, {a.end}", f"{b.start(fixed)}, {b.end}", c.start(fixed)]
+    sides = ((p.rows, p.inner), (p.inner, p.columns), (p.rows, p.columns))
+    for m, at, (rows, columns) in zip((a, b, c), ends, sides, strict=True):
+        out.line(f"({'windowed_result' if m is c else 'windowed'}){{{at},")
+        last = f", {adds or 'false'}}}," if m is c else "},"
+        out.line(f"    {m.side(rows)}, // {', '.join(rows) or 'one row'}")
+        out.line(f"    {m.side(columns)}{last} // {', '.join(columns) or 'one column'}")
 
 
 def _print_phase(phase: Phase, stack: ExitStack, out: Writer) -> None:
