@@ -14,7 +14,7 @@ from math import prod
 from sympy import Expr, Integer
 
 from derive.equations import Op, SizeRule
-from derive.lengths.window_axes import queries
+from derive.lengths.window_axes import queries, taps
 from derive.program import base
 from derive.terms.axes import Axis, Size
 from derive.terms.indices import Merge
@@ -132,14 +132,16 @@ def lengths_of(
 
 
 def _kernels(op: Op, rules: Mapping[str, SizeRule]) -> Iterator[str]:
-    """The axes of windows that an input carries or an argument gives: a window has at least one that follows."""
+    """The axes of windows that an input carries or an argument gives, and of two such the one that is summed."""
+    summed = taps(op.equations)
     for equation in op.equations:
         for at in equation.reads:
             for i in at.index:
                 if is_window(i) and not is_gather(i):
                     axes = [a.base for a, _ in affine(i).steps]
                     kernel = [a for a in axes if rules[a].formula is None or rules[a].axis.fixed is not None]
-                    yield from kernel if len(kernel) < len(axes) else ()
+                    forwards = all(step > 0 for _, step in affine(i).steps)
+                    yield from kernel if len(kernel) < len(axes) else sorted(summed & set(axes)) if forwards else ()
 
 
 def _shared_out(whole: str, parts: list[str], lengths: dict[str, float], usual: float) -> None:

@@ -32,6 +32,12 @@ def biased(f, x: tensor[n, c, l], w: tensor[o, c, k], b: tensor[o]):
 
 
 @op
+def begun(f, x: tensor[c, l], w: tensor[o, c, k], z: tensor[o, t]):
+    f.y[o, t] = tanh(z[o, t]) + sum(x[c, t + k] * w[o, c, k], over=(c, k))
+    return f.y
+
+
+@op
 def followed(f, x: tensor[n, c, l], w: tensor[o, c, k], b: tensor[o]):
     f.z[n, o, t] = sum(x[n, c, t + k] * w[o, c, k], over=(c, k)) + b[o]
     f.y[n, o, t] = tanh(f.z[n, o, t]) * f.z[n, o, t]
@@ -165,6 +171,7 @@ def _sum(equation: str, dim: int, *steps: Pair, first: int = -2) -> Callable[...
 REFERENCES: dict[str, Callable[..., Tensor]] = {
     "plain": _sum("ncipjq,ocpq->noij", 2),
     "biased": _biased,
+    "begun": lambda x, w, z: z.tanh() + torch.einsum("ctk,ock->ot", _windows(x, 1, w.shape[2]), w),
     "followed": _followed,
     "no_batch": _sum("cipjq,ocpq->oij", 1),
     "channels_last": _sum("nipjqc,pqco->nijo", 1, first=0),
@@ -193,6 +200,7 @@ CASES = [
     ("plain", (2, 2, 30, 12), (3, 2, 5, 5)),  # rows of 8, several of them in a vector
     ("biased", (2, 3, 40), (5, 3, 4), (5,)),
     ("biased", (3, 16, 300), (16, 16, 5), (16,)),
+    ("begun", (3, 70), (5, 3, 4), (5, 67)),
     ("followed", (2, 3, 70), (5, 3, 4), (5,)),
     ("no_batch", (3, 20, 37), (20, 3, 3, 3)),
     ("channels_last", (2, 9, 11, 5), (3, 2, 5, 17)),
@@ -244,6 +252,13 @@ def test_agrees_with_autograd(
         most = float(exact.detach().abs().max())
         tolerance = 1e-12 if dtype == torch.float64 else 2e-5
         torch.testing.assert_close(got.double(), exact.detach(), rtol=0, atol=tolerance * max(most, 1.0))
+
+
+def test_what_is_added_is_where_the_sum_begins(native: ModuleType) -> None:
+    for name in ("biased", "begun"):
+        text = Path(f"{native.__path__[0]}/{name}.c").read_text()
+        forward = text[: text.index(f"int {name}_backward(")]
+        assert "restrict y_sum" not in forward and "{y" in forward, forward
 
 
 def test_no_patches_are_laid_out(native: ModuleType) -> None:

@@ -148,15 +148,17 @@ class Product:
     taps: tuple[str, ...] = ()  # of windows that it adds to, one place after another
     wide: Wide | None = None  # what its right operand is made of first
     phases: tuple[Phase, ...] = ()  # it is taken for one after another
+    start: Node | None = None  # what its result begins with, to which it adds
 
     def __str__(self) -> str:
         return f"{self.name} = product of {self.a.name} and {self.b.name}"
 
     @property
     def reads(self) -> set[str]:
-        own = {self.name} if self.adds else set()
+        own = {self.name} if self.adds and self.start is None else set()
         right = self.b if self.wide is None else self.wide.of
-        return own | {self.a.name, right.name}.union(*map(reads, self.alpha))
+        start = () if self.start is None else (self.start,)
+        return own | {self.a.name, right.name}.union(*map(reads, (*self.alpha, *start)))
 
     @property
     def is_whole(self) -> bool:

@@ -1,7 +1,7 @@
 """A product that is only added to a tensor is added there as it is computed: `w += -lr * (x' @ dy)`, and no `x' @ dy`.
 
-What reads the tensor before the addition still does: the product takes the place of the addition. What is added to a
-product through windows is written first, and the product is added to it: `y = b`, then `y += conv(x, w)`.
+What reads the tensor before the addition still does: the product takes the place of the addition. A product through
+windows begins with what is added to it, one matrix of its batch at a time: `y = b`, then `y += conv(x, w)`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def with_updates(steps: list[Step | Chain], form: Normal) -> list[Step | Chain]:
 
 
 def _start_first(p: Product, out: list[Step | Chain], form: Normal) -> None:
-    """Put what alone is added to a product through windows before it."""
+    """Let a product through windows begin with what alone is added to it."""
     at = out.index(p)
     readers = [s for s in out[at + 1 :] if p.name in _read(s)]
     group = readers[0] if len(readers) == 1 else None
@@ -50,10 +50,9 @@ def _start_first(p: Product, out: list[Step | Chain], form: Normal) -> None:
         return
     if any(_written(s) & reads(start) or loop.name in _read(s) | _written(s) for s in between):
         return
-    added = replace(p, name=loop.name, out=Matrix(loop.name, p.out.index), note=loop.note, adds=True)
     out.remove(group)
-    first = replace(loop, value=start, note=f"{loop.name} begins with {start}")
-    out[at : at + 1] = [replace(group, loops=(first,)), added]
+    own = Matrix(loop.name, p.out.index)
+    out[at] = replace(p, name=loop.name, out=own, note=loop.note, adds=True, start=start)
 
 
 def _start(value: Node, p: Product) -> Node | None:

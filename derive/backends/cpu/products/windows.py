@@ -12,6 +12,7 @@ from derive.backends.cpu.products.matrices import Phase, Product, Wide
 from derive.backends.cpu.products.steps import Steps
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
+from derive.program import Node, Read
 
 
 def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds: str = "") -> None:
@@ -27,6 +28,8 @@ def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds
             out.line(f"#pragma omp parallel for num_threads({together}) schedule(static)")
             stack.enter_context(out.loop("at", "0", count))
             decode(out, p.batch, "at")
+        if p.start is not None:
+            _print_start(p, p.start, text, out)
         for a in p.taps:
             stack.enter_context(out.loop(variable(a), "0", length(a)))
         own = ""
@@ -39,6 +42,16 @@ def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds
         share = f"threads / {together}" if p.batch else "threads"
         with out.spread("product_of_windows(", f"{alpha}, {share});"):
             _operands(p, own, text, adds, out)
+
+
+def _print_start(p: Product, start: Node, text: Expressions, out: Writer) -> None:
+    """What the result begins with, for one value of the batch axes."""
+    *slow, fast = (a for a in p.out.dims if a not in p.batch)
+    with ExitStack() as stack:
+        for a in slow:
+            stack.enter_context(out.loop(variable(a), "0", length(a)))
+        stack.enter_context(out.loop(variable(fast), "0", length(fast), "simd"))
+        out.line(f"{text.name(p.name)}[{text.offset(Read(p.name, p.out.index))}] = {text.real(start)};")
 
 
 def _operands(p: Product, own: str, text: Expressions, adds: str, out: Writer) -> None:
