@@ -6,7 +6,6 @@ Such frames are long, a spectrogram's has hundreds of places, and a loop over th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from derive.backends.torch.reads.slices import reached, subscript
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
 
 
+_FEW = 8  # places in a frame of a known length that a loop adds
+
+
 def frames_added(printer: Printer, s: Scatter, name: str, loops: Mapping[int, tuple[str, int]]) -> bool:
     """The lines that add frames along the last dimension; False where these are no frames, or one alone."""
     *rest, window = s.slots
@@ -26,7 +28,8 @@ def frames_added(printer: Printer, s: Scatter, name: str, loops: Mapping[int, tu
     (place, step), (tap, dilation) = printer.sizes.ordered(window)
     own = tuple(a for a in rest if isinstance(a, str))
     axes = (*own, tap, place)
-    if step == 1 or dilation != 1 or set(node_axes(s.value)) != set(axes) or any(map(is_pack, axes)):
+    few = printer.size(tap).isdecimal() and int(printer.size(tap)) <= _FEW
+    if step == 1 or dilation != 1 or few or set(node_axes(s.value)) != set(axes) or any(map(is_pack, axes)):
         return False
     frames = permute(_named(printer, s, (*own, place, tap)), axes)
     if len(own) != 1:
@@ -53,4 +56,4 @@ def _named(printer: Printer, s: Scatter, axes: tuple[str, ...]) -> Value:
         return value
     name = printer.unused("patches")
     printer.lines.append(Line(f"{name} = {value.code}", str(s)))
-    return replace(value, code=name)
+    return Value(name, value.dims)
