@@ -268,13 +268,14 @@ def memories(loop: Loop) -> list[tuple[str, ...]]:
 def _worth(candidate: _Candidate, form: Normal) -> tuple[float, ...]:
     """The more element operations a group takes in the better; then rows rather than columns, then many rows.
 
-    A fold with inner axes of its own shares its loop with nothing, and counts for nothing. What has to be kept for
+    A fold with inner axes of its own shares its loop with nothing, and counts for nothing, unless it is cut off one
+    that is a total of other groups. What has to be kept for
     later loops takes back most of what computing it here gains. So does a total of several axes, which is as large as
     what it adds up, once for every chunk, and it comes last.
     """
     group = candidate.group
     totals = [s for s in group.totals if len(s.free) > 1]
-    work = sum(_size(s) for s in group.loops if not _alone(s, group))
+    work = sum(_size(s) for s in group.loops if s.name not in form.taken or not _alone(s, group))
     kept = _KEPT * sum(_size(s) for s in (*_kept(candidate), *totals))
     work -= kept if kept * NOMINAL**2 >= work else 0  # what is smaller by two axes does not show
     rows = group.lane is None or not any(group.inner(s) for s in group.loops)
@@ -301,5 +302,4 @@ def _kept(candidate: _Candidate) -> list[Loop]:
 
 
 def _alone(loop: Loop, group: Group) -> bool:
-    outer = set(group.outer)
-    return loop.is_fold and bool(set(loop.free) - outer) and bool(set(loop.over) - outer)
+    return loop.is_fold and not group.is_total(loop) and bool(set(loop.free) - set(group.outer))
