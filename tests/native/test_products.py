@@ -169,3 +169,41 @@ def test_a_factor_that_is_computed_first_lies_as_the_largest_of_what_it_is_made_
     form.add(Loop("c", ("d", "e"), weighed, "sum", ("n",)))
     factor, _ = with_products(form)
     assert isinstance(factor, Loop) and factor.slots == ("n", "d")
+
+
+CHANNELS = """
+from derive import *
+n, c, o, h, w, e, d = axes("n c o h w e d")
+
+
+@op
+def mixed(f, x: tensor[n, c, h, w], k: tensor[o, c]):
+    f.y[n, o, h, w] = sum(k[o, c] * x[n, c, h, w], over=c)
+    return f.y
+
+
+@op
+def experts(f, x: tensor[n, d], k: tensor[e, d, h]):
+    f.y[e, n, h] = sum(x[n, d] * k[e, d, h], over=d)
+    return f.y
+"""
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4, 7), (3, 1, 2, 1, 1), (2, 40, 33, 9, 40)])
+def test_a_matrix_of_each_row_is_multiplied_where_it_lies(package: Package, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    made, (n, c, o, h, w) = package(specs=CHANNELS), shape
+    cases = {
+        "mixed": ((n, c, h, w), (o, c), "nchw,oc->nohw"),
+        "experts": ((n, c), (o, c, h), "nd,edh->enh"),
+    }
+    for name, (first, second, equation) in cases.items():
+        x, k = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in (first, second))
+        want = torch.einsum(equation, x, k)
+        dy = torch.randn_like(want)
+        y, saved = getattr(made, f"{name}_forward")(x.detach(), k.detach())
+        found = getattr(made, f"{name}_backward")(dy, *saved)
+        for got, exact in zip((y, *found), (want, *torch.autograd.grad(want, (x, k), dy)), strict=True):
+            torch.testing.assert_close(got, exact.detach(), rtol=1e-12, atol=1e-12)
+        text = (Path(str(made.__path__[0])) / f"{name}.c").read_text()
+        assert "take(" not in text[: text.index(f"int {name}_backward(")], text

@@ -6,7 +6,7 @@ that the product wants; for a window that is the matrix of patches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from derive.backends.cpu.products.factors import numbers_and_two
 from derive.backends.cpu.products.matrices import Matrix, Product, Step, plain, whole_axes
@@ -53,7 +53,9 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
     result = Matrix(loop.name, loop.slots)
     if not all(map(whole_axes, loop.slots)):
         return [loop]
-    if not _fits(result, rows, columns):
+    if not _fits(result, rows, columns) and (apart := _one_by_one(roles, result)) is not None:
+        batch, rows, columns = apart.batch, apart.rows, apart.columns
+    elif not _fits(result, rows, columns):
         order = (*batch, *rows, *columns)
         return [loop] if order == result.dims else _transposed(loop, order, normal)
     inner = tuple(x for x in plain(roles.left, normal) or loop.over if x in loop.over)
@@ -76,6 +78,17 @@ def _roles(factors: list[Node], loop: Loop) -> _Roles | None:
     if rows and columns and loop.free.index(rows[0]) > loop.free.index(columns[0]):
         return _Roles(right, left, batch, columns, rows)
     return _Roles(left, right, batch, rows, columns)
+
+
+def _one_by_one(roles: _Roles, result: Matrix) -> _Roles | None:
+    """A product for each place of the first axes of one side, `y[n, o, t] = sum(w[o, c] * x[n, c, t], over=c)`.
+
+    None where the result is no matrix then either.
+    """
+    first, second = roles.columns, roles.rows
+    found = [replace(roles, batch=roles.batch + first[:k], columns=first[k:]) for k in range(1, len(first))]
+    found += [replace(roles, batch=roles.batch + second[:k], rows=second[k:]) for k in range(1, len(second))]
+    return next((r for r in found if _fits(result, r.rows, r.columns)), None)
 
 
 def _operand(
