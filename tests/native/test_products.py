@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_long_products_are_taken_two_factors_at_a_time(package: Package) -> None
         for got, right in zip(*sides, strict=True):
             torch.testing.assert_close(got, right, rtol=1e-10, atol=1e-10)
         text = (folder / f"{name}.c").read_text()
-        assert text.count("    product(") >= products, name
+        assert len(re.findall(r"    product(?:_of_windows)?\(", text)) >= products, name
 
 
 def test_a_factor_that_is_computed_first_lies_as_the_largest_of_what_it_is_made_of() -> None:
@@ -206,4 +207,4 @@ def test_a_matrix_of_each_row_is_multiplied_where_it_lies(package: Package, shap
         for got, exact in zip((y, *found), (want, *torch.autograd.grad(want, (x, k), dy)), strict=True):
             torch.testing.assert_close(got, exact.detach(), rtol=1e-12, atol=1e-12)
         text = (Path(str(made.__path__[0])) / f"{name}.c").read_text()
-        assert "take(" not in text[: text.index(f"int {name}_backward(")], text
+        assert "take(" not in text[: text.index(f"int {name}_backward(")] and not re.search("_left|_right", text), text

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from derive.backends.cpu.products.factors import numbers_and_two
 from derive.backends.cpu.products.matrices import Matrix, Product, Step, plain, whole_axes
-from derive.backends.cpu.products.windowed import added_in_windows, windowed
+from derive.backends.cpu.products.windowed import added_in_windows, lying, windowed
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.nodes.walking import index_axes, node_axes, walk
 from derive.program import Node, Read, Scan
@@ -59,6 +59,10 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
         order = (*batch, *rows, *columns)
         return [loop] if order == result.dims else _transposed(loop, order, normal)
     inner = tuple(x for x in plain(roles.left, normal) or loop.over if x in loop.over)
+    scattered = not all(_lies_well(f, o, inner, normal) for f, o in ((roles.left, rows), (roles.right, columns)))
+    found = lying(two, alpha, loop, normal) if scattered else None
+    if found is not None:
+        return [*found]
     left, before = _operand(roles.left, "left", batch, rows, inner, loop, normal)
     right, then = _operand(roles.right, "right", batch, columns, inner, loop, normal)
     return [*before, *then, Product(loop.name, result, left, right, batch, rows, columns, inner, alpha, loop.note)]
@@ -124,6 +128,12 @@ def _transposed(loop: Loop, order: tuple[str, ...], normal: Normal) -> list[Step
 
 def _matrix(node: Node, normal: Normal) -> Matrix | None:
     return Matrix(node.name, node.index) if isinstance(node, Read) and plain(node, normal) is not None else None
+
+
+def _lies_well(node: Node, outer: tuple[str, ...], inner: tuple[str, ...], normal: Normal) -> bool:
+    """Whether a factor is a matrix in memory, or nothing in memory yet."""
+    matrix = _matrix(node, normal)
+    return matrix is None or _fits(matrix, outer, inner)
 
 
 def _fits(matrix: Matrix, outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:

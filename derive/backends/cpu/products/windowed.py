@@ -17,6 +17,9 @@ from derive.nodes.arithmetic import ZERO
 from derive.nodes.walking import axes_along, index_axes, node_axes
 from derive.program import Index, Merged, Node, Place, Read, Window
 
+MOST_AXES = 8
+"""Axes of one side of an operand, as many as `windows.h` has room for."""
+
 
 @dataclass(frozen=True)
 class _Sides:
@@ -53,7 +56,14 @@ def windowed(
     factors: list[Node], alpha: tuple[Node, ...], loop: Loop, normal: Normal
 ) -> list[Loop | Product] | None:
     """The product of two factors, one of which is read through windows, and what goes with it; None for others."""
-    if not any(_through_windows(f, normal) for f in factors) or not all(map(whole_axes, loop.slots)):
+    return lying(factors, alpha, loop, normal) if any(_through_windows(f, normal) for f in factors) else None
+
+
+def lying(
+    factors: list[Node], alpha: tuple[Node, ...], loop: Loop, normal: Normal
+) -> list[Loop | Product] | None:
+    """The product of two factors wherever they lie in memory; None where an axis has no part in it."""
+    if not all(map(whole_axes, loop.slots)):
         return None
     found = _sides(factors, loop, normal)
     if found is None:
@@ -101,6 +111,8 @@ def _sides(factors: list[Node], loop: Loop, normal: Normal) -> tuple[_Sides, boo
         columns = dims[len(dims) - ends :]
     batch = tuple(a for a in dims if a not in (*rows, *columns))
     inner = tuple(a for a in node_axes(left) if a in loop.over)
+    if max(map(len, (rows, columns, inner))) > MOST_AXES:
+        return None
     return _Sides(left, right, batch, rows, columns, inner), is_turned
 
 
