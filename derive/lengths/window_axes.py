@@ -23,7 +23,8 @@ def taps(equations: tuple[Equation, ...]) -> frozenset[str]:
 def queries(equations: tuple[Equation, ...]) -> frozenset[str]:
     """The axes of what is compared with all that a window has around its places, `sum(q[t, d] * k[t + w, d], over=d)`.
 
-    An equation keeps both axes of the window there, and sums over an axis that the two tensors share.
+    An equation keeps both axes of the window there, and sums over an axis that the two tensors share. Where another
+    one then sums over the axis alone, it is a tap: `sum(w[o, d, e] * x[d, j + e], over=d)`, then the sum over `e`.
     """
     found = set()
     for e in equations:
@@ -31,9 +32,14 @@ def queries(equations: tuple[Equation, ...]) -> frozenset[str]:
         for (at, axes), other in product(windows, e.reads):
             shared = _whole_axes(at) & _whole_axes(other) & set(e.over)
             own = axes & _whole_axes(other)
-            if shared and len(own) == 1 and not axes & set(e.over):
+            if shared and len(own) == 1 and not axes & set(e.over) and not _summed(equations, own, axes - own):
                 found |= {a.base for a in own}
     return frozenset(found)
+
+
+def _summed(equations: tuple[Equation, ...], axes: set[Axis], kept: set[Axis]) -> bool:
+    """Whether an equation reduces the axes and keeps the others."""
+    return any(axes <= set(e.over) and kept <= set(e.axes) for e in equations)
 
 
 def _whole_axes(at: At) -> set[Axis]:
