@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("kernels")
 SPECS = """
 from derive import *
 
-n, h, t, c, d, k = axes("n h t c d k")
+n, h, t, c, d, k, two = axes("n h t c d k two=2")
 
 
 @op
@@ -53,7 +53,22 @@ def gated(f, x: tensor[n, d], w: tensor[n, d], kinds: index(k)[n], table: tensor
     f.b[n] = sum(tanh(x[n, d] - f.on[n]), over=d)
     f.y[n, d] = where(f.b[n] > f.a[n], x[n, d] * f.b[n], w[n, d] * f.on[n])
     return f.y
+
+
+@op
+def turned(f, q: tensor[n, two], v: tensor[n, d, two]):
+    # the gradient of `u` is written place by place, where its row ends
+    f.u[n, two] = q[n, two] * rsqrt(sum(q[n, two]**2, over=two))
+    f.y[n, d, two] = concat(
+        f.u[n, 0]*v[n, d, 0] - f.u[n, 1]*v[n, d, 1], f.u[n, 0]*v[n, d, 1] + f.u[n, 1]*v[n, d, 0], along=two,
+    )
+    return f.y
 """
+
+
+def _turned(q: Tensor, v: Tensor) -> Tensor:
+    u = torch.view_as_complex(q / q.norm(dim=1, keepdim=True))
+    return torch.view_as_real(u[:, None] * torch.view_as_complex(v))
 
 
 def _normed(x: Tensor, gamma: Tensor) -> Tensor:
@@ -83,13 +98,15 @@ def _inputs(name: str, rows: int, length: int) -> list[Tensor]:
         return [x, torch.randn(length, dtype=torch.float64)]
     if name == "shares":
         return [torch.randn(rows, 3, length, dtype=torch.float64), torch.randint(length, (rows, 3))]
+    if name == "turned":
+        return [torch.randn(rows, 2, dtype=torch.float64), torch.randn(rows, length, 2, dtype=torch.float64)]
     if name == "gated":
         return [x, torch.randn_like(x) / length, torch.randint(5, (rows,)), torch.randn(5, dtype=torch.float64)]
     return [x]
 
 
 REFERENCES: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
-    "normed": _normed, "shares": _shares, "between": _between, "gated": _gated,
+    "normed": _normed, "shares": _shares, "between": _between, "gated": _gated, "turned": _turned,
 }  # fmt: skip
 
 

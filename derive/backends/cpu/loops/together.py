@@ -129,7 +129,7 @@ class RowsTogether(Rows):
     def recall(self, part: Part, known: dict[str, str]) -> None:
         """Where a stage's row is kept, and variables that hold what earlier stages have of the row."""
         used = self.read(part)
-        touched = used | {s.name for x in part.sweeps for s in x.loops}
+        touched = used | {s.name for s in (*part.before, *part.after, *(s for x in part.sweeps for s in x.loops))}
         for name in (n for n, place in self.plan.place.items() if place == "buffer" and n in touched):
             c = self.text.name(name)
             self.out.line(f"real *const {c} = {self.buffer(c)} + ({self.at}) * ({Rows.row(self, name)});")
