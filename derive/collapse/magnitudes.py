@@ -1,6 +1,7 @@
-"""Law: `sign(u) * abs(u) = u`: a magnitude that is squared leaves no sign behind.
+"""Laws: `sign(u) * abs(u) = u`, `sign(u) / abs(u) = 1 / u`: a magnitude, squared or divided by, leaves no sign behind.
 
-With `r = abs(e)` and `y = r**2`, `de = 2*dy*r*sign(e)` is `2*dy*e`, and `r` need not be there. Taken where cheaper.
+With `r = abs(e)` and `y = r**2`, `de = 2*dy*r*sign(e)` is `2*dy*e`, and `r` need not be there; with `y = log(r)` it is
+`dy / e`. Taken where cheaper.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from derive.terms.functions import absolute, sign
 
 
 def magnitudes(value: Expr, op: Op) -> Iterator[Expr]:
-    """The value with every product of a magnitude and its sign as what it is the magnitude of, where there is one."""
+    """The value with every magnitude and its sign as what it is the magnitude of, where one multiplies the other."""
     known = {e.name: e for e in op.equations if e.is_plain and e.kind is None and isinstance(e.body, absolute)}
 
     def argument(factor: Expr) -> Expr | None:
@@ -31,11 +32,12 @@ def magnitudes(value: Expr, op: Op) -> Iterator[Expr]:
 
 
 def _signed(product: Expr, argument: Callable[[Expr], Expr | None]) -> Expr | None:
-    """The product without one magnitude and its sign, times what they are of; None where it has no such pair."""
+    """The product without one magnitude and its sign, times what they are of or divided by it; None without a pair."""
     powers = product.as_powers_dict()
     for factor, exponent in powers.items():
-        inner = argument(factor) if exponent.is_Integer and exponent.is_positive else None
+        inner = argument(factor) if exponent.is_Integer and exponent != 0 else None
         for u in () if inner is None else (inner, -inner):
             if powers.get(sign(u)) == 1:
-                return product / sign(u) / factor * u
+                side = 1 if exponent.is_positive else -1
+                return product / sign(u) * factor**-side * u**side
     return None
