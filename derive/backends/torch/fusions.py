@@ -11,8 +11,8 @@ from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.reductions.reduction import reduction
-from derive.backends.values import Dims, Value, align, is_pack
-from derive.nodes.arithmetic import ZERO, multiplied
+from derive.backends.values import PRODUCT, Dims, Value, align, is_pack
+from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.other_axes import plain, with_axes
 from derive.nodes.products import is_matrix_product, is_tensor
 from derive.nodes.walking import node_axes, reads, walk
@@ -192,6 +192,23 @@ def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
         return printer.owned(node, value.method(f".diagonal_scatter({put})"))
     mine = value if value.owned or _is_matmul(matrix) else value.method(".clone()")
     return printer.owned(node, mine.method(f".fill_diagonal_({put})"))
+
+
+def identity(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """A number where row and column are the same, and 0 elsewhere: `eye`, or a multiple of it."""
+    condition = node.args[0] if node.fn == "where" and not printer.counts else None
+    if not isinstance(condition, Call) or condition.fn != "eq" or node.args[2] != ZERO or is_tensor(node.args[1]):
+        return None
+    ends = [a.axis for a in condition.args if isinstance(a, AxisValue) and not is_pack(a.axis)]
+    if len(ends) != 2 or not set(ends) <= set(order):
+        return None
+    dims = tuple(d for d in order if d in ends)
+    lengths = dict.fromkeys(printer.size(str(d)) for d in dims)
+    like = f"dtype={printer.like}.dtype, device={printer.like}.device"
+    matrix = Value(f"torch.eye({', '.join(lengths)}, {like})", dims)
+    if node.args[1] != ONE:
+        matrix = Value(f"{printer.value(node.args[1], ()).inside(PRODUCT)} * {matrix.code}", dims, PRODUCT)
+    return align(matrix, order)
 
 
 def _on_diagonal(printer: Printer, there: Node, row: str, column: str) -> str | None:

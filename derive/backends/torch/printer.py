@@ -11,7 +11,7 @@ from derive.backends.torch.assignments import assigned
 from derive.backends.torch.chains import is_long, led, with_minus
 from derive.backends.torch.distances import DISTANCE, along_diagonals
 from derive.backends.torch.dtypes import Dtypes, is_read
-from derive.backends.torch.fusions import fused, off_diagonal, triangle
+from derive.backends.torch.fusions import fused, identity, off_diagonal, triangle
 from derive.backends.torch.joins import joined
 from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
@@ -144,7 +144,7 @@ class Printer:
 
     def at_once(self, node: Call, order: Dims) -> Value | None:
         """Several operations as one call of torch, where it has one."""
-        in_one = (triangle, off_diagonal) if not self.fuse else (fused, triangle, off_diagonal, at_one_place)
+        in_one = (triangle, off_diagonal, *((fused, at_one_place) if self.fuse else ()), identity)
         return next((v for one in in_one if (v := one(self, node, order)) is not None), None)
 
     def call(self, node: Call, order: Dims) -> Value:

@@ -49,6 +49,19 @@ def by_rows(f, x: tensor[i, j], g: tensor[i]):
     return f.y
 
 
+@op
+def orthogonal(f, x: tensor[b, i, d], target: scalar = 1.5):
+    f.g[b, i, j] = sum(x[b, i, d] * x[b, j, d], over=d)
+    f.y[b] = sum(abs(f.g[b, i, j] - where(eq(i, j), target, 0)) ** 3, over=(i, j))
+    return f.y
+
+
+@op
+def shifted(f, x: tensor[i, j]):
+    f.y[i, j] = (x[i, j] - where(eq(i, j), 1, 0)) ** 2
+    return f.y
+
+
 def _own_apart(x: Tensor, z: Tensor) -> Tensor:
     u = (x @ z.T).exp()
     same = torch.arange(u.shape[0])[:, None] == torch.arange(u.shape[1])
@@ -105,3 +118,18 @@ def test_gradients(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
 
 def test_what_is_given_is_not_written_over() -> None:
     assert "k.clone().fill_diagonal_(0)" in code_of(others.op) and "k.fill" not in code_of(others.op)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 2), (2, 5)])
+def test_ones_on_the_diagonal_are_the_identity(shape: tuple[int, int]) -> None:
+    assert_derived(shifted.op, lambda x: (x - torch.eye(*shape, dtype=x.dtype)) ** 2, {"x": shape})
+    assert "x - torch.eye(i, j, dtype=x.dtype, device=x.device)" in code_of(shifted.op)
+
+
+def test_a_number_on_each_diagonal_of_a_batch_is_a_multiple_of_it() -> None:
+    def plain(x: Tensor) -> Tensor:
+        return (x @ x.mT - 1.5 * torch.eye(4, dtype=x.dtype)).abs().pow(3).sum((1, 2))
+
+    assert_derived(orthogonal.op, plain, {"x": (3, 4, 2)})
+    code = code_of(orthogonal.op)
+    assert "target * torch.eye(i, dtype=x.dtype, device=x.device)" in code and "arange" not in code, code
