@@ -54,7 +54,7 @@ def div_forward(x: Tensor, y: Tensor) -> tuple[Tensor, DivSaved]:
 def div_backward(dz: Tensor, z: Tensor, y: Tensor) -> DivGradients:
     """The gradient of every real input, from dz and what the forward saved."""
     dx = dz / y  # dx[...] = dz[...] / y[...]
-    dy = (dz * z).div_(y).neg_()  # dy[...] = -dz[...] * z[...] / y[...]
+    dy = -dx * z  # dy[...] = -dx[...] * z[...]
     return DivGradients(dx, dy)
 
 

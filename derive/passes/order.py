@@ -10,6 +10,7 @@ from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
 from derive.lowering.forward import forward_statements
 from derive.passes.axis_orders import in_order
+from derive.passes.common_quotients import common_quotients
 from derive.passes.contraction_order import pairwise
 from derive.passes.differences import sums_of_differences
 from derive.passes.distributing import distributed
@@ -79,6 +80,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         other_shares,
         numbers_outside,
         one_sign,
+        common_quotients,
         common_products,
         partial(without_what_cancels, op=steps.op),
         share,
