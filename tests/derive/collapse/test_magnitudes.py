@@ -53,7 +53,10 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("made", [o.op for o in (mean_square, mean_cube, lengths, logarithm, inverse_square)], ids=lambda made: made.name)
+MADE = [o.op for o in (mean_square, mean_cube, lengths, logarithm, inverse_square)]
+
+
+@pytest.mark.parametrize("made", MADE, ids=lambda made: made.name)
 def test_no_sign_is_left(made: Op) -> None:
     statements = [str(s) for s in made.derivation.backward.statements]
     assert not any("sign" in s for s in statements), statements

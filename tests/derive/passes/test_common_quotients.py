@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, log, op, sum, tensor
+from derive import axes, log, op, tensor
 from derive.equations import Op
 from derive.passes.common_quotients import common_quotients
 from derive.program import Assign, Call, Node, Program, Read
