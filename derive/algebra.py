@@ -112,10 +112,24 @@ def _sum_of_term(term: Expr, axes: list[Axis]) -> Expr:
     term = _at_places(term)
     if isinstance(term, Add):  # an axis as a number became a sum: `n * delta(n, size(n) - 1)`
         return Add(*(_sum_of_term(t, axes) for t in term.args))
-    inside, outside = by_axes(Mul.make_args(term), axes)
+    inside, outside = by_axes(_before_masks(term, axes), axes)
     used = {a for f in inside for a in free_axes(f)}
     empty = (Size(a) for a in axes if a not in used)
     return Mul(*outside, *empty, *_independent_sums(inside, [a for a in axes if a in used]))
+
+
+def _before_masks(term: Expr, axes: list[Axis]) -> list[Expr]:
+    """The factors of a term, elements that the axes are not of before a mask of places: `v[t] * where(s <= t, e, 0)`.
+
+    What a condition on values keeps from being infinite, and anything but elements, stays behind the mask.
+    """
+    out: list[Expr] = []
+    for factor in Mul.make_args(term):
+        masks = isinstance(factor, Where) and factor.args[2] == 0 and not factor.condition.atoms(At)
+        inside = Mul.make_args(factor.args[1]) if masks else ()
+        before = [f for f in inside if isinstance(f, At) and not free_axes(f) & set(axes)]
+        out += [*before, Where(factor.args[0], factor.args[1] / Mul(*before), S.Zero)] if before else [factor]
+    return out
 
 
 def _independent_sums(inside: list[Expr], bound: list[Axis]) -> list[Expr]:

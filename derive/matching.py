@@ -39,7 +39,7 @@ def _matched(
 ) -> dict[Axis, Expr] | None:
     """`mapping` with the pattern's elements put on the candidate's until it has all axes, if both are equal then."""
     if not elements or free_axes(pattern) <= mapping.keys():
-        return _compared(pattern, candidate, mapping) if mapping else None
+        return _compared(pattern, candidate, mapping)
     lead, *rest = elements
     for at in theirs:
         both = list(zip(lead.index, at.index, strict=True)) if at.tensor == lead.tensor else []

@@ -6,16 +6,17 @@ A relation rewrites a sum over a large tensor into something without that sum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from sympy import Add, Expr, Mul
 
-from derive.algebra import normal, rewrite, sigma, substitute
+from derive.algebra import normal, opened, rewrite, sigma, substitute
 from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.equations import Equation, Op
 from derive.matching import match
-from derive.terms.axes import free_axes
+from derive.terms.axes import Size, free_axes
 from derive.terms.elements import At, tensor_names
 from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
@@ -62,7 +63,21 @@ def relations(op: Op, known: tuple[Inversion, ...]) -> tuple[Relation, ...]:
                 known_one = found.get(relation.pattern)
                 if known_one is None or _length(relation) < _length(known_one):
                     found[relation.pattern] = relation
-    return (*found.values(), *_of_sums(op, by_names(tuple(found.values()))))
+    of_axes = tuple(found.values())
+    return (*of_axes, *_by_first_names(op, of_axes), *_of_sums(op, by_names(of_axes)))
+
+
+def _by_first_names(op: Op, known: tuple[Relation, ...]) -> Iterator[Relation]:
+    """Those over an axis that is just as long as another, by that one's name: an adjoint may be summed by either."""
+    lengths = {r.axis.base: r.formula for r in op.sizes if r.axis.fixed is None and r.given is None}
+    for r in known:
+        body, bound = opened(r.pattern)
+        formulas = [(a, lengths.get(a.base)) for a in bound]
+        put = {a: f.axis.copied(a.copy_number) for a, f in formulas if isinstance(f, Size) and not f.axis.is_pack}
+        if put and not set(put.values()) & {*bound, *free_axes(body)}:
+            pattern = sigma(body.xreplace(dict(put)), [put.get(a, a) for a in bound])
+            if isinstance(pattern, Sigma):
+                yield replace(r, pattern=pattern)
 
 
 def _of_sums(op: Op, known: Relations) -> list[Relation]:

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from torch import Tensor
 
-from derive import amax, axes, exp, log, mean, op, sigmoid, size, sqrt, sum, tensor
+from derive import amax, axes, exp, log, mean, op, sigmoid, size, sqrt, sum, tensor, where
 from derive.equations import Op
 from tests.derive.against_loops import code_of
-from tests.derive.live import assert_derived
+from tests.derive.live import assert_derived, module
 
 n, t, s, d, e = axes("n t s d e")
 
@@ -131,3 +132,35 @@ def test_where_a_temperature_is_learned(made: Op, reference, shapes, kept) -> No
     """The scores are not kept: the sum of them times their gradient is that of an input times its gradient."""
     assert_derived(made, reference, shapes)
     assert set(made.derivation.kept) == kept
+
+
+@op
+def decayed(f, c: tensor[t, d], x: tensor[t, d]):
+    """What has been seen, each the less the longer ago (minimal recurrences: Feng et al., 2024)."""
+    f.y[t, d] = sum(where(s <= t, exp(c[t, d] - c[s, d]) * x[s, d], 0), over=s)
+    return f.y
+
+
+def _decayed(c: Tensor, x: Tensor) -> Tensor:
+    return ((c[:, None] - c).exp() * torch.ones(5, 5, dtype=c.dtype).tril()[:, :, None] * x).sum(1)
+
+
+def test_a_factor_behind_a_mask_of_places() -> None:
+    """`dc` has the sum that `dx` is, times `x`, which no mask keeps in it."""
+    assert_derived(decayed.op, _decayed, {"c": (5, 3), "x": (5, 3)})
+    backward = code_of(decayed.op).partition("_backward(")[2].partition("class ")[0]
+    assert backward.count("exp") == 1, backward
+
+
+@op
+def kept_finite(f, a: tensor[t], x: tensor[n, t]):
+    """`1 / a` stays behind the mask that keeps it finite."""
+    f.y[n, t] = sum(where(s + 1 <= t, x[n, s] / a[t], 0), over=s)
+    return f.y
+
+
+def test_what_a_mask_keeps_finite_stays_behind_it() -> None:
+    a, x = torch.tensor([0.0, 2.0, 4.0], dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+    y, saved = module(kept_finite.op).kept_finite_forward(a, x)
+    da, dx = module(kept_finite.op).kept_finite_backward(torch.ones_like(y), *saved)
+    assert all(v.isfinite().all() for v in (y, da, dx))

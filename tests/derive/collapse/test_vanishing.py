@@ -143,3 +143,35 @@ def test_a_maximum_of_each_group() -> None:
     for group in of.unique():
         wanted = wanted.masked_scatter(of == group, x[of == group].softmax(0))
     assert_alike(module(shares_of_groups.op).shares_of_groups(x, of, 5), wanted, [x])
+
+
+@op
+def of_a_list(f, s: tensor[i]):
+    """The likelihood of a ranking: the maximum of the whole list has no axis (ListMLE: Xia et al., 2008)."""
+    f.top[()] = amax(s[i], over=i)
+    f.rest[i] = sum(where(j >= i, exp(s[j] - f.top[()]), 0), over=j)
+    f.loss[()] = sum(f.top[()] + log(f.rest[i]) - s[i], over=i)
+    return f.loss
+
+
+@op
+def of_named_shares(f, s: tensor[i], w: tensor[i]):
+    """The gradient of the exponential is a sum of its own, over an axis of another name than the forward's."""
+    f.top[()] = amax(s[i], over=i)
+    f.e[i] = exp(s[i] - f.top[()])
+    f.rest[i] = sum(where(j >= i, f.e[j], 0), over=j)
+    f.loss[()] = sum(w[i] * (log(f.rest[i]) + f.top[()] - s[i]), over=i)
+    return f.loss
+
+
+@pytest.mark.parametrize("made", [of_a_list.op, of_named_shares.op], ids=lambda made: made.name)
+def test_running_sums_of_one_list(made: Op) -> None:
+    """No table of all pairs is made, nor is anybody asked for the maximum."""
+    x = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x[2] = x[4]
+    inputs = [v.clone().requires_grad_() for v in (x, x.cos())[: len(made.operands)]]
+    weights = inputs[1] if len(inputs) > 1 else torch.ones(6, dtype=torch.float64)
+    want = (weights * (inputs[0].flip(0).logcumsumexp(0).flip(0) - inputs[0])).sum()
+    assert_alike(getattr(module(made), made.name)(*inputs), want, inputs)
+    backward = code_of(made).partition("_backward(")[2].partition("class ")[0]
+    assert ".cumsum(0)" in backward and "None]" not in backward and "==" not in backward, backward
