@@ -37,6 +37,9 @@ _MOST_TRIED = 1500
 _MEMORY = Policy("memory")
 """What is kept by its elements, whatever holds them."""
 
+_WORDS = 2
+"""The most tensors that a name lists."""
+
 
 @dataclass(frozen=True)
 class _Part:
@@ -223,7 +226,8 @@ def _name(part: _Part, gradient: str, of: Mapping[str, str], taken: set[str]) ->
         name = f"d{of[part.factor.name]}_d{of[gradient]}"
         return name if name not in taken else f"{name}_local"
     words = name_of(lower.node(part.derivative), taken)
-    return free_name(f"{gradient}_local", taken, "_") if words.startswith(UNNAMED) else words
+    unsaid = words.startswith(UNNAMED) or len(tensor_names(part.derivative)) > _WORDS
+    return free_name(f"{gradient}_local", taken, "_") if unsaid else words
 
 
 def _is_cheaper(new: Handing, old: Handing) -> bool:

@@ -95,15 +95,17 @@ def _function_name(expr: Expr, target: str) -> str:
 
 
 def name_sums(op: Op) -> Op:
-    """The same op with every nested sum of tensors as an equation of its own, each sum once."""
+    """The same op with every nested sum of tensors as an equation of its own, each sum, and what it is minus, once."""
     taken = op.names
-    named: dict[Expr, At] = {}
+    named: dict[Expr, Expr] = {}
     out: list[Equation] = []
     for equation in op.equations:
         body = equation.body
         while (nested := _innermost(body)) is not None:
             if (known := _elsewhere(nested, named)) is not None:
                 named[nested] = known
+            elif (known := _elsewhere(-nested, named)) is not None:
+                named[nested] = -known
             if nested not in named:
                 name = _name(nested, equation.name, taken)
                 out.append(own_equation(name, axes_of_part(nested, equation), nested, taken))
@@ -117,10 +119,10 @@ def name_sums(op: Op) -> Op:
     return replace(op, equations=tuple(out))
 
 
-def _elsewhere(nested: Expr, named: dict[Expr, At]) -> At | None:
+def _elsewhere(nested: Expr, named: dict[Expr, Expr]) -> At | None:
     """The element of a named sum that is this one at other axes: `x[n, e] - mu[e]` beside `x[n, d] - mu[d]`."""
     here = _axes_in_turn(nested)
-    for body, at in named.items():
+    for body, at in ((body, at) for body, at in named.items() if isinstance(at, At)):
         there = _axes_in_turn(body)
         if len(there) == len(here) and body.xreplace(put := dict(zip(there, here, strict=True))) == nested:
             return at.xreplace(put) if set(there) == set(at.index) else None

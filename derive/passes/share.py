@@ -74,12 +74,17 @@ def _stem(node: Node, statements: list[Statement]) -> str:
 
 
 def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:
-    """The statements with equal products of matrices, in whatever order, as the first of them is written."""
-    first: dict[object, Reduce] = {}
+    """The statements with equal products of matrices, and sums of two, in whatever order, as the first is written."""
+    first: dict[object, Node] = {}
     out = []
     for s in statements:
-        for n in [n for n in walk(s.value) if isinstance(n, Reduce) and is_matrix_product(n)]:
-            alike = first.setdefault((n.axes, frozenset(Counter(product_factors(n.body)).items())), n)
+        for n in list(walk(s.value)):
+            if isinstance(n, Reduce) and is_matrix_product(n):
+                alike = first.setdefault((n.axes, frozenset(Counter(product_factors(n.body)).items())), n)
+            elif isinstance(n, Call) and n.fn == "add" and is_tensor(n):
+                alike = first.setdefault(frozenset(n.args), n)
+            else:
+                continue
             if alike != n:
                 s = replace(s, value=put(s.value, n, alike))
         out.append(s)

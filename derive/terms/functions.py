@@ -134,10 +134,18 @@ class relu(_Real):
         return True if self.args[0].is_extended_real else None
 
 
+def _is_minus_something(x: Expr) -> bool:
+    return bool(x.is_Mul and x.could_extract_minus_sign())
+
+
 class sign(_Real):
     """-1, 0 or 1; its derivative is 0 everywhere, as PyTorch has it."""
 
     latex_name = r"\operatorname{sign}"
+
+    @classmethod
+    def eval(cls, x: Expr) -> Expr | None:
+        return -cls(-x) if _is_minus_something(x) else None
 
     def fdiff(self, argindex: int = 1) -> Expr:
         return S.Zero
@@ -152,7 +160,7 @@ class absolute(_Real):
             return x
         if x.is_Number:
             return abs(x)
-        return None
+        return cls(-x) if _is_minus_something(x) else None
 
     def fdiff(self, argindex: int = 1) -> Expr:
         return sign(self.args[0])

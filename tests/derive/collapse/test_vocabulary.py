@@ -77,7 +77,20 @@ def name_is_taken(f, x: tensor[n], y: tensor[n], x_minus_y: tensor[n]):
     return f.z
 
 
+@op
+def both_ways(f, x: tensor[n], y: tensor[n]):
+    f.z[n] = (x[n] - y[n]) ** 2 + abs(y[n] - x[n]) * x[n] + x[n] * (y[n] - x[n])
+    return f.z
+
+
 TABLE = [
+    (
+        both_ways,
+        [
+            "y_minus_x[n] = -x[n] + y[n]",
+            "z[n] = x[n]*absolute(y_minus_x[n]) + x[n]*y_minus_x[n] + y_minus_x[n]**2",
+        ],
+    ),
     (square_of_difference, ["x_minus_y[n] = x[n] - y[n]", "z[n] = x_minus_y[n]**2"]),
     (product_with_difference, ["x_plus_y[n] = x[n] + y[n]", "z[n] = w[n]*x_plus_y[n]"]),
     (difference_alone, ["z[n] = x[n] - y[n]"]),

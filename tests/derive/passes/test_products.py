@@ -65,3 +65,12 @@ def test_a_product_of_matrices_is_one_in_whatever_order_its_factors_stand() -> N
     given = (("w", ("e", "h", "o")), ("dy", ("n", "o")), ("a", axes))
     program = share(Program("p", given, (), statements, ("x", "y")))
     assert [s.name for s in program.statements] == ["sum_w_dy", "x", "y"]
+
+
+def test_a_sum_of_two_is_one_in_whatever_order_it_is_written() -> None:
+    statements = (
+        Assign("x", ("n", "d"), times(Call("add", (A, ONE)), B)),
+        Assign("y", ("n", "d"), times(Call("add", (ONE, A)), U)),
+    )
+    program = share(Program("p", GIVEN, (), statements, ("x", "y")))
+    assert next(str(s.value) for s in program.statements) == "a[n, d] + 1" and len(program.statements) == 3
