@@ -20,7 +20,7 @@ from derive.nodes.naming import labels
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
-from derive.terms.functions import absolute, atan2, relu, sigmoid
+from derive.terms.functions import absolute, atan2, power, relu, sigmoid
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
@@ -164,7 +164,7 @@ def _is_bent(expr: Basic) -> bool:
 
 def _nested(expr: Basic, inside: bool) -> list[Expr]:
     out: list[Expr] = []
-    if isinstance(expr, Add) and inside and len([t for t in expr.args if t.atoms(At)]) > 1:
+    if isinstance(expr, Add) and inside and (len([t for t in expr.args if t.atoms(At)]) > 1 or _is_excess(expr)):
         out.append(expr)
     if isinstance(expr, At | Reduce):
         return out
@@ -175,6 +175,16 @@ def _nested(expr: Basic, inside: bool) -> list[Expr]:
         else:
             out += _nested(arg, into)
     return out
+
+
+def _is_excess(expr: Add) -> bool:
+    """Whether it is by how much a root or power exceeds a number: `sqrt(x**2 + 1) - 1` is small where they are not.
+
+    A sum of it is not to become a sum of roots, less a number.
+    """
+    number, rest = expr.as_coeff_Add()
+    powers = (isinstance(rest, Pow) and not rest.exp.is_Integer) or isinstance(rest, power)
+    return powers and bool(number.is_negative) and bool(rest.atoms(At))
 
 
 def _name(expr: Expr, target: str, taken: set[str]) -> str:

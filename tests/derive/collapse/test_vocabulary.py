@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.equations import Op
@@ -9,6 +10,7 @@ from derive.explaining.words import text
 from derive.notation import amax, axes, exp, index, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
 from derive.pipeline import derive_op
 from tests.derive.evaluate import forward, inputs
+from tests.derive.live import module
 from tests.derive.specs import Spec, each_spec
 
 n, d, g, k, t = axes("n d g=3 k t")
@@ -81,6 +83,23 @@ def name_is_taken(f, x: tensor[n], y: tensor[n], x_minus_y: tensor[n]):
 def both_ways(f, x: tensor[n], y: tensor[n]):
     f.z[n] = (x[n] - y[n]) ** 2 + abs(y[n] - x[n]) * x[n] + x[n] * (y[n] - x[n])
     return f.z
+
+
+@op
+def excess_of_a_root(f, x: tensor[n], a: tensor[()]):
+    f.z[()] = mean(a[()] * (sqrt(x[n] ** 2 + 1) - 1), over=n)
+    return f.z
+
+
+def test_the_excess_of_a_root_is_summed_as_that() -> None:
+    """Where all of `x` are small, a sum of roots less their number has no digits left."""
+    x = np.linspace(-1e-6, 1e-6, 5)
+    backward = str(derive_op(excess_of_a_root.op).backward)
+    assert "z_inner" in backward and str(name_sums(excess_of_a_root.op).equations[0].right) == "sqrt(x[n]**2 + 1) - 1"
+    module_ = module(excess_of_a_root.op)
+    z, saved = module_.excess_of_a_root_forward(torch.tensor(x), torch.tensor(2.0, dtype=torch.float64))
+    _, da = module_.excess_of_a_root_backward(torch.tensor(1.0, dtype=torch.float64), *saved)
+    assert float(da) == float(z) / 2
 
 
 TABLE = [
