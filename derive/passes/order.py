@@ -21,6 +21,7 @@ from derive.passes.masked_sums import after_sums, before_masks
 from derive.passes.masks import with_masks
 from derive.passes.merged_once import merged_once
 from derive.passes.named_sums import through_named_sums
+from derive.passes.numbers_on import numbers_on
 from derive.passes.numbers_outside import numbers_outside
 from derive.passes.one_choice import one_choice
 from derive.passes.opposites import opposites
@@ -80,6 +81,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         other_shares,
         numbers_outside,
         one_sign,
+        numbers_on,
         common_quotients,
         common_products,
         partial(without_what_cancels, op=steps.op),
