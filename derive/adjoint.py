@@ -9,15 +9,16 @@ import keyword
 from dataclasses import dataclass
 from functools import cached_property
 
-from sympy import Add, Derivative, Expr, S
+from sympy import Add, Derivative, Expr, Mul, S
 
 from derive.calculus import local_derivative
+from derive.desugaring.asked_places import Ranges, place_of
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.pull_back import pull_back
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Concat
-from derive.terms.elements import At, Tensor, tensor_names
+from derive.terms.elements import At, Delta, Tensor, tensor_names
 from derive.terms.indices import Prefix
 
 
@@ -94,6 +95,7 @@ def stepwise(op: Op, powers_from_output: bool = True) -> Stepwise:
         axes[equation.name] = adjoint_axes(equation, op)
     names = _adjoint_names(op)
     needed = _needed(op)
+    ranges: Ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
     cotangents = tuple(Cotangent(o, Tensor(names[o]), axes[o]) for o in dict.fromkeys(op.outputs))
     reached: dict[str, list[Contribution]] = {}
     adjoints: dict[str, Adjoint] = {}
@@ -110,7 +112,7 @@ def stepwise(op: Op, powers_from_output: bool = True) -> Stepwise:
             elements[name] = target
         if name not in elements:
             continue
-        for contribution, of in contributions(equation, elements[name], axes, needed, powers_from_output):
+        for contribution, of in contributions(equation, elements[name], axes, needed, ranges, powers_from_output):
             reached.setdefault(of, []).append(contribution)
     for operand in op.differentiable:
         found = tuple(reached.get(operand.name, ()))
@@ -159,12 +161,13 @@ def contributions(
     adjoint: Tensor,
     axes: dict[str, tuple[Axis, ...]],
     needed: set[str],
+    ranges: Ranges,
     powers_from_output: bool = True,
 ) -> list[tuple[Contribution, str]]:
     """What this equation adds to the adjoint of each tensor that it reads."""
     out = []
     for piece, upstream in pieces(equation, adjoint):
-        out += _contributions(piece, upstream, axes, needed, powers_from_output)
+        out += _contributions(piece, upstream, axes, needed, ranges, powers_from_output)
     return out
 
 
@@ -185,8 +188,9 @@ def pieces(equation: Equation, adjoint: Tensor) -> list[tuple[Equation, At]]:
 
 
 def _contributions(
-    equation: Equation, upstream: At, axes: dict[str, tuple[Axis, ...]], needed: set[str], powers_from_output: bool
-) -> list[tuple[Contribution, str]]:
+    equation: Equation, upstream: At, axes: dict[str, tuple[Axis, ...]], needed: set[str], ranges: Ranges,
+    powers_from_output: bool,
+) -> list[tuple[Contribution, str]]:  # fmt: skip
     out = []
     for read in equation.reads:
         if read.name not in needed or read.tensor.is_integer:
@@ -204,6 +208,16 @@ def _contributions(
                 f"SymPy knows no derivative by {read}", equation=equation.name,
                 fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
             )  # fmt: skip
-        value, rules = pull_back(equation, read, upstream * local, axes[read.name])
+        summed = set(equation.axes) - free_axes(read)
+        value, rules = pull_back(equation, read, upstream * _at_its_place(local, summed, ranges), axes[read.name])
         out.append((Contribution(equation.name, read, local, value, rules), read.name))
     return out
+
+
+def _at_its_place(local: Expr, summed: set[Axis], ranges: Ranges) -> Expr:
+    """A derivative that is 0 but at the place of a summed axis that an index names, with a delta: no sum is left."""
+    out = []
+    for factor in Mul.make_args(local):
+        place, value = place_of(factor, ranges)
+        out.append(Delta(*place) * value if place is not None and place[0] in summed else factor)
+    return Mul(*out)

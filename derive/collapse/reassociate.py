@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sympy import Add, Expr, Mul, S
+from sympy import Add, Expr, Mul
 
 from derive.algebra import is_contraction, opened, sigma, substitute
 from derive.collapse.inversions import cannot_vanish
@@ -138,17 +138,9 @@ def _of_some_factors(sum_: Sigma, known: Relations) -> Iterator[Found]:
         body, bound = body / inner * term, [*bound, *own]
     for axis in bound if len(bound) > 1 else ():
         inside, others = by_axes(Mul.make_args(body), [axis])
-        for term in (Mul(*inside), _behind_its_mask(inside)):
-            changed, used = use_relations(sigma(term, [axis]), known)
-            if used and not changed.atoms(Sigma):
-                yield sigma(Mul(*others, changed), [a for a in bound if a != axis]), "; ".join(map(str, used))
-                break
-
-
-def _behind_its_mask(factors: list[Expr]) -> Expr:
-    """A product with an indicator among its factors as a choice of the others: `where(c, a*b, 0)`, as equations say."""
-    mask = next((f for f in factors if isinstance(f, Where) and f.is_mask), None)
-    return Mul(*factors) if mask is None else Where(mask.condition, Mul(*factors) / mask, S.Zero)
+        changed, used = use_relations(sigma(Mul(*inside), [axis]), known)
+        if used and not changed.atoms(Sigma):
+            yield sigma(Mul(*others, changed), [a for a in bound if a != axis]), "; ".join(map(str, used))
 
 
 def _one_sum(value: Expr) -> tuple[Expr, Sigma | None]:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Mul, S
 
 from derive.algebra import normal, opened, rewrite, sigma, substitute
 from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.equations import Equation, Op
 from derive.matching import match
 from derive.terms.axes import Size, free_axes
+from derive.terms.choices import Where
 from derive.terms.elements import At, tensor_names
-from derive.terms.products import factors_of
+from derive.terms.products import by_axes, factors_of
 from derive.terms.reductions import Sigma
 
 _DEPTH = 4  # how many inversions in a row may be used on one equation
@@ -32,6 +34,7 @@ class Relation:
     pattern: Sigma
     value: Expr
     because: tuple[str, ...]
+    of_choices: bool = True  # whether a product with a choice is read as a choice of products for it
 
     def __str__(self) -> str:
         return f"{self.pattern} = {self.value}   by {', '.join(self.because)}"
@@ -160,10 +163,11 @@ def use_relations(expr: Expr, known: Relations) -> tuple[Expr, tuple[Relation, .
         if not isinstance(e, Sigma):
             return None
         for relation in known.get(frozenset(tensor_names(e)), ()):
-            mapping = match(relation.pattern, e)
+            before, one = _in_one_choice(e) if relation.of_choices else (S.One, e)
+            mapping = match(relation.pattern, one) if isinstance(one, Sigma) else None
             if mapping is not None:
                 used[relation] = None
-                return relation.value.xreplace(dict(mapping))
+                return before * relation.value.xreplace(dict(mapping))
         return None
 
     while True:
@@ -171,3 +175,35 @@ def use_relations(expr: Expr, known: Relations) -> tuple[Expr, tuple[Relation, .
         if changed == expr:
             return expr, tuple(used)
         expr = changed
+
+
+def of_what_is_chosen(known: tuple[Relation, ...], divisors: set[str]) -> tuple[Relation, ...]:
+    """The identities, those of sums of choices for products with a choice as well.
+
+    Not where values are asked for and something is divided by the sum: it is 0 where none is chosen, and the choice
+    alone keeps what is divided by it out of the gradient there.
+    """
+
+    def speaks(r: Relation) -> bool:
+        asked = r.pattern.body.condition if isinstance(r.pattern.body, Where) else None
+        return asked is not None and not (asked.atoms(At) and tensor_names(r.value) & divisors)
+
+    return tuple(replace(r, of_choices=speaks(r)) for r in known)
+
+
+@lru_cache(maxsize=20_000)
+def _in_one_choice(sum_: Sigma) -> tuple[Expr, Expr]:
+    """A sum with a choice of something or 0 in its product as one choice, as equations say it: `where(c, a*b, 0)`.
+
+    What is the same in all terms stands before it; not what the condition may keep finite, `where(c, 1 / s, 0)`.
+    """
+    body, bound = opened(sum_)
+    factors = list(Mul.make_args(body))
+    mask = next((f for f in factors if isinstance(f, Where) and f.args[2] == 0), None)
+    if mask is None or mask == body:
+        return S.One, sum_
+    factors.remove(mask)
+    inside, before = by_axes(factors, bound)
+    for f in Mul.make_args(mask.args[1]):
+        (before if f.is_Number or (isinstance(f, At) and not free_axes(f) & set(bound)) else inside).append(f)
+    return Mul(*before), sigma(Where(mask.condition, Mul(*inside), S.Zero), bound)

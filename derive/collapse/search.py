@@ -14,7 +14,7 @@ from derive.collapse.inversions import Inversion, definitions_of, inversions, su
 from derive.collapse.known_sums import sums_before
 from derive.collapse.local_search import Candidate
 from derive.collapse.masked import masked
-from derive.collapse.relations import Relation, by_names, relations
+from derive.collapse.relations import Relation, by_names, of_what_is_chosen, relations
 from derive.collapse.segments import segments
 from derive.collapse.stretches import beside_each_other, solved
 from derive.collapse.supports import supports
@@ -48,7 +48,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     lossy = {} if policy.conditional else {i: subtracted(i, steps.op) for i in known if i.nonzero is None}
     valid = known if policy.conditional else tuple(i for i in lossy if not _is_number(lossy[i]))
     valid += definitions_of(steps.op, nominal(steps.op).carriers)
-    identities = relations(steps.op, known)
+    identities = of_what_is_chosen(relations(steps.op, known), divisors(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op))
