@@ -78,6 +78,12 @@ def unlikely(f, z: tensor[n, c], bad: constant[n, c]):
     return f.loss
 
 @op
+def read_around_a_store(f, a: tensor[n, c], z: tensor[i, c], w: tensor[c]):
+    f.t[n, i, c] = a[n, c] + z[i, c]
+    f.s[n, i] = sum(w[c]*maximum(f.t[n, i, c], 0.2*f.t[n, i, c]), over=c)
+    return f.s
+
+@op
 def by_columns(f, e: tensor[t, n, c], s: tensor[t, n, c], a: tensor[c], b: tensor[c], r: tensor[c]):
     f.y[t, n, c] = (e[t, n, c]/(0.1 + s[t, n, c])**a[c] + b[c])**r[c] - b[c]**r[c]
     return f.y
