@@ -14,7 +14,7 @@ from math import prod
 from sympy import Expr, Integer
 
 from derive.equations import Op, SizeRule
-from derive.lengths.window_axes import queries, taps
+from derive.lengths.window_axes import filters, queries, taps
 from derive.program import base
 from derive.terms.axes import Axis, Size
 from derive.terms.indices import Merge
@@ -133,6 +133,9 @@ def lengths_of(
 
 def _kernels(op: Op, rules: Mapping[str, SizeRule]) -> Iterator[str]:
     """The axes of windows that an input carries or an argument gives, and of two such the one that is summed."""
+    position = {operand.name: k for k, operand in enumerate(op.operands)}
+    carried = {name: position[rule.operand] for name, rule in rules.items() if rule.operand in position}
+    yield from sorted(filters(op.equations, carried))
     summed = taps(op.equations)
     for equation in op.equations:
         for at in equation.reads:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 
 from derive.equations import Equation
 from derive.terms.axes import Axis
-from derive.terms.elements import At
-from derive.terms.windows import affine, is_window
+from derive.terms.elements import At, Delta
+from derive.terms.windows import affine, is_gather, is_window
 
 
 def taps(equations: tuple[Equation, ...]) -> frozenset[str]:
@@ -34,6 +35,21 @@ def queries(equations: tuple[Equation, ...]) -> frozenset[str]:
             own = axes & _whole_axes(other)
             if shared and len(own) == 1 and not axes & set(e.over) and not _summed(equations, own, axes - own):
                 found |= {a.base for a in own}
+    return frozenset(found)
+
+
+def filters(equations: tuple[Equation, ...], first: Mapping[str, int]) -> frozenset[str]:
+    """The axes of filters in sums of what meets at a place, `sum(x[u] * w[k], over=(u, k))` at `2*u + k`.
+
+    An image and its filter may change places there; `first` says which operand carries an axis first, and a filter
+    comes behind what it filters.
+    """
+    found = set()
+    for e in equations:
+        for i in (i for delta in e.body.atoms(Delta) for i in delta.args if is_window(i) and not is_gather(i)):
+            axes = sorted((a.base for a, _ in affine(i).steps if a in e.over), key=lambda a: first.get(a, -1))
+            last = first.get(axes[-1], -1) if axes else -1
+            found |= {a for a in axes if first.get(a, -1) == last and last > first.get(axes[0], -1)}
     return frozenset(found)
 
 

@@ -2,7 +2,8 @@
 
 from derive.catalogue import find
 from derive.lengths.nominal import FEW, nominal
-from derive.notation import axes, concat, op, sum, tensor
+from derive.notation import axes, concat, eq, length, op, sum, tensor, where
+from derive.pipeline import derive_op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 
@@ -62,3 +63,24 @@ def test_what_is_compared_with_what_lies_around_it_is_long() -> None:
     code = code_of(scores.op)
     assert "x.unfold(1, w, 1)" in code and "for at_w in range(w):" in code, code
     assert verify(scores.op).right
+
+
+c, o, p, u = axes("c o p u")
+
+
+@op
+def added_up(f, x: tensor[n, c, u], k: tensor[c, o, p], out: length(t)):
+    f.y[n, o, t] = sum(where(eq(2 * u + p, t), x[n, c, u] * k[c, o, p], 0), over=(c, u, p))
+    return f.y
+
+
+@op
+def added_up_otherwise(f, k: tensor[n, c, u], x: tensor[c, o, p], out: length(t)):
+    f.y[n, o, t] = sum(where(eq(u + p, t), k[n, c, u] * x[c, o, p], 0), over=(c, u, p))
+    return f.y
+
+
+def test_of_two_that_meet_at_a_place_the_later_operand_is_the_filter() -> None:
+    for spec in (added_up, added_up_otherwise):
+        lengths = nominal(derive_op(spec.op).named).lengths
+        assert (lengths["u"], lengths["p"]) == (32, FEW)
