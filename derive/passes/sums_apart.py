@@ -35,7 +35,7 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
         opened = replace(total, body=_multiplied_out(total.body))
         forms = [total, divided, *(f for f in map(_apart, (total, divided, spread, opened)) if f is not None)]
         forms += [f for f in map(_inner_first, forms) if f not in forms]
-        best = min(forms, key=lambda form: _work(form, nominal))
+        best = _inner_first(min(forms, key=lambda form: _work(form, nominal)))  # a product reads all that it sums, too
         if node.kind == "sum" or best == total:
             return best if node.kind == "sum" else node
         return mean_of(best, [SizeOf(a) for a in node.axes])

@@ -174,3 +174,18 @@ def test_a_sum_is_not_made_to_be_multiplied() -> None:
         return torch.einsum("ponk,ondk,odm->onpm", q, a.tanh()[:, None] + b, v)
 
     assert_derived(larger_factor.op, plain, shapes)
+
+
+@op
+def projected_pairs(f, x: tensor[n, d], y: tensor[m, d], w: tensor[d, k]):
+    f.z[n, m, k] = sum((x[n, d] - y[m, d]) * w[d, k], over=d)
+    f.s[n, m] = sum(f.z[n, m, k] ** 2, over=k)
+    return f.s
+
+
+def test_what_one_factor_alone_has_is_summed_first() -> None:
+    """Also of a tensor that no operand is as large as: the product would read all of it too."""
+    backward = str(projected_pairs.op.derivation.backward)  # type: ignore[attr-defined]
+    assert "sum(dz[n, m, k], over=m)" in backward and "sum(dz[n, m, k], over=n)" in backward, backward
+    shapes = {"x": (4, 3), "y": (5, 3), "w": (3, 2)}
+    assert_derived(projected_pairs.op, lambda x, y, w: ((x[:, None] - y) @ w).square().sum(2), shapes)
