@@ -208,3 +208,41 @@ def test_a_matrix_of_each_row_is_multiplied_where_it_lies(package: Package, shap
             torch.testing.assert_close(got, exact.detach(), rtol=1e-12, atol=1e-12)
         text = (Path(str(made.__path__[0])) / f"{name}.c").read_text()
         assert "take(" not in text[: text.index(f"int {name}_backward(")] and not re.search("_left|_right", text), text
+
+
+SPREAD = """
+from derive import *
+n, m, d, k = axes("n m d k")
+
+
+@op
+def summed_out(f, w: tensor[d, k], x: tensor[n, m, k]):
+    f.y[n, d] = sum(w[d, k] * x[n, m, k], over=(m, k))
+    return f.y
+
+
+@op
+def spread(f, x: tensor[n, k], z: tensor[n, m]):
+    f.top[n, m] = amax(x[n, k], over=k)
+    f.y[n, m] = f.top[n, m] * z[n, m]
+    return f.y
+"""
+
+
+def test_what_is_the_same_all_along_an_axis_is_summed_once(package: Package) -> None:
+    made = package(specs=SPREAD)
+    cases = {
+        "summed_out": (lambda w, x: x.sum(1) @ w.T, [(5, 6), (7, 4, 6)]),
+        "spread": (lambda x, z: x.amax(1, keepdim=True) * z, [(7, 6), (7, 4)]),
+    }
+    for name, (form, shapes) in cases.items():
+        ours = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+        found, want = getattr(made, name)(*ours), form(*ours)
+        dy = torch.randn(want.shape, dtype=want.dtype)
+        sides = [(y, *torch.autograd.grad(y, ours, dy)) for y in (found, want)]
+        for got, right in zip(*sides, strict=True):
+            torch.testing.assert_close(got, right, rtol=1e-12, atol=1e-12)
+    folder = Path(str(made.__path__[0]))
+    text = (folder / "summed_out.c").read_text()
+    assert len(re.findall(r"    product\(", text)) == 3, text
+    assert "n_n * n_m * n_k" not in (folder / "spread.c").read_text()

@@ -26,6 +26,7 @@ from derive.backends.cpu.statements.places import with_places
 from derive.backends.cpu.statements.related import with_related
 from derive.backends.cpu.statements.rounded import with_rounded_products
 from derive.backends.cpu.statements.scales import with_scales
+from derive.backends.cpu.statements.spread import with_folds_spread
 from derive.backends.cpu.statements.views import without_views
 from derive.backends.cpu.writer import Writer, in_rows
 from derive.lengths.nominal import ALIKE, Nominal
@@ -59,6 +60,7 @@ def kernel(
     with_related(form)
     with_masks_last(form)
     with_rounded_products(form)
+    with_folds_spread(form)
     groups = made_again(grouped(costly_first(with_products(form), form), form), form)
     steps = with_updates(chained(groups, form), form)
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))

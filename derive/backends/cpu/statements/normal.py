@@ -212,10 +212,14 @@ def _free(slots: tuple[Index, ...]) -> tuple[str, ...]:
 
 
 def _pointwise(node: Node, out: Normal, stem: str, order: tuple[str, ...]) -> Node:
-    """The node with every reduction and concatenation in it under a name of its own, its axes in the given order."""
+    """The node with every reduction and concatenation in it under a name of its own.
+
+    Its axes are as they lie in the one tensor that a reduction is of, else in the given order.
+    """
     if isinstance(node, Reduce | Join | Scan):
         own = node_axes(node)
-        axes = tuple(a for a in order if a in own)
+        lies = axes_along(node.body.index) if isinstance(node, Reduce) and isinstance(node.body, Read) else ()
+        axes = tuple(a for a in (lies if set(own) <= set(lies) else order) if a in own)
         name = out.fresh(f"{stem}_{'parts' if isinstance(node, Join) else node.kind}")
         _assign(Assign(name, axes, node), out)
         return Read(name, axes)
