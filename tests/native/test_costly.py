@@ -33,6 +33,14 @@ def folded(f, x: tensor[n, k], w: tensor[o, k], g: tensor[n, o]):
 def repeated(f, x: tensor[n], g: tensor[n, o, k]):
     f.y[n, o, k] = g[n, o, k] * sin(x[n] * (k + 1))
     return f.y
+
+
+@op
+def of_a_number(f, x: tensor[n], a: tensor[()]):
+    f.b[()] = exp(a[()])
+    f.z[n] = x[n] ** 2
+    f.y[n] = f.z[n] * sin(f.b[()]) + log(2) + sin(f.z[n])
+    return f.y
 """
 N, O, K = 5, 6, 3
 G = Read("g", ("n", "o"))
@@ -58,6 +66,12 @@ def test_a_costly_function_is_outside_of_loops_over_other_axes(native: ModuleTyp
     around = _around((Path(native.__path__[0]) / f"{name}.c").read_text(), "real_sin")
     assert around
     assert not any("o" in loops for loops in around)
+
+
+def test_so_is_one_of_a_number_and_it_parts_no_loops(native: ModuleType) -> None:
+    text = (Path(native.__path__[0]) / "of_a_number.c").read_text().partition("_backward(")[0]
+    assert _around(text, "real_sin") == [set(), {"n"}]
+    assert text.count("#pragma omp parallel") == 1, text
 
 
 def _steps(value: Node) -> list[str]:
@@ -88,6 +102,10 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[tuple[int, ...], ...]]
     "repeated": (
         lambda x, g: g * (x[:, None, None] * torch.arange(1, K + 1, dtype=x.dtype)).sin(),
         ((N,), (N, O, K)),
+    ),
+    "of_a_number": (
+        lambda x, a: x**2 * a.exp().sin() + torch.log(torch.tensor(2.0, dtype=x.dtype)) + (x**2).sin(),
+        ((N,), ()),
     ),
 }
 

@@ -1,6 +1,7 @@
 """A costly function of fewer axes than its loop runs over has a loop of its own, before that one.
 
-In `y[n] = sum(sin(a[n, k]) * w[o, k] * g[n, o], over=(k, o))` the sine would be taken at every place of `o` anew.
+In `y[n] = sum(sin(a[n, k]) * w[o, k] * g[n, o], over=(k, o))` the sine would be taken at every place of `o` anew. One
+of a number stands where that number is known first, so that it parts no loops that could share a pass.
 """
 
 from __future__ import annotations
@@ -23,8 +24,16 @@ def costly_first(steps: list[Step], form: Normal) -> list[Step]:
     out: list[Step] = []
     made: dict[Node, Read] = {}
     for step in steps:
-        out += _apart(step, form, changing, made) if isinstance(step, Loop) else [step]
+        for own in _apart(step, form, changing, made) if isinstance(step, Loop) else [step]:
+            is_number = isinstance(own, Loop) and own is not step and not own.domain
+            out.insert(_first_place(own, out) if is_number else len(out), own)
     return out
+
+
+def _first_place(step: Step, steps: list[Step]) -> int:
+    """Where a step can stand first: behind the last that writes what it reads."""
+    read = {r.name for r in step.reads()} if isinstance(step, Loop) else step.reads
+    return max((k + 1 for k, s in enumerate(steps) if s.name in read), default=0)
 
 
 def _apart(loop: Loop, form: Normal, changing: set[str], made: dict[Node, Read]) -> list[Step]:
@@ -54,7 +63,8 @@ def _costly(node: Node, domain: frozenset[str], chosen: bool) -> Iterator[Call]:
     axes = set(node_axes(node))
     same = any(is_heavy(c) and set(node_axes(c)) == axes for c in calls(node))
     plain = all(isinstance(i, str) for n in walk(node) if isinstance(n, Read) for i in n.index)
-    if same and axes and axes < domain and not is_boolean(node, set()) and (plain or not chosen):
+    reading = axes or any(isinstance(n, Read) for n in walk(node))  # what is made of numbers alone the compiler knows
+    if same and reading and axes < domain and not is_boolean(node, set()) and (plain or not chosen):
         yield node
         return
     for k, a in enumerate(node.args):
