@@ -139,7 +139,7 @@ class _Orders:
         """One sum in steps; itself where it has two factors, or no order is much cheaper."""
         numbers, tensors = numbers_apart(product_factors(as_product(node).body))
         groups = Groups.of(tensors, node_axes(node))
-        if node.kind != "sum" or not 1 < len(groups) <= _MOST or not all(map(_plain, tensors)):
+        if node.kind != "sum" or not 1 < len(groups) <= _MOST or not all(self.is_plain(f) for f in tensors):
             return node
         if len(groups) == 2:
             return node if self.every else self.in_one_step(node, groups, numbers)
@@ -159,6 +159,14 @@ class _Orders:
         rest = tuple(a for a in node.axes if any(a in node_axes(f) for f in (*left, *right)))
         body = multiplied([*numbers, *left, *right])
         return Reduce("sum", rest, body) if rest else body
+
+    def is_plain(self, factor: Node) -> bool:
+        """Whether a factor may be multiplied early: some are printed in ways of their own.
+
+        So is one that is masked by places, but where it is laid out as a matrix.
+        """
+        laid_out = self.every and bool(reads(factor))
+        return not _in_windows(factor) and (laid_out or not _asks_places(factor))
 
     def in_one_step(self, node: Reduce, groups: Groups, numbers: list[Node]) -> Node:
         """A product of two factors: where longer ones have it for a step, it is that tensor."""
@@ -213,11 +221,14 @@ def _as_they_lie(axes: tuple[str, ...], orders: Sequence[tuple[str, ...]]) -> tu
     return tuple(out)
 
 
-def _plain(factor: Node) -> bool:
-    """Whether a factor may be multiplied early: windows and masks over axes have ways of their own to be printed."""
-    return not any(
-        isinstance(n, Join)
-        or (isinstance(n, Call) and n.fn in COMPARISONS and node_axes(n) and not reads(n))
-        or (isinstance(n, Read) and any(isinstance(i, Window | Arithmetic) for i in n.index))
+def _asks_places(factor: Node) -> bool:
+    """Whether something in a factor compares places."""
+    return any(isinstance(n, Call) and n.fn in COMPARISONS and node_axes(n) and not reads(n) for n in walk(factor))
+
+
+def _in_windows(factor: Node) -> bool:
+    """Whether a factor has ways of its own to be printed: it is joined, or read through windows."""
+    return any(
+        isinstance(n, Join) or (isinstance(n, Read) and any(isinstance(i, Window | Arithmetic) for i in n.index))
         for n in walk(factor)
     )

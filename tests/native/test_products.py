@@ -140,6 +140,12 @@ def core(f, g: tensor[p, q], a: tensor[i, p], b: tensor[j, q]):
 def quadratic(f, w: tensor[n, d], s: tensor[d, d]):
     f.y[n] = sum(w[n, i] * s[i, j] * w[n, j], over=(i, j))
     return f.y
+
+
+@op
+def pairs(f, w: tensor[n, i], s: tensor[i, j]):
+    f.y[n] = sum(where(i < j, s[i, j] * w[n, i] * w[n, j], 0), over=(i, j))
+    return f.y
 """
 
 
@@ -149,6 +155,7 @@ def test_long_products_are_taken_two_factors_at_a_time(package: Package) -> None
         "kronecker": (lambda x, a, b: x @ torch.kron(a, b), [(9, 12), (4, 5), (3, 7)], 6),
         "core": (lambda g, a, b: a @ g @ b.T, [(3, 4), (5, 3), (6, 4)], 6),
         "quadratic": (lambda w, s: ((w @ s) * w).sum(1), [(9, 5), (5, 5)], 3),
+        "pairs": (lambda w, s: ((w @ s.triu(1)) * w).sum(1), [(9, 5), (5, 5)], 4),
     }
     folder = Path(made.__file__ or "").parent
     for name, (form, shapes, products) in cases.items():
