@@ -166,3 +166,26 @@ def test_an_axis_shorter_than_the_dimension_is_refused(package: Package, m: int,
     for name in ("seen", "laid_out", "chosen"):
         with pytest.raises(ValueError, match=rf"{name}.*axis (m|n)"):
             getattr(made, f"{name}_forward")(x, v, w)
+
+
+PHASES = """from derive import *
+
+n, c, h, w, i, j, p, q = axes("n c h w i j p=3 q=3")
+
+
+@op
+def phases(f, x: tensor[n, c, h, w]):
+    f.y[n, (p, q, c), i, j] = x[n, c, (i, p), (j, q)]
+    return f.y
+"""
+
+
+@pytest.mark.filterwarnings("error")
+def test_parts_of_given_lengths_are_merged_anew(package: Package) -> None:
+    made = package(specs=PHASES)
+    x = torch.randn(2, 4, 6, 9, dtype=torch.float64, requires_grad=True)
+    want = x.reshape(2, 4, 2, 3, 3, 3).permute(0, 3, 5, 1, 2, 4).reshape(2, 36, 2, 3)
+    assert torch.equal(made.phases(x), want)
+    (dx,) = torch.autograd.grad(made.phases(x), x, want)
+    assert torch.equal(dx, x)
+    assert (Path(str(made.__path__[0])) / "phases.c").exists()

@@ -54,7 +54,8 @@ def kernel(
     """The function of a program, `fixed` lengths as numbers. Raises Unsupported where it cannot be printed."""
     given = [n for n, _ in program.given]
     program, places = with_places(with_masked_products(program), integers & set(given))
-    form = normal(program, (integers & set(given)) | {p.name for p in places}, conditions & set(given), nominal)
+    whole = (integers & set(given)) | {p.name for p in places}
+    form = normal(program, whole, conditions & set(given), nominal, fixed)
     without_views(form)
     with_scales(form)
     with_related(form)

@@ -6,6 +6,7 @@ differently can then share a loop.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from derive.nodes.walking import axes_along, index_axes, node_axes, rebuilt, walk
@@ -31,10 +32,13 @@ from derive.program import (
 Parts = dict[str, tuple[str, ...]]
 
 
-def split_merged(program: Program) -> Program:
-    """The same program with axes that are read as merges of others replaced by those others."""
+def split_merged(program: Program, fixed: Mapping[str, int]) -> Program:
+    """The same program with axes that are read as merges of others replaced by those others.
+
+    A part whose length is a number is an axis of that length where it is merged anew: `fixed` says which there are.
+    """
     parts = _known(program)
-    return replace(program, statements=tuple(_split(s, parts) for s in program.statements))
+    return replace(program, statements=tuple(_split(s, parts, fixed) for s in program.statements))
 
 
 def taken_apart(program: Program) -> Parts:
@@ -49,10 +53,14 @@ def taken_apart(program: Program) -> Parts:
     return found
 
 
-def _lengths(part: PartOf) -> tuple[str, ...]:
-    """The axes that have the lengths of all parts, or none."""
-    names = tuple(base(x.axis) for x in part.lengths if isinstance(x, SizeOf))
-    return names if len(names) == len(part.lengths) else ()
+def _lengths(part: PartOf, fixed: Mapping[str, int], taken: Collection[str]) -> tuple[str, ...]:
+    """The axes that have the lengths of all parts, or none; of `fixed` ones such that are not taken, if there are."""
+    names: list[str] = []
+    for x in part.lengths:
+        alike = [a for a, n in fixed.items() if str(x) == str(n)]
+        free = [a for a in alike if a not in (*taken, *names)]
+        names += [base(x.axis)] if isinstance(x, SizeOf) else (free or alike)[:1]
+    return tuple(names) if len(names) == len(part.lengths) else ()
 
 
 def _known(program: Program) -> Parts:
@@ -76,8 +84,8 @@ def _ways(program: Program) -> dict[str, set[tuple[str, ...]]]:
     return {axis: ways for axis, ways in found.items() if all(axis not in way for way in ways)}
 
 
-def _split(s: Statement, parts: Parts) -> Statement:
-    own = _of_statement(s, parts)
+def _split(s: Statement, parts: Parts, fixed: Mapping[str, int]) -> Statement:
+    own = _of_statement(s, parts, fixed)
     if not own:
         return s
     value = _node(s.value, own)
@@ -125,7 +133,7 @@ def _flat(i: Index) -> tuple[Index, ...]:
     return i.axes if isinstance(i, Merged) else (i,)
 
 
-def _of_statement(s: Statement, parts: Parts) -> Parts:
+def _of_statement(s: Statement, parts: Parts, given: Mapping[str, int]) -> Parts:
     """The axes of one statement that split, and into what; a part that the statement has already gets a copy."""
     nodes = [*walk(s.value), *(n for i in (*s.axes, *s.slots) for n in walk(i))]
     tops: list[Index] = [*s.axes, *s.slots]
@@ -135,9 +143,10 @@ def _of_statement(s: Statement, parts: Parts) -> Parts:
     fixed |= {a for n in nodes if isinstance(n, Scan) for a in (n.to, n.over)}
     fixed |= set(s.axes if isinstance(s, Scatter) else ())
     here = {a: parts[base(a)] for a in axes if base(a) in parts and a not in fixed}
+    merged = {i.whole for n in nodes if isinstance(n, Merged) for i in n.axes if isinstance(i, PartOf)}
     for n in nodes:
         if isinstance(n, PartOf) and isinstance(n.whole, str) and n.whole not in fixed | set(here):
-            lengths = _lengths(n)
+            lengths = _lengths(n, given if n.whole in merged else {}, {p for own in here.values() for p in own})
             if lengths:
                 here[n.whole] = lengths
     taken = (axes | fixed) - set(here)

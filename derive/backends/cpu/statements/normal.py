@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from derive.backends.cpu.statements.merges import split_merged
 from derive.lengths.nominal import ALIKE, Nominal
@@ -147,10 +148,10 @@ class Normal:
 
 def normal(
     program: Program, integers: frozenset[str] = frozenset(), conditions: frozenset[str] = frozenset(),
-    nominal: Nominal = ALIKE,
+    nominal: Nominal = ALIKE, fixed: Mapping[str, int] = MappingProxyType({}),
 ) -> Normal:  # fmt: skip
-    """The loops of a program. Raises Unsupported where a construct has none."""
-    program = split_merged(program)
+    """The loops of a program, `fixed` lengths as numbers. Raises Unsupported where a construct has none."""
+    program = split_merged(program, fixed)
     out = Normal(program, booleans=set(conditions), integers=integers, nominal=nominal)
     out.dims.update(program.given)
     out.taken.update(out.dims, program.scalars, (s.name for s in program.statements))
