@@ -307,6 +307,24 @@ def as_float64(t: Tensor) -> Tensor:
     return t if t.device.type == "mps" else t.double()
 
 
+def convolve(function: Callable[..., Tensor], *args: Any, groups: int = 1, **options: Any) -> Tensor:
+    """A convolution of torch's or an adjoint of one; zeros where it is of nothing, which torch refuses or misreads."""
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if groups and all([t.numel() for t in tensors]):
+        return function(*args, groups=groups, **options)
+    if len(tensors) < len(args):  # an adjoint is told its shape
+        return tensors[0].new_zeros(next(a for a in args if not isinstance(a, Tensor)))
+    signal, kernel, *bias = tensors
+    lengths = signal.shape[2 - kernel.dim() :]
+    steps, apart = (
+        o if isinstance(o, tuple) else (o,) * len(lengths)
+        for o in (options.get("stride", 1), options.get("dilation", 1))
+    )
+    places = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(lengths, kernel.shape[2:], steps, apart)]
+    image = signal.new_zeros(*signal.shape[: 1 - kernel.dim()], len(kernel), *places)
+    return image + bias[0].reshape(-1, *[1] * len(places)) if bias else image
+
+
 def pair_distances(x: Tensor, y: Tensor, p: int) -> Tensor:
     """`sum(abs(x[..., i, d] - y[..., j, d])**p, over=d)` for p = 1, 2, from as many `i` at a time as stay in the cache."""
     few = x.shape[-1] < 32  # coordinates, which are slow to add up where they lie side by side

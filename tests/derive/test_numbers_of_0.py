@@ -4,13 +4,15 @@ from collections.abc import Callable
 
 import pytest
 from torch import Tensor
+from torch.autograd import grad
 
-from derive import axes, op, scalar, sigmoid, sqrt, sum, tanh, tensor
+from derive import amax, axes, concat, exp, oo, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor, where
 from derive.equations import Op
 from derive.pipeline import derive_op
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, inputs_of, module
 
-d, n, o = axes("d n o")
+b, c, d, e, n, o = axes("b c d e n o")
 
 
 @op
@@ -89,3 +91,22 @@ def test_gradients(name: str, number: float) -> None:
 def test_what_the_equation_divides_by_may_divide_its_output() -> None:
     """The output is kept, and nothing else."""
     assert derive_op(capped.op).kept == ("y",)
+
+
+@op
+def attended(f, x: tensor[b, n, d], k: tensor[b, o, d], v: tensor[b, o, e], sink: tensor[b]):
+    f.s[b, n, o] = where(o <= n, sum(x[b, n, d] * k[b, o, d], over=d) / sqrt(size(d)), -oo)
+    f.l[b, n, c] = concat(sink[b], f.s[b, n, o], along=c)
+    f.u[b, n, c] = exp(f.l[b, n, c] - amax(f.l[b, n, c], over=c))
+    f.p[b, n, c] = f.u[b, n, c] / sum(f.u[b, n, c], over=c)
+    f.y[b, n, e] = sum(f.p[b, n, o + 1] * v[b, o, e], over=o)
+    return f.y
+
+
+def test_a_length_of_0_is_divided_by_as_tensors_divide() -> None:
+    made = attended.op
+    assert "ratio_of(1, math.sqrt(d))" in code_of(made)
+    inputs = inputs_of(made, {"x": (4, 2, 0), "k": (4, 3, 0), "v": (4, 3, 2), "sink": (4,)})
+    y = getattr(module(made), made.name)(*inputs.values())
+    dx, dk, dv, dsink = grad(y.sum(), list(inputs.values()))
+    assert [t.shape for t in (dx, dk, dv, dsink)] == [(4, 2, 0), (4, 3, 0), (4, 3, 2), (4,)]

@@ -93,8 +93,7 @@ def _operation(node: Call, args: list[Value], dims: Dims) -> Value:
     scalar = all(a.scalar for a in args)
     if node.fn == "div" and args[0].code == "1" and not scalar:
         return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
-    given = any(isinstance(n, Scal | SizeOf) for n in walk(node.args[-1]))  # and may be 0
-    if node.fn == "div" and scalar and given and "math.sqrt" not in args[1].code:
+    if node.fn == "div" and scalar and _is_given(node.args[-1]):
         return Value(f"ratio_of({args[0].code}, {args[1].code})", scalar=True)
     if node.fn in _BINARY:
         sign, strength, right = _BINARY[node.fn]
@@ -256,6 +255,11 @@ def _is_never_refused(node: Call) -> bool:
     return not any(isinstance(n, refused) for a in node.args for n in walk(a))
 
 
+def _is_given(node: Node) -> bool:
+    """Whether a number is made of the caller's numbers or of lengths, and may be 0."""
+    return any(isinstance(n, Scal | SizeOf) for n in walk(node))
+
+
 def _scalar_call(node: Call, args: list[Value]) -> Value:
     """The same function of Python's numbers, also where tensors would be infinite or not a number."""
     fn, inner = node.fn, ", ".join(a.code for a in args)
@@ -278,8 +282,9 @@ def _scalar_call(node: Call, args: list[Value]) -> Value:
     known = _is_never_refused(node)
     if fn == "rsqrt":
         root = f"math.sqrt({inner})" if known else f'of_numbers("sqrt", {inner})'
-        one_by = f"1 / {root}" if known else f"ratio_of(1, {root})"
-        return Value(one_by, strength=PRODUCT if known else ATOM, scalar=True)
+        if known and not _is_given(node):
+            return Value(f"1 / {root}", strength=PRODUCT, scalar=True)
+        return Value(f"ratio_of(1, {root})", scalar=True)
     name = _MATH.get(fn, fn)
     exists = known and hasattr(math, name)
     return Value(f"math.{name}({inner})" if exists else f'of_numbers("{name}", {inner})', scalar=True)

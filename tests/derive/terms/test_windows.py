@@ -352,7 +352,7 @@ WRITTEN = [
     (channels_last, "y = functional.conv1d(x.mT, a.transpose(0, 2), b).mT", "unfold"),
     (one_filter, "(q - 1, q - 1, 2 * (p - 1), 2 * (p - 1))), a.flip(2)[:, None], dilation=(2, 1)", "2d_input"),
     (rows_alone, "functional.conv2d(x, a[:, None, :, None], dilation=(2, 1), groups=c)", "unfold"),
-    (volumes, "functional.conv3d(x, a)", "unfold"),
+    (volumes, "convolve(functional.conv3d, x, a)", "unfold"),
     (behind_the_first, "dx[:, :, 1:] = torch.nn.grad.conv1d_input((n, c, l - 1), a, dy, stride=2)", "for "),
     (places_given, "conv1d(x[:, :, : t + k - 1], a)", "unfold"),
     (gated_by_another, "dx += torch.nn.grad.conv1d_input((n, c, l), b, dv)", "einsum"),
@@ -378,8 +378,8 @@ WRITTEN = [
     (taps_turned_in_a_function, "dx[:, at_k : at_k + t] += a[k - 1 - at_k] * dy * ", "index_put_"),
     (each_tap_turned, "y = a * x.unfold(1, k, 1).flip(2)", "arange"),
     (places_turned, "a[None, None]).squeeze(1).flip(1)", "arange"),
-    (toeplitz, "y = functional.conv1d(a[None], x.flip(1)[:, None])", "arange"),
-    (toeplitz, "dx = torch.nn.grad.conv1d_weight(a[None, None], (n, 1, l), dy[None]).squeeze(1).flip(1)", "index_put_"),
+    (toeplitz, "y = convolve(functional.conv1d, a[None], x.flip(1)[:, None])", "arange"),
+    (toeplitz, "dx = convolve(torch.nn.grad.conv1d_weight, a[None, None], (n, 1, l), dy[None]).s", "index_put_"),
 ]
 
 

@@ -43,8 +43,8 @@ def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value
     image = roles(signal.index, node_axes(other), node_axes(node))
     kernel = roles(signal.index, node_axes(node), node_axes(other))
     if kernel is not None and _is_kernel(printer, signal, kernel, image):
-        return _Call(printer, kernel).kernel(signal, other) if bias is None else None
-    return _Call(printer, image).image(signal, other, bias) if image is not None else None
+        return _Call(printer, kernel, _rows(signal.index)).kernel(signal, other) if bias is None else None
+    return _Call(printer, image, _rows(signal.index)).image(signal, other, bias) if image is not None else None
 
 
 def _is_kernel(printer: Printer, signal: Read, kernel: Convolution, image: Convolution | None) -> bool:
@@ -83,7 +83,7 @@ def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
     c = roles(s.slots, node_axes(multiplied(taps)), node_axes(multiplied(places)))
     if c is None or any(isinstance(i, Window) and len(i.steps) != 2 for i in s.slots):
         return None
-    return _Call(printer, c).signal(s, multiplied(taps), multiplied(places))
+    return _Call(printer, c, _rows(s.slots)).signal(s, multiplied(taps), multiplied(places))
 
 
 def _two_sides(printer: Printer, slots: tuple[Index, ...], factors: list[Node]) -> tuple[list[Node], list[Node]]:
@@ -128,6 +128,7 @@ class _Call:
 
     printer: Printer
     c: Convolution
+    rows: set[str]
 
     def image(self, signal: Read, kernel: Node, bias: Node | None) -> Value | None:
         parts = self.image_parts()
@@ -137,14 +138,13 @@ class _Call:
         parts = parts[alone:]
         x, k = self.read(signal, alone), self.in_parts(kernel, self.kernel_parts())
         added = f", {self.value(bias, parts).code}" if bias is not None else ""
-        code = f"functional.conv{len(self.c.spatial)}d({x}, {k}{added}{self.options()})"
-        return self.unshaped(Value(code), parts)
+        return self.unshaped(Value(self.called("", x, f"{k}{added}")), parts)
 
     def kernel(self, signal: Read, image: Node) -> Value:
         x, y = self.read(signal), self.in_parts(image, self.image_parts())
         parts = self.kernel_parts()
         size = ", ".join(p.length for p in parts)
-        return self.unshaped(Value(f"{self.adjoint('weight')}({x}, ({size}), {y}{self.options()})"), parts)
+        return self.unshaped(Value(self.called("weight", x, f"({size})", y)), parts)
 
     def signal(self, s: Scatter, kernel: Node, image: Node) -> tuple[Value, list[str]]:
         parts = self.signal_parts(s.axes, s.slots)
@@ -153,7 +153,7 @@ class _Call:
         if code is None:
             size, w = ", ".join(p.length for p in parts), self.in_parts(kernel, self.kernel_parts())
             y = self.in_parts(image, self.image_parts())
-            code = f"{self.adjoint('input')}(({size}), {w}, {y}{self.options()})"
+            code = self.called("input", f"({size})", w, y)
         value = self.unshaped(Value(code), parts)
         own = {f"@{x.slot}": s.axes[x.slot] for x in self.c.spatial}
         value = Value(value.code, tuple(own.get(str(d), d) for d in value.dims))
@@ -173,7 +173,7 @@ class _Call:
         w = self.in_parts(turned, [self.part(c.inner), self.part(()), *self.taps()])
         ends = ", ".join(self.beyond(s) for s in reversed(c.spatial) for _end in range(2))
         y = f"functional.pad({self.in_parts(image, self.image_parts())}, ({ends}))"
-        return f"functional.conv{len(c.spatial)}d({y}, {w}{self.options()})"
+        return self.called("", y, w)
 
     def beyond(self, s: Spatial) -> str:
         """How far a window that starts in the image reaches out of it."""
@@ -182,8 +182,14 @@ class _Call:
         last = f"{self.printer.size(s.tap)} - 1"
         return last if s.dilation == 1 else f"{s.dilation} * ({last})"
 
-    def adjoint(self, of: str) -> str:
-        return f"torch.nn.grad.conv{len(self.c.spatial)}d_{of}"
+    def called(self, adjoint_of: str, *args: str) -> str:
+        """The call of torch; by way of a function for what has no elements where the rows may be no batch of its."""
+        name = f"conv{len(self.c.spatial)}d"
+        name = f"torch.nn.grad.{name}_{adjoint_of}" if adjoint_of else f"functional.{name}"
+        given = f"{', '.join(args)}{self.options()}"
+        in_batch = bool(self.rows) and self.rows <= set(self.c.batch)
+        channels = (*self.c.groups, *self.c.inner, *self.c.outer)
+        return f"{name}({given})" if in_batch or not channels else f"convolve({name}, {given})"
 
     def options(self) -> str:
         """Stride, dilation and groups, where they are not 1; one number where all dimensions have the same."""
