@@ -246,7 +246,7 @@ def test_leading_axes(made: object, sizes: dict[str, int], pack: tuple[int, ...]
 WRITTEN = [
     (places_of_rows, "y = x.gather(1, ix)", "arange"),
     (places_of_rows, "dx = dy.new_zeros(n, d).scatter_add_(1, ix, dy)", "index_put_"),
-    (rows_of_each, ".scatter_add_(1, ix[:, :, None].expand(b, r, d), dy)", "index_put_"),
+    (rows_of_each, "functional.embedding(torch.arange(b, device=x.device)[:, None] * t + ix, x.flat", "index_put_"),
     (places_behind, "x.gather(-1, ix)", "arange"),
     (places_shared, "x.gather(-1, ix.expand(*leading, n, r))", "arange"),
     (places_of_images, "y = w * x[:, ix, iy]", "arange"),

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, exp, index, op, sigmoid, tensor
+from derive import axes, exp, index, op, sigmoid, sum, tensor
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
-b, d, e, i, k, n = axes("b d e i k n")
+b, c, d, e, h, i, k, n, t, w = axes("b c d e h i k n t w")
 
 
 @op
@@ -47,6 +47,30 @@ def gap(f, z: tensor[n, k], at: index(k)[n]):
     return f.o
 
 
+@op
+def sampled(f, img: tensor[n, c, h, w], y: index(h)[n, t], x: index(w)[n, t]):
+    f.o[n, c, t] = img[n, c, y[n, t], x[n, t]] ** 2
+    return f.o
+
+
+@op
+def sampled_on_a_grid(f, img: tensor[n, c, h, w], y: index(h)[n, t, e], x: index(w)[n, e], g: tensor[n, t, e]):
+    f.o[n, c, t, e] = g[n, t, e] * img[n, c, y[n, t, e], x[n, e]] ** 2
+    return f.o
+
+
+@op
+def sampled_rows(f, img: tensor[n, h, w, c], y: index(h)[n, t, e], x: index(w)[n, e], g: tensor[n, t, e]):
+    f.o[n, c, t] = sum(g[n, t, e] * img[n, y[n, t, e], x[n, e], c] ** 2, over=e)
+    return f.o
+
+
+def places(img: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """By an index for each dimension, `[n, c, ...]`."""
+    own = torch.arange(len(img)).view(-1, *[1] * (y.dim() - 1))
+    return img[own, :, y, x].movedim(-1, 1).square()
+
+
 def rows(y: Tensor, at: Tensor) -> Tensor:
     return y[torch.arange(len(y)), at]
 
@@ -74,6 +98,14 @@ CASES = [
     (other_axes_first, lambda y, at: rows(y.movedim(0, 2), at[:, 0]).square()[None], (R(5, 4, 3), AT[:, None])),
     (in_front, lambda y, at: rows(y, at).square(), (R(4, 3, 5), AT)),
     (in_front, stacked, (R(2, 2, 3, 5), AT.view(2, 2))),
+    (sampled, places, (R(2, 3, 4, 3), AT.view(2, 2), AT.view(2, 2).flip(0))),
+    (sampled, places, (R(0, 3, 4, 3), AT[:0, None], AT[:0, None])),
+    (sampled_on_a_grid, lambda img, y, x, g: g[:, None] * places(img, y, x[:, None].expand_as(y)),
+     (R(2, 5, 4, 3), torch.stack([AT, AT.flip(0)])[:, None].repeat(1, 3, 1), AT[None].repeat(2, 1), R(2, 3, 4))),
+    (sampled_on_a_grid, lambda img, y, x, g: g[:, None] * places(img, y, x[:, None].expand_as(y)),
+     (R(2, 0, 4, 3), AT.view(2, 1, 2), AT.view(2, 2), R(2, 1, 2))),
+    (sampled_rows, lambda img, y, x, g: (g[:, None] * places(img.movedim(3, 1), y, x[:, None].expand_as(y))).sum(3),
+     (R(2, 4, 3, 5), torch.stack([AT, AT.flip(0)])[:, None].repeat(1, 3, 1), AT[None].repeat(2, 1), R(2, 3, 4))),
 ]  # fmt: skip
 
 
@@ -87,8 +119,27 @@ def test_values_and_gradients(made, reference, given):
 def test_the_rows_are_read_and_written_whole():
     code = code_of(best_expert.op)
     assert "y[torch.arange(n, device=z.device), best]" in code
-    assert ".index_put_((n_range, best)," in code
+    assert ".index_add_(0, n_range * k + best," in code
     assert " d_range" not in code and " e_range" not in code
+    assert "functional.embedding(n_range * k + one, y.flatten(0, 1))" in code_of(twice.op)
+
+
+def test_what_shares_an_axis_with_another_dimension_is_read_and_added_along_one():
+    code = code_of(sampled.op)
+    assert "img.flatten(2, 3).gather(2, (y * w + x)[:, None].expand(-1, c, -1))" in code
+    assert ".scatter_add_(" in code and "index_put_" not in code and " n_range" not in code
+    code = code_of(sampled_rows.op)
+    assert "functional.embedding(" in code and ".index_add_(" in code and "index_put_" not in code
+
+
+@pytest.mark.parametrize("made", [sampled, sampled_rows])
+def test_no_place_is_one_of_the_next_row(made):
+    img, y, x = R(2, 3, 4, 5), torch.zeros(2, 2, 6, dtype=torch.int64), torch.zeros(2, 6, dtype=torch.int64)
+    run = getattr(module(made.op), made.op.name)
+    given = (img, y[0], x) if made is sampled else (img, y, x, R(2, 2, 6))
+    x[1, 2] = 5 if made is sampled else 4
+    with pytest.raises(IndexError, match="x holds"):
+        run(*given)
 
 
 def test_what_is_picked_keeps_its_dimension_where_it_meets_the_others():

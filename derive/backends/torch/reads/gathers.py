@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from derive.backends.torch.reads.index_tensors import index_tensor, indexed
 from derive.backends.torch.reads.slices import span, subscript
 from derive.backends.torch.sizes import Sizes
-from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze
+from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze, unsqueeze
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import axes_along, index_axes
-from derive.program import Index, Node, Read, Window
+from derive.program import Index, Merged, Node, Place, Read, SizeOf, Window
 
 
 def gathered(
@@ -33,6 +33,11 @@ def gathered(
         pieces = [sizes.number(i.offset) if k in fixed else ":" for k, i in enumerate(node.index)]  # type: ignore[union-attr]
         rest = replace(node, index=tuple(i for k, i in enumerate(node.index) if k not in fixed))
         return gathered(stored.method(subscript(pieces)), rest, sizes, value, order)
+    row = rows_chosen(node.index)
+    if row and row.start == 0 and len(node.index) - len(row) == 1:
+        where, axes = merged_places(node.index, row, stored.dims, sizes, value)
+        rows = stored.method(f".flatten(0, {len(row) - 1})")
+        return Value(f"functional.embedding({where}, {rows.code})", (*axes, *node.index[row.stop :]))  # type: ignore[arg-type]
     if len(gathers) == 1 and len(plain) == len(node.index) - 1 and len(set(plain)) == len(plain):
         slot = gathers[0]
         inner = node.index[slot]
@@ -50,6 +55,8 @@ def gathered(
     run = gathers_in_a_row(node.index)
     if run and not any(map(is_pack, axes_along(node.index))):
         return _places_gather(stored, node, run, sizes, value)
+    if run := gathers_sharing(node.index):
+        return _flat_gather(stored, node, run, sizes, value)
     return indexed(stored, node, sizes, value)
 
 
@@ -75,6 +82,78 @@ def gathers_in_a_row(index: tuple[Index, ...]) -> range:
     apart = not set(plain) & {a for k in gathers for a in index_axes(index[k])} and len(set(plain)) == len(plain)
     whole = len(run) == len(gathers) > 1 and len(plain) + len(gathers) == len(index)
     return run if whole and apart else range(0)
+
+
+def rows_chosen(index: tuple[Index, ...]) -> range:
+    """Where gathers stand next to axes that they have, and behind them whole rows: `y[n, pick[n, k], c]`."""
+    plain = [i for i in index if isinstance(i, str)]
+    gathers = [i for i in index if isinstance(i, Read)]
+    axes = {a for i in gathers for a in index_axes(i)}
+    places = [k for k, i in enumerate(index) if i in gathers or i in axes]
+    run = range(places[0], places[-1] + 1) if gathers else range(0)
+    whole = len(plain) + len(gathers) == len(index) > run.stop and len(set(plain)) == len(plain)
+    apart = len(places) == len(run) > len(gathers)
+    return run if whole and apart and not any(map(is_pack, (*axes, *plain))) else range(0)
+
+
+def gathers_sharing(index: tuple[Index, ...]) -> range:
+    """Where two or more gathers stand next to each other, of which some have an axis that is a dimension elsewhere."""
+    gathers = [k for k, i in enumerate(index) if isinstance(i, Read)]
+    plain = [i for i in index if isinstance(i, str)]
+    run = range(gathers[0], gathers[-1] + 1) if gathers else range(0)
+    axes = {a for k in gathers for a in index_axes(index[k])}
+    whole = len(run) == len(gathers) > 1 and len(plain) + len(gathers) == len(index) and len(set(plain)) == len(plain)
+    shared, packs = set(plain) & axes, any(map(is_pack, (*axes, *plain)))
+    return run if whole and shared and axes - shared and not packs else range(0)
+
+
+def merged_places(
+    index: tuple[Index, ...], run: range, dims: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]
+) -> tuple[str, tuple[str, ...]]:
+    """The place along these dimensions as one that indices next to each other name, and the axes of that tensor."""
+    axes = tuple(dict.fromkeys(a for k in run for a in index_axes(index[k])))
+    merged = Merged(tuple(Place(index[k], SizeOf(str(dims[k]))) for k in run))
+    return index_tensor(merged, axes, sizes, value), axes
+
+
+@dataclass(frozen=True)
+class Flat:
+    """What is read, or added to, where several dimensions are one, at places that an index tells beside other axes."""
+
+    dims: Dims  # as the read has them
+    own: range  # those among them that the index alone has
+    where: str  # the index, its own axes as one, expanded over the others
+
+
+def flat(
+    index: tuple[Index, ...], run: range, lengths: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]
+) -> Flat:
+    """How `gather` and `scatter_add_` take indices of a run of dimensions that share axes with the others."""
+    where, axes = merged_places(index, run, lengths, sizes, value)
+    own = tuple(a for a in axes if a not in index)
+    dims = tuple(str(i) for i in (*index[: run.start], *own, *index[run.stop :]))
+    code = permute(Value(f"({where})", axes), tuple(d for d in dims if d in axes))
+    if len(own) > 1:
+        at = code.dims.index(own[0])
+        code = code.method(f".flatten({at}, {at + len(own) - 1})", tuple(d for d in code.dims if d not in own[1:]))
+    kept = tuple(d for d in dims if d not in own[1:])
+    code = unsqueeze(code, tuple(d if d in axes else None for d in kept))
+    if None in code.dims:
+        code = code.method(f".expand({', '.join('-1' if d in axes else sizes.of(d) for d in kept)})")
+    return Flat(dims, range(run.start, run.start + len(own)), code.code)
+
+
+def _flat_gather(
+    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
+) -> Value:  # fmt: skip
+    """`img[n, c, y[n, t], x[n, t]]`: along several dimensions as one, which is ten times as fast as by four indices."""
+    found = flat(node.index, run, stored.dims, sizes, value)
+    merged = stored.method(f".flatten({run.start}, {run.stop - 1})")
+    taken = merged.method(f".gather({run.start}, {found.where})", found.dims)
+    if len(found.own) < 2:
+        return taken
+    lengths = ", ".join(sizes.of(str(found.dims[k])) for k in found.own)
+    return taken.method(f".unflatten({run.start}, ({lengths}))")
 
 
 def _places_gather(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from derive.backends.torch.sizes import Sizes, length, packs
@@ -61,7 +62,7 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
         for a in i.axes:
             part = index_tensor(a, order, sizes, value)
             extent = length(a, sizes)
-            code = f"{code if code.isidentifier() else f'({code})'} * {extent} + {part}" if code else part
+            code = f"{code if _is_one(code) else f'({code})'} * {extent} + {part}" if code else part
         return code
     if isinstance(i, PartOf):
         whole = index_tensor(i.whole, order, sizes, value)
@@ -69,3 +70,10 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
         divided = f"({whole}) // ({tail})" if tail else f"({whole})"
         return divided if i.position == 0 else f"{divided} % {sizes.number(i.lengths[i.position])}"
     return align(value(i, index_axes(i)), order).inside(ATOM)
+
+
+def _is_one(code: str) -> bool:
+    """Whether code stands before a sign without parentheses: no space in it but inside some of its own."""
+    while code != (code := re.sub(r"\([^()]*\)|\[[^][]*\]", "", code)):
+        pass
+    return " " not in code
