@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from derive.nodes.soundness import check
-from derive.nodes.walking import by_axes_once, children, node_axes, places, reads, rebuilt, walk
+from derive.nodes.walking import axes_along, by_axes_once, children, node_axes, places, reads, rebuilt, walk
 from derive.program import Assign, Index, Node, Program, Read, Reduce, Statement, Window, base
 
 Order = tuple[int, ...]
@@ -41,13 +41,19 @@ def _order(made: Assign, statements: tuple[Statement, ...]) -> Order | None:
     if any(isinstance(i, Window) and len({a for a, _ in i.steps} & set(axes)) > 1 for n in own for i in n.index):
         return None  # the places of a window before its taps, wherever the window stands
     if own:
-        wanted = Counter(_order_of(node_axes(n), axes) for n in own)
+        wanted = Counter(_order_of(_fastest(n), axes) for n in own)
     else:
         found = (_order_of(o, r.index) for s in statements for r, o in _met(s, made.name) if by_axes_once(r))
         wanted = Counter(found)
     as_it_is = tuple(range(len(axes)))
     best = max(wanted, key=lambda o: wanted[o], default=as_it_is)
     return best if wanted[best] > wanted[as_it_is] else None
+
+
+def _fastest(read: Read) -> tuple[Index, ...]:
+    """The axes of a read, one that is read in parts where the last of them stands: it moves fastest."""
+    found = [a for i in read.index[::-1] for a in axes_along((i,))[::-1]]
+    return tuple(dict.fromkeys(found))[::-1]
 
 
 def _order_of(order: tuple[Index, ...], axes: tuple[Index, ...]) -> Order:

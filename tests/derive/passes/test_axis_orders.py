@@ -29,9 +29,22 @@ def near_and_far(f, U: tensor[v, d], W: tensor[v, d], near: index(v)[n], far: in
     return f.y
 
 
+@op
+def heads_of_rows(f, x: tensor[n, i, j], w: tensor[j, k], heads: length(u)):
+    f.z[n, i, k] = sum(x[n, i, j] * w[j, k], over=j)
+    f.q[n, u, i, d] = f.z[n, i, (u, d)]
+    f.y[n, u, i, o] = sum(f.q[n, u, i, d] * f.q[n, u, o, d], over=d)
+    return f.y
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
-    [(two_ways_in, "sum_dz_P = dz @ P.T\n"), (near_and_far, "_far = dy_sum[:, None] @ functional.embedding(far, W)\n")],
+    [
+        (two_ways_in, "sum_dz_P = dz @ P.T\n"),
+        (near_and_far, "_far = dy_sum[:, None] @ functional.embedding(far, W)\n"),
+        (heads_of_rows, "dq_apart = dq.transpose(1, 2).flatten(2, 3)"),
+        (heads_of_rows, "dx = dq_apart @ w.T"),
+    ],
 )
 def test_what_is_read_beside_rows_is_made_in_rows(made: object, said: str) -> None:
     assert said in code_of(made.op), code_of(made.op)  # type: ignore[attr-defined]
@@ -41,6 +54,8 @@ def test_what_is_made_the_other_way_round_is_right() -> None:
     shapes = [(3, 4), (3, 5), (4, 3), (5, 3), (3, 2)]
     args = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
     assert torch.autograd.gradcheck(module(two_ways_in.op).two_ways_in, args)
+    x, w = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in [(2, 3, 5), (5, 6)])
+    assert torch.autograd.gradcheck(lambda x, w: module(heads_of_rows.op).heads_of_rows(x, w, 3), (x, w))
 
 
 def program(*statements: Assign) -> Program:
