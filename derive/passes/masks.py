@@ -22,13 +22,14 @@ from derive.bounded import floored, polynomials
 from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
 from derive.lowering.raising import expanded, is_finite_number
-from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.nodes.products import fraction, numbers_apart
 from derive.nodes.soundness import check
-from derive.nodes.walking import node_axes, reads, rebuilt
+from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.finite import Extremum, Finite, counts_ties, extrema
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import clamped, half_of
-from derive.program import Assign, Call, Node, Num, Program, Read, Statement
+from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Statement
 from derive.terms.choices import Where
 from derive.terms.elements import At
 
@@ -187,6 +188,8 @@ def _blend(node: Call, known: _Known) -> Node | None:
     condition, p, half, q = found
     if expanded(Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))) != 0:
         return None
+    if (weighed := _weighed(condition, p, q, known)) is not None:
+        return weighed
     if not all(map(known.values.includes, (p, q))):
         return None
     if p == ZERO:  # half of q at a tie, all of it below
@@ -200,6 +203,34 @@ def _blend(node: Call, known: _Known) -> Node | None:
     differ: Node = Num(number) if left == ONE else Call("sub", (p, q))
     apart: Node = step if differ == ONE else Call("mul", (step, differ))
     return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
+
+
+def _weighed(condition: Call, p: Node, q: Node, known: _Known) -> Node | None:
+    """`v * (m*(1 + step) + n*(1 - step))/2` for `p = m*v` and `q = n*v`, whatever `v` is; None for others.
+
+    Numbers of the caller's, or whose multiples may not be finite, are not added up: one may be much larger.
+    """
+    (above, v), (below, w) = map(_number_apart, (p, q))
+    given = any(isinstance(n, Scal) for number in (above, below) for n in walk(number))
+    if v != w or ZERO in (above, below) or not (given or not known.values.includes(p)):
+        return None
+    step = _order(condition)
+    here, there = Call("add", (step, ONE)), Call("sub", (ONE, step))
+    return Call("mul", (_within(v, known), Call("add", (half_of(above, here), half_of(below, there)))))
+
+
+def _number_apart(node: Node) -> tuple[Node, Node]:
+    """The number of a product, and the rest: a caller's number that divides may be 0, and stays."""
+    above, below = fraction(node)
+    numbers, tensors = numbers_apart(above)
+    by = [n for n in below if is_finite_number(n)]
+    rest = [n for n in below if n not in by]
+    number, value = multiplied(numbers or [ONE]), multiplied(tensors or [ONE])
+    return _over(number, by), _over(value, rest)
+
+
+def _over(node: Node, by: list[Node]) -> Node:
+    return Call("div", (node, multiplied(by))) if by else node
 
 
 def _three_ways(node: Call) -> tuple[Call, Node, Node, Node] | None:

@@ -441,6 +441,38 @@ def test_two_infinities_tie(dtype):
 
 
 @op
+def leaking(f, x: tensor[n, d], w: tensor[n, d], slope: scalar):
+    """What is passed on is divided by what may be 0."""
+    f.q[n, d] = w[n, d] / sum(w[n, d], over=d)
+    f.y[n, d] = f.q[n, d] * maximum(x[n, d], slope * x[n, d])
+    return f.y
+
+
+@op
+def leaking_a_tenth(f, x: tensor[n, d], w: tensor[n, d], slope: scalar):
+    f.q[n, d] = w[n, d] / sum(w[n, d], over=d)
+    f.y[n, d] = slope * f.q[n, d] * maximum(x[n, d], x[n, d] / 10)
+    return f.y
+
+
+@pytest.mark.parametrize("slope", [0.2, 0.0, -0.5, 3.0, 1.0, 1e-9, 1e9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("made", [leaking, leaking_a_tenth])
+def test_multiples_of_what_may_not_be_finite_are_weighed_by_numbers(made, dtype, slope):
+    """A small slope keeps its digits beside 1, and a large one leaves 1 its own."""
+    assert not any("where" in line for line in backward(made))
+    x = torch.tensor([[torch.inf, -torch.inf, 0.0, -0.0, 1e-30, -2.0, 3.0]], dtype=dtype, requires_grad=True)
+    w = torch.arange(1, 8, dtype=dtype)[None]
+    by = slope if made is leaking else 0.1
+    exact = w / w.sum() * torch.maximum(x, by * x) * (1 if made is leaking else slope)
+    _, saved = getattr(module(made.op), f"{made.op.name}_forward")(x.detach(), w, slope)
+    dx, _ = getattr(module(made.op), f"{made.op.name}_backward")(torch.ones_like(x), *saved)
+    keep = x.isfinite() | (made is leaking and by != 0)  # 0 times what is infinite is no number; a sign knows no tie
+    (right,) = torch.autograd.grad(exact, x, torch.ones_like(x))
+    torch.testing.assert_close(dx[keep], right[keep], rtol=4 * torch.finfo(dtype).eps, atol=0)
+
+
+@op
 def root_of_larger(f, x: tensor[n, d], z: tensor[n, d]):
     f.h[n, d] = maximum(x[n, d], z[n, d])
     f.y[n, d] = sqrt(f.h[n, d])
