@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sympy import Add, Expr, Max, Min, Mul, floor, fraction, together
+from sympy import Add, Expr, Max, Min, Mul, Symbol, floor, fraction, sympify, together
 
 from derive.equations import Requirement
 from derive.terms.axes import Rest, Size
@@ -17,8 +17,8 @@ def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str
     if formula.is_Integer:
         return str(formula)
     if isinstance(formula, Min | Max):
-        least = "min" if isinstance(formula, Min) else "max"
-        return f"{least}({', '.join(sorted(size_code(a, sizes) for a in formula.args))})"
+        codes = sorted(size_code(a, sizes) for a in _undecided(formula, sizes))
+        return f"{'min' if isinstance(formula, Min) else 'max'}({', '.join(codes)})" if codes[1:] else codes[0]
     if isinstance(formula, Rest):
         return f"max(0, {size_code(formula.args[0], sizes)})"
     if isinstance(formula, floor):
@@ -36,6 +36,18 @@ def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str
         return f"{size_code(top, sizes, True)} // {size_code(bottom, sizes, True)}"
     code = " * ".join(size_code(f, sizes, True) for f in Mul.make_args(formula))
     return f"({code})" if inside else code
+
+
+def _undecided(formula: Min | Max, sizes: dict[str, str]) -> list[Expr]:
+    """What a minimum or maximum of lengths is of, without what is a number more or less than another of them."""
+    names = {s: sympify(n) if (n := sizes[s.axis.base]).isdecimal() else Symbol(n) for s in formula.atoms(Size)}
+    way = 1 if isinstance(formula, Max) else -1
+    kept: list[Expr] = []
+    for length in sorted(formula.args, key=str):
+        apart = [(other, (length - other).xreplace(names) * way) for other in kept]
+        if not any(gap.is_nonpositive for _, gap in apart if gap.is_number):
+            kept = [*(other for other, gap in apart if not gap.is_number), length]
+    return kept
 
 
 def lengths_of(r: Requirement) -> list[Size]:

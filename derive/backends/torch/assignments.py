@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.memory import is_whole
 from derive.backends.torch.pointwise import cast
+from derive.backends.torch.reductions.channels import filtered
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.torch.reductions.tap_by_tap import tap_by_tap
 from derive.backends.values import Dims, Line, Value, align, permute, position, squeeze
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def assigned(printer: Printer, s: Assign) -> list[Line]:
     """The lines of an assignment: a tensor of its own where a scatter adds to it thereafter."""
     order = printer.layouts.order(s)
-    if (lines := tap_by_tap(printer, s, order)) is not None:
+    if (lines := tap_by_tap(printer, s, order) or filtered(printer, s, order)) is not None:
         return lines
     if isinstance(s.value, Reduce):
         value = reduction(printer, s.value, order, keepdim=None in printer.layouts[s.name])

@@ -97,3 +97,30 @@ def test_a_signal_a_group_is_convolved_with_the_image() -> None:
     lagged = torch.stack([(x[:, : 6 - lag] * x[:, lag:]).sum(1) for lag in range(3)], 1) / 6
     r, _ = module(autocorrelation.op).autocorrelation_forward(x, 3)
     torch.testing.assert_close(r, lagged, rtol=1e-12, atol=1e-12)
+
+
+@op
+def of_each_channel(f, x: tensor[n, t, c], w: tensor[three, c]):
+    f.y[n, u, c] = sum(w[three, c] * x[n, u + 2 * three, c], over=three)
+    return f.y
+
+
+@op
+def of_each_channel_so_far(f, x: tensor[n, t, c], w: tensor[three, c]):
+    f.y[n, t, c] = sum(where(t >= three, w[three, c] * x[n, t - three, c], 0), over=three)
+    return f.y
+
+
+@pytest.mark.parametrize("made", [of_each_channel, of_each_channel_so_far])
+def test_a_few_taps_of_each_channel_are_slices_where_channels_come_last(made: OpCall) -> None:
+    code = code_of(made.op)
+    assert code.count("for at_three in range(3):") == 3 and "conv1d" not in code and ".addcmul_(w[at_three], " in code
+    found = verify(made.op)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+def test_what_reads_back_multiplies_nothing_before_the_first_place() -> None:
+    assert "t_of_y = t + 2" in code_of(of_each_channel_so_far.op)
+    x, w = torch.ones(2, 9, 1), torch.tensor([[1.0], [2.0], [torch.inf]])
+    y = module(of_each_channel_so_far.op).of_each_channel_so_far(x, w)
+    assert y[0, :3, 0].tolist() == [1, 3, torch.inf]

@@ -18,6 +18,7 @@ from derive.backends.torch.reads.gathers import (
 from derive.backends.torch.reads.index_tensors import index_tensor, pack_first, places_end
 from derive.backends.torch.reads.slices import span, subscript
 from derive.backends.torch.reductions.added_rows import Along, gather_back, rows_turned
+from derive.backends.torch.reductions.channels import adds_by_tap
 from derive.backends.torch.reductions.extrema import extremum
 from derive.backends.torch.reductions.taps import through_windows
 from derive.backends.values import Line, is_pack
@@ -67,7 +68,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
         return
     if _in_a_view(printer, s, name, target):
         return
-    if any(isinstance(i, Window) for i in s.slots) and _convolutions(printer, s, name):
+    if any(isinstance(i, Window) for i in s.slots) and not adds_by_tap(printer, s) and _convolutions(printer, s, name):
         return
     if isinstance(one, Window) and _of_pairs(printer, s, one):
         _put(printer, s, name, target, _at_pairs(printer, s, one))
