@@ -46,6 +46,12 @@ def size_rules(
     return tuple(rules.values())
 
 
+def told(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Rules:
+    """A rule for every axis whose length the inputs and the reads of these equations tell."""
+    reads = [at for equation in equations for at in equation.reads]
+    return _allowed(_declared(operands, equations), reads, dimensions(operands, equations), equations)
+
+
 def _unknown(axis: Axis) -> DeriveError:
     """What to say of an axis whose length nothing tells."""
     if axis.is_pack:
@@ -80,7 +86,7 @@ def _allowed(rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equ
         found = found or _by_readers(reads, dims, rules)
         if not found:
             break
-        rules = rules | {axis: SizeRule(axis, formula=_shortest(formulas)) for axis, formulas in found.items()}
+        rules = rules | {axis: SizeRule(axis, formula=shortest(formulas)) for axis, formulas in found.items()}
     return rules
 
 
@@ -133,7 +139,7 @@ def _known(formula: Expr, rules: Rules) -> bool:
     return all(s.axis in rules for s in formula.atoms(Size))
 
 
-def _shortest(formulas: list[Expr]) -> Expr:
+def shortest(formulas: list[Expr]) -> Expr:
     """What all the windows over an axis allow; dimensions it merely reads agree, which the op checks as it runs."""
     plain = [f for f in formulas if isinstance(f, Size | Integer)]
     windows = [f for f in formulas if not isinstance(f, Size | Integer)]

@@ -182,6 +182,11 @@ class Recorder:
         equations, self.equations = self.equations, []
         self._add(guarded_behind(equations, outputs, set(self.operands)))
 
+    def hold(self, equations: list[Equation]) -> None:
+        """Other equations in the place of those so far, for the same tensors."""
+        self.equations[:] = equations
+        self.tensors |= {e.name: (e.target, e.index) for e in equations}
+
     def rename(self, old: str, new: str) -> None:
         """Give the result of a call its name, and the call's own intermediates that name as a prefix."""
         self._check_new(new)

@@ -15,6 +15,7 @@ from derive.desugaring.inline import inline_call
 from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
 from derive.desugaring.joined_ends import joined_at_ends
+from derive.desugaring.local_axes import apart_by_length
 from derive.desugaring.padding import padded
 from derive.desugaring.splitting import places_apart
 from derive.equations import Op, Operand
@@ -85,7 +86,8 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     returned = _run(function, recorder, operands)
     outputs = outputs_of(returned, recorder)
     recorder.guard(outputs)
-    recorder.equations[:] = over_own_axes(places_apart(recorder.equations, operands), operands, recorder.tensors)
+    recorder.hold(apart_by_length(places_apart(recorder.equations, operands), operands, recorder.tensors))
+    recorder.hold(over_own_axes(recorder.equations, operands, recorder.tensors))
     sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
     equations = read_prefixes(tuple(recorder.equations), declared, sizes)
