@@ -22,7 +22,7 @@ from derive.lengths.sizes import joined
 from derive.terms.asked import asked
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Tensor, at_index
+from derive.terms.elements import At, Scalar, Tensor, at_index
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 from derive.terms.windows import affine, is_window
@@ -51,11 +51,11 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tu
     under: defaultdict[tuple[Expr, Expr | None], set[Conditions]] = defaultdict(set)
 
     def noted(i: Expr, own: Conditions, dim: Expr | None) -> Expr:
-        under[i, dim].add(own)
+        under[i, dim].add(_about(i, own))
         return i
 
     def index(i: Expr, own: Conditions, dim: Expr | None) -> Expr:
-        own = next(c for c in _whole(under[i, dim]) if c <= own)
+        own = next(c for c in _whole(under[i, dim]) if c <= _about(i, own))
         if dim is not None and is_kept_inside(i, list(own), dim, lambda length: joined(length, known)):
             axes = tuple(a for a, _ in sorted(affine(i).steps, key=lambda step: -step[1]))
             stem = "_".join(["place", *(a.base for a in axes)])
@@ -77,6 +77,11 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tu
 
     _with_indices(rhs, frozenset(), dims, noted)
     return _with_indices(rhs, frozenset(), dims, index), made
+
+
+def _about(i: Expr, held: Conditions) -> Conditions:
+    """What may keep an index inside: of axis arithmetic that is no condition on values."""
+    return frozenset(c for c in held if not c.atoms(At, Scalar)) if is_window(i) else held
 
 
 def _is_chosen(i: At, held: Conditions) -> bool:

@@ -60,7 +60,8 @@ class _Joins:
             yield e
             return
         body = e.body
-        for choice in _outermost(body):
+        waiting = list(_outermost(body))
+        for choice in waiting:
             if choice not in self.made and (whole := self.joined(choice, e)) is not None:
                 if choice == e.body and e.kind is None and set(whole.index) == set(e.index):
                     yield replace(whole, target=e.target, index=e.index, given=e.given, called=e.called)
@@ -69,6 +70,8 @@ class _Joins:
                 self.made[choice] = whole.left
             if choice in self.made:
                 body = body.xreplace({choice: self.made[choice]})
+            else:  # by values, perhaps, between choices by place
+                waiting += [w for value in choice.args[1:] for w in _outermost(value)]
         yield replace(e, body=body)
 
     def joined(self, choice: Where, e: Equation) -> Equation | None:
@@ -146,7 +149,8 @@ class _Joins:
 
     def need(self, what: str, length: Expr, least: Expr, e: Equation, where: str = "") -> None:
         """That a length is at least so long, where the spec's own reads do not ask for it."""
-        if (length, least) not in self.asked:
+        sure = isinstance(length, Integer) and isinstance(least, Integer) and length >= least
+        if not sure and (length, least) not in self.asked:
             need = Requirement(self.op.written_for(e), what, length, ">=", least, where)
             self.needs.setdefault((length, least), need)
 
@@ -216,13 +220,17 @@ def _is_between(end: tuple[bool, int], segment: int) -> bool:
 
 
 def _holds(part: Basic, segment: int, ends: Ends) -> bool:
-    """Whether a condition on the place holds throughout a segment."""
-    for between, asked in ((True, part), (False, Not(part))):
-        own = about_one_end(asked) if free_axes(part) == {ends.axis} else None
-        if own is not None:
-            at_end, count = own
-            left_out = ends.last if at_end else ends.first
-            if between:
-                return _is_between(own, segment) and count <= left_out
-            return not _is_between(own, segment) and count >= left_out
-    return False
+    """Whether a condition on the place holds throughout a segment: it, or what it denies, may be about either end.
+
+    Of three places `x >= 2` leaves out the first two, and is where `x + 1 < 3` fails, which leaves out the last.
+    """
+    if free_axes(part) != {ends.axis}:
+        return False
+    between, beyond = about_one_end(part), about_one_end(Not(part))
+    if between is not None and _is_between(between, segment) and between[1] <= _left_out(ends, between):
+        return True
+    return beyond is not None and not _is_between(beyond, segment) and beyond[1] >= _left_out(ends, beyond)
+
+
+def _left_out(ends: Ends, end: tuple[bool, int]) -> int:
+    return ends.last if end[0] else ends.first

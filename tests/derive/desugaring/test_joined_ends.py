@@ -7,14 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import amax, axes, eq, maximum, mean, op, size, sum, tanh, tensor, where
+from derive import amax, axes, constant, eq, maximum, mean, op, size, sum, tanh, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
-from tests.derive.live import assert_derived_at, module
+from tests.derive.live import assert_alike, assert_derived_at, inputs_of, module
 
 d, h, n, t, w = axes("d h n t w")
 five = axes("five=5")
+three = axes("three=3")
 
 
 @op
@@ -81,6 +82,21 @@ def of_fixed_length(f, x: tensor[n, five]):
     return f.y
 
 
+@op
+def cross(f, a: tensor[n, three], b: tensor[n, three]):
+    """A circle of three places."""
+    one, two = (three + 1) % 3, (three + 2) % size(three)
+    f.y[n, three] = a[n, one] * b[n, two] - a[n, two] * b[n, one]
+    return f.y
+
+
+@op
+def upwind(f, u: tensor[n, t], g: constant[t]):
+    """A circle under a condition on values: what is on the other side is joined as ever."""
+    f.y[n, t] = where(g[t] > 0, u[n, t] - u[n, (t - 1) % size(t)], u[n, (t + 1) % size(t)] ** 2)
+    return f.y
+
+
 def _one_sided(x: Tensor) -> Tensor:
     return torch.gradient(x, dim=0)[0] * x
 
@@ -110,6 +126,7 @@ CASES: list[tuple[OpCall, Callable[..., Tensor], dict[str, int]]] = [
     (around_by_three, lambda x: x * x.roll(-3, 1), {"n": 2, "t": 3}),
     (before_a_sum, lambda x: (x - x.roll(1, 1)).square().sum(1), {"n": 3, "t": 4}),
     (along_both, lambda x: x * (x.roll(1, 1) + x.roll(1, 2)), {"n": 2, "h": 3, "w": 4}),
+    (cross, torch.linalg.cross, {"n": 4, "three": 3}),
     (of_fixed_length, lambda x: x * x.roll(1, 1), {"n": 2, "five": 5}),
 ]
 
@@ -130,6 +147,22 @@ def test_one_place_is_a_slice() -> None:
     code = code_of(periodic.op)
     assert "left = torch.cat([x[..., t - 1 :], x[..., :t_inner]], -1)" in code, code
     assert "right = torch.cat([x[..., 1:], x[..., :1]], -1)" in code, code
+
+
+def test_a_fixed_length_is_not_checked() -> None:
+    assert "check_length" not in code_of(cross.op)
+
+
+def _upwind(u: Tensor, g: Tensor) -> Tensor:
+    return torch.where(g > 0, u - u.roll(1, 1), u.roll(-1, 1).square())
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_under_a_condition_on_values(length: int) -> None:
+    inputs = inputs_of(upwind.op, {"u": (3, length), "g": (length,)})
+    assert_alike(module(upwind.op).upwind(**inputs), _upwind(**inputs), [inputs["u"]])
+    code = code_of(upwind.op)
+    assert "torch.cat([u[:, 1:], u[:, :1]], 1)" in code and "pad(" not in code, code
 
 
 @pytest.mark.parametrize(
@@ -156,7 +189,7 @@ def moved_mean(f, x: tensor[n, t]):
     return f.y
 
 
-@pytest.mark.parametrize("made", [strongest_neighbour, moved_mean, along_both, around_by_three])
+@pytest.mark.parametrize("made", [strongest_neighbour, moved_mean, along_both, around_by_three, cross, upwind])
 def test_in_every_situation(made: OpCall) -> None:
     found = verify(made.op)
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
