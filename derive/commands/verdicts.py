@@ -25,7 +25,7 @@ from derive.verify.kernels import NoKernel, compiled
 from derive.verify.proof import Proof, prove
 from derive.verify.record import record
 from derive.verify.subjects import of_live
-from derive.verify.verify import Verification, verify_kernels
+from derive.verify.verify import Verification, moving_case, verify_kernels
 from derive.verify.verify import verify as verified
 
 _WIDE = 120  # columns of a table that is piped
@@ -119,8 +119,9 @@ def _print(found: Verification, full: bool, alone: bool, out: Console) -> None:
 
 
 def _plot(op: Op, save: str, seed: int, path: Path, backend: str) -> None:
-    case = BATTERY[0].make(op, seed)
-    assert case is not None, "what was verified has an ordinary case"
+    ordinary = BATTERY[0].make(op, seed)
+    assert ordinary is not None, "what was verified has an ordinary case"
+    case = moving_case(op, ordinary, seed)
     if backend == "cpu":
         with compiled(op, save) as kernels:
             given = kernels.subject(case.call).gradients

@@ -16,7 +16,7 @@ from derive.errors import DeriveError
 from derive.live import build
 from derive.pipeline import Derivation
 from derive.verify.battery import BATTERY, LOOPS, cases
-from derive.verify.cases import Call, Case, reference, scale, worst
+from derive.verify.cases import Call, Case, case_of, reference, scale, worst
 from derive.verify.chain import chain_world
 from derive.verify.compare import MISTAKES, Answer, Disagreement, Subject, disagreements, told
 from derive.verify.differences import ENOUGH, Slope, slope
@@ -24,6 +24,7 @@ from derive.verify.kernels import compiled
 from derive.verify.leading import unflat
 from derive.verify.subjects import of_differentiable, of_live, of_workspace, parts
 
+_ATTEMPTS = 6  # at an ordinary case with finite outputs
 _CLOSE = 1e-10  # relative; two float64 forms of one gradient
 _SMALL_ENOUGH = (
     "ordinary",
@@ -170,7 +171,9 @@ def _verified(
     if any(d.kind == "raised" and d.case in (ordinary, small) for d in found):
         return Verification(op, (), situations, tuple(found), against)  # there is nothing to measure
     answer = subject(ordinary.call).gradients
-    gradients = {n: g for n, g in answer.items() if g is not None}
+    moving = moving_case(op, ordinary, seed)
+    slopes = {n: g for n, g in subject(moving.call).gradients.items() if g is not None}
+    gradients = {n: g for n, g in answer.items() if g is not None and n in slopes}
     step, closed = stepwise(derivation, small), subject(small.call).gradients
     other = _plain if native is None else _native(op, native, ordinary)
     roundings = {d: rounding(op, subject, other, d, seed) for d in (torch.float32, torch.bfloat16)}
@@ -182,7 +185,7 @@ def _verified(
             worst(g, ordinary.gradients[name]) <= ordinary.allowed[name],
             worst(g, ordinary.gradients[name]),
             worsts[name],
-            slope(ordinary, name, g),
+            slope(moving, name, slopes[name]),
             _relative(closed[name], step[name]),
             roundings[torch.float32][name],
             roundings[torch.bfloat16][name],
@@ -193,6 +196,21 @@ def _verified(
     named = {row.gradient for row in rows}
     rest = tuple(d for d in found if d.tensor not in named)
     return Verification(op, rows, situations, rest, against)
+
+
+def moving_case(op: Op, ordinary: Case, seed: int) -> Case:
+    """An ordinary case whose outputs are finite, or one without cotangents of what is not: an infinity has no slope."""
+    drawn = (BATTERY[0].make(op, seed + k) for k in range(_ATTEMPTS))
+    found = next((c for c in (ordinary, *drawn) if c is not None and _is_finite(c)), None)
+    if found is not None:
+        return found
+    outputs = zip(ordinary.outputs.values(), ordinary.call.cotangents, strict=True)
+    cotangents = tuple(torch.where(o.isfinite(), c, 0) for o, c in outputs)
+    return case_of(ordinary.situation, seed, replace(ordinary.call, cotangents=cotangents))
+
+
+def _is_finite(case: Case) -> bool:
+    return all(bool(o.isfinite().all()) for o in case.outputs.values())
 
 
 def stepwise(derivation: Derivation, case: Case) -> dict[str, Tensor]:

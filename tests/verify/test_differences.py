@@ -1,11 +1,14 @@
 """Finite differences: the U has its bottom near the step that is chosen for a precision."""
 
+import pytest
 import torch
 
-from derive import axes, constant, op, tensor
+from derive import axes, constant, eq, exp, index, log, mean, oo, op, sum, tensor, where
 from derive.catalogue import find
+from derive.equations import Op
 from derive.verify.battery import BATTERY
 from derive.verify.differences import curves, slope, step_for
+from derive.verify.verify import moving_case, verify
 
 
 def test_the_error_is_least_near_the_chosen_step() -> None:
@@ -40,7 +43,7 @@ def test_what_has_no_slope_is_left_out() -> None:
     assert slope(case, "x", broken * (1 + 1e-4)).error > 1e-5
 
 
-i, j = axes("i j")
+d, i, j, m, n = axes("d i j m n")
 
 
 @op
@@ -60,3 +63,29 @@ def test_what_is_no_number_is_no_agreement() -> None:
     case = BATTERY[0].make(find("softmax"))
     huge = case.gradients["x"] + torch.finfo(torch.float64).max
     assert not slope(case, "x", huge).error <= 1e-6
+
+
+@op
+def to_a_partner(f, z: tensor[n, d], pair: index(m)[n]):
+    """The partner may be oneself, which is out of reach: then the loss is infinite."""
+    f.s[n, m] = where(eq(n, m), -oo, sum(z[n, d] * z[m, d], over=d))
+    f.loss[()] = mean(log(sum(exp(f.s[n, m]), over=m)) - f.s[n, pair[n]], over=n)
+    return f.loss
+
+
+@op
+def out_of_reach(f, s: tensor[i, j], c: constant[j]):
+    """An infinity among the outputs, whatever is drawn."""
+    f.z[i, j] = where(eq(j, 0), oo * c[j] ** 2, s[i, j] ** 2)
+    return f.z
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("made", [to_a_partner.op, out_of_reach.op], ids=lambda made: made.name)
+def test_an_infinite_output_has_no_slope_and_no_cotangent(made: Op, seed: int) -> None:
+    ordinary = BATTERY[0].make(made, seed)
+    case = moving_case(made, ordinary, seed)
+    for name, gradient in case.gradients.items():
+        assert slope(case, name, gradient).error < 1e-6
+        assert slope(case, name, gradient * 1.1).error > 1e-3
+    assert all(row.differences_agree for row in verify(made, seed=seed).rows)
