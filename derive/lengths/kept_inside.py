@@ -41,6 +41,12 @@ def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis, length: Length
     return Min(*(expand(bound + 1) for bound in (last, *bounds)))
 
 
+def both_ends_kept(i: Expr, conditions: Sequence[Basic], dim: Axis) -> bool:
+    """Whether an index would leave a dimension in front, and conditions keep both ends inside however long axes are."""
+    before, behind = (_by(value, gaps(conditions), lambda same: same) for value in (i, Size(dim) - 1 - i))
+    return before and behind and not never_negative(end_of(i, -1))
+
+
 def first_asked(i: Expr) -> tuple[Expr, Expr] | None:
     """What lengths must be at least so that an index has its first place: 2 of `t - 2 + size(t)`; None: no length can.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sympy import Add, Expr, Integer, Min, Mul, expand, floor
+from sympy import Add, And, Basic, Expr, Integer, Min, Mul, expand, floor
 
 from derive.equations import Equation, Operand, SizeRule
 from derive.errors import DeriveError
+from derive.lengths.kept_inside import both_ends_kept
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
@@ -33,7 +34,9 @@ def size_rules(
     rules = _allowed(rules, standing, dims, equations)
     if any(a not in rules for e in equations for a in (*e.axes, *e.over)):
         known = [at for at in written if at.name in dims and len(dims[at.name]) == len(at.index)]
-        kept = {e.body.args[1] for e in equations if e.guard}
+        kept: dict[Expr, list[Sequence[Basic]]] = {}
+        for e in (e for e in equations if e.guard):
+            kept.setdefault(e.body.args[1], []).append(And.make_args(e.body.args[0]))
         known = [at for at in known if not any(_tells_nothing(at, dims[at.name], kept))]
         rules = _allowed(rules, known, dims, equations)
     ranged = {o.ranges_over for o in operands if o.ranges_over is not None}
@@ -264,10 +267,15 @@ def window_sizes(i: Expr, length: Expr, rules: Rules) -> list[tuple[Axis, Expr]]
     return [(unknown[0], longest(form, unknown[0], length))] if len(unknown) == 1 else []
 
 
-def _tells_nothing(at: At, dims: tuple[Expr, ...], kept: Collection[Expr]) -> Iterator[bool]:
-    """Of each index whether it tells no length, being kept inside by a condition: `t - s`, or a `t + k` along `t`."""
+def _tells_nothing(at: At, dims: tuple[Expr, ...], kept: Mapping[Expr, Sequence[Sequence[Basic]]]) -> Iterator[bool]:
+    """Of each index whether it tells no length, being kept inside by a condition: `t - s`, or a `t + k` along `t`.
+
+    Nor does any that begins before the first place and that a condition keeps inside at both ends: a window may lie
+    beyond the last place as it may before the first, and how many do is the author's to say.
+    """
     for i, dim in zip(at.index, dims, strict=True):
-        yield _starts_before(i) or (i in kept and dim in free_axes(i))
+        apart = isinstance(dim, Axis) and all(both_ends_kept(i, conditions, dim) for conditions in kept.get(i, ()))
+        yield _starts_before(i) or (i in kept and (apart or dim in free_axes(i)))
 
 
 def _starts_before(i: Expr) -> bool:

@@ -279,6 +279,16 @@ def test_a_window_under_a_condition_still_tells_how_many_there_are() -> None:
     torch.testing.assert_close(module(summed_ahead.op).summed_ahead(x, 3), x.unfold(1, 3, 1).sum(2))
 
 
+def test_windows_that_lie_beyond_both_ends_tell_no_length() -> None:
+    """Of an odd number of places the last window of a pool with padding was left out, silently."""
+    with pytest.raises(DeriveError, match=r"op pool, equation y: no input carries axis r, so its size is unknown"):
+
+        @op
+        def pool(f, x: tensor[n, t], taps: length(k)):
+            f.y[n, r] = amax(where((2 * r + k >= 1) & (2 * r + k <= size(t)), x[n, 2 * r + k - 1], -oo), over=k)
+            return f.y
+
+
 @op
 def same_filter(f, x: tensor[n, t], w: tensor[k]):
     f.y[n, t] = sum(where((t + k - 1 >= 0) & (t + k - 1 < size(t)), x[n, t + k - 1] * w[k], 0), over=k)
