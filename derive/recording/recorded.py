@@ -23,8 +23,13 @@ from sympy import (
     Unequality,
     exp,
     floor,
+    gamma,
+    log,
+    pi,
+    sqrt,
 )
 from sympy import atan2 as sympy_atan2
+from sympy import loggamma as sympy_loggamma
 from sympy import sign as sympy_sign
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import to_nnf
@@ -36,7 +41,7 @@ from derive.terms.asked import asked
 from derive.terms.axes import Size, free_axes
 from derive.terms.choices import BELOW_ALL, Where
 from derive.terms.elements import At, Tensor
-from derive.terms.functions import absolute, atan2, maximum, minimum, power, sign
+from derive.terms.functions import absolute, atan2, loggamma, maximum, minimum, power, sign
 from derive.terms.products import factors_of
 from derive.terms.reductions import Reduce
 
@@ -71,12 +76,24 @@ def may_be_infinite(equation: Equation, infinite: Collection[str]) -> bool:
 def _canonical(expr: Basic) -> Any:
     """SymPy's absolute value, sign, angle and extrema as ours, whose derivatives follow PyTorch at singular points."""
     expr = expr.replace(lambda e: isinstance(e, Mul) and e.has(Abs), _absolute_powers).replace(Abs, absolute)
-    expr = expr.replace(sympy_sign, sign).replace(sympy_atan2, atan2)
+    expr = expr.replace(sympy_sign, sign).replace(sympy_atan2, atan2).replace(sympy_loggamma, loggamma)
+    expr = expr.replace(lambda e: isinstance(e, log) and e.has(gamma), _log_of_gamma)
     expr = expr.replace(lambda e: isinstance(e, Pow) and not e.exp.is_number, lambda e: _symbolic_power(e))
     expr = expr.replace(lambda e: isinstance(e, Piecewise), _choices)
     expr = expr.replace(lambda e: isinstance(e, Reduce), _shed)
     expr = expr.replace(Max, lambda *a: reduce(maximum, a)).replace(Min, lambda *a: reduce(minimum, a))
     return expr
+
+
+def _log_of_gamma(e: Expr) -> Expr:
+    """What SymPy makes of `loggamma` of a whole number of places and lengths, or of half of one, as that again."""
+    inside = e.args[0]
+    for p in sorted((g.args[0] for g in inside.atoms(gamma)), key=str):
+        if inside == gamma(p):
+            return loggamma(p)
+        if inside == sqrt(pi) * 2 ** (1 - p) * gamma(p) / gamma((p + 1) / 2):
+            return loggamma(p / 2)
+    return e
 
 
 def _absolute_powers(e: Expr) -> Expr:

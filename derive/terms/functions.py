@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Dummy, Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, exp, log, pi, sqrt
+from sympy import Dummy, Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, digamma, exp, log, pi, sqrt
 from sympy import erfc as sympy_erfc
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
@@ -226,6 +226,15 @@ class atan2(_Named):
 
     def _eval_is_real(self) -> bool | None:
         return True
+
+
+class loggamma(_Real):
+    """`log(Gamma(x))`; of whole numbers SymPy takes it apart, and a gamma of them soon overflows."""
+
+    latex_name = r"\log\Gamma"
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return digamma(self.args[0])
 
 
 def rsqrt(x: Any) -> Expr:

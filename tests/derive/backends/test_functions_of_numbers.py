@@ -109,3 +109,18 @@ def test_what_math_has_is_written_so() -> None:
         return f.y
 
     assert "of_numbers" not in code_of(plain.op) and "math.sqrt(n)" in code_of(plain.op)
+
+
+@op
+def of_lengths(f, x: tensor[n]):
+    """SymPy has these as logarithms of gammas."""
+    f.y[n] = x[n] * (loggamma(size(n)) - loggamma(1.5 * size(n)) * loggamma((size(n) + 1) / 2)) * loggamma(n / 2 + 3)
+    return f.y
+
+
+@pytest.mark.parametrize("length", [1, 3, 400])
+def test_loggamma_of_a_length_is_that(length: int) -> None:
+    x = torch.randn(length, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    numbers = math.lgamma(length) - math.lgamma(1.5 * length) * math.lgamma((length + 1) / 2)
+    wanted = x * numbers * torch.lgamma(torch.arange(length, dtype=torch.float64) / 2 + 3)
+    assert_alike(module(of_lengths.op).of_lengths(x), wanted, [x], tolerance=1e-12)
