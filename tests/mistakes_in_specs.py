@@ -574,8 +574,8 @@ MISTAKES = {
         "op mine, equation y: x has axes [...] but is read as x[..., d]; `...` is no axis that can be named apart: declare x with the axes [..., d]",
     ),
     "two_names_of_one_axis": (
-        "f, h: tensor[n, d], w: tensor[c, d], y: index(c)[n]",
-        "f.z[n, k] = sum(h[n, d] * w[k, d], over=d)\n    f.y_[n] = f.z[n, y[n]]\n    return f.y_",
+        "f, h: tensor[n, d], w: tensor[k, d], u: tensor[c], y: index(c)[n]",
+        "f.z[n, k] = sum(h[n, d] * w[k, d], over=d)\n    f.y_[n] = f.z[n, y[n]] * u[y[n]]\n    return f.y_",
         "op mine, equation y_: y runs over axis c but is read as an index of axis k; give that axis one name: write f.z[n, c] = …, or declare y: index(k)[…]",
     ),
     "typo_of_a_short_name": (

@@ -66,13 +66,36 @@ def _needs(
     dims = dimensions(operands, equations)
     chosen = (e for e in equations if e.target.is_integer and isinstance(e.body, Where))
     guards = {e.name: e.body for e in chosen if is_window(e.body.args[1])}
+    ranges = _ranges(operands, equations)
+    made = {e.name for e in equations}
     for k, equation in enumerate(equations):
         written = next((e.name for e in equations[k:] if e.given), equation.name)
         try:
-            for r in _of_equation(equation, dims, inputs, rules, guards):
+            gathered = _of_gathers(equation, {n: d for n, d in dims.items() if n in made}, ranges)
+            for r in (*_of_equation(equation, dims, inputs, rules, guards), *gathered):
                 yield replace(r, equation=written)
         except DeriveError as error:
             raise error.within(equation=written) from None
+
+
+def _ranges(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> dict[str, Axis]:
+    """The axis that the values of each index run over, those that a condition guards among them."""
+    ranges = {o.name: o.ranges_over for o in operands if o.kind == "index" and o.ranges_over is not None}
+    for e in equations:
+        if e.target.is_integer and isinstance(e.body, Where) and isinstance(e.body.args[1], At):
+            ranges |= {e.name: ranges[e.body.args[1].name]} if e.body.args[1].name in ranges else {}
+    return ranges
+
+
+def _of_gathers(
+    equation: Equation, dims: dict[str, tuple[Expr, ...]], ranges: dict[str, Axis]
+) -> Iterator[Requirement]:
+    """A dimension of what an equation makes is as long as the axis that an index into it runs over."""
+    for at in (at for at in equation.reads if at.name in dims):
+        for i, dim in zip(at.index, dims[at.name], strict=True):
+            own = ranges.get(i.name) if isinstance(i, At) else None
+            if own is not None and isinstance(dim, Axis) and dim != own:
+                yield Requirement(equation.name, f"axis {dim.base}", Size(dim), "==", Size(own))
 
 
 def deltas_chosen(

@@ -15,7 +15,7 @@ from derive.desugaring.guards import guarded, guarded_behind
 from derive.desugaring.splitting import conditions_split, scaled_reduction, split, taken_apart
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
-from derive.lengths.sizes import size_of
+from derive.lengths.sizes import closed, size_of, told
 from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read
 from derive.recording.handles import Handle
 from derive.recording.mistakes import hidden_axis
@@ -133,7 +133,7 @@ class Recorder:
                 fix="use delta(i, j) on the right for a diagonal, or another axis for all pairs: f.y[i, j]",
             )
         for at in reads_of(rhs):
-            own = self.tensors[at.name][1] if at.name in self.tensors else None
+            own = self._as_indexed(at, self.tensors[at.name][1]) if at.name in self.tensors else None
             declared = self.operands[at.name].declared if at.name in self.operands else ()
             check_read(at, own, list(self.tensors), self.ranges, name, declared)
         check_functions(rhs, name)
@@ -160,6 +160,20 @@ class Recorder:
                 raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
             self._add([equation])
             self.invented |= {equation.name} - {name}
+
+    def _as_indexed(self, at: At, dims: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """What the dimensions of a tensor run over, each that is as long as its index tells by the axis of that.
+
+        `requirements` asks for the same once all equations are known, which may make an axis shorter.
+        """
+        if at.name in self.operands or len(at.index) != len(dims):
+            return dims
+        over = [self.ranges.get(i.name) if isinstance(i, At) else None for i in at.index]
+        if all(axis in (None, dim) for axis, dim in zip(over, dims, strict=True)):
+            return dims
+        rules = told(tuple(self.operands.values()), tuple(self.equations))
+        pairs = zip(over, dims, strict=True)
+        return tuple(a if a and closed(Size(a), rules) == closed(size_of(dim), rules) else dim for a, dim in pairs)
 
     def _add(self, equations: list[Equation]) -> None:
         for equation in equations:

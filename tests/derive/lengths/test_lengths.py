@@ -478,3 +478,30 @@ def test_a_place_counted_in_blocks_is_a_merge() -> None:
         def other_stride(f, x: tensor[n, t], z: tensor[i, j, k]):
             f.y[n, i, j] = sum(x[n, i * size(j) + k] * z[i, j, k], over=k)
             return f.y
+
+
+def test_an_index_of_an_axis_reads_every_axis_of_that_length() -> None:
+    @op
+    def partners(f, z: tensor[i, d], pair: index(i)[i]):
+        f.s[i, j] = where(eq(i, j), 0, sum(z[i, d] * z[j, d], over=d))
+        f.y[i] = f.s[i, pair[i]] ** 2 + where(pair[i] > 0, f.s[pair[i], pair[i]] + f.s[0, pair[i]], 0)
+        return f.y
+
+    z, pair = R(4, 3).double().requires_grad_(), torch.tensor([1, 0, 3, 3])
+    rows = torch.arange(4)
+    s = (z @ z.T) * (1 - torch.eye(4, dtype=torch.float64))
+    wanted = s[rows, pair].square() + torch.where(pair > 0, s[pair, pair] + s[0, pair], 0)
+    found = build(partners)(z, pair)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), z), torch.autograd.grad(wanted.sum(), z))
+
+
+def test_that_they_are_as_long_has_to_hold_to_the_end() -> None:
+    with pytest.raises(DeriveError, match=r"equation y: axis j has length size\(i\) - 1, which is never size\(i\)"):
+
+        @op
+        def shorter(f, z: tensor[i, d], pair: index(i)[i]):
+            f.s[i, j] = sum(z[i, d] * z[j, d], over=d)
+            f.y[i] = f.s[i, pair[i]]
+            f.m[j] = z[j + 1, 0]
+            return f.y, f.m
