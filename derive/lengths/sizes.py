@@ -176,9 +176,14 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
     """The equations with every plain read of a longer dimension marked as a read of its first places.
 
     A dimension is longer where the axis is as long as some window allows, where a window runs over the same dimension
-    by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined).
+    by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined), or the axis is
+    that of the first piece, though what stands behind it is one place.
     """
     rules = {r.axis: r for r in sizes}
+    first: dict[Expr, set[Axis]] = {}
+    for e in equations:
+        if isinstance(e.body, Concat):
+            first.setdefault(e.body.along, set()).add(e.over[0])
     slid = {
         (at.name, slot, axis)
         for e in equations
@@ -194,7 +199,7 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
         formula = rules[i].formula
         if formula is not None and not isinstance(formula, Size | Integer) and formula != Size(dim):
             return True
-        return (name, slot, i) in slid or _is_longer(closed(size_of(dim), rules) - closed(Size(i), rules))
+        return (name, slot, i) in slid or first.get(dim) == {i} or _is_longer(closed(size_of(dim), rules) - closed(Size(i), rules))
 
     def read(at: At) -> At:
         slots = enumerate(zip(at.index, dims[at.name], strict=True))

@@ -505,3 +505,20 @@ def test_that_they_are_as_long_has_to_hold_to_the_end() -> None:
             f.y[i] = f.s[i, pair[i]]
             f.m[j] = z[j + 1, 0]
             return f.y, f.m
+
+
+@op
+def shared_with_a_sink(f, s: tensor[n, j], v: tensor[j, e], sink: tensor[n]):
+    """A softmax over scores and one more, of which the first are read by the axis of their piece."""
+    f.l[n, c] = concat(s[n, j], sink[n], along=c)
+    f.u[n, c] = exp(f.l[n, c] - amax(f.l[n, c], over=c))
+    f.p[n, c] = f.u[n, c] / sum(f.u[n, c], over=c)
+    f.y[n, e] = sum(f.p[n, j] * v[j, e], over=j)
+    return f.y
+
+
+def test_what_is_joined_first_is_read_by_its_own_axis() -> None:
+    def plain(s: Tensor, v: Tensor, sink: Tensor) -> Tensor:
+        return torch.cat([s, sink[:, None]], 1).softmax(1)[:, :-1] @ v
+
+    assert_derived(shared_with_a_sink.op, plain, {"s": (3, 4), "v": (4, 2), "sink": (3,)})
