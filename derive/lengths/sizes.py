@@ -199,7 +199,9 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
         formula = rules[i].formula
         if formula is not None and not isinstance(formula, Size | Integer) and formula != Size(dim):
             return True
-        return (name, slot, i) in slid or first.get(dim) == {i} or _is_longer(closed(size_of(dim), rules) - closed(Size(i), rules))
+        if (name, slot, i) in slid or first.get(dim) == {i}:
+            return True
+        return _is_longer(closed(size_of(dim), rules) - closed(Size(i), rules))
 
     def read(at: At) -> At:
         slots = enumerate(zip(at.index, dims[at.name], strict=True))
