@@ -396,12 +396,12 @@ MISTAKES = {
     "halved_place": (
         "f, x: tensor[n, t], long: length(k)",
         "f.y[n, k] = x[n, k // 2]\n    return f.y",
-        'op mine, equation y: index floor(k/2) is not axis arithmetic; repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice',
+        'op mine, equation y: index k // 2 is not axis arithmetic; repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice',
     ),
     "rolled": (
         "f, x: tensor[n, t], w: tensor[k]",
         "f.y[n, t] = sum(w[k] * x[n, (t + k) % size(t)], over=k)\n    return f.y",
-        "op mine, equation y: index Mod(k + t, size(t)) is not axis arithmetic; on a circle go by whole numbers and axes of fixed length, (t + k - 1) % size(t), join the places in their new order: f.z[…, k] = concat(…, along=k), or read an index(...)",
+        "op mine, equation y: index (k + t) % size(t) is not axis arithmetic; on a circle go by whole numbers and axes of fixed length, (t + k - 1) % size(t), join the places in their new order: f.z[…, k] = concat(…, along=k), or read an index(...)",
     ),
     "deriv_missing": (
         None,
@@ -541,7 +541,22 @@ MISTAKES = {
     "calculated_place": (
         "f, x: tensor[n, d], y: index(d)[n]",
         "f.z[n] = x[n, y[n] + 1]\n    return f.z",
-        "op mine, equation z: index y[n] + 1 of x calculates with what is read; pass the places themselves as an input, index(…)[…]",
+        "op mine, equation z: index y[n] + 1 of x calculates with what is read; pass the places themselves as an input, index(…)[…], or move what is read: f.moved[…, d] = where(d + 1 < size(d), x[…, d + 1], 0), then f.moved[…, y[n]]",
+    ),
+    "calculated_place_before": (
+        "f, x: tensor[n, d], y: index(d)[n]",
+        "f.z[n] = x[n, y[n] - 1]\n    return f.z",
+        "op mine, equation z: index y[n] - 1 of x calculates with what is read; pass the places themselves as an input, index(…)[…], or move what is read: f.moved[…, d] = where(d >= 1, x[…, d - 1], 0), then f.moved[…, y[n]]",
+    ),
+    "turned_by_half": (
+        "f, x: tensor[n, t]",
+        "f.y[n, t] = x[n, (t + size(t) // 2) % size(t)]\n    return f.y",
+        "op mine, equation y: index (t + size(t) // 2) % size(t) is not axis arithmetic; on a circle go by whole numbers and axes of fixed length, (t + k - 1) % size(t), join the places in their new order: f.z[…, k] = concat(…, along=k), or read an index(...)",
+    ),
+    "range_that_nothing_has": (
+        "f, x: tensor[n, d], y: index(c)[n]",
+        "f.z[i, j] = where(eq(y[i], y[j]), x[i, 0] * x[j, 0], 0)\n    return f.z",
+        "op mine: the values of y run over axis c, which no input carries; declare y: constant[n] where it is only compared, or give an argument c_length: length(c)",
     ),
     "clip": (
         "f, x: tensor[n, d]",

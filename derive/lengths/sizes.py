@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from sympy import Add, And, Basic, Expr, Integer, Min, Mul, expand, floor
 
@@ -13,7 +12,7 @@ from derive.lengths.kept_inside import both_ends_kept
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
-from derive.terms.indices import Merge, Prefix
+from derive.terms.indices import Merge
 from derive.terms.windows import affine, is_window, longest
 
 Dims = dict[str, tuple[Expr, ...]]
@@ -39,13 +38,15 @@ def size_rules(
             kept.setdefault(e.body.args[1], []).append(And.make_args(e.body.args[0]))
         known = [at for at in known if not any(_tells_nothing(at, dims[at.name], kept))]
         rules = _allowed(rules, known, dims, equations)
-    ranged = {o.ranges_over for o in operands if o.ranges_over is not None}
     for k, equation in enumerate(equations):
         counted = {size.axis for part in (equation.body, equation.scale) for size in part.atoms(Size)}
-        for axis in sorted_axes(set(equation.axes) | set(equation.over) | counted | ranged):
+        for axis in sorted_axes(set(equation.axes) | set(equation.over) | counted):
             if axis not in rules:
                 reader = next((e for e in equations[k:] if not e.guard), equation)
                 raise _unknown(axis).within(op, str(reader.name))
+    for operand in operands:
+        if operand.ranges_over is not None and operand.ranges_over not in rules:
+            raise _unknown_range(operand, operand.ranges_over).within(op)
     return tuple(rules.values())
 
 
@@ -67,6 +68,16 @@ def _unknown(axis: Axis) -> DeriveError:
         f"no input carries axis {name}, so its size is unknown",
         fix=f"give an input the axis {name}, an argument {name}_length: length({name}), "
         f'or a fixed length: axes("{name}=2")',
+    )
+
+
+def _unknown_range(operand: Operand, axis: Axis) -> DeriveError:
+    """What to say of an index whose values run over an axis that nothing has."""
+    own = ", ".join(map(str, operand.declared or operand.axes)) or "()"
+    return DeriveError(
+        f"the values of {operand.name} run over axis {axis.base}, which no input carries",
+        fix=f"declare {operand.name}: constant[{own}] where it is only compared, "
+        f"or give an argument {axis.base}_length: length({axis.base})",
     )
 
 
@@ -170,53 +181,6 @@ def _rounds_once(length: Expr) -> bool:
     """Whether a length is at most one number rounded down, and whole ones."""
     rest = [t for t in Add.make_args(length) if not isinstance(t, floor)]
     return len(Add.make_args(length)) - len(rest) <= 1 and all(t.is_integer and not t.has(floor) for t in rest)
-
-
-def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[SizeRule, ...]) -> tuple[Equation, ...]:
-    """The equations with every plain read of a longer dimension marked as a read of its first places.
-
-    A dimension is longer where the axis is as long as some window allows, where a window runs over the same dimension
-    by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined), or the axis is
-    that of the first piece, though what stands behind it is one place.
-    """
-    rules = {r.axis: r for r in sizes}
-    first: dict[Expr, set[Axis]] = {}
-    for e in equations:
-        if isinstance(e.body, Concat):
-            first.setdefault(e.body.along, set()).add(e.over[0])
-    slid = {
-        (at.name, slot, axis)
-        for e in equations
-        for at in e.reads
-        for slot, i in enumerate(at.index)
-        if is_window(i) and not isinstance(i, Axis)
-        for axis in free_axes(i)
-    }
-
-    def is_prefix(name: str, slot: int, i: Expr, dim: Expr) -> bool:
-        if not isinstance(i, Axis) or not isinstance(dim, Axis) or i == dim:
-            return False
-        formula = rules[i].formula
-        if formula is not None and not isinstance(formula, Size | Integer) and formula != Size(dim):
-            return True
-        if (name, slot, i) in slid or first.get(dim) == {i}:
-            return True
-        return _is_longer(closed(size_of(dim), rules) - closed(Size(i), rules))
-
-    def read(at: At) -> At:
-        slots = enumerate(zip(at.index, dims[at.name], strict=True))
-        return At(at.tensor, *(Prefix(i) if is_prefix(at.name, k, i, d) else i for k, (i, d) in slots))
-
-    return tuple(
-        replace(e, body=e.body.xreplace({at: read(at) for at in e.reads if read(at) != at})) for e in equations
-    )
-
-
-def _is_longer(difference: Expr) -> bool:
-    """Whether a difference of lengths is a sum of lengths: never negative, and not 0."""
-    return difference != 0 and all(
-        t.as_coeff_Mul()[0].is_positive and t.atoms(Size) and not t.atoms(floor, Min) for t in Add.make_args(difference)
-    )
 
 
 def closed(expr: Expr, rules: Rules) -> Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from sympy import Add, Basic, Expr, Mul, Number, NumberSymbol, Pow, S, Symbol
+from sympy import Add, Basic, Expr, Integer, Mul, Number, NumberSymbol, Pow, S, Symbol
 from sympy.core.function import AppliedUndef, Function
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
@@ -220,6 +220,17 @@ def _not_as_many(at: At, dims: tuple[Expr, ...], equation: str) -> DeriveError:
     return DeriveError(f"{at.name} has axes [{axes}] but is read as {at}", equation=equation, fix=fix)
 
 
+def _instead_of_moved(i: Expr, dim: Expr, at: At) -> str:
+    """What to write for a place beside one that is read: the tensor moved by as much, read at the latter."""
+    by, place = i.as_coeff_Add()
+    fix = "pass the places themselves as an input, index(…)[…]"
+    if not (isinstance(place, At) and isinstance(by, Integer) and isinstance(dim, Axis)):
+        return fix
+    inside = f"{dim} + {by} < size({dim})" if by > 0 else f"{dim} >= {-by}"
+    moved = f"f.moved[…, {dim}] = where({inside}, {at.name}[…, {dim + by}], 0)"
+    return f"{fix}, or move what is read: {moved}, then f.moved[…, {place}]"
+
+
 def _check_place(i: Expr, dim: Expr, at: At, equation: str) -> None:
     """An index is `...` where the dimension is, a whole number, and no arithmetic on what is read."""
     if (i == PACK) != (dim == PACK) and PACK in (i, dim):
@@ -228,8 +239,7 @@ def _check_place(i: Expr, dim: Expr, at: At, equation: str) -> None:
         )
     if not isinstance(i, At) and i.atoms(At):
         raise DeriveError(
-            f"index {i} of {at.name} calculates with what is read", equation=equation,
-            fix="pass the places themselves as an input, index(…)[…]",
+            f"index {i} of {at.name} calculates with what is read", equation=equation, fix=_instead_of_moved(i, dim, at)
         )  # fmt: skip
     if isinstance(i, Scalar):
         raise DeriveError(

@@ -20,8 +20,9 @@ from derive.desugaring.padding import padded
 from derive.desugaring.splitting import places_apart
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
+from derive.lengths.prefixes import read_prefixes
 from derive.lengths.requirements import deltas_chosen, requirements
-from derive.lengths.sizes import read_prefixes, size_rules
+from derive.lengths.sizes import size_rules
 from derive.recording.annotations import operand
 from derive.recording.decimals import exact_from_the_start
 from derive.recording.handles import Frame, Handle

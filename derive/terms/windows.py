@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Expr, Mod, Poly, S, expand, floor
+from sympy import Expr, Mod, Poly, S, expand, floor, fraction
 from sympy.polys.polyerrors import PolynomialError
+from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.str import StrPrinter
 
 from derive.errors import DeriveError
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
@@ -27,6 +29,19 @@ class Affine:
         return " + ".join(terms).replace("+ -", "- ").replace("- 1*", "- ").removeprefix("1*").replace(" 1*", " ")
 
 
+class _Written(StrPrinter):
+    """Axis arithmetic as a spec has it: `(t + 1) % size(t)`, `t // 2`."""
+
+    def _print_Mod(self, expr: Mod) -> str:
+        return self._of_two(" % ", *expr.args)
+
+    def _print_floor(self, expr: floor) -> str:
+        return self._of_two(" // ", *fraction(expr.args[0]))
+
+    def _of_two(self, operator: str, *of: Expr) -> str:
+        return operator.join(self.parenthesize(part, PRECEDENCE["Mul"], strict=False) for part in of)
+
+
 _WHOLE = "write whole multiples of axes, such as 2*t + k, or read an index(...)"
 _REPEATED = 'repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice'
 _TURNED = (
@@ -40,8 +55,8 @@ def affine(index: Expr) -> Affine:
     index = index.replace(Prefix, lambda axis: axis)
     axes = sorted_axes(free_axes(index))
     wrong = DeriveError(
-        f"index {index} is not axis arithmetic",
-        fix=_REPEATED if index.has(floor) else _TURNED if index.has(Mod) else _WHOLE,
+        f"index {_Written().doprint(index)} is not axis arithmetic",
+        fix=_REPEATED if any(free_axes(f) for f in index.atoms(floor)) else _TURNED if index.has(Mod) else _WHOLE,
     )
     if not axes:
         return Affine((), index)
