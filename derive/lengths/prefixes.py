@@ -24,7 +24,7 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
     that of the first piece, though what stands behind it is one place.
     """
     rules = {r.axis: r for r in sizes}
-    first = _first_pieces(equations)
+    first = {along: own for along, own in _first_pieces(equations).items() if rules[along].formula is not None}
     slid = {
         (at.name, slot, axis)
         for e in equations
