@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from sympy import Add, And, Basic, Expr, Integer, Min, Mul, expand, floor
+from sympy import Add, And, Basic, Expr, Integer, Min, Mul, S, expand, floor
 
 from derive.equations import Equation, Operand, SizeRule
 from derive.errors import DeriveError
-from derive.lengths.kept_inside import both_ends_kept
+from derive.lengths.kept_inside import both_ends_kept, end_of
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
@@ -17,6 +17,8 @@ from derive.terms.windows import affine, is_window, longest
 
 Dims = dict[str, tuple[Expr, ...]]
 Rules = dict[Axis, SizeRule]
+Kept = dict[Expr, list[Sequence[Basic]]]
+"""The conditions under which each index that some keep inside is read."""
 
 
 def size_rules(
@@ -33,11 +35,11 @@ def size_rules(
     rules = _allowed(rules, standing, dims, equations)
     if any(a not in rules for e in equations for a in (*e.axes, *e.over)):
         known = [at for at in written if at.name in dims and len(dims[at.name]) == len(at.index)]
-        kept: dict[Expr, list[Sequence[Basic]]] = {}
+        kept: Kept = {}
         for e in (e for e in equations if e.guard):
             kept.setdefault(e.body.args[1], []).append(And.make_args(e.body.args[0]))
         known = [at for at in known if not any(_tells_nothing(at, dims[at.name], kept))]
-        rules = _allowed(rules, known, dims, equations)
+        rules = _allowed(rules, known, dims, equations, kept)
     for k, equation in enumerate(equations):
         counted = {size.axis for part in (equation.body, equation.scale) for size in part.atoms(Size)}
         for axis in sorted_axes(set(equation.axes) | set(equation.over) | counted):
@@ -81,7 +83,9 @@ def _unknown_range(operand: Operand, axis: Axis) -> DeriveError:
     )
 
 
-def _allowed(rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equation, ...]) -> Rules:
+def _allowed(
+    rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equation, ...], kept: Kept | None = None
+) -> Rules:
     """The rules, and one for every axis that joined pieces or these reads give a length."""
     for _ in range(len(equations) + 1):
         for e in equations:
@@ -91,7 +95,7 @@ def _allowed(rules: Rules, reads: Sequence[At], dims: Dims, equations: tuple[Equ
         found: dict[Axis, list[Expr]] = {}
         waiting: set[Axis] = set()  # for the length of what they are read from
         for at in reads:
-            for axis, formula in _sizes_of_read(at, dims[at.name], rules):
+            for axis, formula in _sizes_of_read(at, dims[at.name], rules, kept or {}):
                 if axis not in rules and _known(formula, rules):
                     found.setdefault(axis, []).append(formula)
                 elif axis not in rules:
@@ -194,10 +198,10 @@ def closed(expr: Expr, rules: Rules) -> Expr:
     return expand(expr)
 
 
-def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: Rules) -> list[tuple[Axis, Expr]]:
+def _sizes_of_read(at: At, dims: tuple[Expr, ...], rules: Rules, kept: Kept) -> list[tuple[Axis, Expr]]:
     found: list[tuple[Axis, Expr]] = []
     for i, dim in zip(at.index, dims, strict=True):
-        length = size_of(dim)
+        length = size_of(dim) + _in_front(i, dim, kept)
         if isinstance(i, Axis):
             if not isinstance(dim, Axis) or dim in rules:
                 found.append((i, length))
@@ -238,15 +242,20 @@ def window_sizes(i: Expr, length: Expr, rules: Rules) -> list[tuple[Axis, Expr]]
     return [(unknown[0], longest(form, unknown[0], length))] if len(unknown) == 1 else []
 
 
-def _tells_nothing(at: At, dims: tuple[Expr, ...], kept: Mapping[Expr, Sequence[Sequence[Basic]]]) -> Iterator[bool]:
-    """Of each index whether it tells no length, being kept inside by a condition: `t - s`, or a `t + k` along `t`.
+def _in_front(i: Expr, dim: Expr, kept: Kept) -> Expr:
+    """How many places in front of the first a window begins that conditions keep inside at both ends, else 0.
 
-    Nor does any that begins before the first place and that a condition keeps inside at both ends: a window may lie
-    beyond the last place as it may before the first, and how many do is the author's to say.
+    It may lie as far beyond the last: of padding, both ends have the same.
     """
+    asked = kept.get(i, ()) if isinstance(dim, Axis) else ()
+    both = bool(asked) and all(both_ends_kept(i, conditions, dim) for conditions in asked)
+    return -end_of(i, -1) if both else S.Zero
+
+
+def _tells_nothing(at: At, dims: tuple[Expr, ...], kept: Kept) -> Iterator[bool]:
+    """Of each index whether it tells no length, being kept inside by a condition: `t - s`, or a `t + k` along `t`."""
     for i, dim in zip(at.index, dims, strict=True):
-        apart = isinstance(dim, Axis) and all(both_ends_kept(i, conditions, dim) for conditions in kept.get(i, ()))
-        yield _starts_before(i) or (i in kept and (apart or dim in free_axes(i)))
+        yield _starts_before(i) or (i in kept and dim in free_axes(i))
 
 
 def _starts_before(i: Expr) -> bool:
