@@ -83,6 +83,12 @@ def picked(f, x: tensor[n, c], y: index(c)[n], w: tensor[n]):
 def discounted(f, reward: tensor[n, t], gamma: scalar = 0.9):
     f.y[n, t] = sum(where(u >= t, gamma**(u - t) * reward[n, u], 0), over=u)
     return f.y
+
+
+@op
+def spacing(f, x: tensor[n, t]):
+    f.y[n] = mean(abs(x[n, t] - x[n, u]), over=(t, u))
+    return f.y
 """
 
 T = torch.Tensor
@@ -134,6 +140,7 @@ CASES = [
     ("shuffled", lambda x, r, s: torch.nn.functional.pixel_shuffle(x, r), [(2, 12, 3, 5), 2, 2]),
     ("shuffled", lambda x, r, s: torch.nn.functional.pixel_shuffle(x, r), [(1, 400, 2, 3), 20, 20]),
     ("discounted", _discounted, [(4, 9)]),
+    *(("spacing", lambda x: (x[:, :, None] - x[:, None]).abs().mean((1, 2)), [(3, t)]) for t in (1, 5, 16, 37, 130)),
 ]
 NAMES = [f"{name}-{k}" for k, (name, _, _) in enumerate(CASES)]
 
@@ -180,6 +187,7 @@ def test_a_masked_sum_is_a_matrix_product_forwards_as_well(native: ModuleType) -
 
 def test_both_forms_stand_where_rows_may_be_short(native: ModuleType) -> None:
     found = {"responses": "n_c < NARROW)", "largest_of_pieces": "n_k < SHORT &&", "repulsion": "n_d < SHORT &&"}
+    found["spacing"] = "n_u >= LANES &&"  # a vector for all rows of pairs, which is summed once
     for name, test in found.items():
         with open(f"{native.__path__[0]}/{name}.c") as file:
             assert f"if ({test}" in file.read()

@@ -16,6 +16,7 @@ from derive.backends.cpu.loops.stages import Sweep, in_memory_order
 from derive.backends.cpu.loops.taps import in_vectors, lanes, overlapping
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
+from derive.nodes.walking import axes_along
 
 
 @dataclass
@@ -156,9 +157,13 @@ class Rows(Nest):
                 self.vectors(fast, extent(order), folds, sweep)
         else:
             with ExitStack() as stack:
-                if self._adds_in_windows(sweep):
+                added, summed = self._adds_in_windows(sweep), bool(slow) and self._sums_pairs(sweep)
+                if added or summed:
                     with self.out.block(f"if ({in_vectors(fast)})"):
-                        self._added(tuple(slow), fast, sweep.loops)
+                        if added:
+                            self._added(tuple(slow), fast, sweep.loops)
+                        else:
+                            self._sums_of_rows(folds[0], tuple(slow), fast)
                     stack.enter_context(self.out.otherwise())
                 stack.enter_context(self.plain(tuple(slow)))
                 self.vectors(fast, length(fast), folds, sweep)
@@ -168,6 +173,12 @@ class Rows(Nest):
     def _adds_in_windows(self, sweep: Sweep) -> bool:
         in_windows = all(s.changes and s.slots and is_window(s.slots[-1]) for s in sweep.loops)
         return in_windows and not sweep.ordered and self.computed(sweep.loops) == sweep.loops
+
+    def _sums_pairs(self, sweep: Sweep) -> bool:
+        """Whether a sweep only sums what it computes of pairs: of what it reads, nothing has all its axes."""
+        (s, *others) = self.computed(sweep.loops)
+        alone = not others and s.kind == "sum" and not self.group.is_total(s)
+        return alone and all(set(sweep.axes) - set(axes_along(r.index)) for r in s.reads())
 
     def _added(self, slow: tuple[str, ...], fast: str, loops: list[Loop]) -> None:
         """Additions to places in windows, whole vectors at a time."""
