@@ -48,13 +48,35 @@ def _within(node: Node, asked: frozenset[Node]) -> Node:
     if isinstance(node, Call) and node.fn in ("add", "sub"):
         return _sum(node, asked)
     node = rebuilt(node, lambda n: _within(n, asked))
-    if not isinstance(node, Call) or node.fn != "where" or not reads(node.args[0]):
+    if not isinstance(node, Call) or node.fn != "where":
         return node
+    if (inner := _narrower(node)) is not None or not reads(node.args[0]):
+        return inner or node
     condition, a, b = node.args
     a, b = _branch(a, condition, 1, asked), _branch(b, condition, 2, asked)
     if isinstance(a, Call) and a.fn == "neg" and b == ZERO and set(node_axes(condition)) <= set(node_axes(a)):
         return Call("neg", (Call("where", (condition, a.args[0], b)),))
     return Call("where", (condition, a, b))
+
+
+_IMPLIED = {"eq": ("ge", "le"), "gt": ("ge", "ne"), "lt": ("le", "ne")}
+_MIRRORED = {"eq": "eq", "gt": "lt", "lt": "gt"}
+
+
+def _narrower(node: Call) -> Node | None:
+    """The inner of two choices of something or 0, where its condition implies the outer one; else None.
+
+    `where(i >= j, where(i == j, a, 0), 0)` is `where(i == j, a, 0)`.
+    """
+    outer, inner, other = node.args
+    if not (isinstance(outer, Call) and isinstance(inner, Call) and inner.fn == "where"):
+        return None
+    asked = inner.args[0]
+    if other != ZERO or inner.args[2] != ZERO or not isinstance(asked, Call) or asked.fn not in _IMPLIED:
+        return None
+    alike = asked.args == outer.args and outer.fn in _IMPLIED[asked.fn]
+    turned = asked.args == outer.args[::-1] and outer.fn in _IMPLIED[_MIRRORED[asked.fn]]
+    return inner if alike or turned else None
 
 
 def _branch(node: Node, condition: Node, taken: int, asked: frozenset[Node]) -> Node:
