@@ -15,6 +15,7 @@ from derive.backends.torch.products.contractions import contraction
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.distances import distances
 from derive.backends.torch.reads.gathers import gathered_column
+from derive.backends.torch.reductions.bands import in_band
 from derive.backends.torch.reductions.few_places import place_by_place
 from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, swap, unsqueeze
@@ -36,6 +37,8 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     )
     if product is not None:
         return product
+    if not keepdim and (near := in_band(printer, node, order)) is not None:
+        return near
     if is_matrix_product(node) or is_by_vector(node):
         return contraction(node, order, printer.value, printer.as_real, printer.size)
     if not keepdim and (taps_first := _over_taps(printer, node, order)) is not None:
