@@ -23,7 +23,8 @@ def size_code(formula: Expr, sizes: dict[str, str], inside: bool = False) -> str
         return f"max(0, {size_code(formula.args[0], sizes)})"
     if isinstance(formula, floor):
         top, bottom = fraction(together(formula.args[0]))
-        return f"{size_code(top, sizes, True)} // {size_code(bottom, sizes, True)}"
+        code = f"{size_code(top, sizes, True)} // {size_code(bottom, sizes, True)}"
+        return f"({code})" if inside else code  # `2 * n // 2` is `n`
     if isinstance(formula, Add):
         terms = sorted(formula.args, key=lambda t: (t.could_extract_minus_sign(), t.is_Integer, t.sort_key()))
         code = size_code(terms[0], sizes)

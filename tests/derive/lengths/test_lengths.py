@@ -5,12 +5,15 @@
 
 import pytest
 import torch
+from sympy import floor
 from torch import Tensor
 
 from derive import *
 from derive.emit import render
 from derive.errors import DeriveError
+from derive.lengths.length_code import size_code
 from derive.live import build
+from derive.terms.axes import Axis, Size
 from tests.derive.live import assert_derived, module
 
 n, m, d, t, u, e, h, i, j, k, c, v = axes("n m d t u e h i j k c v")
@@ -522,3 +525,9 @@ def test_what_is_joined_first_is_read_by_its_own_axis() -> None:
         return torch.cat([s, sink[:, None]], 1).softmax(1)[:, :-1] @ v
 
     assert_derived(shared_with_a_sink.op, plain, {"s": (3, 4), "v": (4, 2), "sink": (3,)})
+
+
+def test_a_multiple_of_a_quotient_is_rounded_first() -> None:
+    """`2 * (n - 1) // 2` would be `n - 1`: more places than a padded axis has."""
+    length = Size(Axis("n"))
+    assert size_code(2 * floor((length - 1) / 2) + 2 - length, {"n": "n"}) == "2 * ((n - 1) // 2) + 2 - n"
