@@ -157,8 +157,9 @@ def _makes_vectors(loop: Loop, group: Group) -> bool:
 def _shared_reads(group: Group) -> set[tuple[Read, frozenset[str]]]:
     """What several loops over the same axes read that stays as it is along their vectors, with these axes."""
     over: dict[frozenset[str], list[Loop]] = {}
+    flat = not any(map(group.inner, group.loops))
     for s in group.loops:
-        if _makes_vectors(s, group):
+        if _makes_vectors(s, group) and (flat or group.inner(s)):  # beside sweeps, a value is an array of a block's
             over.setdefault(frozenset(s.domain), []).append(s)
     found = set()
     for axes, loops in over.items():
