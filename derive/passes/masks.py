@@ -28,7 +28,7 @@ from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.finite import Extremum, Finite, counts_ties, extrema
 from derive.passes.sides import on_each_side, vanishes_beside
-from derive.passes.steps import clamped, half_of
+from derive.passes.steps import clamped, half_of, total
 from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Statement
 from derive.terms.choices import Where
 from derive.terms.elements import At
@@ -202,7 +202,7 @@ def _blend(node: Call, known: _Known) -> Node | None:
         return Call("add", (Call("mul", (Num(number / 2), step)), half))
     differ: Node = Num(number) if left == ONE else Call("sub", (p, q))
     apart: Node = step if differ == ONE else Call("mul", (step, differ))
-    return Call("div", (Call("add", (Call("add", (p, q)), apart)), _TWO))
+    return Call("div", (Call("add", (total(p, q), apart)), _TWO))
 
 
 def _weighed(condition: Call, p: Node, q: Node, known: _Known) -> Node | None:

@@ -29,6 +29,14 @@ def half_of(value: Node, step: Node) -> Node:
     return Call("div", (Call("mul", (value, step)), _TWO)) if halved is None else Call("mul", (halved, step))
 
 
+def total(p: Node, q: Node) -> Node:
+    """The sum; of `u` and `u - 1` it is `2*u - 1`."""
+    for u, more in ((p, q), (q, p)):
+        if isinstance(more, Call) and more.fn in ("add", "sub") and more.args[0] == u:
+            return replace(more, args=(Call("mul", (_TWO, u)), more.args[1]))
+    return Call("add", (p, q))
+
+
 def _halved(node: Node) -> Node | None:
     """A product with its number halved; None where it has no number."""
     if isinstance(node, Num) and isinstance(node.value, Fraction):

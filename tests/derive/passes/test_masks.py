@@ -198,7 +198,7 @@ def test_the_quantiles_that_autograd_has(dtype):
 
 
 def test_multiples_of_one_tensor_are_told_by_its_sign():
-    assert backward(pinball) == ["dx[n, d] = dy[n, d] * ((tau[d] + tau[d] - 1 + sign(x[n, d])) / 2)"]
+    assert backward(pinball) == ["dx[n, d] = dy[n, d] * ((2 * tau[d] - 1 + sign(x[n, d])) / 2)"]
     (sign, line) = backward(slopes)
     assert sign == "sign_x[n, d] = sign(x[n, d])" and "where" not in line and line.count("sign_x[n, d]") == 2, line
 
