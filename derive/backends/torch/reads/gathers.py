@@ -33,11 +33,9 @@ def gathered(
         pieces = [sizes.number(i.offset) if k in fixed else ":" for k, i in enumerate(node.index)]  # type: ignore[union-attr]
         rest = replace(node, index=tuple(i for k, i in enumerate(node.index) if k not in fixed))
         return gathered(stored.method(subscript(pieces)), rest, sizes, value, order)
-    row = rows_chosen(node.index)
-    if row and row.start == 0 and len(node.index) - len(row) == 1:
-        where, axes = merged_places(node.index, row, stored.dims, sizes, value)
-        rows = stored.method(f".flatten(0, {len(row) - 1})")
-        return Value(f"functional.embedding({where}, {rows.code})", (*axes, *node.index[row.stop :]))  # type: ignore[arg-type]
+    run = rows_chosen(node.index)
+    if run and run.start == 0 and len(node.index) - len(run) == 1:
+        return _merged_rows(stored, node, run, sizes, value)
     if len(gathers) == 1 and len(plain) == len(node.index) - 1 and len(set(plain)) == len(plain):
         slot = gathers[0]
         inner = node.index[slot]
@@ -114,6 +112,15 @@ def merged_places(
     axes = tuple(dict.fromkeys(a for k in run for a in index_axes(index[k])))
     merged = Merged(tuple(Place(index[k], SizeOf(str(dims[k]))) for k in run))
     return index_tensor(merged, axes, sizes, value), axes
+
+
+def _merged_rows(
+    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
+) -> Value:  # fmt: skip
+    """`y[n, pick[n, k], c]`: rows of a table that has those of every `n` one after another."""
+    where, axes = merged_places(node.index, run, stored.dims, sizes, value)
+    rows = stored.method(f".flatten(0, {len(run) - 1})")
+    return Value(f"functional.embedding({where}, {rows.code})", (*axes, *node.index[run.stop :]))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
