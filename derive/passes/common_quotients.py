@@ -65,11 +65,10 @@ def _most_common(chains: list[Call], done: set[_Quotient]) -> _Quotient | None:
 
 
 def _quotients(chain: Call) -> set[_Quotient]:
-    """What a chain divides, where that runs over all axes of the chain: to divide it is a pass over these."""
-    above, below = fraction(chain)
+    """What a chain divides by what, where both run over all its axes: by anything less, a smaller factor is divided."""
     axes = set(node_axes(chain))
-    spanning = [f for f in above if is_tensor(f) and axes and set(node_axes(f)) == axes]
-    return {_Quotient(f, d) for f, d in product(spanning, below) if is_tensor(d)}
+    sides = ([f for f in side if is_tensor(f) and axes and set(node_axes(f)) == axes] for side in fraction(chain))
+    return {_Quotient(f, d) for f, d in product(*sides)}
 
 
 def _divided_first(node: Node, common: _Quotient) -> Node:

@@ -28,13 +28,14 @@ def over(a: Node, b: Node) -> Call:
     ("first", "second", "texts"),
     [
         (over(times(A, B), U), over(times(V, A), U), ("a[n, d] / u[n, d] * b[n, d]", "v[n, d] * (a[n, d] / u[n, d])")),
-        (over(times(A, B), G), over(A, G), ("a[n, d] / g[d] * b[n, d]", "a[n, d] / g[d]")),
+        (over(times(A, B), U), over(A, U), ("a[n, d] / u[n, d] * b[n, d]", "a[n, d] / u[n, d]")),
+        (over(times(A, B), G), over(times(A, V), G), ("a[n, d] * b[n, d] / g[d]", "a[n, d] * v[n, d] / g[d]")),
         (over(times(A, B), times(U, V)), times(over(A, V), G),
          ("a[n, d] / v[n, d] * b[n, d] / u[n, d]", "a[n, d] / v[n, d] * g[d]")),
         (over(times(G, B), U), over(times(G, V), U), ("g[d] * b[n, d] / u[n, d]", "g[d] * v[n, d] / u[n, d]")),
         (over(times(A, B), U), over(times(A, B), V), ("a[n, d] * b[n, d] / u[n, d]", "a[n, d] * b[n, d] / v[n, d]")),
     ],
-    ids=["of two", "one alone", "of two divisors", "a small one stays a factor", "other divisors"],
+    ids=["of two", "one alone", "by a small one", "of two divisors", "a small one stays a factor", "other divisors"],
 )  # fmt: skip
 def test_divided_first(first: Node, second: Node, texts: tuple[str, str]) -> None:
     statements = (Assign("x", ("n", "d"), first), Assign("y", ("n", "d"), second))
