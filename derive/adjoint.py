@@ -209,15 +209,20 @@ def _contributions(
                 fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
             )  # fmt: skip
         summed = set(equation.axes) - free_axes(read)
-        value, rules = pull_back(equation, read, upstream * _at_its_place(local, summed, ranges), axes[read.name])
+        local_there = _at_its_place(local, read, summed, ranges)
+        value, rules = pull_back(equation, read, upstream * local_there, axes[read.name])
         out.append((Contribution(equation.name, read, local, value, rules), read.name))
     return out
 
 
-def _at_its_place(local: Expr, summed: set[Axis], ranges: Ranges) -> Expr:
-    """A derivative that is 0 but at the place of a summed axis that an index names, with a delta: no sum is left."""
+def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges) -> Expr:
+    """A derivative that is 0 but at the place of a summed axis that an index names, with a delta: no sum is left.
+
+    What is read by that index is: one that is only compared may lie outside.
+    """
     out = []
     for factor in Mul.make_args(local):
         place, value = place_of(factor, ranges)
-        out.append(Delta(*place) * value if place is not None and place[0] in summed else factor)
+        there = place is not None and place[0] in summed and place[1] in read.index
+        out.append(Delta(*place) * value if place is not None and there else factor)
     return Mul(*out)

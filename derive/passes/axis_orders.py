@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, children, node_axes, places, reads, rebuilt, walk
-from derive.program import Assign, Index, Node, Program, Read, Reduce, Statement, Window, base
+from derive.program import Assign, Index, Merged, Node, Program, Read, Reduce, Statement, Window, base
 
 Order = tuple[int, ...]
 """Which axis of a tensor comes first, second, and so on."""
@@ -51,7 +51,12 @@ def _order(made: Assign, statements: tuple[Statement, ...]) -> Order | None:
 
 
 def _fastest(read: Read) -> tuple[Index, ...]:
-    """The axes of a read, one that is read in parts where the last of them stands: it moves fastest."""
+    """The axes of a read, one that is read in parts where the last of them stands: it moves fastest.
+
+    A part that shares a dimension with others moves as these do.
+    """
+    if any(isinstance(i, Merged) for i in read.index):
+        return node_axes(read)
     found = [a for i in read.index[::-1] for a in axes_along((i,))[::-1]]
     return tuple(dict.fromkeys(found))[::-1]
 

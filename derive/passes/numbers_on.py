@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.nodes.arithmetic import multiplied
+from derive.nodes.arithmetic import ONE, multiplied
 from derive.nodes.products import fraction, is_tensor
 from derive.nodes.soundness import check
 from derive.nodes.substituting import renamed
@@ -36,7 +36,7 @@ def _moved_on(statements: list[Statement], name: str, taken: set[str]) -> list[S
     """The statements with one number of this tensor in all its readers; the same where one of them has none."""
     own = next(s for s in statements if s.name == name)
     for divides, side in enumerate(fraction(own.value)):
-        for number in (f for f in side if not is_tensor(f) and not _is_far(f)):
+        for number in (f for f in side if not is_tensor(f) and f != ONE and not _is_far(f)):
             changed = [
                 _without(s.value, number, bool(divides)) if s is own else _taking(s.value, name, number, bool(divides))
                 for s in statements
@@ -108,5 +108,5 @@ def _without(value: Node, number: Node, divides: bool) -> Node:
 
 
 def _quotient(above: list[Node], below: list[Node]) -> Node:
-    value = multiplied(above)
+    value = multiplied(above or [ONE])
     return Call("div", (value, multiplied(below))) if below else value
