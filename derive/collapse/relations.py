@@ -34,7 +34,7 @@ class Relation:
     pattern: Sigma
     value: Expr
     because: tuple[str, ...]
-    of_choices: bool = True  # whether a product with a choice is read as a choice of products for it
+    of_choices: bool = False  # whether a product with a choice is read as a choice of products for it
 
     def __str__(self) -> str:
         return f"{self.pattern} = {self.value}   by {', '.join(self.because)}"

@@ -12,6 +12,7 @@ from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack
+from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.other_axes import plain, with_axes
 from derive.nodes.products import is_matrix_product, is_tensor
@@ -195,9 +196,11 @@ def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 
 def identity(printer: Printer, node: Call, order: Dims) -> Value | None:
-    """A number where row and column are the same, and 0 elsewhere: `eye`, or a multiple of it."""
+    """A finite number where row and column are the same, and 0 elsewhere: `eye`, or a multiple of it."""
     condition = node.args[0] if node.fn == "where" and not printer.counts else None
-    if not isinstance(condition, Call) or condition.fn != "eq" or node.args[2] != ZERO or is_tensor(node.args[1]):
+    if not isinstance(condition, Call) or condition.fn != "eq" or node.args[2] != ZERO:
+        return None
+    if not is_finite_number(node.args[1]):  # 0 times an infinite one would be no number
         return None
     ends = [a.axis for a in condition.args if isinstance(a, AxisValue) and not is_pack(a.axis)]
     if len(ends) != 2 or not set(ends) <= set(order):

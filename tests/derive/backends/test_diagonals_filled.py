@@ -7,7 +7,7 @@ from torch import Tensor
 from derive import axes, eq, exp, ne, oo, op, scalar, sum, tensor, where
 from derive.equations import Op
 from tests.derive.against_loops import code_of
-from tests.derive.live import assert_derived
+from tests.derive.live import assert_derived, module
 
 b, i, j, d = axes("b i j d")
 
@@ -50,15 +50,21 @@ def by_rows(f, x: tensor[i, j], g: tensor[i]):
 
 
 @op
-def orthogonal(f, x: tensor[b, i, d], target: scalar = 1.5):
+def orthogonal(f, x: tensor[b, i, d]):
     f.g[b, i, j] = sum(x[b, i, d] * x[b, j, d], over=d)
-    f.y[b] = sum(abs(f.g[b, i, j] - where(eq(i, j), target, 0)) ** 3, over=(i, j))
+    f.y[b] = sum(abs(f.g[b, i, j] - where(eq(i, j), 1.5, 0)) ** 3, over=(i, j))
     return f.y
 
 
 @op
 def shifted(f, x: tensor[i, j]):
     f.y[i, j] = (x[i, j] - where(eq(i, j), 1, 0)) ** 2
+    return f.y
+
+
+@op
+def others_alone(f, x: tensor[i, j], own: scalar = 0.5):
+    f.y[i, j] = exp(x[i, j] + where(eq(i, j), -oo, 0)) + where(eq(i, j), own, 0)
     return f.y
 
 
@@ -132,4 +138,12 @@ def test_a_number_on_each_diagonal_of_a_batch_is_a_multiple_of_it() -> None:
 
     assert_derived(orthogonal.op, plain, {"x": (3, 4, 2)})
     code = code_of(orthogonal.op)
-    assert "target * torch.eye(i, dtype=x.dtype, device=x.device)" in code and "arange" not in code, code
+    assert "1.5 * torch.eye(i, dtype=x.dtype, device=x.device)" in code and "arange" not in code, code
+
+
+@pytest.mark.parametrize("own", [0.5, torch.inf])
+def test_of_what_may_be_infinite_no_multiple_is_taken(own: float) -> None:
+    """0 times it would be no number, everywhere but on the diagonal."""
+    x = torch.randn(3, 4, dtype=torch.float64)
+    y, _ = module(others_alone.op).others_alone_forward(x, own)
+    torch.testing.assert_close(y, torch.where(torch.eye(3, 4) == 1, own, x.exp()))
