@@ -12,7 +12,7 @@ from functools import cached_property
 from sympy import Add, Derivative, Expr, Mul, S
 
 from derive.calculus import local_derivative
-from derive.desugaring.asked_places import Ranges, place_of
+from derive.desugaring.asked_places import Ranges, in_a_window, place_of
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.pull_back import pull_back
@@ -223,6 +223,6 @@ def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges) -> E
     out = []
     for factor in Mul.make_args(local):
         place, value = place_of(factor, ranges)
-        there = place is not None and place[0] in summed and place[1] in read.index
+        there = place is not None and place[0] in summed and place[1] in read.index and not in_a_window(place[0], local)
         out.append(Delta(*place) * value if place is not None and there else factor)
     return Mul(*out)

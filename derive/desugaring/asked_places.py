@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sympy import Basic, Eq, Expr, S
+from sympy import Add, Basic, Eq, Expr, Mul, S
 
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
@@ -35,3 +35,8 @@ def places_named(condition: Basic, ranges: Ranges) -> list[tuple[Axis, At]]:
             over = ranges.get(index.name)
             found += [(axis, index)] if over is not None and over.base == axis.base else []
     return found
+
+
+def in_a_window(axis: Axis, value: Expr) -> bool:
+    """Whether an element is read at a place counted from an axis, `x[n + 1]`."""
+    return any(axis in free_axes(i) and isinstance(i, Add | Mul) for at in value.atoms(At) for i in at.index)

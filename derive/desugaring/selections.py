@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, And, Basic, Expr, Mul, Not, S, oo
+from sympy import And, Basic, Expr, Mul, Not, S, oo
 
-from derive.desugaring.asked_places import Ranges, place_of, places_named
+from derive.desugaring.asked_places import Ranges, in_a_window, place_of, places_named
 from derive.desugaring.computed_places import Places
 from derive.desugaring.reached_places import reached
 from derive.desugaring.tables import without_tables
@@ -64,7 +64,7 @@ def _selected(equation: Equation, ranges: Ranges) -> Equation:
     for factor in factors:
         place, value = place_of(factor, ranges)
         rest = Mul(*(f for f in factors if f != factor), value)
-        if place is not None and not _in_a_window(place[0], rest):
+        if place is not None and not in_a_window(place[0], rest):
             found.append((*place, rest))
     for axis, index, rest in found:
         if axis in equation.over:
@@ -88,11 +88,6 @@ def _each_asked(factor: Expr, ranges: Ranges) -> list[Expr]:
     return [*(Where(c, S.One, S.Zero) for c in named), Where(rest, factor.args[1], S.Zero)] if named else [factor]
 
 
-def _in_a_window(axis: Axis, value: Expr) -> bool:
-    """Whether an element is read at a place counted from an axis, `x[n + 1]`."""
-    return any(axis in free_axes(i) and isinstance(i, Add | Mul) for at in value.atoms(At) for i in at.index)
-
-
 _LEAST = {"amax": -oo, "amin": oo}
 """What a maximum or minimum does not see."""
 
@@ -103,7 +98,7 @@ def _extremum(equation: Equation, ranges: Ranges) -> Equation:
     value, asked = _conditions(equation.body, least)
     for condition in asked:
         for axis, index in places_named(condition, ranges):
-            if _in_a_window(axis, value):
+            if in_a_window(axis, value):
                 continue
             others = [c for c in asked if c != condition]
             rest = (Where(And(*others), value, least) if others else value).xreplace({axis: index})

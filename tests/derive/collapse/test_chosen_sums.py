@@ -77,3 +77,19 @@ def test_no_table_of_one_place_a_row_is_summed(labels: list[int]) -> None:
     z = torch.where(torch.nn.functional.one_hot(y, 4) == 1, torch.sin(s.gather(1, y[:, None]) + 0.5), s)
     assert_alike(module(with_margin.op).with_margin(s, y), z.logsumexp(1), [s])
     assert "new_zeros" not in _backward(with_margin.op), _backward(with_margin.op)
+
+
+@op
+def beside_its_label(f, s: tensor[n, c], w: tensor[n, m], y: index(c)[n]):
+    """What stands beside the place is read of every place: an index plus 1 is no place."""
+    f.o[n, c] = where(eq(c, y[n]), s[n, y[n]] * w[n, c + 1], s[n, c])
+    return f.o
+
+
+def test_a_choice_stays_one_where_a_window_is_read_in_it() -> None:
+    generator = torch.Generator().manual_seed(2)
+    s = torch.randn(3, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+    w = torch.randn(3, 5, dtype=torch.float64, generator=generator, requires_grad=True)
+    y = torch.tensor([0, 3, 1])
+    z = torch.where(torch.nn.functional.one_hot(y, 4) == 1, s.gather(1, y[:, None]) * w[:, 1:], s)
+    assert_alike(module(beside_its_label.op).beside_its_label(s, w, y), z, [s, w])
