@@ -17,6 +17,12 @@ def multiplied(factors: list[Node]) -> Node:
     return reduce(lambda product, f: Call("mul", (product, f)), factors)
 
 
+def quotient(above: list[Node], below: list[Node]) -> Node:
+    """A product, divided by another where there is one."""
+    out = multiplied([f for f in above if f != ONE] or [ONE])
+    return Call("div", (out, multiplied(below))) if below else out
+
+
 def signed_terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
     """The terms of a nested sum, left to right, each with whether it is subtracted."""
     if isinstance(node, Call) and node.fn in ("add", "sub"):

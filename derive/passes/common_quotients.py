@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from derive.nodes.arithmetic import multiplied
+from derive.nodes.arithmetic import quotient
 from derive.nodes.products import fraction, is_matrix_product, is_tensor
 from derive.nodes.soundness import check
 from derive.nodes.walking import children, node_axes, rebuilt
@@ -80,5 +80,4 @@ def _divided_first(node: Node, common: _Quotient) -> Node:
     above[above.index(common.above)] = common.node
     below.remove(common.below)
     above, below = ([f if f == common.node else _divided_first(f, common) for f in side] for side in (above, below))
-    value = multiplied(above)
-    return Call("div", (value, multiplied(below))) if below else value
+    return quotient(above, below)

@@ -22,7 +22,7 @@ from derive.bounded import floored, polynomials
 from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
 from derive.lowering.raising import expanded, is_finite_number
-from derive.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.nodes.arithmetic import ONE, ZERO, quotient
 from derive.nodes.products import fraction, numbers_apart
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
@@ -225,12 +225,7 @@ def _number_apart(node: Node) -> tuple[Node, Node]:
     numbers, tensors = numbers_apart(above)
     by = [n for n in below if is_finite_number(n)]
     rest = [n for n in below if n not in by]
-    number, value = multiplied(numbers or [ONE]), multiplied(tensors or [ONE])
-    return _over(number, by), _over(value, rest)
-
-
-def _over(node: Node, by: list[Node]) -> Node:
-    return Call("div", (node, multiplied(by))) if by else node
+    return quotient(numbers, by), quotient(tensors, rest)
 
 
 def _three_ways(node: Call) -> tuple[Call, Node, Node, Node] | None:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.nodes.arithmetic import ONE, multiplied
+from derive.nodes.arithmetic import ONE, quotient
 from derive.nodes.products import fraction, is_tensor
 from derive.nodes.soundness import check
 from derive.nodes.substituting import renamed
@@ -89,7 +89,7 @@ def _with_number(chain: Call, number: Node, divides: bool) -> Node | None:
     against = above if divides else below
     if number in against:
         against.remove(number)
-        return _quotient(above, below)
+        return quotient(above, below)
     if not isinstance(number, Num) or isinstance(number.value, float):
         return None
     for side, factor in ((above, 1), (below, -1)):
@@ -97,16 +97,11 @@ def _with_number(chain: Call, number: Node, divides: bool) -> Node | None:
             if isinstance(f, Num) and isinstance(f.value, Fraction):
                 power = -factor if divides else factor
                 side[k] = Num(f.value * number.value**power)
-                return _quotient(above, below)
+                return quotient(above, below)
     return None
 
 
 def _without(value: Node, number: Node, divides: bool) -> Node:
     sides = fraction(value)
     sides[divides].remove(number)
-    return _quotient(*sides)
-
-
-def _quotient(above: list[Node], below: list[Node]) -> Node:
-    value = multiplied(above or [ONE])
-    return Call("div", (value, multiplied(below))) if below else value
+    return quotient(*sides)

@@ -16,7 +16,7 @@ from itertools import combinations, product
 
 from derive.equations import Op
 from derive.lowering.forward import forward_statements
-from derive.nodes.arithmetic import ONE, multiplied, signed_terms
+from derive.nodes.arithmetic import quotient, signed_terms
 from derive.nodes.naming import name_of
 from derive.nodes.other_axes import plain_by_axes, with_axes
 from derive.nodes.own_pairs import is_by_differences, vanishes_for_own, without_own_pairs
@@ -58,8 +58,7 @@ class _Sum:
             return None
         if any(vanishes_for_own(f, pair, known()) for f in up):
             return None
-        whole = multiplied(up or [ONE])
-        return Call("div", (whole, multiplied(down))) if down else whole
+        return quotient(up, down)
 
     def with_weight(self, own: str, weight: Node) -> Reduce:
         """The sum with another weight in the place of its own."""
@@ -68,8 +67,7 @@ class _Sum:
         first = up.index(ours[0]) if ours else 0
         kept = [f for f in up[first:] if f not in ours]
         below = [f for f in down if f not in divisors]
-        whole = multiplied([*up[:first], weight, *kept])
-        return replace(self.total, body=Call("div", (whole, multiplied(below))) if below else whole)
+        return replace(self.total, body=quotient([*up[:first], weight, *kept], below))
 
     def _weighing(self, own: str) -> tuple[list[Node], list[Node]]:
         pair = {self.over, own}

@@ -14,10 +14,10 @@ from derive.backends.torch.reads.read import read
 from derive.backends.torch.reads.slices import flipped, reached, sliced
 from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
-from derive.nodes.arithmetic import multiplied
+from derive.nodes.arithmetic import multiplied, quotient
 from derive.nodes.products import fraction, numbers_apart, product_factors
 from derive.nodes.walking import axes_along, node_axes
-from derive.program import Call, Index, Node, Read, Reduce, Scatter, SizeOf, Window
+from derive.program import Index, Node, Read, Reduce, Scatter, SizeOf, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -78,8 +78,7 @@ def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
     if not places or not taps or any(not isinstance(i, str | Window) for i in s.slots):
         return None
     if summed:  # what the sum is multiplied by goes into the kernel, which is small
-        taken = multiplied([*numbers, *taps])
-        taps = [Call("div", (taken, multiplied(divisors))) if divisors else taken]
+        taps = [quotient([*numbers, *taps], divisors)]
     c = roles(s.slots, node_axes(multiplied(taps)), node_axes(multiplied(places)))
     if c is None or any(isinstance(i, Window) and len(i.steps) != 2 for i in s.slots):
         return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from derive.backends.values import Dims, Value, align, position
-from derive.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.nodes.arithmetic import ONE, ZERO, quotient
 from derive.nodes.other_axes import with_axes
 from derive.nodes.products import by_axes
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, walk
@@ -115,12 +115,6 @@ def unmasked(node: Node) -> tuple[list[Node], list[Node], list[Node]]:
         masks, above, below = unmasked(node.args[1])
         return [node.args[0], *masks], above, below
     return [], [node], []
-
-
-def quotient(above: list[Node], below: list[Node]) -> Node:
-    """A product, divided by another where there is one."""
-    out = multiplied([f for f in above if f != ONE] or [ONE])
-    return Call("div", (out, multiplied(below))) if below else out
 
 
 def ends(mask: Node) -> list[tuple[str, str, str]]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from derive.backends.torch.reductions.runs import BEYOND, ends, in_runs, quotient, unmasked, up_to
+from derive.backends.torch.reductions.runs import BEYOND, ends, in_runs, unmasked, up_to
 from derive.backends.values import ATOM, Value, position
-from derive.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.nodes.arithmetic import ONE, ZERO, multiplied, quotient
 from derive.nodes.products import by_axes, is_matrix_product, product_factors
 from derive.nodes.walking import node_axes, reads, walk
 from derive.passes.masked_sums import as_product, masked_factor
