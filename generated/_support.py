@@ -316,10 +316,8 @@ def convolve(function: Callable[..., Tensor], *args: Any, groups: int = 1, **opt
         return tensors[0].new_zeros(next(a for a in args if not isinstance(a, Tensor)))
     signal, kernel, *bias = tensors
     lengths = signal.shape[2 - kernel.dim() :]
-    steps, apart = (
-        o if isinstance(o, tuple) else (o,) * len(lengths)
-        for o in (options.get("stride", 1), options.get("dilation", 1))
-    )
+    given = (options.get(name, 1) for name in ("stride", "dilation"))
+    steps, apart = (o if isinstance(o, tuple) else (o,) * len(lengths) for o in given)
     places = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(lengths, kernel.shape[2:], steps, apart)]
     image = signal.new_zeros(*signal.shape[: 1 - kernel.dim()], len(kernel), *places)
     return image + bias[0].reshape(-1, *[1] * len(places)) if bias else image
