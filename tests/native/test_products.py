@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from torch import Tensor
 
 from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.statements.normal import Loop, Normal
@@ -149,6 +150,16 @@ def pairs(f, w: tensor[n, i], s: tensor[i, j]):
 """
 
 
+def _agrees(ours: Callable[..., Tensor], plain: Callable[..., Tensor], shapes: list[tuple[int, ...]]) -> None:
+    """That a kernel and its gradients are those of a plain forward, under one random cotangent."""
+    leaves = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+    found, want = ours(*leaves), plain(*leaves)
+    dy = torch.randn(want.shape, dtype=want.dtype)
+    sides = [(y, *torch.autograd.grad(y, leaves, dy)) for y in (found, want)]
+    for got, right in zip(*sides, strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-12, atol=1e-12)
+
+
 def test_long_products_are_taken_two_factors_at_a_time(package: Package) -> None:
     made = package(specs=LONG)
     cases = {
@@ -159,12 +170,7 @@ def test_long_products_are_taken_two_factors_at_a_time(package: Package) -> None
     }
     folder = Path(made.__file__ or "").parent
     for name, (form, shapes, products) in cases.items():
-        ours = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
-        found, want = getattr(made, name)(*ours), form(*ours)
-        dy = torch.randn(want.shape, dtype=want.dtype)
-        sides = [(y, *torch.autograd.grad(y, ours, dy)) for y in (found, want)]
-        for got, right in zip(*sides, strict=True):
-            torch.testing.assert_close(got, right, rtol=1e-10, atol=1e-10)
+        _agrees(getattr(made, name), form, shapes)
         text = (folder / f"{name}.c").read_text()
         assert len(re.findall(r"    product(?:_of_windows)?\(", text)) >= products, name
 
@@ -243,12 +249,7 @@ def test_what_is_the_same_all_along_an_axis_is_summed_once(package: Package) -> 
         "spread": (lambda x, z: x.amax(1, keepdim=True) * z, [(7, 6), (7, 4)]),
     }
     for name, (form, shapes) in cases.items():
-        ours = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
-        found, want = getattr(made, name)(*ours), form(*ours)
-        dy = torch.randn(want.shape, dtype=want.dtype)
-        sides = [(y, *torch.autograd.grad(y, ours, dy)) for y in (found, want)]
-        for got, right in zip(*sides, strict=True):
-            torch.testing.assert_close(got, right, rtol=1e-12, atol=1e-12)
+        _agrees(getattr(made, name), form, shapes)
     folder = Path(str(made.__path__[0]))
     text = (folder / "summed_out.c").read_text()
     assert len(re.findall(r"    product\(", text)) == 3, text
