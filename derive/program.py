@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from derive.terms.numbers import decimal, with_exponent
+from derive.terms.numbers import as_decimal, as_quotient, decimal, with_exponent
 
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 CONDITIONS = COMPARISONS | {"and", "or", "not"}
@@ -32,7 +32,14 @@ class Num:
 
     def __str__(self) -> str:
         value = self.value
-        return (isinstance(value, Fraction) and (with_exponent(value) or decimal(value))) or str(value)
+        if not isinstance(value, Fraction):
+            return str(value)
+        return with_exponent(value) or decimal(value) or _quotient(value)
+
+
+def _quotient(value: Fraction) -> str:
+    top, bottom = map(as_decimal, as_quotient(abs(value)))
+    return ("-" if value < 0 else "") + (top if bottom == "1" else f"{top}/{bottom}")
 
 
 @dataclass(frozen=True)
@@ -158,8 +165,7 @@ def _operand(node: Node, level: int) -> str:
     if isinstance(node, Call):
         binds = 1 if node.fn == "neg" else _SIGNS.get(node.fn, ("", 5))[1]
     elif isinstance(node, Num):
-        fraction = isinstance(node.value, Fraction) and node.value.denominator != 1
-        binds = 1 if node.value < 0 else 2 if fraction else 5
+        binds = 1 if node.value < 0 else 2 if "/" in str(node) else 5
     else:
         binds = 5
     return f"({node})" if binds < level else str(node)

@@ -40,6 +40,7 @@ from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Scalar
 from derive.terms.functions import power
 from derive.terms.indices import Merge, Part, Prefix, Slot
+from derive.terms.numbers import as_quotient
 from derive.terms.reductions import Reduce as SpecReduce
 from derive.terms.reductions import Sigma
 from derive.terms.windows import affine, strided
@@ -241,8 +242,9 @@ def quotient(coefficient: Expr, up: list[tuple[int, Node]], down: list[tuple[int
     coefficient, up, down = one_root(coefficient, up, down)
     negative = coefficient.is_negative
     coefficient = abs(coefficient)
-    if isinstance(coefficient, Rational) and coefficient.p == 1 and coefficient.q != 1 and up:
-        down = [(0, _number(Integer(coefficient.q))), *down]
+    divisor = _divisor(coefficient)
+    if divisor is not None and up:
+        down = [(0, Num(divisor)), *down]
     elif coefficient != 1:
         up = [(0, _number(coefficient)), *up]
     up = sorted(up, key=lambda w: w[0])
@@ -255,6 +257,14 @@ def quotient(coefficient: Expr, up: list[tuple[int, Node]], down: list[tuple[int
     for _, below, value in sorted(steps, key=lambda s: (s[0], s[1])):
         out = Call("div" if below else "mul", (out, value))
     return negated(out) if negative else out
+
+
+def _divisor(coefficient: Expr) -> Fraction | None:
+    """What a person divides by where a number is one over it: 3, and 1.702 for 500/851."""
+    if not isinstance(coefficient, Rational) or coefficient.q == 1:
+        return None
+    top, bottom = as_quotient(Fraction(int(coefficient.p), int(coefficient.q)))
+    return bottom if top == 1 else None
 
 
 _SQUARED = 6

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sympy import Add, Expr, Mul, Number, Pow, S, Symbol
+from sympy import Add, Expr, Integer, Mul, Number, Pow, S, Symbol
 
 from derive.lowering.factoring import Product, factor
 from derive.lowering.ordering import weight
 from derive.terms.axes import Size
 from derive.terms.choices import Where
 from derive.terms.elements import Delta
-from derive.terms.numbers import decimal
+from derive.terms.numbers import as_decimal, as_quotient, decimal
 from derive.terms.reductions import Reduce, Sigma
 
 
@@ -50,9 +50,14 @@ def signed(term: Expr) -> Signed:
 
 def _written(number: Expr) -> tuple[Expr, Expr]:
     """Numerator and denominator, or the decimal that a person would have written: 0.044715, not 8943/200000."""
-    top, bottom = number.as_numer_denom()
-    text = decimal(Fraction(int(top), int(bottom)))
-    return (top, bottom) if text is None else (Symbol(text), S.One)
+    if not number.is_Rational:
+        return number.as_numer_denom()
+    whole = Fraction(int(number.p), int(number.q))
+    text = decimal(whole)
+    if text is not None:
+        return Symbol(text), S.One
+    top, bottom = (Integer(n.numerator) if n.denominator == 1 else Symbol(as_decimal(n)) for n in as_quotient(whole))
+    return top, bottom
 
 
 def _factor_order(f: Expr) -> tuple[object, ...]:

@@ -13,17 +13,42 @@ _LONGER_THAN_FLOATS = 2**53
 
 def decimal(number: Fraction) -> str | None:
     """The decimal that a person would have written, 0.044715 and 1e-7; None where that is the fraction: 3/10."""
-    rest = number.denominator
-    for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-    if number.denominator <= _LARGEST_DENOMINATOR or rest != 1:
+    if number.denominator <= _LARGEST_DENOMINATOR or _decimal_part(number.denominator) != number.denominator:
         return None
+    return as_decimal(number)
+
+
+def as_quotient(number: Fraction) -> tuple[Fraction, Fraction]:
+    """Numerator and denominator of a positive number with the fewest digits: 3 and 8.314, not 1500/4157; 10/3."""
+    top, bottom = number.numerator, number.denominator
+    if bottom == 1 or max(top, bottom) >= _LONGER_THAN_FLOATS:
+        return Fraction(top), Fraction(bottom)
+    ways = [(Fraction(top, by), Fraction(bottom, by)) for by in (1, _decimal_part(top), _decimal_part(bottom))]
+    return min(ways, key=lambda way: sum(map(_digits, way)))
+
+
+def as_decimal(number: Fraction) -> str:
+    """A number that a decimal is exactly, in digits: `1.702`, `851`, `1e-7`."""
+    if number.denominator == 1:
+        return str(number)
     exact = Decimal(number.numerator) / Decimal(number.denominator)
     if abs(exact) >= _SMALL:
         return f"{exact:f}"
     digits, _, exponent = f"{exact.normalize():e}".partition("e")
     return f"{digits}e{int(exponent)}"
+
+
+def _digits(number: Fraction) -> int:
+    return len(as_decimal(number).replace(".", ""))
+
+
+def _decimal_part(number: int) -> int:
+    """The largest factor of a whole number that is made of twos and fives."""
+    rest = number
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return number // rest
 
 
 def with_exponent(number: Fraction) -> str | None:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
 from derive.nodes.walking import walk
 from derive.program import CONDITIONS, AxisValue, Call, Node, Num, Scal, SizeOf
-from derive.terms.numbers import as_float, with_exponent
+from derive.terms.numbers import as_decimal, as_float, as_quotient, with_exponent
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -42,7 +42,7 @@ def number_code(node: Num) -> Value:
     elif (decimal := as_float(size)) is not None:
         code, strength = decimal, ATOM
     else:
-        code, strength = f"{size.numerator} / {size.denominator}", PRODUCT
+        code, strength = " / ".join(map(as_decimal, as_quotient(size))), PRODUCT
     return Value(f"-{code}" if negative else code, strength=min(strength, UNARY) if negative else strength, scalar=True)
 
 
