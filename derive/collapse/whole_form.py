@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sympy import Expr
+from sympy import Expr, S
 
 from derive.adjoint import Stepwise
 from derive.algebra import normal
@@ -32,7 +32,7 @@ from derive.collapse.supports import of_definition, reason_of, without_masks
 from derive.equations import Op
 from derive.lowering.definitions import Definition, circular
 from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At, Tensor, tensor_names
 from derive.terms.reductions import Sigma
 
 
@@ -77,13 +77,23 @@ def _reassociate(
         if circular({d.name: d for d in (*everything, *changed)}.values()) or any(d.value == 0 for d in changed):
             continue  # gradients of inputs stay as they are asked for
         kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
-        if kept.total < found.kept.total and not outside_domain(changed, allowed):
+        better = (kept.total, _read_twice(changed)) < (found.kept.total, _read_twice(found.definitions))
+        if better and not outside_domain(changed, allowed):
             new = [
                 Step("reassociate", adjoints[d.name], d.value, c.value, because)
                 for d, c in zip(found.definitions, changed, strict=True) if d != c
             ]  # fmt: skip
             found = Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
     return found
+
+
+def _read_twice(definitions: Iterable[Definition]) -> int:
+    """How many tensors are read in a sum and beside it: all of one has to be there before it is read again."""
+    return sum(
+        len(tensor_names(d.value.xreplace({s: S.One for s in sums})) & {n for s in sums for n in tensor_names(s)})
+        for d in definitions
+        for sums in (d.value.atoms(Sigma),)
+    )
 
 
 def _in_another_order(

@@ -9,7 +9,7 @@ from derive.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
 
-n, t, s, d, e = axes("n t s d e")
+n, t, s, d, e, h = axes("n t s d e h")
 
 
 def weights(f, q, k):
@@ -37,6 +37,15 @@ def gated_twice(f, q: tensor[n, t, d], k: tensor[n, s, d], v: tensor[n, s, e], g
     return f.y
 
 
+@op
+def projected(f, q: tensor[n, t, d], k: tensor[n, s, d], v: tensor[n, s, e], w: tensor[e, h]):
+    """What attention gives goes through a layer: a sum over `e` waits for no gradient of the weights."""
+    p = weights(f, q, k)
+    f.y[n, t, e] = sum(p[n, t, s] * v[n, s, e], over=s)
+    f.z[n, t, h] = sum(f.y[n, t, e] * w[e, h], over=e)
+    return f.z
+
+
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
 
@@ -45,6 +54,7 @@ SHAPES = {"q": (2, 3, 4), "k": (2, 5, 4), "v": (2, 5, 6)}
 CASES = [
     (gated.op, lambda q, k, v, g: g.sigmoid() * attention(q, k, v), SHAPES | {"g": (2, 3, 6)}),
     (gated_twice.op, lambda q, k, v, g: 2 * g.sigmoid() * attention(q, k, v), SHAPES | {"g": (2, 3, 6)}),
+    (projected.op, lambda q, k, v, w: attention(q, k, v) @ w, SHAPES | {"w": (6, 7)}),
 ]
 
 
@@ -53,13 +63,13 @@ def test_values_and_gradients(made: Op, reference, shapes) -> None:
     assert_derived(made, reference, shapes)
 
 
-@pytest.mark.parametrize("made", [gated.op, gated_twice.op])
+@pytest.mark.parametrize("made", [gated.op, gated_twice.op, projected.op])
 def test_the_output_is_read_and_no_sum_runs_over_the_weights(made: Op) -> None:
     backward = code_of(made).partition("_backward(")[2]
     assert "sum_dy_y" in backward and "dp * p" not in backward
 
 
-m, b, h = axes("m b h")
+m, b = axes("m b")
 
 
 @op
