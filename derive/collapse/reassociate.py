@@ -102,6 +102,17 @@ def by_what_adjoints_are(sum_: Sigma, made: list[tuple[At, Definition]], known: 
             yield value, "; ".join([*written_out, *map(str, used)])
 
 
+def is_partly(sum_: Sigma, value: Expr) -> bool:
+    """Whether a value sums products of all that this sums, too: `sum(ds) - sum(ds * h**2)`.
+
+    The slope `1 - h**2` keeps small what is small. That `sum(ds) = 0` is no reason to leave its first term out.
+    """
+    sums = value.atoms(Sigma)
+    factors = set(Mul.make_args(opened(sum_)[0]))
+    others = (s for s in sums - {sum_} if s.over == sum_.over)
+    return sum_ in sums and any(factors < set(Mul.make_args(opened(s)[0])) for s in others)
+
+
 def is_multiple(d: Definition) -> bool:
     """Whether a definition is one tensor, over the same axes, times others."""
     whole = any(f.index == d.axes for f in factors_of(d.value, At))

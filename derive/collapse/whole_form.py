@@ -23,6 +23,7 @@ from derive.collapse.reassociate import (
     by_adjoints,
     by_factors,
     by_what_adjoints_are,
+    is_partly,
     matrix_products,
     products_of,
     reassociated,
@@ -107,7 +108,8 @@ def _in_another_order(
     for s in sums:
         ways += [(s, way) for way in reassociated(s, products, within)]
         ways += [(s, way) for way in by_adjoints(s, forward, made)]
-        ways += [(s, way) for way in by_what_adjoints_are(s, made, within)]
+        if not any(is_partly(s, d.value) for d in found.definitions):
+            ways += [(s, way) for way in by_what_adjoints_are(s, made, within)]
     return ways + [(s, by) for s, way in ways for by in by_factors(way, steps.op, made)]
 
 
