@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from sympy import Add, Expr, Mul, S
+from sympy import Add, Expr, Mul, Pow, S
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
@@ -134,7 +134,7 @@ def _closed(
     key = (adjoint.of, tuple((n, inlined[n]) for n in names), tuple(sorted(eliminated.items(), key=lambda i: i[0])))
     if key not in laws.memo:
         start = substitute(adjoint.value, {n: inlined[n] for n in names})
-        left: set[str] = set()
+        left = {n for n, i in eliminated.items() if isinstance(i.value, Add) and _is_squared(n, start)}
         while True:
             taken = {n: i for n, i in eliminated.items() if n not in left}
             value, steps = collapsed(adjoint, start, taken, laws)
@@ -146,6 +146,12 @@ def _closed(
             steps = (Step("chain", adjoint.left, adjoint.value, start, f"put in {', '.join(names)}"), *steps)
         laws.memo[key] = value, steps
     return laws.memo[key]
+
+
+def _is_squared(name: str, value: Expr) -> bool:
+    """Whether a value has a power of a tensor: that of a sum is more terms than it has, `1 - (c + m)**2`."""
+    powers = (p for p in value.atoms(Pow) if isinstance(p.base, At) and p.base.name == name)
+    return any(p.exp.is_Integer and p.exp > 1 for p in powers)
 
 
 def _lost(start: Expr, value: Expr, taken: dict[str, Inversion], laws: Laws) -> set[str]:
