@@ -90,6 +90,11 @@ class Equation:
         return all(isinstance(i, Axis) for i in self.index)
 
     @property
+    def is_over_axes(self) -> bool:
+        """Whether every index on the left is an axis, or several merged."""
+        return all(isinstance(i, Axis | Merge) for i in self.index)
+
+    @property
     def left(self) -> At:
         return At(self.target, *self.index)
 

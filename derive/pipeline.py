@@ -23,6 +23,7 @@ from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
 from derive.desugaring.joined_ends import joined_at_ends
 from derive.desugaring.log_shares import with_logs_of_shares
+from derive.desugaring.merged_apart import merged_apart
 from derive.desugaring.padding import padded
 from derive.desugaring.selections import selected
 from derive.desugaring.squares import with_squares
@@ -107,6 +108,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     written = made_before_windows(one_of_each(selected(by_stable_functions(with_logs_of_shares(with_squares(within))))))
+    written = merged_apart(written)
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)

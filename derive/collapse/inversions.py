@@ -39,7 +39,7 @@ def inversions(op: Op) -> tuple[Inversion, ...]:
     """Every way in which one pointwise equation gives one of its operands."""
     found = []
     for equation in op.equations:
-        if equation.kind is None and equation.is_plain and not equation.first:
+        if equation.kind is None and equation.is_over_axes and not equation.first:
             found += [i for read in equation.reads if (i := invert(equation, read)) is not None]
     return tuple(found)
 

@@ -82,13 +82,13 @@ def by_factors(found: Found, op: Op, made: list[tuple[At, Definition]]) -> Itera
     body = substitute(body, multiples)
     factors = Mul.make_args(body)
     for e in op.equations:
-        if e.kind is not None or not e.is_plain or not is_multiple(Definition(e.name, e.axes, e.body)):
+        if e.kind is not None or not e.is_over_axes or not is_multiple(Definition(e.name, e.axes, e.body)):
             continue
         own = next(f for f in factors_of(e.body, At) if f.index == e.axes)
         for at in (f for f in factors if isinstance(f, At) and f.name == own.name):
             number, product = at_index(e.body, e.axes, at.index).as_coeff_Mul()
-            if set(Mul.make_args(product)) <= set(factors) and product != at:
-                value = body / product * At(e.target, *at.index) / number
+            if set(Mul.make_args(product)) <= set(factors) and (product != at or not e.is_plain):
+                value = body / product * at_index(e.left, e.axes, at.index) / number
                 yield outer * sigma(value, bound), f"{found[1]}; {e.left} = {e.body}"
 
 
