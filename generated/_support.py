@@ -307,6 +307,12 @@ def as_float64(t: Tensor) -> Tensor:
     return t if t.device.type == "mps" else t.double()
 
 
+def fill_diagonal_(t: Tensor, number: float) -> Tensor:
+    """The number on a matrix's diagonal, in place. The method of that name is compiled anew for every length."""
+    t.diagonal().fill_(number)
+    return t
+
+
 def convolve(function: Callable[..., Tensor], *args: Any, groups: int = 1, **options: Any) -> Tensor:
     """A convolution of torch's or an adjoint of one; zeros where it is of nothing, which torch refuses or misreads."""
     tensors = [a for a in args if isinstance(a, Tensor)]

@@ -129,8 +129,8 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
-CALLED = ("as_float64", "check_index", "check_length", "convolve", "of_numbers", "pair_distances", "ratio_of",
-          "rows_by_matrices", "run_sums", "sums_of_outer")  # fmt: skip
+CALLED = ("as_float64", "check_index", "check_length", "convolve", "fill_diagonal_", "of_numbers", "pair_distances",
+          "ratio_of", "rows_by_matrices", "run_sums", "sums_of_outer")  # fmt: skip
 """What a module imports of `_support` where its code calls it."""
 
 

@@ -182,9 +182,9 @@ def test_weights_are_multiplied_and_masked_once() -> None:
     """What weighs pairs is one tensor, both ways, made and widened once, of which the diagonal is taken away once."""
     lines = _code(OPS["of_two_kernels"], "backward").splitlines()
     assert [line.strip() for line in lines if "64 = " in line] == [
-        "shared_2_both_ways64 = as_float64((shared_2 + shared_2.T).fill_diagonal_(0))",
+        "shared_2_both_ways64 = as_float64(fill_diagonal_(shared_2 + shared_2.T, 0))",
         "x64 = as_float64(x)",
-        "shared_both_ways64 = as_float64((shared + shared.T).fill_diagonal_(0))",
+        "shared_both_ways64 = as_float64(fill_diagonal_(shared + shared.T, 0))",
         "z64 = as_float64(z)",
     ]
     once = _code(OPS["each_pair_once"], "backward")

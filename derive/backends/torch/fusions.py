@@ -192,7 +192,8 @@ def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
     if is_tensor(there):
         return printer.owned(node, value.method(f".diagonal_scatter({put})"))
     mine = value if value.owned or _is_matmul(matrix) else value.method(".clone()")
-    return printer.owned(node, mine.method(f".fill_diagonal_({put})"))
+    # Not the method of that name, which is compiled anew for every length: PyTorch reads these there as plain numbers.
+    return printer.owned(node, Value(f"fill_diagonal_({mine.code}, {put})", mine.dims))
 
 
 def identity(printer: Printer, node: Call, order: Dims) -> Value | None:

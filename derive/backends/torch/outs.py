@@ -22,6 +22,8 @@ _VIEWS = {
     "squeeze", "sum_to_size", "unfold", "select", "narrow", "diagonal", "contiguous",
 }  # fmt: skip
 """What looks at the memory of the tensor that it is called on, always or where it can."""
+_IN_PLACE = "fill_diagonal_"
+"""The function of the support module that returns what it is given, written over."""
 _METHODS = {"sum", "mean", "square", "reciprocal", "tril", "triu"}
 
 
@@ -42,7 +44,7 @@ def into(
             out.append(line)
             continue
         start = _start(ast.parse(code, mode="eval").body)
-        if isinstance(start, ast.Name) and start.id != name and code.startswith(f"{start.id}.") and _is_chain(code):
+        if isinstance(start, ast.Name) and start.id != name and _is_chain(code, start.id):
             wanted[start.id] = target  # in whose memory this one is computed
             out.append(line)
             continue
@@ -75,20 +77,22 @@ def _root(node: ast.expr, tensors: Collection[str]) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _is_chain(code: str) -> bool:
+def _is_chain(code: str, name: str) -> bool:
+    """Whether code does no more than call in-place methods, one after another, on the tensor of this name."""
     node = ast.parse(code, mode="eval").body
-    return _start(node) is not node
+    return _start(node) is not node and code.startswith((f"{name}.", f"{_IN_PLACE}({name},"))
 
 
 def _start(node: ast.expr) -> ast.expr:
     """What a chain of in-place methods is called on; the node itself where there is none."""
-    while (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr.endswith("_")
-        and not node.func.attr.endswith("__")
-    ):
-        node = node.func.value
+    while isinstance(node, ast.Call):
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == _IN_PLACE:
+            node = node.args[0]
+        elif isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
+            node = function.value
+        else:
+            break
     return node
 
 

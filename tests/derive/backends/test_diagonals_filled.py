@@ -3,11 +3,13 @@
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch.fx.experimental import _config as symbols
 
-from derive import axes, eq, exp, ne, oo, op, scalar, sum, tensor, where
+from derive import axes, constant, emit, eq, exp, ne, oo, op, scalar, softplus, sum, tensor, where
 from derive.equations import Op
 from tests.derive.against_loops import code_of
-from tests.derive.live import assert_derived, module
+from tests.derive.live import assert_derived, inputs_of, module
 
 b, i, j, d = axes("b i j d")
 
@@ -68,6 +70,19 @@ def others_alone(f, x: tensor[i, j], own: scalar = 0.5):
     return f.y
 
 
+@op
+def ranknet(f, s: tensor[i], y: constant[i]):
+    """Of every two that should be in this order, how far they are from it (Burges et al., 2005)."""
+    f.loss[()] = sum(where(y[i] > y[j], softplus(s[j] - s[i]), 0), over=(i, j))
+    return f.loss
+
+
+@op
+def in_place(f, x: tensor[i, j]):
+    f.y[i, j] = where(ne(i, j), exp(x[i, j]), 0)
+    return f.y
+
+
 def _own_apart(x: Tensor, z: Tensor) -> Tensor:
     u = (x @ z.T).exp()
     same = torch.arange(u.shape[0])[:, None] == torch.arange(u.shape[1])
@@ -123,7 +138,31 @@ def test_gradients(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
 
 
 def test_what_is_given_is_not_written_over() -> None:
-    assert "k.clone().fill_diagonal_(0)" in code_of(others.op) and "k.fill" not in code_of(others.op)
+    assert "fill_diagonal_(k.clone(), 0)" in code_of(others.op) and "(k, 0)" not in code_of(others.op)
+
+
+@pytest.mark.parametrize("made", [others.op, own_apart.op, ranknet.op])
+def test_compiled_once_for_every_length(made: Op) -> None:
+    """`Tensor.fill_diagonal_` reads lengths as plain numbers, each of which would be compiled for."""
+    torch.compiler.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    function = getattr(module(made), made.name)
+    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend=counter)
+    with symbols.patch(use_duck_shape=False):  # `i` and `d` are no more one length than they happen to be
+        for n in (4, 5, 7):
+            sizes = {"i": n, "j": n, "d": 3}
+            shapes = {o.name: tuple(sizes[a.name.strip("'2")] for a in o.axes) for o in made.operands if o.is_tensor}
+            given = list(inputs_of(made, shapes).values())
+            leaves = [t for t in given if t.requires_grad]
+            got, want = (torch.autograd.grad(f(*given).sum(), leaves) for f in (compiled, function))
+            torch.testing.assert_close(got, want)
+    torch.compiler.reset()
+    assert counter.frame_count == 1
+
+
+def test_an_old_result_is_filled_where_it_lies() -> None:
+    code = emit.render(in_place.op.derivation, workspace=True)
+    assert "fill_diagonal_(torch.exp(x, out=out[0]), 0)" in code, code
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (5, 2), (2, 5)])

@@ -77,14 +77,14 @@ def test_one_of_many_is_added_at_its_place() -> None:
 
 
 def test_what_is_left_out_is_filled_in() -> None:
-    assert "c.square().fill_diagonal_(0).sum()" in _code(off_diagonal, "forward")
+    assert "fill_diagonal_(c.square(), 0).sum()" in _code(off_diagonal, "forward")
     assert ".triu(1)" in _code(strictly_above, "forward")
 
 
 def test_nothing_is_copied_to_be_filled() -> None:
     """A number is multiplied before the choice, so that what is filled is a tensor of ours."""
     code = _code(chosen_off_diagonal, "backward")
-    assert "clone" not in code and ".fill_diagonal_(0)" in code
+    assert "clone" not in code and "fill_diagonal_(" in code
 
 
 def _by_hand(name: str, t: list[torch.Tensor]) -> torch.Tensor:
