@@ -39,9 +39,13 @@ def write_package(
     a module that was generated from one of those for an op that is gone is removed. With `check`, nothing is
     written. With `workspace`, each module also has a backward that writes into given tensors. `done` is told of
     each op once it is rendered, and why the backend has no kernel for it. Raises DeriveError where the folder cannot be
-    read or written, or where a file that Handgrad did not write is in the way.
+    read or written, where a file that Handgrad did not write is in the way, or where an op has a private name.
     """
     ops = list(ops)
+    for op in ops:
+        if op.name.startswith("_"):  # the package's own modules have such names, and it exports none
+            fix = "begin it with a letter, such as my_op"
+            raise DeriveError("its name begins with an underscore", op=op.name, fix=fix)
     texts: dict[str, str] = {}
     for op in ops:
         made = rendered(derive_op(op, cheapest(backend) if save == "cost" else save), backend, step, workspace)

@@ -285,11 +285,20 @@ def test_a_name_that_no_equation_may_have(name: str, tmp_path: Path) -> None:
         load_file(named(tmp_path, output=name))
 
 
-@pytest.mark.parametrize("name", ["keep_in", "check_shapes", "torch", "typed", "NamedTuple", "_Mine"])
+@pytest.mark.parametrize("name", ["keep_in", "check_shapes", "torch", "typed", "NamedTuple"])
 def test_an_op_is_not_called_by_what_its_module_uses(name: str, tmp_path: Path) -> None:
     with pytest.raises(DeriveError) as refused:
         write_package(load_file(named(tmp_path, op=name)), tmp_path / "out")
     assert str(refused.value) == f"op {name}: its module uses that name itself; give the op another name"
+
+
+@pytest.mark.parametrize("name", ["_mine", "_native", "__init__", "_Mine"])
+def test_a_package_has_no_op_of_a_private_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DeriveError) as refused:
+        write_package(load_file(named(tmp_path, op=name)), tmp_path / "out")
+    assert str(refused.value) == (
+        f"op {name}: its name begins with an underscore; begin it with a letter, such as my_op"
+    )
 
 
 SOME_RESERVED = sorted(RESERVED - {"saved", "torch"})[::3]  # one way for all of them
