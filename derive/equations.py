@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sympy import Add, Expr, Mul, Pow, S, exp
+from sympy import Add, Basic, Expr, Mul, Pow, S, exp
 
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.elements import At, Scalar, Tensor, reads_of
@@ -228,7 +228,14 @@ class Op:
         """Inputs that no equation reads, nor any length: a slip, most likely, or a signature that others share."""
         found = {s for e in self.equations for part in (e.body, e.scale) for s in part.free_symbols}
         read = {s.name for s in found if isinstance(s, Tensor | Scalar)} | {rule.operand for rule in self.sizes}
-        return tuple(o for o in self.operands if o.name not in read and o.kind != "length")
+        inputs = tuple(o for o in self.operands if o.kind != "length")
+        parts: list[Basic] = [i for e in self.equations for i in (*e.index, *e.over, e.body, e.scale)]
+        parts += [r.formula for r in self.sizes if r.formula is not None]
+        parts += [a for o in inputs for a in (*o.axes, o.ranges_over) if a is not None]
+        found = {s for part in parts for s in part.atoms(Axis, Size)}
+        axes = {(s.axis if isinstance(s, Size) else s).base for s in found}
+        read |= {rule.given for rule in self.sizes if rule.axis.base in axes}
+        return tuple(o for o in self.operands if o.name not in read)
 
     @property
     def turned(self) -> tuple[tuple[Operand, At], ...]:

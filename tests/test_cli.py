@@ -234,15 +234,17 @@ def test_an_op_that_has_no_kernel_is_named_with_the_reason(tmp_path: Path) -> No
 
 def test_an_input_that_nothing_reads_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from derive import *\nn, d, t = axes('n d t')\n\n"
-        "@op\ndef mine(f, x: tensor[n, d], u: tensor[n], m: constant[t], eps: scalar = 1e-5):\n"
-        "    f.y[n, d] = x[n, d] * size(t)\n    return f.y\n"
+        "from derive import *\nn, d, t, k, c = axes('n d t k c')\n\n@op\n"
+        "def mine(f, x: tensor[n, d], u: tensor[n], m: constant[t], eps: scalar = 1e-5, groups: length(k) = 2,\n"
+        "         width: length(c) = 1):\n"
+        "    f.y[n, d] = x[n, d] * size(t) / size(c)\n    return f.y\n"
     )
     ended = derive("generate", "--from", "mine.py", "--out", "made", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines()[1:] == [
         "mine never reads its input u: its gradient is 0",
         "mine never reads its input eps: it changes nothing",
+        "mine never reads its input groups: it changes nothing",
     ]
 
 
