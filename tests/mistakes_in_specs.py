@@ -1043,6 +1043,11 @@ MISTAKES = {
         "f.y[n] = x[n, -1 - size(d)]\n    return f.y",
         "op mine, equation y: x[n, -size(d) - 1] reads before the first place of axis d; the first place is 0, and -1 the last",
     ),
+    "before_the_first_of_a_few": (
+        None,
+        'q = axes("q=2")\n@op\ndef mine(f, x: tensor[n, q]):\n    f.y[n] = x[n, -3]\n    return f.y',
+        "op mine, equation y: x[n, -3] reads before the first place of axis q, whose length is 2; the first place is 0, and -1 the last",
+    ),
     "turned_by_a_sign": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, -d]\n    return f.y",

@@ -12,6 +12,7 @@ from sympy.logic.boolalg import Boolean
 
 from derive.equations import Operand
 from derive.errors import DeriveError
+from derive.lengths.sizes import size_of
 from derive.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Delta, Scalar
@@ -113,6 +114,18 @@ def _values(node: Basic) -> tuple[Basic, ...]:
     if isinstance(node, Reduce):
         return (node.body,)
     return node.args if isinstance(node, Function | Add | Mul | Pow | Relational | Concat | TakenFirst) else ()
+
+
+def from_the_end(at: At, index: Expr, dim: Expr) -> Expr:
+    """A whole number below 0 as the place that it counts to from the end of a dimension; any other index as it is."""
+    if not index.is_Integer or index >= 0 or dim == PACK:
+        return index
+    length = size_of(dim)
+    if length.is_Integer and length + index < 0:
+        where = f"axis {dim.base}, whose length is {length}" if isinstance(dim, Axis) else str(dim)
+        fix = "the first place is 0, and -1 the last"
+        raise DeriveError(f"{at} reads before the first place of {where}", fix=fix)
+    return length + index
 
 
 def check_inputs(operands: tuple[Operand, ...]) -> None:

@@ -16,13 +16,13 @@ from derive.desugaring.splitting import conditions_split, scaled_reduction, spli
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
 from derive.lengths.sizes import closed, size_of, told
-from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read
+from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read, from_the_end
 from derive.recording.handles import Handle
 from derive.recording.mistakes import hidden_axis
 from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
 from derive.recording.values import expression
 from derive.recording.wrapped import Around, Wrapped, around, wrapped
-from derive.terms.axes import PACK, Axis, Size, free_axes
+from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge, Prefix
@@ -57,11 +57,8 @@ class Recorder:
 
     def read(self, name: str, key: tuple[Expr, ...]) -> Expr:
         known = self.tensors.get(name)
-        if known and len(known[1]) == len(key):  # a place counted from the end
-            key = tuple(
-                size_of(d) + i if i.is_Integer and i < 0 and d != PACK else i
-                for i, d in zip(key, known[1], strict=True)
-            )
+        if known and len(known[1]) == len(key):
+            key = tuple(from_the_end(At(known[0], *key), i, d) for i, d in zip(key, known[1], strict=True))
             if windows := around(key, known[1]):
                 return self._around(name, key, windows[0])
             if turns := wrapped(key, known[1]):
