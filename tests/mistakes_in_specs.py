@@ -1048,6 +1048,31 @@ MISTAKES = {
         'q = axes("q=2")\n@op\ndef mine(f, x: tensor[n, q]):\n    f.y[n] = x[n, -3]\n    return f.y',
         "op mine, equation y: x[n, -3] reads before the first place of axis q, whose length is 2; the first place is 0, and -1 the last",
     ),
+    "logsigmoid": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = logsigmoid(x[n, d])\n    return f.y",
+        "op mine, equation y: logsigmoid is no part of the notation; write -softplus(-x[n, d])",
+    ),
+    "stop_gradient": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] - stop_gradient(x[n, d])\n    return f.y",
+        "op mine, equation y: stop_gradient is no part of the notation; pass it as an input that has no gradient, c: constant[n, d]",
+    ),
+    "detach": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] - x.detach()[n, d]\n    return f.y",
+        "op mine, equation y: x has no detach; pass it as an input that has no gradient, c: constant[n, d]",
+    ),
+    "permute": (
+        "f, x: tensor[n, d]",
+        "f.y[d, n] = permute(x[n, d], 1, 0)\n    return f.y",
+        "op mine, equation y: permute is no part of the notation; the axes on the left say the order: f.y[d, n] = x[n, d]",
+    ),
+    "no_tensor_of_a_functions_name": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] / norm[n]\n    return f.y",
+        "op mine, equation y: norm is not defined; declare it as an input, norm: tensor[…], or write f.norm[…] = … before and read f.norm[…]",
+    ),
     "turned_by_a_sign": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, -d]\n    return f.y",

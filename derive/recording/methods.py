@@ -1,4 +1,4 @@
-"""What a user of PyTorch asks of a tensor with a dot, and what is written in its place."""
+"""What a user of PyTorch asks for, with a dot or as a function, and what is written in its place."""
 
 from __future__ import annotations
 
@@ -9,23 +9,81 @@ _FUNCTIONS = frozenset({
     "tanh",
 })  # fmt: skip
 
+_NO_GRADIENT = "pass it as an input that has no gradient, c: constant[n, d]"
+_TURNED = "the axes on the left say the order: f.y[d, n] = x[n, d]"
+_MERGED = "merge axes on the left, f.y[n, (t, e)] = x[n, t, e], and take them apart on the right, x[n, (t, e)]"
+_BROADCAST = "what lacks an axis is broadcast along it: leave the axis out"
+_PRODUCT = "write a sum of a product: sum(a[i, k] * b[k, j], over=k)"
+
 _WRITTEN = {
     "the length of an axis is size(d)": ("dim", "ndim", "numel", "shape", "size"),
-    "the axes on the left say the order: f.y[d, n] = x[n, d]": (
+    _TURNED: (
         "H", "T", "mT", "movedim", "permute", "swapaxes", "t", "transpose",
     ),
-    "merge axes on the left, f.y[n, (t, e)] = x[n, t, e], and take them apart on the right, x[n, (t, e)]": (
-        "flatten", "reshape", "unflatten", "view",
-    ),
-    "what lacks an axis is broadcast along it: leave the axis out": (
+    _MERGED: ("flatten", "reshape", "unflatten", "view"),
+    _BROADCAST: (
         "broadcast_to", "expand", "expand_as", "repeat", "squeeze", "unsqueeze",
     ),
-    "write a sum of a product: sum(a[i, k] * b[k, j], over=k)": ("bmm", "dot", "matmul", "mm"),
+    _PRODUCT: ("bmm", "dot", "matmul", "mm"),
+    _NO_GRADIENT: ("detach",),
     "the caller's tensors have them; a spec has elements alone": (
-        "clone", "contiguous", "cpu", "cuda", "data", "detach", "device", "double", "dtype", "float", "grad", "half",
+        "clone", "contiguous", "cpu", "cuda", "data", "device", "double", "dtype", "float", "grad", "half",
         "item", "numpy", "requires_grad", "requires_grad_", "to", "tolist",
     ),
 }  # fmt: skip
+
+_FUNCTIONS_INSTEAD = {
+    _NO_GRADIENT: ("ceil", "detach", "frac", "no_grad", "stop_gradient", "trunc"),
+    _TURNED: ("movedim", "permute", "swapaxes"),
+    _MERGED: ("flatten", "reshape", "unflatten", "view"),
+    _BROADCAST: ("broadcast_to", "expand", "squeeze", "unsqueeze"),
+    _PRODUCT: ("bmm", "einsum", "mm", "tensordot"),
+    "an axis read as a value is the number of its place: f.y[n] = n": ("arange",),
+    "its values are integers: pass them as an input, index(d)[n]": ("argmax", "argmin"),
+    "its places are integers: pass them as an input, order: index(d)[n, k], and read x[n, order[n, k]]": (
+        "argsort", "median", "quantile", "sort", "topk",
+    ),
+    "read it at an index: x[n, y[n]], where y: index(d)[n]": ("gather", "index_select", "take", "take_along_dim"),
+    "write sum(where(eq(y[n], c), x[n], 0), over=n), where y: index(c)[n]": (
+        "index_add", "scatter", "scatter_add", "segment_sum",
+    ),
+    "write minimum(maximum(x[n, d], low), high)": ("clamp", "clip"),
+    "write minimum(maximum(x[n, d], 0), 6)": ("relu6",),
+    "write minimum(maximum(x[n, d], -1), 1)": ("hardtanh",),
+    "write -softplus(-x[n, d])": ("log_sigmoid", "logsigmoid"),
+    "write x[n, d] * sigmoid(x[n, d])": ("swish",),
+    "write x[n, d] * tanh(softplus(x[n, d]))": ("mish",),
+    "write x[n, d] / (1 + abs(x[n, d]))": ("softsign",),
+    "write a + softplus(b - a)": ("logaddexp",),
+    "write a + w * (b - a)": ("lerp",),
+    "write sqrt(a ** 2 + b ** 2)": ("hypot",),
+    "write concat(x[n, i], z[n, j], along=k)": ("cat",),
+    "write concat(x[n], z[n], along=k): pieces without an axis of their own are stacked": ("stack",),
+    "write sum(where(j <= i, x[n, j], 0), over=j)": ("cumsum",),
+    "write exp(sum(where(j <= i, log(x[n, j]), 0), over=j)) of positive values": ("cumprod",),
+    "write exp(sum(log(x[n, d]), over=d)) of positive values": ("prod",),
+    "write oo": ("inf",),
+    "write 2 ** x[n, d]": ("exp2",),
+    "write log(x[n, d]) / log(2)": ("log2",),
+    "write log(x[n, d]) / log(10)": ("log10",),
+    "write sqrt(sum(x[n, d] ** 2, over=d))": ("norm",),
+    "write sqrt(mean((x[n, d] - mean(x[n, d], over=d)) ** 2, over=d))": ("std",),
+    "write where(condition, a, b)": ("ifelse", "masked_fill"),
+    "write & between conditions: (a > 0) & (b > 0)": ("logical_and",),
+    "write | between conditions: (a > 0) | (b > 0)": ("logical_or",),
+    "write ~ before a condition: ~(a > 0)": ("logical_not",),
+    "write where(eq(y[n], c), 1, 0)": ("one_hot",),
+    "write where(eq(i, j), 1, 0)": ("eye",),
+    "write where(j >= i, x[i, j], 0)": ("triu",),
+    "write x[n, size(t) - 1 - t]": ("flip",),
+    "write x[n, (t + 1) % size(t)]": ("roll",),
+    "read it under a condition that keeps it inside: where(t >= 1, x[n, t - 1], 0)": ("pad",),
+    "write the number 0: it is broadcast": ("zeros", "zeros_like"),
+    "write the number 1: it is broadcast": ("ones", "ones_like"),
+}  # fmt: skip
+
+ABSENT = {name: written for written, names in _FUNCTIONS_INSTEAD.items() for name in names}
+"""What users of other libraries call and the notation lacks, and what there is instead."""
 
 
 def instead_of(name: str, element: str) -> str:

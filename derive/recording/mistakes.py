@@ -13,7 +13,7 @@ from typing import Any
 from sympy import Basic
 
 from derive.errors import DeriveError
-from derive.recording.methods import instead_of
+from derive.recording.methods import ABSENT, instead_of
 from derive.recording.values import AS_INPUT
 from derive.terms.axes import Size
 
@@ -32,28 +32,6 @@ USAGE = {
     "where": "where(condition, a, b)",
 }
 """How the words that take more than one value are written."""
-
-ABSENT = {
-    "arange": "an axis read as a value is the number of its place: f.y[n] = n",
-    "argmax": "its values are integers: pass them as an input, index(d)[n]",
-    "argmin": "its values are integers: pass them as an input, index(d)[n]",
-    "clamp": "write minimum(maximum(x[n, d], low), high)",
-    "clip": "write minimum(maximum(x[n, d], low), high)",
-    "cat": "write concat(x[n, i], z[n, j], along=k)",
-    "cumsum": "write sum(where(j <= i, x[n, j], 0), over=j)",
-    "einsum": "write a sum of a product: sum(a[i, k] * b[k, j], over=k)",
-    "inf": "write oo",
-    "log10": "write log(x[n, d]) / log(10)",
-    "log2": "write log(x[n, d]) / log(2)",
-    "masked_fill": "write where(condition, a, b)",
-    "norm": "write sqrt(sum(x[n, d] ** 2, over=d))",
-    "ones": "write the number 1: it is broadcast",
-    "prod": "write exp(sum(log(x[n, d]), over=d)) of positive values",
-    "stack": "write concat(x[n], z[n], along=k): pieces without an axis of their own are stacked",
-    "std": "write sqrt(mean((x[n, d] - mean(x[n, d], over=d)) ** 2, over=d))",
-    "zeros": "write the number 0: it is broadcast",
-}
-"""What users of PyTorch look for and the notation lacks, and what there is instead."""
 
 _FUNCTIONS = "use the functions of derive, which take elements: exp, log, sqrt, abs and the others"
 
@@ -186,12 +164,12 @@ def undeclared(error: NameError, known: dict[str, str], tensors: Collection[str]
     name = error.name or str(error)
     if name in known:
         return DeriveError(f"{name} is not defined", fix=f"an equation is read back as {known[name]}")
+    if tensors is not None and re.search(rf"\b{name}\s*\[", _line_of(error)):
+        return _no_tensor(name, {n: known[n] for n in tensors}, _line_of(error))
     if name in ABSENT:
         return DeriveError(f"{name} is no part of the notation", fix=ABSENT[name])
     if name in FROM_SYMPY:
         return DeriveError(f"{name} is not defined", fix=f"write `from sympy import {name}`")
-    if tensors is not None and re.search(rf"\b{name}\s*\[", _line_of(error)):
-        return _no_tensor(name, {n: known[n] for n in tensors}, _line_of(error))
     family = _family(name)
     if family:
         fix = f"write `from derive.ops.{family} import {name}`, and name its result: f.a = {name}(x)"
