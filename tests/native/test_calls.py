@@ -234,6 +234,16 @@ def test_half_precision_that_autograd_follows_is_computed_in_float32(native: Mod
     assert native.__path__[0] not in [os.path.dirname(w.filename) for w in said], "the line is the caller's"
 
 
+@pytest.mark.parametrize("given", [[1.0], 1.0, None, torch.ones(5).numpy()], ids=lambda g: type(g).__name__)
+@torch.no_grad()
+def test_what_is_no_tensor_is_refused_without_a_warning_before(native: ModuleType, given: Any) -> None:
+    x, gamma, _ = _inputs()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError, match=r"layernorm(_forward)?: beta is a \w+, expected a tensor"):
+            native.layernorm_forward(x, gamma, given)
+
+
 @pytest.mark.parametrize("number", ["1e-5", None, [1.0]], ids=str)
 @torch.no_grad()
 def test_what_is_no_number_is_refused(native: ModuleType, number: Any) -> None:
