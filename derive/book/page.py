@@ -24,6 +24,7 @@ from derive.collapse import (
     openings,
     reassociate,
     relations,
+    sums_of_multiples,
     supports,
     symmetries,
     wholes,
@@ -63,6 +64,7 @@ _LAWS = {
     "complement": complements,
     "denominator": denominators,
     "magnitude": magnitudes,
+    "multiple": sums_of_multiples,
     "open": openings,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,6 +29,7 @@ from derive.collapse.reassociate import (
     reassociated,
 )
 from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
+from derive.collapse.sums_of_multiples import sums_of_multiples
 from derive.collapse.supports import of_definition, reason_of, without_masks
 from derive.equations import Op
 from derive.lowering.definitions import Definition, circular
@@ -53,10 +54,14 @@ def whole_form(steps: Stepwise, parts: list[Candidate], laws: Laws, facts: Laws,
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
         best[k] = _identities(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
     best = _summed(steps, _unmasked(steps, best, facts), policy)
-    best = _carried(steps, best, laws, policy)
-    again = _recomputed(steps, best, policy)
-    kept = with_kept(steps, [*again, *(d for c in best for d in c.definitions)], policy=policy)
-    return Whole(tuple(best), kept)
+    whole = _priced(steps, _carried(steps, best, laws, policy), policy)
+    return _of_multiples(steps, whole, policy)
+
+
+def _priced(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> Whole:
+    """The stretches together with what is computed again."""
+    again = _recomputed(steps, parts, policy)
+    return Whole(tuple(parts), with_kept(steps, [*again, *(d for c in parts for d in c.definitions)], policy=policy))
 
 
 def _reassociate(
@@ -241,11 +246,31 @@ def _with_carried(steps: Stepwise, parts: list[Candidate], way: Carried, policy:
     return [one if part is inside[0] else part for part in parts if part not in inside[1:]]
 
 
+def _of_multiples(steps: Stepwise, whole: Whole, policy: Policy) -> Whole:
+    """The form with sums by way of what a tensor is a multiple of, where that is kept and it need then not be."""
+    lefts = {a.target.name: a.left for a in steps.adjoints}
+    everything = [d for part in whole.parts for d in part.definitions]
+    allowed = divisors(steps) | {n for d in everything for n in divided_by(d.value)}
+    for changed, reason in sums_of_multiples(everything, steps.op, whole.kept.names):
+        of = {d.name: d for d in changed}
+        parts = []
+        for part in whole.parts:
+            new = tuple(of[d.name] for d in part.definitions)
+            history = [Step("multiple", lefts.get(d.name, At(Tensor(d.name), *d.axes)), d.value, n.value, reason)
+                       for d, n in zip(part.definitions, new, strict=True) if d != n]  # fmt: skip
+            parts.append(replace(part, definitions=new, steps=(*part.steps, *history)))
+        other = _priced(steps, parts, policy)
+        if other.kept.total < whole.kept.total and not outside_domain(changed, allowed):
+            whole = other
+            break
+    return whole
+
+
 _SMALL = 40
 """Equations up to which what is computed again is decided for the whole backward at once, not stretch by stretch."""
 
 
-def _recomputed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Definition]:
+def _recomputed(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> list[Definition]:
     """What the backward computes again instead of keeping it; in a long one, tensors that one stretch alone reads."""
     small = len(steps.op.equations) <= _SMALL
     if small or policy.again != POLICIES["cost"].again:

@@ -110,9 +110,9 @@ def _product_node(p: Product, hoist: Hoist | None, also: Node | None = None, siz
 
 
 def _one_by_one(divisor: Expr) -> tuple[Expr, ...]:
-    """A square that is divided by, as two divisors: of a sum of exponentials it is soon no number, `a / s / s` is."""
+    """A square or a cube that is divided by, as its factors: that of a sum of exponentials is soon no number."""
     base, exponent = divisor.as_base_exp()
-    return (base, base) if exponent == 2 and isinstance(base, At) else (divisor,)
+    return (base,) * int(exponent) if exponent in (2, 3) and isinstance(base, At) else (divisor,)
 
 
 def _masked(out: Node, conditions: tuple[Boolean, ...], hoist: Hoist | None) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from derive.nodes.arithmetic import multiplied
+from derive.nodes.arithmetic import ONE, multiplied
 from derive.nodes.other_axes import Renaming, plain, value_at, with_axes
 from derive.nodes.products import is_tensor, product_factors
 from derive.nodes.substituting import put
@@ -95,10 +95,20 @@ def opened(node: Reduce, views: Known, products: Known) -> Opened:
 
 
 def _multiplied_out(factor: Node, products: Known) -> list[Node]:
+    if isinstance(factor, Call) and factor.fn == "div" and _divides_each(factor):
+        return [*_multiplied_out(factor.args[0], products), Call("div", (ONE, factor.args[1]))]
+    if isinstance(factor, Call) and factor.fn == "mul":
+        return [f for a in factor.args for f in _multiplied_out(a, products)]
     made = products.get(factor.name) if isinstance(factor, Read) and plain(factor) else None
     if made is None or not isinstance(factor, Read):
         return [factor]
     return [f for inner in product_factors(value_at(made, factor.index)) for f in _multiplied_out(inner, products)]
+
+
+def _divides_each(quotient: Call) -> bool:
+    """Whether what it divides by is smaller than what it divides: each of its numbers divides many."""
+    above, below = (set(node_axes(a)) for a in quotient.args)
+    return plain(quotient) and set() < below < above
 
 
 def _seen_through(node: Node, views: Known) -> Node:

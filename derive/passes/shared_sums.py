@@ -15,10 +15,11 @@ from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.naming import name_of
 from derive.nodes.other_axes import plain, with_axes
-from derive.nodes.products import is_tensor
+from derive.nodes.products import fraction, is_tensor
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
+from derive.passes.divided_factors import as_product
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Common, Opened, common, is_product, is_view, opened
 from derive.program import (
@@ -171,7 +172,7 @@ def _from_part(pattern: Opened, part: Assign, over: tuple[str, ...], found: Comm
     read = Read(part.name, tuple(_at(pattern, str(a), found) for a in part.axes))
     others = [f for k, f in enumerate(found.other.written) if k not in found.places]
     rest = tuple(a for a in whole.axes if a not in done)
-    body = multiplied([*others, read])
+    body = as_product(*fraction(multiplied([*others, read])))
     shorter = Reduce(whole.kind, rest, body) if rest else body
     if whole.kind == inner.kind:
         return shorter
