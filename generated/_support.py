@@ -70,6 +70,59 @@ def unwritable(name: str, out: Any, place: str = "out") -> ValueError | None:
     )
 
 
+def once_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:
+    """A backward whose gradients have no derivative: asking for one raises RuntimeError, which names the op.
+
+    Of what is `linear`, gradients depend on the cotangents alone, and are constants where nothing follows these.
+    """
+
+    def wrap(backward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(backward)
+        def once(ctx: Any, *cotangents: Any) -> Any:
+            with torch.no_grad():
+                gradients = backward(ctx, *cotangents)
+            if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+                return gradients
+            followed = [c for c in cotangents if isinstance(c, Tensor) and c.requires_grad]
+            followed += [] if linear else _leaves(ctx)
+            if not followed:
+                return gradients
+            each = gradients if isinstance(gradients, tuple) else (gradients,)
+            return _Once.apply(op, len(followed), *followed, *[None if g is None else g.detach() for g in each])
+
+        return once
+
+    return wrap
+
+
+class _Once(torch.autograd.Function):
+    """Gradients as they are, with a derivative that says that there is none."""
+
+    @staticmethod
+    def forward(ctx: Any, op: str, followed: int, *tensors: Tensor | None) -> Any:
+        ctx.op = op
+        return tensors[followed:]
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError(
+            f"{ctx.op} is differentiable once: its backward has no derivative; "
+            f"where a gradient is differentiated again, write {ctx.op} in plain PyTorch"
+        )
+
+
+def _leaves(node: Any) -> list[Tensor]:
+    """The tensors at the other end of a graph: autograd passes over what leads to none that it is asked for."""
+    met, ahead, found = {node}, [node], []
+    while ahead:
+        for other, _ in ahead.pop().next_functions:
+            if other is not None and other not in met:
+                met.add(other)
+                ahead.append(other)
+                found += [other.variable] if hasattr(other, "variable") else []
+    return found
+
+
 _NO_NUMBER = {
     "float": (Tensor, str, list, tuple, type(None)),
     "int": (float, str, type(None)),  # the lengths of leading axes are a tuple, or a list

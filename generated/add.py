@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AddSaved(NamedTuple):
@@ -63,7 +62,7 @@ class _Add(torch.autograd.Function):
         return z
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("add", linear=True)
     def backward(ctx, dz):
         gradients = add_backward(widened(dz), *AddSaved(*kept_in(ctx)))
         dx, dy = typed(ctx, gradients)

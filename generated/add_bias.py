@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AddBiasSaved(NamedTuple):
@@ -65,7 +64,7 @@ class _AddBias(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("add_bias", linear=True)
     def backward(ctx, dy):
         gradients = add_bias_backward(widened(dy), *AddBiasSaved(*kept_in(ctx)))
         dx, db = typed(ctx, gradients)

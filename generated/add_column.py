@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AddColumnSaved(NamedTuple):
@@ -64,7 +63,7 @@ class _AddColumn(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("add_column", linear=True)
     def backward(ctx, dy):
         gradients = add_column_backward(widened(dy), *AddColumnSaved(*kept_in(ctx)))
         dx, dc = typed(ctx, gradients)

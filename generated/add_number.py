@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AddNumberSaved(NamedTuple):
@@ -64,7 +63,7 @@ class _AddNumber(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("add_number", linear=True)
     def backward(ctx, dy):
         gradients = add_number_backward(widened(dy), *AddNumberSaved(*kept_in(ctx)))
         dx, da = typed(ctx, gradients)

@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AddOuterSaved(NamedTuple):
@@ -65,7 +64,7 @@ class _AddOuter(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("add_outer", linear=True)
     def backward(ctx, dy):
         gradients = add_outer_backward(widened(dy), *AddOuterSaved(*kept_in(ctx)))
         da, db = typed(ctx, gradients)

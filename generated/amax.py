@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AmaxSaved(NamedTuple):
@@ -59,7 +58,7 @@ class _Amax(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("amax", linear=True)
     def backward(ctx, dy):
         gradients = amax_backward(widened(dy), *AmaxSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -40,9 +40,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AttentionSaved(NamedTuple):
@@ -97,7 +96,7 @@ class _Attention(torch.autograd.Function):
         return o
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("attention")
     def backward(ctx, do):
         gradients = attention_backward(widened(do), *AttentionSaved(*kept_in(ctx)))
         dq, dk, dv = typed(ctx, gradients)

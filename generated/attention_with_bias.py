@@ -43,9 +43,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AttentionWithBiasSaved(NamedTuple):
@@ -108,7 +107,7 @@ class _AttentionWithBias(torch.autograd.Function):
         return o
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("attention_with_bias")
     def backward(ctx, do):
         gradients = attention_with_bias_backward(widened(do), *AttentionWithBiasSaved(*kept_in(ctx)))
         dq, dk, dv, dbias = typed(ctx, gradients)

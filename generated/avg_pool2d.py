@@ -24,9 +24,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class AvgPool2dSaved(NamedTuple):
@@ -71,7 +70,7 @@ class _AvgPool2d(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("avg_pool2d", linear=True)
     def backward(ctx, dy):
         gradients = avg_pool2d_backward(widened(dy), *AvgPool2dSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

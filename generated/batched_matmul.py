@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class BatchedMatmulSaved(NamedTuple):
@@ -67,7 +66,7 @@ class _BatchedMatmul(torch.autograd.Function):
         return c
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("batched_matmul")
     def backward(ctx, dc):
         gradients = batched_matmul_backward(widened(dc), *BatchedMatmulSaved(*kept_in(ctx)))
         da, db = typed(ctx, gradients)

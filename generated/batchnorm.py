@@ -34,9 +34,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, ratio_of, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, ratio_of, typed, widened
 
 
 class BatchnormSaved(NamedTuple):
@@ -94,7 +93,7 @@ class _Batchnorm(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("batchnorm")
     def backward(ctx, dy):
         gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept_in(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)

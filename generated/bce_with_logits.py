@@ -26,9 +26,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class BceWithLogitsSaved(NamedTuple):
@@ -71,7 +70,7 @@ class _BceWithLogits(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("bce_with_logits")
     def backward(ctx, dloss):
         gradients = bce_with_logits_backward(widened(dloss), *BceWithLogitsSaved(*kept_in(ctx)))
         dx, dt = typed(ctx, gradients)

@@ -31,9 +31,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class BiasGeluSaved(NamedTuple):
@@ -77,7 +76,7 @@ class _BiasGelu(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("bias_gelu")
     def backward(ctx, dy):
         gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*kept_in(ctx)))
         dx, db = typed(ctx, gradients)

@@ -29,9 +29,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class BilinearSaved(NamedTuple):
@@ -79,7 +78,7 @@ class _Bilinear(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("bilinear")
     def backward(ctx, dy):
         gradients = bilinear_backward(widened(dy), *BilinearSaved(*kept_in(ctx)))
         dx, dz, dw, db = typed(ctx, gradients)

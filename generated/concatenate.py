@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class ConcatenateSaved(NamedTuple):
@@ -66,7 +65,7 @@ class _Concatenate(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("concatenate", linear=True)
     def backward(ctx, dy):
         gradients = concatenate_backward(widened(dy), *ConcatenateSaved(*kept_in(ctx)))
         dx, dz = typed(ctx, gradients)

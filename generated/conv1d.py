@@ -28,9 +28,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class Conv1dSaved(NamedTuple):
@@ -79,7 +78,7 @@ class _Conv1d(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("conv1d")
     def backward(ctx, dy):
         gradients = conv1d_backward(widened(dy), *Conv1dSaved(*kept_in(ctx)))
         dx, dw, db = typed(ctx, gradients)

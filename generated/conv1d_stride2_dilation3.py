@@ -28,9 +28,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class Conv1dStride2Dilation3Saved(NamedTuple):
@@ -79,7 +78,7 @@ class _Conv1dStride2Dilation3(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("conv1d_stride2_dilation3")
     def backward(ctx, dy):
         gradients = conv1d_stride2_dilation3_backward(widened(dy), *Conv1dStride2Dilation3Saved(*kept_in(ctx)))
         dx, dw, db = typed(ctx, gradients)

@@ -29,9 +29,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class Conv2dSaved(NamedTuple):
@@ -81,7 +80,7 @@ class _Conv2d(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("conv2d")
     def backward(ctx, dy):
         gradients = conv2d_backward(widened(dy), *Conv2dSaved(*kept_in(ctx)))
         dx, dk, db = typed(ctx, gradients)

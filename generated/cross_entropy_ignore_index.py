@@ -33,9 +33,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class CrossEntropyIgnoreIndexSaved(NamedTuple):
@@ -90,7 +89,7 @@ class _CrossEntropyIgnoreIndex(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("cross_entropy_ignore_index")
     def backward(ctx, dloss):
         gradients = cross_entropy_ignore_index_backward(widened(dloss), *CrossEntropyIgnoreIndexSaved(*kept_in(ctx)))
         (dz,) = typed(ctx, (gradients,))

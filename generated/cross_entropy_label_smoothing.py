@@ -33,9 +33,18 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, ratio_of, typed, widened
+from ._support import (
+    check_shapes,
+    explains_index,
+    in_float32,
+    keep_in,
+    kept_in,
+    once_differentiable,
+    ratio_of,
+    typed,
+    widened,
+)
 
 
 class CrossEntropyLabelSmoothingSaved(NamedTuple):
@@ -87,7 +96,7 @@ class _CrossEntropyLabelSmoothing(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("cross_entropy_label_smoothing")
     def backward(ctx, dloss):
         gradients = cross_entropy_label_smoothing_backward(
             widened(dloss), *CrossEntropyLabelSmoothingSaved(*kept_in(ctx))

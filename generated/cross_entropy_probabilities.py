@@ -29,9 +29,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class CrossEntropyProbabilitiesSaved(NamedTuple):
@@ -79,7 +78,7 @@ class _CrossEntropyProbabilities(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("cross_entropy_probabilities")
     def backward(ctx, dloss):
         gradients = cross_entropy_probabilities_backward(widened(dloss), *CrossEntropyProbabilitiesSaved(*kept_in(ctx)))
         dz, dt = typed(ctx, gradients)

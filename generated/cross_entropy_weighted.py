@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class CrossEntropyWeightedSaved(NamedTuple):
@@ -81,7 +80,7 @@ class _CrossEntropyWeighted(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("cross_entropy_weighted")
     def backward(ctx, dloss):
         gradients = cross_entropy_weighted_backward(widened(dloss), *CrossEntropyWeightedSaved(*kept_in(ctx)))
         (dz,) = typed(ctx, (gradients,))

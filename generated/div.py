@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class DivSaved(NamedTuple):
@@ -66,7 +65,7 @@ class _Div(torch.autograd.Function):
         return z
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("div")
     def backward(ctx, dz):
         gradients = div_backward(widened(dz), *DivSaved(*kept_in(ctx)))
         dx, dy = typed(ctx, gradients)

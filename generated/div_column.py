@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class DivColumnSaved(NamedTuple):
@@ -68,7 +67,7 @@ class _DivColumn(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("div_column")
     def backward(ctx, dy):
         gradients = div_column_backward(widened(dy), *DivColumnSaved(*kept_in(ctx)))
         dx, dc = typed(ctx, gradients)

@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class DotSaved(NamedTuple):
@@ -66,7 +65,7 @@ class _Dot(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("dot")
     def backward(ctx, dy):
         gradients = dot_backward(widened(dy), *DotSaved(*kept_in(ctx)))
         da, db = typed(ctx, gradients)

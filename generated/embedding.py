@@ -22,9 +22,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class EmbeddingSaved(NamedTuple):
@@ -63,7 +62,7 @@ class _Embedding(torch.autograd.Function):
         return emb
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("embedding", linear=True)
     def backward(ctx, demb):
         gradients = embedding_backward(widened(demb), *EmbeddingSaved(*kept_in(ctx)))
         (dC,) = typed(ctx, (gradients,))

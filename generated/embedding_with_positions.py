@@ -24,9 +24,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class EmbeddingWithPositionsSaved(NamedTuple):
@@ -73,7 +72,7 @@ class _EmbeddingWithPositions(torch.autograd.Function):
         return x
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("embedding_with_positions", linear=True)
     def backward(ctx, dx):
         gradients = embedding_with_positions_backward(widened(dx), *EmbeddingWithPositionsSaved(*kept_in(ctx)))
         dC, dP = typed(ctx, gradients)

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class FlattenSaved(NamedTuple):
@@ -57,7 +56,7 @@ class _Flatten(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("flatten", linear=True)
     def backward(ctx, dy):
         gradients = flatten_backward(widened(dy), *FlattenSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class GatherRowsSaved(NamedTuple):
@@ -62,7 +61,7 @@ class _GatherRows(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("gather_rows", linear=True)
     def backward(ctx, dy):
         gradients = gather_rows_backward(widened(dy), *GatherRowsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -26,9 +26,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class GeluSaved(NamedTuple):
@@ -62,7 +61,7 @@ class _Gelu(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("gelu")
     def backward(ctx, dy):
         gradients = gelu_backward(widened(dy), *GeluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

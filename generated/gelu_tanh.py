@@ -28,9 +28,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class GeluTanhSaved(NamedTuple):
@@ -68,7 +67,7 @@ class _GeluTanh(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("gelu_tanh")
     def backward(ctx, dy):
         gradients = gelu_tanh_backward(widened(dy), *GeluTanhSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

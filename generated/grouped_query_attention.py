@@ -41,9 +41,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class GroupedQueryAttentionSaved(NamedTuple):
@@ -100,7 +99,7 @@ class _GroupedQueryAttention(torch.autograd.Function):
         return o
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("grouped_query_attention")
     def backward(ctx, do):
         gradients = grouped_query_attention_backward(widened(do), *GroupedQueryAttentionSaved(*kept_in(ctx)))
         dq, dk, dv = typed(ctx, gradients)

@@ -44,9 +44,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class GroupnormSaved(NamedTuple):
@@ -118,7 +117,7 @@ class _Groupnorm(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("groupnorm")
     def backward(ctx, dy):
         gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*kept_in(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)

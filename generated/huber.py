@@ -29,9 +29,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class HuberSaved(NamedTuple):
@@ -77,7 +76,7 @@ class _Huber(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("huber")
     def backward(ctx, dloss):
         gradients = huber_backward(widened(dloss), *HuberSaved(*kept_in(ctx)))
         dx, dt = typed(ctx, gradients)

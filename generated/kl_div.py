@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class KlDivSaved(NamedTuple):
@@ -59,7 +58,7 @@ class _KlDiv(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("kl_div", linear=True)
     def backward(ctx, dloss):
         gradients = kl_div_backward(widened(dloss), *KlDivSaved(*kept_in(ctx)))
         (dlogp,) = typed(ctx, (gradients,))

@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class KlDivLogTargetSaved(NamedTuple):
@@ -72,7 +71,7 @@ class _KlDivLogTarget(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("kl_div_log_target")
     def backward(ctx, dloss):
         gradients = kl_div_log_target_backward(widened(dloss), *KlDivLogTargetSaved(*kept_in(ctx)))
         dlogp, dlogt = typed(ctx, gradients)

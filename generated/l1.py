@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class L1Saved(NamedTuple):
@@ -71,7 +70,7 @@ class _L1(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("l1", linear=True)
     def backward(ctx, dloss):
         gradients = l1_backward(widened(dloss), *L1Saved(*kept_in(ctx)))
         dx, dt = typed(ctx, gradients)

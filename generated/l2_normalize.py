@@ -28,9 +28,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class L2NormalizeSaved(NamedTuple):
@@ -69,7 +68,7 @@ class _L2Normalize(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("l2_normalize")
     def backward(ctx, dy):
         gradients = l2_normalize_backward(widened(dy), *L2NormalizeSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -36,9 +36,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class LayernormSaved(NamedTuple):
@@ -91,7 +90,7 @@ class _Layernorm(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("layernorm")
     def backward(ctx, dy):
         gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept_in(ctx)))
         dx, dgamma, dbeta = typed(ctx, gradients)

@@ -28,9 +28,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class LinearSaved(NamedTuple):
@@ -74,7 +73,7 @@ class _Linear(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("linear")
     def backward(ctx, dy):
         gradients = linear_backward(widened(dy), *LinearSaved(*kept_in(ctx)))
         dx, dw, db = typed(ctx, gradients)

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class LogSaved(NamedTuple):
@@ -55,7 +54,7 @@ class _Log(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("log")
     def backward(ctx, dy):
         gradients = log_backward(widened(dy), *LogSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

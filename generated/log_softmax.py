@@ -26,9 +26,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class LogSoftmaxSaved(NamedTuple):
@@ -64,7 +63,7 @@ class _LogSoftmax(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("log_softmax")
     def backward(ctx, dy):
         gradients = log_softmax_backward(widened(dy), *LogSoftmaxSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class LogsumexpSaved(NamedTuple):
@@ -65,7 +64,7 @@ class _Logsumexp(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("logsumexp")
     def backward(ctx, dy):
         gradients = logsumexp_backward(widened(dy), *LogsumexpSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

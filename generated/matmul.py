@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class MatmulSaved(NamedTuple):
@@ -66,7 +65,7 @@ class _Matmul(torch.autograd.Function):
         return c
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("matmul")
     def backward(ctx, dc):
         gradients = matmul_backward(widened(dc), *MatmulSaved(*kept_in(ctx)))
         da, db = typed(ctx, gradients)

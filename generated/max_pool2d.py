@@ -25,9 +25,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -79,7 +78,7 @@ class _MaxPool2d(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("max_pool2d", linear=True)
     def backward(ctx, dy):
         gradients = max_pool2d_backward(widened(dy), *MaxPool2dSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class MeanAllSaved(NamedTuple):
@@ -57,7 +56,7 @@ class _MeanAll(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("mean_all", linear=True)
     def backward(ctx, dy):
         gradients = mean_all_backward(widened(dy), *MeanAllSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

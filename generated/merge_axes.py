@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class MergeAxesSaved(NamedTuple):
@@ -57,7 +56,7 @@ class _MergeAxes(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("merge_axes", linear=True)
     def backward(ctx, dy):
         gradients = merge_axes_backward(widened(dy), *MergeAxesSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

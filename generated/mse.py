@@ -26,9 +26,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class MseSaved(NamedTuple):
@@ -70,7 +69,7 @@ class _Mse(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("mse")
     def backward(ctx, dloss):
         gradients = mse_backward(widened(dloss), *MseSaved(*kept_in(ctx)))
         dx, dt = typed(ctx, gradients)

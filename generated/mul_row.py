@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class MulRowSaved(NamedTuple):
@@ -67,7 +66,7 @@ class _MulRow(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("mul_row")
     def backward(ctx, dy):
         gradients = mul_row_backward(widened(dy), *MulRowSaved(*kept_in(ctx)))
         dx, dg = typed(ctx, gradients)

@@ -75,9 +75,19 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, explains_index, in_float32, keep_in, kept_in, ratio_of, typed, widened
+from ._support import (
+    check_length,
+    check_shapes,
+    explains_index,
+    in_float32,
+    keep_in,
+    kept_in,
+    once_differentiable,
+    ratio_of,
+    typed,
+    widened,
+)
 
 
 class NamesStepSaved(NamedTuple):
@@ -461,7 +471,7 @@ class _NamesStep(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("names_step")
     def backward(ctx, dloss):
         gradients = names_step_backward(widened(dloss), *NamesStepSaved(*kept_in(ctx)))
         dC, dW1, db1, dbngain, dbnbias, dW2, db2 = typed(ctx, gradients)

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class NegSaved(NamedTuple):
@@ -55,7 +54,7 @@ class _Neg(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("neg", linear=True)
     def backward(ctx, dy):
         gradients = neg_backward(widened(dy), *NegSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

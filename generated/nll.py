@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class NllSaved(NamedTuple):
@@ -62,7 +61,7 @@ class _Nll(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("nll", linear=True)
     def backward(ctx, dloss):
         gradients = nll_backward(widened(dloss), *NllSaved(*kept_in(ctx)))
         (dlogp,) = typed(ctx, (gradients,))

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class RepeatNumberSaved(NamedTuple):
@@ -55,7 +54,7 @@ class _RepeatNumber(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("repeat_number", linear=True)
     def backward(ctx, dy):
         gradients = repeat_number_backward(widened(dy), *RepeatNumberSaved(*kept_in(ctx)))
         (da,) = typed(ctx, (gradients,))

@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class RmsnormSaved(NamedTuple):
@@ -79,7 +78,7 @@ class _Rmsnorm(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("rmsnorm")
     def backward(ctx, dy):
         gradients = rmsnorm_backward(widened(dy), *RmsnormSaved(*kept_in(ctx)))
         dx, dgamma = typed(ctx, gradients)

@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class RotarySaved(NamedTuple):
@@ -76,7 +75,7 @@ class _Rotary(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("rotary", linear=True)
     def backward(ctx, dy):
         gradients = rotary_backward(widened(dy), *RotarySaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -28,9 +28,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class RotaryInterleavedSaved(NamedTuple):
@@ -78,7 +77,7 @@ class _RotaryInterleaved(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("rotary_interleaved", linear=True)
     def backward(ctx, dy):
         gradients = rotary_interleaved_backward(widened(dy), *RotaryInterleavedSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class ScaleSaved(NamedTuple):
@@ -66,7 +65,7 @@ class _Scale(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("scale")
     def backward(ctx, dy):
         gradients = scale_backward(widened(dy), *ScaleSaved(*kept_in(ctx)))
         dx, da = typed(ctx, gradients)

@@ -29,9 +29,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SequenceCrossEntropySaved(NamedTuple):
@@ -75,7 +74,7 @@ class _SequenceCrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("sequence_cross_entropy")
     def backward(ctx, dloss):
         gradients = sequence_cross_entropy_backward(widened(dloss), *SequenceCrossEntropySaved(*kept_in(ctx)))
         (dz,) = typed(ctx, (gradients,))

@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SequenceCrossEntropyWeightedSaved(NamedTuple):
@@ -85,7 +84,7 @@ class _SequenceCrossEntropyWeighted(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("sequence_cross_entropy_weighted")
     def backward(ctx, dloss):
         gradients = sequence_cross_entropy_weighted_backward(
             widened(dloss), *SequenceCrossEntropyWeightedSaved(*kept_in(ctx))

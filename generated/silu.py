@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SiluSaved(NamedTuple):
@@ -60,7 +59,7 @@ class _Silu(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("silu")
     def backward(ctx, dy):
         gradients = silu_backward(widened(dy), *SiluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

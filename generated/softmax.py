@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SoftmaxSaved(NamedTuple):
@@ -64,7 +63,7 @@ class _Softmax(torch.autograd.Function):
         return p
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("softmax")
     def backward(ctx, dp):
         gradients = softmax_backward(widened(dp), *SoftmaxSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

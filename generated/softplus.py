@@ -22,9 +22,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SoftplusSaved(NamedTuple):
@@ -56,7 +55,7 @@ class _Softplus(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("softplus")
     def backward(ctx, dy):
         gradients = softplus_backward(widened(dy), *SoftplusSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SplitHeadsSaved(NamedTuple):
@@ -60,7 +59,7 @@ class _SplitHeads(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("split_heads", linear=True)
     def backward(ctx, dy):
         gradients = split_heads_backward(widened(dy), *SplitHeadsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

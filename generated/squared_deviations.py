@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SquaredDeviationsSaved(NamedTuple):
@@ -66,7 +65,7 @@ class _SquaredDeviations(torch.autograd.Function):
         return q
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("squared_deviations")
     def backward(ctx, dq):
         gradients = squared_deviations_backward(widened(dq), *SquaredDeviationsSaved(*kept_in(ctx)))
         dx, dmu = typed(ctx, gradients)

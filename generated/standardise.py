@@ -34,9 +34,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class StandardiseSaved(NamedTuple):
@@ -89,7 +88,7 @@ class _Standardise(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("standardise")
     def backward(ctx, dy):
         gradients = standardise_backward(widened(dy), *StandardiseSaved(*kept_in(ctx)))
         dx, dmu, dvar, dgamma, dbeta = typed(ctx, gradients)

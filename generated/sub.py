@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SubSaved(NamedTuple):
@@ -64,7 +63,7 @@ class _Sub(torch.autograd.Function):
         return z
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("sub", linear=True)
     def backward(ctx, dz):
         gradients = sub_backward(widened(dz), *SubSaved(*kept_in(ctx)))
         dx, dy = typed(ctx, gradients)

@@ -28,9 +28,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class SwigluSaved(NamedTuple):
@@ -74,7 +73,7 @@ class _Swiglu(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("swiglu")
     def backward(ctx, dy):
         gradients = swiglu_backward(widened(dy), *SwigluSaved(*kept_in(ctx)))
         dgate, dup = typed(ctx, gradients)

@@ -21,9 +21,18 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_index, check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import (
+    check_index,
+    check_shapes,
+    explains_index,
+    in_float32,
+    keep_in,
+    kept_in,
+    once_differentiable,
+    typed,
+    widened,
+)
 
 
 class TakeElementsSaved(NamedTuple):
@@ -62,7 +71,7 @@ class _TakeElements(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("take_elements", linear=True)
     def backward(ctx, dy):
         gradients = take_elements_backward(widened(dy), *TakeElementsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

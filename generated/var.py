@@ -26,9 +26,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, ratio_of, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, ratio_of, typed, widened
 
 
 class VarSaved(NamedTuple):
@@ -65,7 +64,7 @@ class _Var(torch.autograd.Function):
         return v
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable("var")
     def backward(ctx, dv):
         gradients = var_backward(widened(dv), *VarSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))

@@ -45,6 +45,7 @@ class Module:
     ranges: tuple[tuple[str, str, str, int, str, bool], ...]
     outputs: tuple[str, ...]
     cotangents: tuple[str, ...]
+    linear: bool  # whether the gradients depend on the cotangents alone
     returned: tuple[str, ...]
     plain_returns: str
     wrapper_doc: str

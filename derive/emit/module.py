@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from derive.backends.cpu.step import rate
 from derive.backends.cpu.wrapper import Native
+from derive.backends.dependence import is_linear
 from derive.emit.checks import ranges, shape
 from derive.emit.model import Field, Function, Module
 from derive.emit.names import Names
@@ -70,6 +71,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         ranges=ranges(op),
         outputs=tuple(names.tensors.get(o, o) for o in op.outputs),
         cotangents=tuple(c.target.name for c in d.steps.cotangents),
+        linear=is_linear(d),
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
@@ -140,8 +142,8 @@ def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tup
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
-    lines += ["from torch import Tensor", "from torch.autograd.function import once_differentiable", ""]
-    support = {"check_shapes", "keep_in", "kept_in", "typed", "widened", *decorators}
+    lines += ["from torch import Tensor", ""]
+    support = {"check_shapes", "keep_in", "kept_in", "once_differentiable", "typed", "widened", *decorators}
     support |= {name for name in CALLED if f"{name}(" in used}
     support |= {"places_of"} if "*places_of(" in used else set()
     support |= {"explains_index"} if ranges(op) else set()

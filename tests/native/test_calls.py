@@ -251,3 +251,19 @@ def test_what_is_no_number_is_refused(native: ModuleType, number: Any) -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match=r"layernorm_forward: eps is a \w+, expected a number"):
             native.layernorm_forward(x, gamma, beta, number)
+
+
+@pytest.mark.parametrize("function", ["the function", "the operator"])
+@pytest.mark.parametrize("name", ["layernorm", "silu"])
+def test_a_gradient_that_is_differentiated_again_is_an_error(package: Package, name: str, function: str) -> None:
+    """Also of what only kernels know of: `silu` keeps its derivative."""
+    made = package("layernorm", "silu")
+    x = torch.randn(4, 5, requires_grad=True)
+    given = (x,) if name == "silu" else (x, *_inputs()[1:])
+    if function == "the operator":
+        y = getattr(made, f"{name}_module").FORWARD.op(*given, *([] if name == "silu" else [1e-5]))[0]
+    else:
+        y = getattr(made, name)(*given)
+    (dx,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=f"^{name} is differentiable once: its backward has no derivative; "):
+        torch.autograd.grad(dx.square().sum() + x.sum(), x)

@@ -13,6 +13,7 @@ from derive.backends.cpu.lengths import axes_of, in_turn
 from derive.backends.cpu.statements.merges import Parts, taken_apart
 from derive.backends.cpu.statements.normal import Unsupported
 from derive.backends.cpu.step import descent, with_gradients
+from derive.backends.dependence import is_linear
 from derive.backends.values import Dims
 from derive.equations import Op
 from derive.lengths.length_code import lengths_of
@@ -139,7 +140,8 @@ def _around(
     lines = {n: c.lines((f"return {results[n]}",)) for n, c in calls.items()}
     registration = [f"register({n})" for n in kernels if n != "STEP"]
     second = "BACKWARD" if "BACKWARD" in kernels else "None"
-    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r})")
+    linear = ", linear=True" if is_linear(d) else ""
+    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r}{linear})")
     return Native(
         tuple(kernels.values()), "",
         tuple(_definition(n, k, d, integers, shapes, joined) for n, k in kernels.items()),
