@@ -186,10 +186,6 @@ INLINE real smaller(real a, real b) {
     return b == b ? found : b;
 }
 
-// A value beside the extremum over such values: compilers cannot subtract from what it is computed of, not rounded yet.
-INLINE real not_above(real x, real most) { return x > most ? most : x; }
-INLINE real not_below(real x, real least) { return x < least ? least : x; }
-
 // For every place from one to another, four vectors at a time, which the compiler writes out: sums of four vectors stay in
 // registers, and none waits for the one before it. The last vectors are taken one by one.
 #define IN_FOURS(i, start, stop, ...) \
@@ -296,9 +292,26 @@ INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fa
 
 #define IS_FLOAT (sizeof(real) == sizeof(float))
 
-// a - b where its sign is asked: 0 where a and b are one number, though compilers subtract from a product before it is rounded.
-INLINE real real_difference(real a, real b) { return a == b ? 0 * b + 0 : a - b; }
-INLINE double number_difference(double a, double b) { return a == b ? 0 * b + 0 : a - b; }
+// A product, rounded before anything is added to it: what is added first is -0, in the same instruction. GCC, which fuses across
+// statements, must not know that it is; others fuse inside an expression alone, and none is made of what a function returns.
+#if defined(FP_FAST_FMA) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((visibility("hidden"))) uint64_t minus_zero = (uint64_t)1 << 63; // for all that a compiler sees, others change it
+INLINE double number_rounded(double x) {
+    double nothing;
+    memcpy(&nothing, &minus_zero, sizeof nothing);
+    return x + nothing;
+}
+__attribute__((visibility("hidden"))) uint32_t minus_zero_float = (uint32_t)1 << 31;
+INLINE float float_rounded(float x) {
+    float nothing;
+    memcpy(&nothing, &minus_zero_float, sizeof nothing);
+    return x + nothing;
+}
+INLINE real real_rounded(real x) { return IS_FLOAT ? (real)float_rounded((float)x) : (real)number_rounded((double)x); }
+#else
+INLINE double number_rounded(double x) { return x; }
+INLINE real real_rounded(real x) { return x; }
+#endif
 INLINE real square(real x) { return x * x; }
 INLINE real cube(real x) { return x * x * x; }
 INLINE real whole_power(real x, int n) { // 2 to 16, a constant; in double, where nothing is lost

@@ -105,7 +105,7 @@ def test_what_is_no_number_stays_none(native: ModuleType) -> None:
 
 def test_a_difference_whose_sign_nothing_asks_is_fused(native: ModuleType) -> None:
     with open(f"{native.__path__[0]}/apart.c") as file:
-        assert "difference(" not in file.read()
+        assert "rounded(" not in file.read()
 
 
 def test_products_of_numbers_tie_as_well(native: ModuleType) -> None:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from derive.backends.cpu.names import length, tensor_name, variable
 from derive.backends.cpu.statements.normal import Normal, Unsupported
-from derive.backends.cpu.statements.signs import extremum, never_positive
+from derive.backends.cpu.statements.signs import never_positive
 from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.walking import index_axes
@@ -39,10 +39,9 @@ _BINARY = {"add": ("+", _SUM), "sub": ("-", _SUM), "mul": ("*", _PRODUCT), "div"
 _FUNCTIONS = frozenset(
     """exp log expm1 log1p tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan
     asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size
-    difference""".split()  # noqa: SIM905
+    rounded""".split()  # noqa: SIM905
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
-_HELD = {"amax": "not_above", "amin": "not_below"}
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,8 @@ class Expressions:
         return self.function(node, args, known)
 
     def arguments(self, node: Call) -> list[Text]:
-        """What a function takes: a comparison whole numbers, where both sides are; a difference what is held to it;
-        `and` and `or` what holds, of a comparison that waits in a row of numbers whether it is not 0.
+        """What a function takes: a comparison whole numbers, where both sides are; `and` and `or` what holds, of a
+        comparison that waits in a row of numbers whether it is not 0.
         """
         args = [self.value(a) for a in node.args]
         if node.fn in ("and", "or"):
@@ -134,8 +133,6 @@ class Expressions:
         if node.fn in COMPARISONS:
             counted = [self.counted(a) for a in node.args]
             return args if None in counted else counted  # type: ignore[return-value]
-        if node.fn == "sub":
-            return [self.held(a, b, text) for a, b, text in zip(node.args, node.args[::-1], args, strict=True)]
         return args
 
     def function(self, node: Call, args: list[Text], known: bool) -> Text:
@@ -168,17 +165,6 @@ class Expressions:
         counts = whole or isinstance(node, AxisValue | SizeOf | Scal | Read)
         text = self.value(node) if counts else None
         return text if text is not None and text.kind in ("int", "number") else None
-
-    def held(self, node: Node, other: Node, text: Text) -> Text:
-        """One of two that are subtracted: what is computed again beside an extremum over it is held to that.
-
-        Else compilers subtract from a product that is not rounded yet: at the extremum itself, what is left is not 0.
-        """
-        kind = extremum(node, other, self.normal)
-        local = self.element(node) if isinstance(node, Read) else None
-        if not kind or (isinstance(node, Read) and (local is None or "[" in local)):
-            return text  # what is read from memory is rounded
-        return Text(f"{_HELD[kind]}({text.real.code}, {self.real(other)})")
 
     def power(self, node: Call, args: list[Text], known: bool) -> Text:
         exponent = node.args[1]

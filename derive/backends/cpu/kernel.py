@@ -49,9 +49,12 @@ class Kernel:
 
 def kernel(
     name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset(),
-    fixed: Mapping[str, int] = MappingProxyType({}), nominal: Nominal = ALIKE,
+    fixed: Mapping[str, int] = MappingProxyType({}), nominal: Nominal = ALIKE, extrema: frozenset[str] = frozenset(),
 ) -> Kernel:  # fmt: skip
-    """The function of a program, `fixed` lengths as numbers. Raises Unsupported where it cannot be printed."""
+    """The function of a program, `fixed` lengths as numbers; `extrema` are maxima and minima that it may be given.
+
+    Raises Unsupported where it cannot be printed.
+    """
     given = [n for n, _ in program.given]
     program, places = with_places(with_masked_products(program), integers & set(given))
     whole = (integers & set(given)) | {p.name for p in places}
@@ -60,7 +63,7 @@ def kernel(
     with_scales(form)
     with_related(form)
     with_masks_last(form)
-    with_rounded_products(form)
+    with_rounded_products(form, extrema & set(given))
     with_folds_spread(form)
     groups = made_again(grouped(costly_first(with_products(form), form), form), form)
     steps = with_updates(chained(groups, form), form)

@@ -18,8 +18,8 @@ MOST_FACTORS = 16  # the exponent up to which products are as exact, and faster
 
 
 def calls(node: Node) -> list[Call]:
-    """Every operation of an expression."""
-    return [n for n in walk(node) if isinstance(n, Call)]
+    """Every operation of an expression; a product and its rounding are one."""
+    return [n for n in walk(node) if isinstance(n, Call) and n.fn != "rounded"]
 
 
 def whole_exponent(call: Call) -> int | None:

@@ -12,6 +12,7 @@ from derive.backends.cpu.kernel import Kernel, kernel
 from derive.backends.cpu.lengths import axes_of, in_turn
 from derive.backends.cpu.statements.merges import Parts, taken_apart
 from derive.backends.cpu.statements.normal import Unsupported
+from derive.backends.cpu.statements.rounded import extrema
 from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.dependence import is_linear
 from derive.backends.values import Dims
@@ -103,10 +104,13 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool, scanned: Calla
     try:
         lengths, fixed = nominal(d.named), {r.axis.base: r.axis.fixed for r in op.sizes if r.axis.fixed is not None}
         kernels = {
-            n: kernel(names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions, fixed, lengths)
+            n: kernel(
+                names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions, fixed, lengths,
+                extrema(d.forward),
+            )
             for n, p in programs.items()
             if p is not None
-        }
+        }  # fmt: skip
         if not kernels["BACKWARD"].outputs:
             del kernels["BACKWARD"]
         return _around(d, shapes, title, integers, kernels, () if whole is None else whole.returns[1:])

@@ -192,6 +192,8 @@ class _Elsewhere:
             return 0.0 if 0 in args else None
         if fn == "div":
             return 0.0 if args[0] == 0 else None
+        if fn == "rounded":
+            return args[0]
         if fn == "neg":
             return None if args[0] is None else -args[0]
         if fn in ("add", "sub"):

@@ -1,8 +1,7 @@
 """What is known of a value's sign from how it is computed: `exp` of what is never positive costs a third less.
 
-A law of numbers each: squares are not negative, nor are sums of such; nothing exceeds a maximum over it. Nan aside. A
-product that is not rounded before it is subtracted may exceed the same product rounded; so what is computed again
-beside its extremum is held to it (`extremum`).
+A law of numbers each: squares are not negative, nor are sums of such; nothing exceeds a maximum over it, since what
+stands beside an extremum is computed as what that is taken of (`rounded.py`). Nan aside.
 """
 
 from __future__ import annotations
@@ -29,11 +28,6 @@ class Sign(NamedTuple):
 def never_positive(node: Node, form: Normal) -> bool:
     """Whether a value is at most 0 wherever it is a number."""
     return _Signs(form).of(node).positive
-
-
-def extremum(value: Node, fold: Node, form: Normal) -> str:
-    """The kind of fold, `amax` or `amin`, if one is an element of what the other is an extremum over; else nothing."""
-    return _Signs(form).extremum(value, fold)
 
 
 class _Signs:
@@ -87,6 +81,8 @@ class _Signs:
 def _of_call(node: Call, signs: list[Sign]) -> Sign:
     if node.fn == "neg":
         return Sign(*reversed(signs[0]))
+    if node.fn == "rounded":
+        return signs[0]
     if node.fn == "add":
         return Sign(all(s.negative for s in signs), all(s.positive for s in signs))
     if node.fn == "sub":
@@ -124,6 +120,7 @@ def _never_minus_zero(divisor: Node) -> bool:
 
 def _is_element(pattern: object, value: object, places: dict[str, Index], over: frozenset[str]) -> bool:
     """Whether a value is what a fold's body is at some place on the axes it folds, and at `places` on the others."""
+    pattern, value = (n.args[0] if isinstance(n, Call) and n.fn == "rounded" else n for n in (pattern, value))
     if isinstance(pattern, Call) and isinstance(value, Call):
         same = pattern.fn == value.fn and len(pattern.args) == len(value.args)
         return same and all(_is_element(a, b, places, over) for a, b in zip(pattern.args, value.args, strict=True))
