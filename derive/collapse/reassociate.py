@@ -48,7 +48,7 @@ def by_adjoints(sum_: Sigma, forward: dict[str, Definition], made: list[tuple[At
     body, bound = opened(sum_)
     for at in sorted((f for f in factors_of(body, At) if f.name in forward), key=str):
         definition = forward[at.name]
-        outer, products = _one_sum(at_index(definition.value, definition.axes, at.index))
+        outer, products = one_sum(at_index(definition.value, definition.axes, at.index))
         if products is None:
             continue
         product, summed = opened(products, bound)
@@ -64,9 +64,9 @@ def _adjoint_of(
     inner: Expr, made: list[tuple[At, Definition]], multiples: dict[str, tuple[tuple[Axis, ...], Expr]]
 ) -> Iterator[tuple[Expr, At]]:
     """What a sum is in terms of each adjoint that is a multiple of it. What that divides by has to cancel."""
-    outer, one = _one_sum(inner)
+    outer, one = one_sum(inner)
     for left, d in made if one is not None else ():
-        times, theirs = _one_sum(substitute(d.value, multiples) if d.value.atoms(Sigma) else d.value)
+        times, theirs = one_sum(substitute(d.value, multiples) if d.value.atoms(Sigma) else d.value)
         put = match(theirs, one) if theirs is not None and one is not None else None
         if put is not None and all(cannot_vanish(f) or isinstance(f, At | Scalar) for f in Mul.make_args(times)):
             yield outer * left.xreplace(dict(put)) / times.xreplace(dict(put)), left
@@ -75,7 +75,7 @@ def _adjoint_of(
 def by_factors(found: Found, op: Op, made: list[tuple[At, Definition]]) -> Iterator[Found]:
     """The same sum with factors that a tensor of the forward is the product of as that tensor."""
     multiples = {d.name: (d.axes, d.value) for _, d in made if is_multiple(d)}
-    outer, one = _one_sum(found[0])
+    outer, one = one_sum(found[0])
     if one is None:
         return
     body, bound = opened(one)
@@ -126,7 +126,7 @@ def _of_a_product(sum_: Sigma, matrix_products: dict[str, Definition], known: Re
         definition = matrix_products.get(at.name)
         if definition is None:
             continue
-        outer, products = _one_sum(at_index(definition.value, definition.axes, at.index))
+        outer, products = one_sum(at_index(definition.value, definition.axes, at.index))
         if products is None:
             continue
         product, summed = opened(products, bound)
@@ -154,7 +154,8 @@ def _of_some_factors(sum_: Sigma, known: Relations) -> Iterator[Found]:
             yield sigma(Mul(*others, changed), [a for a in bound if a != axis]), "; ".join(map(str, used))
 
 
-def _one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
+def one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
+    """A product as what its only sum is multiplied with, and that sum; none where it has several, or none."""
     sums = factors_of(value, Sigma)
     if isinstance(value, Add) or len(sums) != 1:
         return value, None
@@ -179,7 +180,7 @@ def matrix_products(definitions: list[Definition]) -> dict[str, Definition]:
     """The definitions that are one matrix product, by name."""
     out = {}
     for d in definitions:
-        _, one = _one_sum(d.value)
+        _, one = one_sum(d.value)
         if one is not None and is_contraction(one.body):
             out[d.name] = d
     return out

@@ -19,8 +19,9 @@ from derive.collapse.segments import segments
 from derive.collapse.stretches import beside_each_other, solved
 from derive.collapse.supports import supports
 from derive.collapse.symmetries import in_one_order
+from derive.collapse.together import Whole
 from derive.collapse.vanishing import vanishing
-from derive.collapse.whole_form import Whole, whole_form
+from derive.collapse.whole_form import whole_form
 from derive.collapse.wholes import wholes
 from derive.lengths.nominal import nominal
 from derive.lowering.definitions import Definition

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from sympy import Expr, S
@@ -11,7 +11,7 @@ from sympy import Expr, S
 from derive.adjoint import Stepwise
 from derive.algebra import normal
 from derive.collapse.carried import Carried, carried
-from derive.collapse.chain import Choice, Laws, Step
+from derive.collapse.chain import Laws, Step
 from derive.collapse.complements import complements, tangents
 from derive.collapse.denominators import cancelled
 from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
@@ -28,22 +28,16 @@ from derive.collapse.reassociate import (
     products_of,
     reassociated,
 )
+from derive.collapse.sums_named import sums_named
 from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
 from derive.collapse.sums_of_multiples import sums_of_multiples
 from derive.collapse.supports import of_definition, reason_of, without_masks
+from derive.collapse.together import Whole, cheapest, merged, priced
 from derive.equations import Op
 from derive.lowering.definitions import Definition, circular
-from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
+from derive.saving import Policy, with_kept
 from derive.terms.elements import At, Tensor, tensor_names
 from derive.terms.reductions import Sigma
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The form of every stretch, and what they cost together with what is computed again."""
-
-    parts: tuple[Candidate, ...]
-    kept: Kept
 
 
 def whole_form(steps: Stepwise, parts: list[Candidate], laws: Laws, facts: Laws, policy: Policy) -> Whole:
@@ -54,14 +48,13 @@ def whole_form(steps: Stepwise, parts: list[Candidate], laws: Laws, facts: Laws,
         elsewhere = frozenset(n for i, c in enumerate(best) if i != k for n in c.kept.names)
         best[k] = _identities(steps, _reassociate(steps, candidate, everything, laws, elsewhere, policy), policy)
     best = _summed(steps, _unmasked(steps, best, facts), policy)
-    whole = _priced(steps, _carried(steps, best, laws, policy), policy)
-    return _of_multiples(steps, whole, policy)
-
-
-def _priced(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> Whole:
-    """The stretches together with what is computed again."""
-    again = _recomputed(steps, parts, policy)
-    return Whole(tuple(parts), with_kept(steps, [*again, *(d for c in parts for d in c.definitions)], policy=policy))
+    whole = priced(steps, _carried(steps, best, laws, policy), policy)
+    asked = {a.target.name for a in steps.adjoints if a.of in laws.gradients}
+    ways = sums_named(whole.definitions, products_of(steps.op), asked, steps.op.names)
+    whole = cheapest(steps, whole, "reassociate", ways, policy)
+    return cheapest(
+        steps, whole, "multiple", sums_of_multiples(whole.definitions, steps.op, whole.kept.names), policy
+    )
 
 
 def _reassociate(
@@ -239,51 +232,6 @@ def _with_carried(steps: Stepwise, parts: list[Candidate], way: Carried, policy:
     after = tuple(way.of.get(d.name, d) for d in before)
     history = [Step("carried", At(Tensor(b.name), *b.axes), way.before[a.name], b.value, way.reason)
                for a, b in zip(before, after, strict=True) if a.name in way.of]  # fmt: skip
-    eliminate = frozenset(through for p in inside for through in p.choice.eliminate)
-    choice = Choice(eliminate, frozenset(name for p in inside for name in p.choice.named))
     kept = with_kept(steps, list(after), tuple(d.name for d in after), policy=policy)
-    one = Candidate(choice, after, (*(s for p in inside for s in p.steps), *history), kept)
+    one = Candidate(merged(inside), after, (*(s for p in inside for s in p.steps), *history), kept)
     return [one if part is inside[0] else part for part in parts if part not in inside[1:]]
-
-
-def _of_multiples(steps: Stepwise, whole: Whole, policy: Policy) -> Whole:
-    """The form with sums by way of what a tensor is a multiple of, where that is kept and it need then not be."""
-    lefts = {a.target.name: a.left for a in steps.adjoints}
-    everything = [d for part in whole.parts for d in part.definitions]
-    allowed = divisors(steps) | {n for d in everything for n in divided_by(d.value)}
-    for changed, reason in sums_of_multiples(everything, steps.op, whole.kept.names):
-        of = {d.name: d for d in changed}
-        parts = []
-        for part in whole.parts:
-            new = tuple(of[d.name] for d in part.definitions)
-            history = [Step("multiple", lefts.get(d.name, At(Tensor(d.name), *d.axes)), d.value, n.value, reason)
-                       for d, n in zip(part.definitions, new, strict=True) if d != n]  # fmt: skip
-            parts.append(replace(part, definitions=new, steps=(*part.steps, *history)))
-        other = _priced(steps, parts, policy)
-        if other.kept.total < whole.kept.total and not outside_domain(changed, allowed):
-            whole = other
-            break
-    return whole
-
-
-_SMALL = 40
-"""Equations up to which what is computed again is decided for the whole backward at once, not stretch by stretch."""
-
-
-def _recomputed(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> list[Definition]:
-    """What the backward computes again instead of keeping it; in a long one, tensors that one stretch alone reads."""
-    small = len(steps.op.equations) <= _SMALL
-    if small or policy.again != POLICIES["cost"].again:
-        everything = [d for part in parts for d in part.definitions]
-        names = frozenset(n for part in parts for n in part.kept.names) | {e.name for e in steps.op.equations}
-        return recompute(steps, everything, names, frozenset(), policy)
-    readers: dict[str, int] = {}
-    for part in parts:
-        for name in part.kept.names:
-            readers[name] = readers.get(name, 0) + 1
-    again: list[Definition] = []
-    for part in parts:
-        alone = frozenset(n for n in part.kept.names if readers[n] == 1)
-        shared = frozenset(n for n in readers if n not in alone)
-        again += recompute(steps, list(part.definitions), alone, shared, policy)
-    return again

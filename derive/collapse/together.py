@@ -1,0 +1,90 @@
+"""The stretches of a backward together: what they cost, and laws that change any of their definitions at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from derive.adjoint import Stepwise
+from derive.collapse.chain import Choice, Step
+from derive.collapse.domain import divided_by, divisors, outside_domain
+from derive.collapse.local_search import Candidate
+from derive.lowering.definitions import Definition, circular
+from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
+from derive.terms.elements import At, Tensor
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The form of every stretch, and what they cost together with what is computed again."""
+
+    parts: tuple[Candidate, ...]
+    kept: Kept
+
+    @property
+    def definitions(self) -> list[Definition]:
+        return [d for part in self.parts for d in part.definitions]
+
+
+def priced(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> Whole:
+    """The stretches together with what is computed again."""
+    again = _recomputed(steps, parts, policy)
+    return Whole(tuple(parts), with_kept(steps, [*again, *(d for c in parts for d in c.definitions)], policy=policy))
+
+
+_SMALL = 40
+"""Equations up to which what is computed again is decided for the whole backward at once, not stretch by stretch."""
+
+
+def _recomputed(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> list[Definition]:
+    """What the backward computes again instead of keeping it; in a long one, tensors that one stretch alone reads."""
+    small = len(steps.op.equations) <= _SMALL
+    if small or policy.again != POLICIES["cost"].again:
+        everything = [d for part in parts for d in part.definitions]
+        names = frozenset(n for part in parts for n in part.kept.names) | {e.name for e in steps.op.equations}
+        return recompute(steps, everything, names, frozenset(), policy)
+    readers: dict[str, int] = {}
+    for part in parts:
+        for name in part.kept.names:
+            readers[name] = readers.get(name, 0) + 1
+    again: list[Definition] = []
+    for part in parts:
+        alone = frozenset(n for n in part.kept.names if readers[n] == 1)
+        shared = frozenset(n for n in readers if n not in alone)
+        again += recompute(steps, list(part.definitions), alone, shared, policy)
+    return again
+
+
+def cheapest(
+    steps: Stepwise, whole: Whole, law: str, ways: Iterable[tuple[list[Definition], str]], policy: Policy
+) -> Whole:
+    """The form with all definitions as the cheapest of these ways has them, where one is cheaper than it is."""
+    best, allowed = whole, divisors(steps) | {n for d in whole.definitions for n in divided_by(d.value)}
+    for changed, reason in ways:
+        if outside_domain(changed, allowed) or circular(changed):
+            continue
+        other = priced(steps, _with_changed(steps, whole.parts, changed, law, reason, policy), policy)
+        best = min(best, other, key=lambda w: w.kept.total)
+    return best
+
+
+def _with_changed(
+    steps: Stepwise, parts: Sequence[Candidate], changed: list[Definition], law: str, reason: str, policy: Policy
+) -> list[Candidate]:
+    """The parts with these definitions for their own, those that change as one: one may read what is new in another."""
+    left = {a.target.name: a.left for a in steps.adjoints}
+    inside = [part for part in parts if not set(part.definitions) <= set(changed)]
+    others = {d.name for part in parts if part not in inside for d in part.definitions}
+    old = {d.name: d.value for part in inside for d in part.definitions}
+    after = tuple(d for d in changed if d.name not in others)
+    history = [Step(law, left.get(d.name, At(Tensor(d.name), *d.axes)), old[d.name], d.value, reason)
+               for d in after if d.name in old and d.value != old[d.name]]  # fmt: skip
+    kept = with_kept(steps, list(after), tuple(d.name for d in after), policy=policy)
+    one = Candidate(merged(inside), after, (*(s for p in inside for s in p.steps), *history), kept)
+    return [one if part is inside[0] else part for part in parts if part not in inside[1:]]
+
+
+def merged(parts: Sequence[Candidate]) -> Choice:
+    """The choices of some stretches, as one."""
+    eliminate = frozenset(through for p in parts for through in p.choice.eliminate)
+    return Choice(eliminate, frozenset(name for p in parts for name in p.choice.named))
