@@ -18,7 +18,7 @@ from derive.collapse.reassociate import by_adjoints, one_sum
 from derive.lowering.definitions import Definition
 from derive.lowering.schedule import stem_of_sum
 from derive.terms.axes import free_axes
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.names import free_name
 from derive.terms.reductions import Sigma
 
@@ -28,7 +28,7 @@ def sums_named(
 ) -> Iterator[tuple[list[Definition], str]]:
     """The definitions with a sum in one of them as a definition of its own, before it, and another by way of it.
 
-    Those that are `asked` for stay; another that is a multiple, by what has no axes, is put in its place.
+    Those that are `asked` for stay; another that is a multiple, by what has fewer axes, is put in its place.
     """
     every = _scaled_in_place(definitions, asked)
     for k, d in enumerate(every):
@@ -47,14 +47,16 @@ def sums_named(
 
 
 def _scaled_in_place(definitions: list[Definition], asked: Collection[str]) -> list[Definition]:
-    """The definitions with those that are another times what has no axes in their places."""
+    """The definitions with those that are another times what has fewer axes in their places."""
     scaled = {d.name: (d.axes, d.value) for d in definitions if d.name not in asked and _is_scaled(d)}
     return [replace(d, value=substitute(d.value, scaled)) for d in definitions if d.name not in scaled]
 
 
 def _is_scaled(d: Definition) -> bool:
-    whole = [f for f in Mul.make_args(d.value) if free_axes(f)]
-    return len(whole) == 1 and isinstance(whole[0], At) and set(whole[0].index) == set(d.axes)
+    factors = [f.as_base_exp()[0] for f in Mul.make_args(d.value)]
+    whole = [f for f in factors if free_axes(f) == set(d.axes)]
+    plain = all(isinstance(f, At | Scalar) or f.is_Number for f in factors)
+    return plain and len(whole) == 1 and whole[0] in d.value.args
 
 
 def _by_way_of(

@@ -3,9 +3,9 @@
 import torch
 
 from derive import amax, axes, exp, log, op, sum, tensor
-from tests.derive.live import assert_alike, module
+from tests.derive.live import assert_alike, assert_derived, module
 
-n, m, d = axes("n m d")
+n, m, d, h = axes("n m d h")
 
 
 @op
@@ -27,9 +27,21 @@ def remembered(f, q: tensor[n, d], mem: tensor[m, d], beta: tensor[()]):
     return f.energy
 
 
+@op
+def heads(f, q: tensor[h, n, d], k: tensor[h, m, d], v: tensor[h, m, d], g: tensor[h]):
+    """Attention with a gain for every head."""
+    f.s[h, n, m] = g[h] * sum(q[h, n, d] * k[h, m, d], over=d)
+    f.top[h, n] = amax(f.s[h, n, m], over=m)
+    f.u[h, n, m] = exp(f.s[h, n, m] - f.top[h, n])
+    f.p[h, n, m] = f.u[h, n, m] / sum(f.u[h, n, m], over=m)
+    f.o[h, n, d] = sum(f.p[h, n, m] * v[h, m, d], over=m)
+    return f.o
+
+
 def test_scores_without_their_gain_are_not_kept() -> None:
     assert set(sharpened.op.derivation.kept) == {"p", "x", "w", "g"}
     assert "s_sum" not in remembered.op.derivation.kept
+    assert set(heads.op.derivation.kept) == {"p", "o", "q", "k", "v", "g"}
 
 
 def test_the_gradient_of_the_gain_starts_from_what_that_of_the_input_is_a_multiple_of() -> None:
@@ -42,6 +54,11 @@ def test_the_gradient_of_the_gain_starts_from_what_that_of_the_input_is_a_multip
 def test_nothing_divides_by_the_gain() -> None:
     for op_ in (sharpened.op, remembered.op):
         assert not any("/ g[]" in str(s) or "/ beta[]" in str(s) for s in op_.derivation.backward.statements)
+
+
+def test_it_is_right_for_every_head() -> None:
+    shapes = {"q": (2, 5, 3), "k": (2, 4, 3), "v": (2, 4, 3), "g": (2,)}
+    assert_derived(heads.op, lambda q, k, v, g: (g[:, None, None] * q @ k.mT).softmax(-1) @ v, shapes)
 
 
 def test_it_is_right_with_a_gain_of_0_too() -> None:
