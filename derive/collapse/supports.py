@@ -1,6 +1,7 @@
 """Law: a mask drops where its term already vanishes.
 
-Where a mask sends scores to -oo, `exp` of them is 0, and so is every quotient of it: `p*[j <= i] = p`.
+Where a mask sends scores to -oo, `exp` of them is 0, and so is every quotient of it: `p*[j <= i] = p`. A multiple of
+what is not negative vanishes where that is not above 0: of `h = relu(x)`, `dh = 2*dy*h` is `dh*[h > 0]`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from sympy.logic.boolalg import BooleanAtom
 from derive.algebra import opened, sigma
 from derive.equations import Op
 from derive.lowering.definitions import Definition
+from derive.terms.asked import Above
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, reads_of
@@ -186,7 +188,8 @@ def of_definition(d: Definition, known: dict[str, tuple[Support, ...]]) -> tuple
         factors = list(Mul.make_args(term))
         masks = {side for f in factors if (side := masked_side(f)) is not None}
         zeros = {_side_at(f, s) for f in factors if isinstance(f, At) for s in known.get(f.name, ()) if s.outside == 0}
-        shared.append({side for side in masks | zeros if _is_finite_outside(factors, side, known)})
+        above = {Side(Above(f, S.Zero)) for f in factors if isinstance(f, At) and f.is_nonnegative}
+        shared.append({side for side in masks | zeros | above if _is_finite_outside(factors, side, known)})
     common = set.intersection(*shared)
     return tuple(Support(d.name, d.axes, side) for side in sorted(common, key=lambda side: side.order))
 

@@ -193,7 +193,7 @@ def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candi
     """The parts without masks of what vanishes there because of another definition."""
     known, out = dict(laws.supports), []
     lefts = {a.target.name: a.left for a in steps.adjoints}
-    for part in parts if known else ():
+    for part in parts:
         definitions, history = [], list(part.steps)
         for d in part.definitions:
             value, why = without_masks(d.value, known)
@@ -203,7 +203,7 @@ def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candi
             known[d.name] = of_definition(d, known)
             definitions.append(d)
         out.append(replace(part, definitions=tuple(definitions), steps=tuple(history)))
-    return out or parts
+    return out
 
 
 def _carried(steps: Stepwise, parts: list[Candidate], laws: Laws, policy: Policy) -> list[Candidate]:

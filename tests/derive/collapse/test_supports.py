@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from derive import amax, axes, constant, eq, exp, index, length, log, mean, ne, oo, op, sum, tensor, where
+from derive import amax, axes, constant, eq, exp, index, length, log, mean, ne, oo, op, relu, sum, tensor, where
 from derive.collapse.supports import Side, Support, of_definition, supports
 from derive.lowering.definitions import Definition
 from derive.pipeline import derive_op
 from derive.terms.elements import At, Tensor
 from tests.derive.live import assert_alike, assert_derived, module
 
-n, m, d, c = axes("n m d c")
+n, m, d, c, k = axes("n m d c k")
 
 
 @op
@@ -108,3 +108,17 @@ def test_a_definition_is_zero_only_where_no_factor_of_it_divides_by_zero():
     known = {name: (Support(name, (n,), side),) for name in ("dr", "q")}
     assert [s.side for s in of_definition(Definition("dp", (n,), At(dr, n) / At(w, n)), known)] == [side]
     assert of_definition(Definition("dp", (n,), At(dr, n) / At(q, n)), known) == ()
+
+
+@op
+def squared(f, x: tensor[n, m], w: tensor[m, k]):
+    """The square of what is above 0, before a layer (So et al., 2021)."""
+    f.h[n, m] = relu(x[n, m])
+    f.y[n, k] = sum(f.h[n, m] ** 2 * w[m, k], over=m)
+    return f.y
+
+
+def test_a_multiple_of_what_is_not_negative_is_not_asked_whether_it_is_above_0():
+    backward = derive_op(squared.op).backward
+    assert backward.returns[0] == "dh" and "where" not in str(backward) and "sign" not in str(backward), backward
+    assert_derived(squared.op, lambda x, w: x.relu() ** 2 @ w, {"x": (5, 7), "w": (7, 3)})
