@@ -3,7 +3,8 @@
 So it is where `c` masks out, `l = where(c, 0, e)`.
 
 Who bounds an exponent first, `l = where(c, exp(where(c, u, 0)), 0)`, has `e = exp(...)` beside `l`, and the chain rule
-multiplies by `e` and asks `c` twice. By way of `l` no mask is left, and `e` need not be kept.
+multiplies by `e` and asks `c` twice. By way of `l` no mask is left, and `e` need not be kept. So it is with powers:
+of `l = where(c, sigmoid(u), 0)`, `where(c, 1, 0)*e*(1 - e)` is `l*(1 - l)`.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ def use_masked(value: Expr, known: Masked) -> tuple[Expr, tuple[str, ...]]:
 def _in_product(term: Expr, known: Masked, used: list[str]) -> Expr:
     factors = [_in_sum(f, known, used) for f in Mul.make_args(term)]
     for mask, side in [(f, side) for f in factors if (side := masked_side(f)) is not None and side.value(f) == 1]:
-        for at in [f for f in factors if isinstance(f, At) and f.name in known]:
-            for under in known[at.name]:
+        for f, at, times in [(f, *f.as_base_exp()) for f in factors]:
+            for under in known.get(at.name, ()) if isinstance(at, At) and times.is_positive else ():
                 put: dict[Axis, Expr] = dict(zip(under.of.index, at.index, strict=True))
                 if under.side.at(put) == side:
                     factors.remove(mask)
-                    factors[factors.index(at)] = under.equation.left.xreplace(put)
+                    factors[factors.index(f)] = under.equation.left.xreplace(put) ** times
                     used.append(f"{under.equation.left} = {under.equation.body}")
                     return Mul(*factors)
     return Mul(*factors)

@@ -3,11 +3,11 @@
 import torch
 
 from derive.collapse.masked import masked, use_masked
-from derive.notation import axes, constant, exp, op, sum, tensor, where
+from derive.notation import axes, constant, exp, op, sigmoid, sum, tensor, where
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
-from tests.derive.live import assert_alike, module
+from tests.derive.live import assert_alike, assert_derived, module
 
 t, s, u, v = axes("t s u v")
 
@@ -55,3 +55,22 @@ def test_a_bounded_exponential_is_kept_once() -> None:
     assert "where" not in str(decays.op.derivation.backward)
     a, x = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
     assert_alike(module(decays.op).decays(a, x), torch.exp(a[:, None] - a).tril() @ x, (a, x))
+
+
+@op
+def activated(f, x: tensor[t, s], v: tensor[s, u]):
+    """Sigmoid attention, of what came before (Ramapuram et al., 2024)."""
+    f.p[t, s] = where(s <= t, sigmoid(x[t, s]), 0)
+    f.y[t, u] = sum(f.p[t, s] * v[s, u], over=s)
+    return f.y
+
+
+def test_an_activation_under_a_mask_is_not_masked_again() -> None:
+    assert activated.op.derivation.kept == ("p", "v")
+    assert "where" not in str(activated.op.derivation.backward)
+
+    def plain(x: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return x.sigmoid().tril() @ v
+
+    assert_derived(activated.op, plain, {"x": (5, 5), "v": (5, 3)})
+    assert_derived(activated.op, plain, {"x": (5, 7), "v": (7, 3)})
