@@ -12,7 +12,7 @@ from functools import cached_property
 from sympy import Add, Derivative, Expr, Mul, S
 
 from derive.calculus import local_derivative
-from derive.desugaring.asked_places import Ranges, in_a_window, place_of
+from derive.desugaring.asked_places import Inside, Ranges, in_a_window, indices_inside, place_of
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.pull_back import pull_back
@@ -96,6 +96,7 @@ def stepwise(op: Op, powers_from_output: bool = True) -> Stepwise:
     names = _adjoint_names(op)
     needed = _needed(op)
     ranges: Ranges = {o.name: o.ranges_over for o in op.operands if o.kind == "index"}
+    inside = indices_inside(op)
     cotangents = tuple(Cotangent(o, Tensor(names[o]), axes[o]) for o in dict.fromkeys(op.outputs))
     reached: dict[str, list[Contribution]] = {}
     adjoints: dict[str, Adjoint] = {}
@@ -112,7 +113,8 @@ def stepwise(op: Op, powers_from_output: bool = True) -> Stepwise:
             elements[name] = target
         if name not in elements:
             continue
-        for contribution, of in contributions(equation, elements[name], axes, needed, ranges, powers_from_output):
+        target = elements[name]
+        for contribution, of in contributions(equation, target, axes, needed, ranges, inside, powers_from_output):
             reached.setdefault(of, []).append(contribution)
     for operand in op.differentiable:
         found = tuple(reached.get(operand.name, ()))
@@ -162,12 +164,13 @@ def contributions(
     axes: dict[str, tuple[Axis, ...]],
     needed: set[str],
     ranges: Ranges,
+    inside: Inside = frozenset(),
     powers_from_output: bool = True,
 ) -> list[tuple[Contribution, str]]:
     """What this equation adds to the adjoint of each tensor that it reads."""
     out = []
     for piece, upstream in pieces(equation, adjoint):
-        out += _contributions(piece, upstream, axes, needed, ranges, powers_from_output)
+        out += _contributions(piece, upstream, axes, needed, ranges, inside, powers_from_output)
     return out
 
 
@@ -189,7 +192,7 @@ def pieces(equation: Equation, adjoint: Tensor) -> list[tuple[Equation, At]]:
 
 def _contributions(
     equation: Equation, upstream: At, axes: dict[str, tuple[Axis, ...]], needed: set[str], ranges: Ranges,
-    powers_from_output: bool,
+    inside: Inside, powers_from_output: bool,
 ) -> list[tuple[Contribution, str]]:  # fmt: skip
     out = []
     for read in equation.reads:
@@ -209,20 +212,22 @@ def _contributions(
                 fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
             )  # fmt: skip
         summed = set(equation.axes) - free_axes(read)
-        local_there = _at_its_place(local, read, summed, ranges)
+        local_there = _at_its_place(local, read, summed, ranges, inside)
         value, rules = pull_back(equation, read, upstream * local_there, axes[read.name])
         out.append((Contribution(equation.name, read, local, value, rules), read.name))
     return out
 
 
-def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges) -> Expr:
+def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges, inside: Inside) -> Expr:
     """A derivative that is 0 but at the place of a summed axis that an index names, with a delta: no sum is left.
 
-    What is read by that index is: one that is only compared may lie outside.
+    What is read by that index, here or elsewhere, is: one that is only compared may lie outside.
     """
     out = []
     for factor in Mul.make_args(local):
         place, value = place_of(factor, ranges)
-        there = place is not None and place[0] in summed and place[1] in read.index and not in_a_window(place[0], local)
-        out.append(Delta(*place) * value if place is not None and there else factor)
+        there = place is not None and place[0] in summed and not in_a_window(place[0], local)
+        if place is not None and there and (place[1] in read.index or (place[1].name, place[0].base) in inside):
+            factor = Delta(*place) * value
+        out.append(factor)
     return Mul(*out)

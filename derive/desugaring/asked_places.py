@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from sympy import Add, Basic, Eq, Expr, Mul, S
 
+from derive.equations import Op
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta
 
 Ranges = dict[str, Axis | None]
 """By the name of an index tensor, the axis that its values run over."""
+
+Inside = frozenset[tuple[str, str]]
+"""Index tensors, each with an axis of which all of its values are places."""
 
 
 def place_of(factor: Expr, ranges: Ranges) -> tuple[tuple[Axis, At] | None, Expr]:
@@ -40,3 +44,16 @@ def places_named(condition: Basic, ranges: Ranges) -> list[tuple[Axis, At]]:
 def in_a_window(axis: Axis, value: Expr) -> bool:
     """Whether an element is read at a place counted from an axis, `x[n + 1]`."""
     return any(axis in free_axes(i) and isinstance(i, Add | Mul) for at in value.atoms(At) for i in at.index)
+
+
+def indices_inside(op: Op) -> Inside:
+    """The indices of which every value reads a place of an axis, whatever is chosen: none of them lies outside."""
+    found = set()
+    for equation in op.equations:
+        chosen = {at for w in equation.body.atoms(Where) for at in w.atoms(At)}
+        for read in (at for at in equation.reads if at not in chosen):
+            for i, axis in zip(read.index, op.dims(read.name), strict=True):
+                plain = isinstance(i, At) and all(isinstance(a, Axis) for a in i.index)
+                if isinstance(i, At) and plain and len(set(i.index)) == len(i.index):
+                    found.add((i.name, axis))
+    return frozenset(found)
