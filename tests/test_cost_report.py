@@ -1,14 +1,28 @@
 """The cost report counts what a statement moves and multiplies, and times the lines that are printed."""
 
+import io
+
 import pytest
 import torch
+from rich.console import Console
 
+from derive import axes, eq, index, op, sum, tensor, where
 from derive.catalogue import find
 from derive.errors import DeriveError
 from derive.pipeline import derive_op
 from derive.reports import cost_report as module
-from derive.reports.cost_report import cost_report, cost_tables, least_bytes
+from derive.reports.cost_report import cost_report, least_bytes
+from derive.reports.cost_tables import cost_tables, shown
 from derive.reports.rates import Rates, _products
+
+n, k, d = axes("n k d")
+
+
+@op
+def added_to_some(f, x: tensor[n, d], z: tensor[k, d], to: index(n)[k]):
+    f.y[n, d] = x[n, d] + sum(where(eq(to[k], n), z[k, d], 0), over=k)
+    return f.y
+
 
 SIZES = {"...": 8, "d": 16}
 
@@ -35,7 +49,28 @@ def test_products_and_scatters_are_counted() -> None:
     d = derive_op(find("softmax_cross_entropy"))
     report = cost_report(d, {"n": 4, "c": 8}, 1)
     scattered = next(p for p in report.backward if "scatter" in p.code)
-    assert scattered.bytes > 4 * 4 * 8
+    assert scattered.bytes == 4 * 8 + 4 + 4 * 2 * 4  # four labels, dloss, and where they are added to what is there
+
+
+def test_a_copy_and_what_is_added_to_it_are_counted() -> None:
+    report = cost_report(added_to_some.op.derivation, {"n": 8, "k": 4, "d": 16}, 1)
+    assert [(p.code.partition("(")[0], p.bytes) for p in report.forward if p.bytes] == [
+        ("y = x.clone", 4 * 2 * 8 * 16),
+        ("y.index_add_", 4 * (4 * 16 + 2 * 4 * 16) + 8 * 4),
+    ]
+
+
+def test_the_code_of_every_line_is_there_in_full() -> None:
+    report = cost_report(derive_op(find("layernorm")), SIZES, 1)
+    narrow, file = (Console(file=io.StringIO(), width=80, force_terminal=t, color_system=None) for t in (True, False))
+    for console in (narrow, file):
+        shown(report, console)
+    wrapped, whole = (c.file.getvalue() for c in (narrow, file))  # type: ignore[attr-defined]
+    assert max(map(len, wrapped.splitlines())) <= 80 and "…" not in wrapped + whole
+    for p in (*report.forward, *report.backward):
+        assert f" {p.code} " in whole
+    words = "".join(line.strip().split("  ")[0] for line in wrapped.splitlines())
+    assert all("".join(p.code.split()) in "".join(words.split()) for p in report.backward)
 
 
 def test_the_least_is_what_comes_in_and_goes_out() -> None:

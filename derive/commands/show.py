@@ -47,10 +47,10 @@ def explain(
         return
     derivation = derive_op(op, save.value)
     if cost:
-        from derive.reports.cost_report import cost_report, cost_tables  # PyTorch takes seconds to import
+        from derive.reports.cost_report import cost_report  # PyTorch takes seconds to import
+        from derive.reports.cost_tables import shown
 
-        for part in cost_tables(cost_report(derivation, dict(map(_size, size or [])), threads)):
-            Console().print(part, highlight=False)
+        shown(cost_report(derivation, dict(map(_size, size or [])), threads), Console())
         return
     stage = None if show is None else str(show.value)
     console = Console()

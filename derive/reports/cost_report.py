@@ -15,8 +15,6 @@ from types import CodeType
 from typing import Any
 
 import torch
-from rich.console import RenderableType
-from rich.table import Table
 
 from derive.autograd.saved import DEFAULT_SIZE, example_sizes
 from derive.costs.cost import node_work, work
@@ -29,7 +27,6 @@ from derive.pipeline import Derivation
 from derive.program import Program, Read, Reduce, Scatter, Statement, base
 from derive.reports.rates import Rates, measured
 from derive.reports.report import largest
-from derive.terms.axes import PACK_NAME
 
 _REAL, _INTEGER = 4, 8  # bytes of an element: float32 and int64
 _LARGEST = 2**22  # elements: the lengths that nobody gave are chosen so that no tensor is larger
@@ -84,10 +81,15 @@ def _multiply_adds(s: Statement, lengths: Nominal) -> float:
     return sum(lengths.elements(node_axes(n.body)) for n in products)
 
 
+def _is_view(s: Statement, code: str) -> bool:
+    """Whether a statement only looks at a tensor, which its code does not copy."""
+    if isinstance(s, Scatter) or not isinstance(s.value, Read) or ".clone()" in code or ".contiguous()" in code:
+        return False
+    return not any(isinstance(n, Read) for i in s.value.index for n in walk(i))
+
+
 def _moved(s: Statement, program: Program, lengths: Nominal, integers: frozenset[str]) -> float:
     """The bytes that a statement reads and writes; a gather reads what it takes."""
-    if isinstance(s.value, Read) and not any(isinstance(n, Read) for i in s.value.index for n in walk(i)):
-        return 0.0
     own = dict(program.given) | {x.name: _written(x) for x in program.statements}
     slots = [n for i in s.slots for n in walk(i)]
     found: dict[str, float] = {}
@@ -95,7 +97,8 @@ def _moved(s: Statement, program: Program, lengths: Nominal, integers: frozenset
         if isinstance(n, Read):
             whole, taken = lengths.elements(own[n.name]), lengths.elements(node_axes(n))
             found[n.name] = max(found.get(n.name, 0.0), min(whole, taken) * _size(n.name, integers))
-    written = lengths.elements(_written(s)) * _REAL
+    is_there = isinstance(s, Scatter) and s.onto is not None
+    written = 0.0 if is_there else lengths.elements(_written(s)) * _REAL
     if isinstance(s, Scatter):
         written += 2 * lengths.elements(set(axes_along(s.slots))) * _REAL
     return sum(found.values()) + written
@@ -193,7 +196,8 @@ def _parts(
         else:
             out.append(Part(code, 0.0, 0.0, 0.0, 0.0, seconds))
             continue
-        moved, products = _moved(s, program, lengths, integers), _multiply_adds(s, lengths)
+        moved = 0.0 if _is_view(s, code) else _moved(s, program, lengths, integers)
+        products = _multiply_adds(s, lengths)
         out.append(Part(code, moved, products, node_work(s.value, lengths), rates.floor(moved, products), seconds))
     return tuple(out)
 
@@ -241,47 +245,3 @@ def _times(lines: list[CodeType], scope: Callable[[], dict[str, Any]]) -> list[f
             best[k] = min(best[k], time.perf_counter() - start)
         done += 1
     return best
-
-
-# --- showing ----------------------------------------------------------------------------------------------
-
-
-def cost_tables(report: CostReport) -> Iterator[RenderableType]:
-    """A table for the forward, one for the backward, and what they come to."""
-    for title, parts, passes in zip(
-        ("forward", "backward"), (report.forward, report.backward), report.passes, strict=True
-    ):
-        table = Table(title, title=f"{title}: {passes:.1f} passes over the largest tensor", title_justify="left")
-        for heading in ("MB", "multiply-adds", "operations", "floor us", "measured us", "times"):
-            table.add_column(heading, justify="right")
-        for p in parts:
-            table.add_row(p.code, *_figures(p.bytes, p.multiply_adds, p.operations, p.floor, p.taken))
-        table.add_section()
-        sums = [sum(getattr(p, f) for p in parts) for f in ("bytes", "multiply_adds", "operations", "floor", "taken")]
-        table.add_row("all lines", *_figures(*sums))
-        yield table
-    taken = sum(p.taken for p in (*report.forward, *report.backward))
-    axes = ", ".join(f"{a} = {n}" for a, n in report.sizes.items())
-    yield (
-        f"{report.name} in float32 on {report.threads} thread(s), {axes.replace(PACK_NAME, '|...|')}\n"
-        f"together: {1e6 * taken:,.0f} us; the least that any forward and backward must move is "
-        f"{report.least_bytes / 1e6:,.2f} MB, a floor of {1e6 * report.floor:,.0f} us: "
-        f"{taken / report.floor:.1f} times that"
-    )
-    worst = max((*report.forward, *report.backward), key=lambda p: p.taken - p.floor)
-    yield (
-        f"they part most at `{worst.code}`: {1e6 * worst.taken:,.0f} us where {1e6 * worst.floor:,.0f} would do"
-        if worst.floor
-        else f"they part most at `{worst.code}`: {1e6 * worst.taken:,.0f} us beside no work on tensors"
-    )
-
-
-def _figures(moved: float, products: float, operations: float, floor: float, taken: float) -> list[str]:
-    return [
-        f"{moved / 1e6:,.2f}" if moved else "",
-        f"{products:,.0f}" if products else "",
-        f"{operations:,.0f}" if operations else "",
-        f"{1e6 * floor:,.1f}" if floor else "",
-        f"{1e6 * taken:,.1f}",
-        f"{taken / floor:.1f}" if floor else "",
-    ]
