@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from sympy import Add, Expr, Mul, Pow, Rational, S, factor_list, gcd, symbols
 
+from derive.lowering.masking import is_or_nothing, may_be_infinite
 from derive.lowering.ordering import ordered_terms, weight
 from derive.terms.choices import Where
 
@@ -79,6 +80,7 @@ def _factor(terms: list[_Term]) -> Product:
     if len(terms) == 1:
         return terms[0].product
     number, common = common_factor(terms)
+    common = {b: e for b, e in common.items() if not _leaks(b, e, terms)}
     rest = [t.over(number, common) for t in terms]
     powers = tuple(Pow(b, e) for b, e in common.items())
     if (repeated := _repeated(rest)) is not None:
@@ -202,6 +204,19 @@ def common_factor(terms: list[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
     return number, common
 
 
+def _leaks(b: Expr, e: Expr, terms: list[_Term]) -> bool:
+    """Whether a factor that may be infinite would come out from behind masks of which none may hold.
+
+    `where(c, x/y, 0) + where(d, z/y, 0)` is 0 where neither is chosen, also where y is; with `1/y` outside it is nan.
+    """
+    if not may_be_infinite(Pow(b, e)):
+        return False
+    masks = [frozenset((f.args[0], f.args[1] == 0) for f, _ in t.powers if is_or_nothing(f)) for t in terms]
+    left = [own - frozenset.intersection(*masks) for own in masks]
+    alone = {mask for own in left if len(own) == 1 for mask in own}
+    return all(left) and not any((condition, not turned) in alone for condition, turned in alone)
+
+
 def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
     """The largest factor that more than one term has, if taking it out spares an operation on something large.
 
@@ -212,7 +227,7 @@ def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
     for b, e in sorted(candidates, key=lambda c: (c[0].sort_key(), c[1])):
         inside = [t for t in terms if t.has(b, e)]
         mine = (len(inside) - 1) * 32 ** weight(b) if len(inside) > 1 and weight(b) else 0
-        if mine == 0 or mine < gain:
+        if mine == 0 or mine < gain or _leaks(b, e, inside):
             continue
         number, common = common_factor(inside)
         rest = sum(len(t.over(number, common).powers) for t in inside)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Basic, Eq, Expr, Function, Pow, S
+from sympy import Add, Basic, Eq, Expr, Function, Pow, S, exp, log
 from sympy.logic.boolalg import Boolean, Not
 
 from derive.terms.axes import Axis, free_axes
@@ -26,19 +26,38 @@ class Masked:
 
 def masked(factors: list[Expr], beside: set[Axis] | None) -> Masked:
     """The factors with what masks them apart; a choice between something and 0 gives way where it asks of all their
-    axes and of those of what is multiplied `beside` (None: not known).
+    axes and of those of what is multiplied `beside` (None: not known), and where another factor may be infinite.
     """
+    infinite = any(map(may_be_infinite, factors))
     axes = None if beside is None else beside.union(*(free_axes(f) for f in factors))
     conditions: list[Boolean] = []
     rest: list[Expr] = []
     for f in factors:
         condition, value = _apart(f)
-        if condition is None or (value != 1 and not (free_axes(f) == free_axes(condition) == axes)):
+        if condition is None and infinite and is_or_nothing(f) and f.args[2] == 0:
+            condition, value = f.args[:2]
+            if condition not in conditions:
+                conditions.append(condition)
+            rest.append(value)
+        elif condition is None or (value != 1 and not (free_axes(f) == free_axes(condition) == axes)):
             rest.append(f)
         else:
             conditions.append(condition)
             rest += [value] if value != 1 else []
     return Masked(tuple(conditions), tuple(rest))
+
+
+def is_or_nothing(factor: Expr) -> bool:
+    """Whether a factor is a choice between something, or 1, and 0."""
+    return isinstance(factor, Where) and S.Zero in factor.args[1:]
+
+
+def may_be_infinite(factor: Expr) -> bool:
+    """Whether a factor of a product may be infinite where all tensors are finite."""
+    base, exponent = factor.as_base_exp()
+    if isinstance(factor, exp | log):
+        return factor.has(At)
+    return bool(exponent.is_negative and base.has(At) and not base.is_positive)
 
 
 def _apart(factor: Expr) -> tuple[Boolean | None, Expr]:
