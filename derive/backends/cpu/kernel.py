@@ -12,7 +12,7 @@ from derive.backends.cpu.loops.again import made_again
 from derive.backends.cpu.loops.forms import Scratch, count, plans, print_group, read_by, shared_with
 from derive.backends.cpu.loops.groups import Group, grouped
 from derive.backends.cpu.loops.running import print_running
-from derive.backends.cpu.names import length
+from derive.backends.cpu.names import in_ascii, length
 from derive.backends.cpu.products.calls import print_product
 from derive.backends.cpu.products.chains import Chain, Step, chained
 from derive.backends.cpu.products.contractions import with_products
@@ -73,7 +73,8 @@ def kernel(
     for p in places:
         scratch.take("int64_t", text.name(p.name), count(form.dims[p.name], text))
         p.fill(form, first)
-    printed = _Steps(name, steps, form, outputs, out, scratch)
+    symbol = in_ascii(name)
+    printed = _Steps(symbol, steps, form, outputs, out, scratch)
     printed.print()
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
@@ -91,8 +92,8 @@ def kernel(
     held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in read_by(printed.flat)]
     checks += printed.before
     fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
-    source = "\n\n".join([*printed.functions, _function(name, params, checks, fresh, scratch, out)])
-    return Kernel(name, f"{source}\n\n{_in_a_row(name, members)}", inputs, outputs, lengths, program.scalars)
+    source = "\n\n".join([*printed.functions, _function(symbol, params, checks, fresh, scratch, out)])
+    return Kernel(name, f"{source}\n\n{_in_a_row(symbol, members)}", inputs, outputs, lengths, program.scalars)
 
 
 @dataclass

@@ -24,19 +24,27 @@ _SUFFIXES = tuple(  # of our own variables
     """_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last _few
     _four""".split()  # noqa: SIM905
 )
-_PREFIXES = ("i_", "n_", "given_n_", "first_", "phase_", "shift_", "real_", "number_")
+_PREFIXES = ("i_", "n_", "given_n_", "first_", "phase_", "shift_", "real_", "number_", "utf_")
 
 
 def tensor_name(tensor: str) -> str:
     """A tensor's name, with one underscore more after what C or we have for something else, so that two stay two."""
-    stem = tensor.rstrip("_")
+    name = in_ascii(tensor)
+    stem = name.rstrip("_")
     ours = tensor.startswith(_PREFIXES) or stem.endswith(_SUFFIXES)
-    return f"{tensor}_" if ours or stem in _RESERVED | _SHARED else tensor
+    return f"{name}_" if ours or stem in _RESERVED | _SHARED else name
+
+
+def in_ascii(name: str) -> str:
+    """A name in letters that all compilers know; not all do others, and PyTorch's operators have none."""
+    if name.isascii():
+        return name
+    return "utf_" + "".join(c if c.isascii() and c != "U" else f"U{ord(c):x}_" for c in name)
 
 
 def axis_name(axis: str) -> str:
     """`row` for `...`, and a number for each prime of a bound copy."""
-    stem, *rest = axis.split("'")
+    stem, *rest = in_ascii(axis).split("'")
     stem = "rows_" if stem == "rows" else stem.replace("...", "rows")  # which stands alone, or in the name of a merge
     return "_".join([stem, *(r or "1" for r in rest)])
 
