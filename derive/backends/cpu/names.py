@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from derive.program import base
 
 _RESERVED = frozenset(
@@ -27,12 +29,16 @@ _SUFFIXES = tuple(  # of our own variables
 _PREFIXES = ("i_", "n_", "given_n_", "first_", "phase_", "shift_", "real_", "number_", "utf_")
 
 
+_MACROS = re.compile(r"[A-Z][A-Z0-9_]*[A-Z][A-Z0-9_]*")
+"""How C's headers spell their macros, M_PI and INT64_MAX, which no list could hold all of."""
+
+
 def tensor_name(tensor: str) -> str:
     """A tensor's name, with one underscore more after what C or we have for something else, so that two stay two."""
     name = in_ascii(tensor)
     stem = name.rstrip("_")
     ours = tensor.startswith(_PREFIXES) or stem.endswith(_SUFFIXES)
-    return f"{name}_" if ours or stem in _RESERVED | _SHARED else name
+    return f"{name}_" if ours or stem in _RESERVED | _SHARED or _MACROS.fullmatch(stem) else name
 
 
 def in_ascii(name: str) -> str:
