@@ -382,24 +382,65 @@ def convolve(function: Callable[..., Tensor], *args: Any, groups: int = 1, **opt
     return image + bias[0].reshape(-1, *[1] * len(places)) if bias else image
 
 
-def pair_distances(x: Tensor, y: Tensor, p: int) -> Tensor:
-    """`sum(abs(x[..., i, d] - y[..., j, d])**p, over=d)` for p = 1, 2, from as many `i` at a time as stay in the cache."""
-    few = x.shape[-1] < 32  # coordinates, which are slow to add up where they lie side by side
-    others, over = (y.mT[..., None, :, :], -2) if few else (y[..., None, :, :], -1)
-
-    def apart(some: Tensor, room: Tensor | None = None) -> Tensor:
-        difference = torch.sub(some[..., None] if few else some[..., None, :], others, out=room)
-        return difference.abs_() if p == 1 else difference.square_()
-
-    at_once = (2**17 if x.device.type == "cpu" else 2**24) // max(y.numel(), 1) + 1
-    recorded = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
-    if recorded or torch.compiler.is_compiling() or at_once >= x.shape[-2]:
-        return apart(x).sum(over)
-    found = x.new_empty((*x.shape[:-1], y.shape[-2]))
-    room = x.new_empty((*x.shape[:-2], at_once, *others.shape[-2:]))
+def pair_distances(x: Tensor, y: Tensor, p: int, scale: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
+    """`sum(weight * abs(scale * (x[..., i, d] - y[..., j, d]))**p, over=d)` for p = 1, 2, from as many `i` at a time as
+    stay in the cache; `scale` and `weight` have the last dimensions of `y`, or ones in their place.
+    """
+    with_y = [_longest_last(t) for t in (y, scale, weight)]
+    at_once = _at_once(x, y, scale, weight)
+    if at_once >= x.shape[-2]:
+        return _apart(x, p, *with_y).sum(-1)
+    found, room = x.new_empty((*x.shape[:-1], y.shape[-2])), _room(x, at_once, y)
     for some, sums in zip(x.split(at_once, -2), found.split(at_once, -2)):
-        torch.sum(apart(some, room.narrow(-3, 0, some.shape[-2])), over, out=sums)
+        torch.sum(_apart(some, p, *with_y, room=room), -1, out=sums)
     return found
+
+
+def weighed_distances(weights: Tensor, x: Tensor, y: Tensor, p: int, scale: Tensor | None = None) -> Tensor:
+    """`sum(weights[..., i, j] * abs(scale * (x[..., i, d] - y[..., j, d]))**p, over=i)`, made like `pair_distances`."""
+    with_y = [_longest_last(t) for t in (y, scale, None)]
+    at_once = _at_once(x, y, scale, weights)
+    if at_once >= x.shape[-2]:
+        return _apart(x, p, *with_y).mul_(weights[..., None]).sum(-3)
+    found, room = torch.zeros_like(with_y[0]), _room(x, at_once, y)
+    part = torch.empty_like(found)  # which lies as the room does
+    for some, own in zip(x.split(at_once, -2), weights.split(at_once, -2)):
+        found += torch.sum(_apart(some, p, *with_y, room=room).mul_(own[..., None]), -3, out=part)
+    return found
+
+
+def _apart(
+    some: Tensor, p: int, y: Tensor, scale: Tensor | None, weight: Tensor | None, room: Tensor | None = None
+) -> Tensor:
+    """How far some points are from all others, coordinate by coordinate."""
+    room = None if room is None else room.narrow(-3, 0, some.shape[-2])
+    found = torch.sub(some[..., None, :], y[..., None, :, :], out=room)
+    found = found if scale is None else found.mul_(scale[..., None, :, :])
+    found = found.abs_() if p == 1 else found.square_()
+    return found if weight is None else found.mul_(weight[..., None, :, :])
+
+
+def _longest_last(t: Tensor | None) -> Tensor | None:
+    """The same values, laid out so that the longer of the last two dimensions is the one whose elements lie side by side."""
+    if t is None or t.dim() < 2:
+        return t if t is None else t.reshape(1, -1)
+    return t.mT.contiguous().mT if t.shape[-2] >= t.shape[-1] else t
+
+
+def _room(x: Tensor, rows: int, y: Tensor) -> Tensor:
+    """Memory for what so many points and all others have between them, laid out as `_longest_last` lays out `y`."""
+    points, coordinates = y.shape[-2:]
+    if points >= coordinates:
+        return x.new_empty((*x.shape[:-2], rows, coordinates, points)).mT
+    return x.new_empty((*x.shape[:-2], rows, points, coordinates))
+
+
+def _at_once(x: Tensor, y: Tensor, *others: Tensor | None) -> int:
+    """How many points of `x` at a time: all where a loop would not do, as what is recorded or compiled is."""
+    recorded = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, y, *others))
+    if recorded or torch.compiler.is_compiling():
+        return x.shape[-2]
+    return (2**17 if x.device.type == "cpu" else 2**24) // max(y.numel(), 1) + 1
 
 
 def rows_by_matrices(rows: Tensor, matrices: Tensor, which: Tensor) -> Tensor:

@@ -132,7 +132,7 @@ def _told(function: Function) -> Function:
 
 
 CALLED = ("as_float64", "check_index", "check_length", "convolve", "fill_diagonal_", "of_numbers", "pair_distances",
-          "ratio_of", "rows_by_matrices", "run_sums", "sums_of_outer")  # fmt: skip
+          "ratio_of", "rows_by_matrices", "run_sums", "sums_of_outer", "weighed_distances")  # fmt: skip
 """What a module imports of `_support` where its code calls it."""
 
 

@@ -29,6 +29,8 @@ from derive.emit.signatures import signature
 from derive.equations import Operand
 from derive.explaining.words import listed
 from derive.lengths.length_code import lengths_of, size_code
+from derive.lengths.nominal import nominal
+from derive.passes.differences import squares_of_differences
 from derive.pipeline import Derivation
 from derive.program import Assign, Program, Read, Reduce
 from derive.terms.axes import Size
@@ -63,7 +65,7 @@ class Pair:
             computed = frozenset(kept) - {o.name for o in self.op.operands}
             forward, backward = (choices_first(without_choices(p, self.whole, computed)) for p in (forward, backward))
             forward, backward = masks_first(forward), masks_first(backward)
-            backward = differences_in_float64(backward)
+            backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))
 
         def codes(program: Program, known: Layouts) -> list[str]:
             like = self._like if program is forward else self.cotangents[0]

@@ -3,16 +3,19 @@
 With `h[i, j, d] = x[i, d] - y[j, d]` and `dh[i, j, d] = w[i, j] * h[i, j, d]`, `sum(dh[i, j, d], over=j)` is
 `sum(w[i, j] * (x[i, d] - y[j, d]), over=j)`. In loops the difference takes no memory; whole tensors are multiplied
 without it, in a precision in which one product may be subtracted from the other. Where nothing weighs the differences,
-`sum(h[i, j, d], over=j)` is as many times `x[i, d]`, less one sum of `y`.
+`sum(h[i, j, d], over=j)` is as many times `x[i, d]`, less one sum of `y`. Nor do whole tensors need
+it where the others weigh its square, `sum(dh[i, j, d] * h[i, j, d], over=j)`, which one call sums as it is made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from derive.costs.cost import work_and_names
 from derive.lengths.nominal import Nominal
-from derive.nodes.arithmetic import multiplied, signless
+from derive.nodes.arithmetic import multiplied, quotient, signless, to_the, whole_power
+from derive.nodes.distances import weighed_apart
 from derive.nodes.other_axes import plain_by_axes, value_at
 from derive.nodes.products import by_axes, fraction, is_of_differences, is_outer_difference, product_factors
 from derive.nodes.soundness import check
@@ -25,13 +28,32 @@ from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf
 
 def sums_of_differences(program: Program, nominal: Nominal) -> Program:
     """The same program, with weighted sums of differences where these are less work than the tensor of them."""
+    known = _differences(program)
+    return _changed(program, nominal, lambda node: _weighted(node, known))
+
+
+def squares_of_differences(program: Program, nominal: Nominal) -> Program:
+    """The same program, with weighed squares of differences where the tensor of these is read for nothing else.
+
+    For whole tensors alone: loops make a difference once for all that they sum.
+    """
+    known = _differences(program)
+    return _changed(program, nominal, lambda node: _with_square(node, known))
+
+
+def _differences(program: Program) -> Known:
+    """The tensors that are differences of all pairs, or multiples of such."""
     known = {n: s for n, s in program.assigned.items() if _is_plain(s)}
-    known = {n: s for n, s in known.items() if _is_of_difference(s.value, known)}
+    return {n: s for n, s in known.items() if _is_of_difference(s.value, known)}
+
+
+def _changed(program: Program, nominal: Nominal, weighted: Callable[[Reduce], Node]) -> Program:
+    """The program with its sums changed, where that is less work."""
 
     def within(node: Node) -> Node:
         node = rebuilt(node, within)
         is_sum = isinstance(node, Reduce) and node.kind in ("sum", "mean")
-        return _weighted(node, known) if is_sum else node  # type: ignore[arg-type]
+        return weighted(node) if is_sum else node  # type: ignore[arg-type]
 
     changed = without_unread(check(program.with_values(within)))
     return changed if work_and_names(changed, nominal) < work_and_names(program, nominal) else program
@@ -65,8 +87,38 @@ def _weighted(node: Reduce, known: Known) -> Node:
     if minus and (turned := _turned(difference)) is not None:
         difference, minus = turned, False
     total = Reduce("sum", node.axes, multiplied([*product_factors(weight), difference]))
-    if not is_of_differences(total):
+    return _beside(node, total, outside, below, minus) if is_of_differences(total) else node
+
+
+def _with_square(node: Reduce, known: Known) -> Node:
+    """The sum with the square of a difference, and what that is weighed by; itself without one."""
+    body, minus = signless(_opened(node.body, known))
+    up, down = fraction(body)
+    if (found := _square_among(up, down, known)) is None:
         return node
+    root, up, down = found
+    (inside, outside), (over, below) = (by_axes(part, node.axes) for part in (up, down))
+    total = Reduce("sum", node.axes, multiplied([as_product(inside, over), to_the(root, 2)]))
+    return _beside(node, total, outside, below, minus) if weighed_apart(total) is not None else node
+
+
+def _square_among(up: list[Node], down: list[Node], known: Known) -> tuple[Node, list[Node], list[Node]] | None:
+    """The root of the one square of a difference in a quotient, with what divides twice, and what is left of this."""
+    squares = [f for f in up if whole_power(f)[1] == 2]
+    roots = [signless(_opened(whole_power(f)[0], known))[0] for f in squares]
+    differences = [f for f in up if is_outer_difference(f)]
+    if not differences:
+        found = [k for k, root in enumerate(roots) if any(map(is_outer_difference, fraction(root)[0]))]
+        return (roots[found[0]], [f for f in up if f != squares[found[0]]], down) if len(found) == 1 else None
+    if len(differences) != 2 or differences[0] != differences[1]:
+        return None
+    twice = [n for n in dict.fromkeys(down) if down.count(n) == 2]
+    root = quotient(differences[:1], twice)
+    return root, [f for f in up if f != differences[0]], [n for n in down if n not in twice]
+
+
+def _beside(node: Reduce, total: Reduce, outside: list[Node], below: list[Node], minus: bool) -> Node:
+    """A sum as another, with what that is multiplied with and divided by; of a mean, by its lengths as well."""
     below += [SizeOf(a) for a in node.axes if node.kind == "mean"]
     if not below:
         value = multiplied([*outside, total])

@@ -12,6 +12,7 @@ from derive import axes, exp, index, log, mean, ne, op, relu, scalar, sqrt, sum,
 from derive.equations import Op
 from derive.live import build
 from derive.verify.verify import Verification, verify, verify_kernels
+from generated import _support as support
 from tests.derive.live import assert_alike, assert_derived, module
 
 b, d, i, j, k, n = axes("b d i j k n")
@@ -98,6 +99,28 @@ def from_all_others(f, x: tensor[i, d]):
     return f.y
 
 
+@op
+def by_lengths(f, x: tensor[i, d], z: tensor[j, d], s: tensor[d], v: tensor[j]):
+    """A length scale for every coordinate (a kernel with automatic relevance determination)."""
+    f.k[i, j] = exp(-sum(((x[i, d] - z[j, d]) / s[d]) ** 2, over=d) / 2)
+    f.y[i] = sum(f.k[i, j] * v[j], over=j)
+    return f.y
+
+
+@op
+def by_precisions(f, x: tensor[b, i, d], z: tensor[b, j, d], s: tensor[b, i, d]):
+    """Every point on the left has its own."""
+    f.q[b, i, j] = sum((x[b, i, d] - z[b, j, d]) ** 2 * s[b, i, d], over=d)
+    f.y[b, i, j] = 1 / (1 + f.q[b, i, j] ** 2)
+    return f.y
+
+
+@op
+def by_widths(f, x: tensor[i, d], z: tensor[j, d], s: tensor[j, d].positive):
+    f.y[i, j] = tanh(sum(abs((x[i, d] - z[j, d]) / s[j, d]), over=d))
+    return f.y
+
+
 def _squared(x: Tensor, z: Tensor) -> Tensor:
     return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
 
@@ -124,12 +147,16 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "from_all_others": lambda x: (1 + _squared(x, x).sum()).log(),
     "each_pair_once": lambda x, eps=1.0: (1 / (_squared(x, x) + eps) ** 2).triu(1).sum(),
     "of_two_kernels": _of_two_kernels,
+    "by_lengths": lambda x, z, s, v: (-(((x[:, None] - z) / s) ** 2).sum(2) / 2).exp() @ v,
+    "by_precisions": lambda x, z, s: 1 / (1 + (s[:, :, None] * (x[:, :, None] - z[:, None]) ** 2).sum(3) ** 2),
+    "by_widths": lambda x, z, s: ((x[:, None] - z).abs() / s).sum(2).tanh(),
 }
 OPS: dict[str, Op] = {
     made.op.name: made.op
     for made in (
         kernel_mean, of_one_set, in_batches, city_blocks, soft_centres, moved, of_spreads, each_pair_once,
-        of_two_kernels, from_all, from_all_others,
+        of_two_kernels, from_all, from_all_others, by_lengths, by_precisions,
+        by_widths,
     )
 }  # fmt: skip
 SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "k": 6, "n": 7}
@@ -143,7 +170,8 @@ def _code(op: Op, way: str) -> str:
 def _inputs(op: Op, sizes: dict[str, int], dtype: torch.dtype = torch.float64) -> list[Tensor]:
     tensors = [o for o in op.operands if o.kind == "tensor"]
     wide = {"j": sizes["i"]} if op.name in ("moved", "of_two_kernels") else {}
-    return [torch.randn([(sizes | wide)[a.base] for a in o.axes], dtype=dtype) for o in tensors]
+    made = [torch.randn([(sizes | wide)[a.base] for a in o.axes], dtype=dtype) for o in tensors]
+    return [x.abs() + 0.5 if o.assumed else x for o, x in zip(tensors, made, strict=True)]
 
 
 WHOLE = [SIZES, dict.fromkeys(SIZES, 4), dict.fromkeys(SIZES, 1)]
@@ -171,11 +199,36 @@ def test_battery(name: str, judged: Callable[[Op], Verification]) -> None:
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
 
 
-@pytest.mark.parametrize("name", [n for n in OPS if n not in ("city_blocks", "of_spreads")])
+@pytest.mark.parametrize("name", [n for n in OPS if n not in ("city_blocks", "by_widths", "of_spreads")])
 def test_no_tensor_of_all_differences(name: str) -> None:
     backward = _code(OPS[name], "backward")
     assert "as_float64(" in backward and not any(text in backward for text in ("x[:, None]", "x[:, :, None]", "x.T -"))
     assert ("pair_distances(" in _code(OPS[name], "forward")) == (name != "moved")
+
+
+def test_scaled_and_weighed_distances() -> None:
+    """What scales coordinates goes into the call, behind the difference; so are squares that a sum weighs."""
+    forward, backward = (_code(OPS["by_lengths"], way) for way in ("forward", "backward"))
+    assert "pair_distances(x, z, p=2, scale=s.reciprocal())" in forward
+    assert "weighed_distances(" in backward and "scale=s.reciprocal()" in backward
+    assert "weighed_distances(" in _code(OPS["of_spreads"], "backward")
+    assert "pair_distances(z, x, p=2, weight=s)" in _code(OPS["by_precisions"], "forward")
+    assert "weighed_distances(" in _code(OPS["by_precisions"], "backward")
+    assert "pair_distances(x, z, p=1, weight=s.reciprocal())" in _code(OPS["by_widths"], "forward")
+
+
+@pytest.mark.parametrize("sizes", [(300, 700, 50), (700, 30, 600)])
+def test_some_points_at_a_time(sizes: tuple[int, int, int]) -> None:
+    """Whichever dimension is the longest; sets of points of a batch, with what scales or weighs the same for some."""
+    i, j, d = sizes
+    x, z, weights = torch.randn(2, i, d), torch.randn(2, j, d), torch.rand(2, i, j)
+    for scale, weight in [(torch.rand(2, j, d), torch.rand(d)), (torch.rand(2, 1, d), torch.rand(j, 1))]:
+        for p in (1, 2):
+            apart = (scale[:, None] * (x[:, :, None].double() - z[:, None])).abs() ** p
+            found = support.pair_distances(x, z, p, scale, weight)
+            torch.testing.assert_close(found, (apart * weight).sum(3).float())
+            found = support.weighed_distances(weights, x, z, p, scale)
+            torch.testing.assert_close(found, (apart * weights[..., None]).sum(1).float())
 
 
 def test_weights_are_multiplied_and_masked_once() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.torch.products.by_vectors import is_by_vector
 from derive.backends.torch.products.chosen import by_chosen
-from derive.backends.torch.products.distances import pairs_of
+from derive.backends.torch.products.distances import is_of_distances
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.sizes import in_order
 from derive.backends.values import Dims, is_pack, named_by
@@ -62,7 +62,7 @@ def is_product(node: Reduce) -> bool:
     numbers, tensors = numbers_apart(product_factors(node.body) if node.kind == "sum" else [])
     if numbers and len(tensors) > 1:
         node = Reduce(node.kind, node.axes, multiplied(tensors))
-    asked = (is_matrix_product, is_by_vector, is_convolution, is_pool, pairs_of, by_chosen)
+    asked = (is_matrix_product, is_by_vector, is_convolution, is_pool, is_of_distances, by_chosen)
     return any(ask(node) for ask in asked)
 
 

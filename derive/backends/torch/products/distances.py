@@ -1,65 +1,88 @@
-"""Distances of all pairs: `sum((x[i, d] - y[j, d])**2, over=d)` and `sum(abs(x[i, d] - y[j, d]), over=d)`.
+"""Distances of all pairs: `sum((x[i, d] - y[j, d])**2, over=d)` and `sum(abs(x[i, d] - y[j, d]), over=d)`, also where
+something scales the coordinates or weighs them, and such squares weighed pair by pair and summed over points.
 
 A call makes them for some points at a time, so that no tensor of all differences leaves the cache. `torch.cdist` gives
-a root, whose square is no longer exact.
+a root, whose square is no longer exact; and of points that are scaled before they are subtracted, those that lie close
+together have lost their digits, as have products that are subtracted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.values import Value, is_pack, permute, squeeze
-from derive.nodes.walking import node_axes
-from derive.program import Call, Node, Num, Reduce
+from derive.backends.values import Dims, Value, align, is_pack, permute, position, squeeze
+from derive.nodes.distances import Apart, coordinates, summed_apart, weighed_apart
+from derive.program import Node, Reduce
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Two sets of points, the axis that tells the points of each, that of their coordinates, and what both share."""
-
-    left: Node
-    right: Node
-    of_left: str
-    of_right: str
-    summed: str
-    batch: tuple[str, ...]
-    power: int
+def is_of_distances(node: Reduce) -> bool:
+    """Whether a sum is such a call."""
+    return _pairs(node) is not None or _weighed(node) is not None
 
 
-def pairs_of(node: Reduce) -> Pairs | None:
-    """What a sum adds up the distances of; None where it adds up anything else."""
-    body = node.body
-    if node.kind not in ("sum", "mean") or len(node.axes) != 1 or not isinstance(body, Call):
-        return None
-    power = {"absolute": 1, "pow": 2}.get(body.fn)
-    if power is None or (power == 2 and body.args[1] != Num(Fraction(2))):
-        return None
-    if not isinstance(body.args[0], Call) or body.args[0].fn != "sub":
-        return None
-    left, right = body.args[0].args
-    mine, theirs = node_axes(left), node_axes(right)
-    own, other = [a for a in mine if a not in theirs], [a for a in theirs if a not in mine]
-    both = tuple(a for a in mine if a in theirs and a not in node.axes)
-    summed = node.axes[0] in mine and node.axes[0] in theirs
-    if len(own) != 1 or len(other) != 1 or not summed or any(map(is_pack, (*own, *other, *node.axes))):
-        return None
-    return Pairs(left, right, own[0], other[0], node.axes[0], both, power)
+def _pairs(node: Reduce) -> Apart | None:
+    return _by_plain_axes(summed_apart(node), node.axes)
+
+
+def _weighed(node: Reduce) -> Apart | None:
+    found = weighed_apart(node)
+    return found and _by_plain_axes(found, (*node.axes, *coordinates(found)))
+
+
+def _by_plain_axes(found: Apart | None, axes: tuple[str, ...]) -> Apart | None:
+    """The same, where points and coordinates have one axis each, and so have all that a sum is over."""
+    return None if found is None or any(map(is_pack, (found.of_left, found.of_right, *axes))) else found
 
 
 def distances(printer: Printer, node: Reduce) -> Value | None:
     """The call for a sum of distances, else None."""
-    found = pairs_of(node) if printer.fuse else None
-    if found is None:
+    if not printer.fuse:
         return None
-    values = []
-    for points, own in ((found.left, found.of_left), (found.right, found.of_right)):
-        order = (*found.batch, own, found.summed)
-        values.append(printer.as_real(points, permute(squeeze(printer.value(points, order)), order)))
-    code = f"pair_distances({values[0].code}, {values[1].code}, p={found.power})"
-    code += f".div_({printer.size(found.summed)})" if node.kind == "mean" else ""
-    return Value(code, (*found.batch, found.of_left, found.of_right))
+    if (found := _pairs(node)) is not None:
+        return _summed(printer, node, found)
+    return None if (found := _weighed(node)) is None else _weighed_sum(printer, node, found)
+
+
+def _summed(printer: Printer, node: Reduce, found: Apart) -> Value:
+    (axis,) = node.axes
+    batch = tuple(a for a in found.both if a != axis)
+    code = f"pair_distances({_sides(printer, found, batch, axis)}"
+    if found.weight is not None:
+        code += f", weight={_spread(printer, found.weight, (*batch, found.of_right, axis))}"
+    code += f").div_({printer.size(axis)})" if node.kind == "mean" else ")"
+    return Value(code, (*batch, found.of_left, found.of_right))
+
+
+def _weighed_sum(printer: Printer, node: Reduce, found: Apart) -> Value:
+    (axis,) = coordinates(found)
+    batch = tuple(a for a in found.both if a != axis)
+    assert found.weight is not None
+    weights = _points(printer, found.weight, (*batch, found.of_left, found.of_right))
+    code = f"weighed_distances({weights}, {_sides(printer, found, batch, axis)})"
+    value = Value(code, (*batch, found.of_right, axis))
+    places = [str(position(value.dims, k)) for k, a in enumerate(value.dims) if a in node.axes]
+    if not places:
+        return value
+    where = places[0] if len(places) == 1 else f"({', '.join(places)})"
+    return value.method(f".sum({where})", tuple(a for a in value.dims if a not in node.axes))
+
+
+def _sides(printer: Printer, found: Apart, batch: tuple[str, ...], axis: str) -> str:
+    """Both sets of points, what power their differences are raised to, and what scales these."""
+    left = _points(printer, found.left, (*batch, found.of_left, axis))
+    right = _points(printer, found.right, (*batch, found.of_right, axis))
+    code = f"{left}, {right}, p={found.power}"
+    if found.scale is None:
+        return code
+    return f"{code}, scale={_spread(printer, found.scale, (*batch, found.of_right, axis))}"
+
+
+def _points(printer: Printer, node: Node, order: Dims) -> str:
+    return printer.as_real(node, permute(squeeze(printer.value(node, order)), order)).code
+
+
+def _spread(printer: Printer, node: Node, order: Dims) -> str:
+    return printer.as_real(node, align(printer.value(node, order), order)).code
