@@ -9,6 +9,7 @@ from derive.backends.convolution_roles import is_convolution
 from derive.backends.torch.products.by_vectors import is_by_vector
 from derive.backends.torch.products.chosen import by_chosen
 from derive.backends.torch.products.distances import is_of_distances
+from derive.backends.torch.reads.gathers import rows_gathered
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.sizes import in_order
 from derive.backends.values import Dims, is_pack, named_by
@@ -90,7 +91,8 @@ def body_order(node: Reduce, out: Layouts) -> Dims:
     """
     axes = node_axes(node.body)
     reads = [n for n in walk(node.body) if isinstance(n, Read)]
-    dims = [plain_dims(out, n) or window_dims(out, n) or node_axes(n) for n in reads]
+    reads.sort(key=lambda n: bool(rows_gathered(n)))
+    dims = [plain_dims(out, n) or window_dims(out, n) or rows_gathered(n) or node_axes(n) for n in reads]
     orders = [tuple(d for d in own if d is not None) for own in dims]
     orders = [own for own in orders if set(own) <= set(axes)]
     best = max(orders, key=len, default=())

@@ -53,6 +53,12 @@ def one_column(f, a: tensor[c, j], B: tensor[c, j, o], seen: index(o)[()]):
 
 
 @op
+def scored_columns(f, x: tensor[d, b], w: tensor[d, o], seen: index(o)[b]):
+    f.y[b] = sum(x[d, b] * w[d, seen[b]], over=d)
+    return f.y
+
+
+@op
 def scored(f, x: tensor[b, d], w: tensor[d, o], seen: index(o)[b]):
     """The score of one class for each row."""
     f.y[b] = sum(x[b, d] * w[d, seen[b]], over=d)
@@ -90,6 +96,7 @@ CASES = [
     ),
     (as_columns, lambda a, B, seen: a * B[:, seen], (drawn(5, 4), drawn(5, 3), SEEN)),
     (one_column, lambda a, B, seen: a * B[:, :, seen], (drawn(4, 5), drawn(4, 5, 3), SEEN[1])),
+    (scored_columns, lambda x, w, seen: (x * w[:, seen]).sum(0), (drawn(5, 4), drawn(5, 3), SEEN)),
     (scored, lambda x, w, seen: (x * w[:, seen].T).sum(1), (drawn(4, 5), drawn(5, 3), SEEN)),
 ]
 
@@ -126,6 +133,13 @@ def test_the_rows_of_what_is_turned(made: Op, lines: list[str]) -> None:
     code = code_of(made.op)  # type: ignore[attr-defined]
     for line in lines:
         assert line in code
+
+
+def test_a_sum_of_columns_lies_as_what_it_is_multiplied_with() -> None:
+    """Rows are summed along, where the other factor has rows; of what lies in columns, columns."""
+    forward = code_of(scored.op).partition("backward(")[0]
+    assert "(w.T[seen] * x).sum(1" in forward
+    assert "(w[:, seen] * x).sum(0)" in code_of(scored_columns.op)
 
 
 def test_a_place_that_is_none_is_named() -> None:

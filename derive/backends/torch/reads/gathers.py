@@ -72,6 +72,16 @@ def gathered_column(node: Read) -> Dims:
     return tuple(i if isinstance(i, str) else None for i in node.index) if whole else ()
 
 
+def rows_gathered(node: Read) -> Dims:
+    """The dimensions of `w[d, y[n]]` read row by row, `[n, d]`, in whatever order; none for another read."""
+    slots = [i for i in node.index if isinstance(i, Read)]
+    plain = [i for i in node.index if isinstance(i, str)]
+    if len(slots) != 1 or len(plain) != len(node.index) - 1 or len(set(plain)) < len(plain):
+        return ()
+    axes = index_axes(slots[0])
+    return () if set(axes) & set(plain) or any(map(is_pack, (*axes, *plain))) else (*axes, *plain)
+
+
 def gathers_in_a_row(index: tuple[Index, ...]) -> range:
     """Where two or more gathers stand next to each other, and everywhere else an axis that none of them has."""
     gathers = [k for k, i in enumerate(index) if isinstance(i, Read)]
