@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from derive.nodes.arithmetic import ZERO
+from derive.nodes.other_axes import plain_by_axes, with_axes
 from derive.nodes.products import fraction
 from derive.nodes.walking import by_axes_once, node_axes, walk
 from derive.program import Assign, AxisValue, Call, Node, Read
@@ -59,7 +60,10 @@ def without_own_pairs(weight: Node, pair: frozenset[str], known: Mapping[str, As
 
 
 def _is_without(weight: Node, pair: frozenset[str], known: Mapping[str, Assign]) -> bool:
-    """Whether a weight, or the tensor that it is, is chosen where two places differ, and 0 elsewhere; or both terms."""
+    """Whether a weight, or the tensor that it is, is chosen where two places differ, and 0 elsewhere; or both terms.
+
+    A tensor that is above itself at another place is so at none that is the same.
+    """
     if isinstance(weight, Call) and weight.fn in ("add", "sub"):
         return all(_is_without(a, pair, known) for a in weight.args)
     if isinstance(weight, Read) and weight.name in known and by_axes_once(weight):
@@ -68,8 +72,19 @@ def _is_without(weight: Node, pair: frozenset[str], known: Mapping[str, Assign])
         return _is_without(made.value, frozenset(str(own[a]) for a in pair), {})
     if not isinstance(weight, Call) or weight.fn != "where" or weight.args[2] != ZERO:
         return False
-    apart = (n.args for n in _conjuncts(weight.args[0]) if n.fn in ("ne", "lt", "gt"))
-    return any({a.axis for a in sides if isinstance(a, AxisValue)} == pair for sides in apart)
+    apart = [n for n in _conjuncts(weight.args[0]) if n.fn in ("ne", "lt", "gt")]
+    if any({a.axis for a in n.args if isinstance(a, AxisValue)} == pair for n in apart):
+        return True
+    return any(_is_alike_at_one_place(n, pair) for n in apart if n.fn != "ne")  # which holds of nan and itself
+
+
+def _is_alike_at_one_place(compared: Call, pair: frozenset[str]) -> bool:
+    """Whether the sides of a comparison are one value where two axes are at the same place."""
+    if not pair <= set(node_axes(compared)) or not all(map(plain_by_axes, compared.args)):
+        return False
+    one, other = sorted(pair)
+    left, right = (with_axes(side, {one: other}) for side in compared.args)
+    return left == right
 
 
 def _conjuncts(condition: Node) -> Iterator[Call]:

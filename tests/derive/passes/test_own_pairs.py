@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, op, scalar, sum, tensor
+from derive import axes, constant, op, scalar, softplus, sum, tensor, where
 from derive.equations import Op
 from derive.live import build
 from derive.nodes.arithmetic import ZERO
@@ -58,6 +58,21 @@ def test_every_digit_of_float32(spread: float) -> None:
     x, mass = spread * torch.randn(60, 3), torch.rand(60)
     truth, found = (gradient(f, x, mass, t) for f, t in ((naive, torch.float64), (build(pulled), torch.float32)))
     assert (found - truth).norm() <= 1e-6 * truth.norm()
+
+
+@op
+def ranked(f, s: tensor[n], above: constant[n]):
+    """A point is not above itself, whatever weighs it."""
+    f.y[()] = sum(where(above[i] > above[j], softplus(s[j] - s[i]), 0), over=(i, j))
+    return f.y
+
+
+def test_a_strict_comparison_has_no_diagonal() -> None:
+    assert "!=" not in code_of(ranked.op) and "fill_diagonal_" not in code_of(ranked.op)
+    inputs = inputs_of(ranked.op, {"s": (6,), "above": (6,)})
+    s, above = inputs.values()
+    plain = (torch.nn.functional.softplus(s - s[:, None]) * (above[:, None] > above)).sum()
+    assert_alike(build(ranked)(**inputs), plain, [s])
 
 
 def test_one_point_feels_nothing() -> None:
