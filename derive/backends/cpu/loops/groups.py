@@ -15,15 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from derive.backends.cpu.loops.contiguous import as_one
+from derive.backends.cpu.loops.pairs import by_rows, tables
+from derive.backends.cpu.loops.worth import Candidate, across, worth
 from derive.backends.cpu.products.matrices import Product, Step
 from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.work import calls, is_heavy
-from derive.lengths.nominal import NOMINAL
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import Index, Merged, Read, Window
-
-_KEPT = 0.75  # of an element operation: writing an element for a later loop
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,6 @@ class Group:
     def __str__(self) -> str:
         head = f"for {', '.join(self.outer) or 'once'}" + (f" (vectors along {self.lane})" if self.lane else "")
         return "\n".join([f"{head}:", *(f"  {s}" for s in self.loops)])
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A group, and the steps that it was taken from, folds cut in two where that lets a part of one join."""
-
-    group: Group
-    steps: tuple[Step, ...]
 
 
 def grouped(steps: list[Step], form: Normal) -> list[Group | Product | Running]:
@@ -106,8 +96,8 @@ def _costly_values_first(group: Group) -> list[Group]:
     return [Group(group.outer, values, lane), replace(group, loops=tuple(s for s in group.loops if s not in wanted))]
 
 
-def _best(steps: list[Step], form: Normal, without: frozenset[str] = frozenset()) -> _Candidate | None:
-    return max(_candidates(steps, form, without), key=lambda c: _worth(c, form), default=None)
+def _best(steps: list[Step], form: Normal, without: frozenset[str] = frozenset()) -> Candidate | None:
+    return max(_candidates(steps, form, without), key=lambda c: worth(c, form), default=None)
 
 
 def _apart(group: Group) -> frozenset[str]:
@@ -123,20 +113,23 @@ def _touched(loop: Loop) -> set[str]:
     return {loop.name, *_names(loop)}
 
 
-def _candidates(steps: list[Step], form: Normal, without: frozenset[str]) -> Iterator[_Candidate]:
+def _candidates(steps: list[Step], form: Normal, without: frozenset[str]) -> Iterator[Candidate]:
     """Groups that begin with the first loop, for every choice of outer axes under which it can stand."""
     first = steps[0]
     assert isinstance(first, Loop)
     own = [a for a in first.domain if _plain_in(first.slots, a) or a in first.over]
     sizes = range(len(own) + 1)
     for outer in (c for n in sizes for c in combinations(own, n)):
-        parts = {id(s): _cut(s, outer, form) for s in steps if isinstance(s, Loop) and s.name not in without}
+        rows = tables(steps, outer)
+        loops = [s for s in steps if isinstance(s, Loop) and s.name not in without]
+        parts = {id(s): _cut(s, outer, form) for s in loops}
+        parts |= {id(s): by_rows(s, outer, rows, form) for s in loops if len(parts[id(s)]) == 1}
         found = _group(outer, [x for s in steps for x in parts.get(id(s), (s,))], without)
         if found is None:
             continue
         taken = {id(s) for s in found.loops}
         whole = {k for k, cut in parts.items() if id(cut[0]) not in taken}  # what was cut for nothing
-        yield _Candidate(found, tuple(x for s in steps for x in ((s,) if id(s) in whole else parts.get(id(s), (s,)))))
+        yield Candidate(found, tuple(x for s in steps for x in ((s,) if id(s) in whole else parts.get(id(s), (s,)))))
 
 
 def _cut(loop: Loop, outer: tuple[str, ...], form: Normal) -> tuple[Loop, ...]:
@@ -145,9 +138,7 @@ def _cut(loop: Loop, outer: tuple[str, ...], form: Normal) -> tuple[Loop, ...]:
     rest = tuple(a for a in loop.over if a not in apart)
     if not loop.is_fold or loop.is_product or not apart or not rest or set(outer) <= set(loop.over):
         return (loop,)
-    name = f"{loop.name}_each"
-    while name in form.taken:
-        name += "_"
+    name = form.unused(f"{loop.name}_each")
     slots = (*apart, *loop.slots)
     return replace(loop, name=name, slots=slots, over=rest), replace(loop, value=Read(name, slots), over=apart)
 
@@ -161,9 +152,15 @@ def _group(outer: tuple[str, ...], steps: list[Step], without: frozenset[str]) -
         others |= frozenset(id(s) for s in taken if _along(s, outer) is (not _along(steps[0], outer)))
         taken = _collected(outer, steps, None, others)
         lane = _lane(outer, taken)
-    if lane is not None:
+    others |= frozenset(id(s) for s in taken[1:] if lane is None and _down_columns(s, Group(outer, (s,), None)))
+    if lane is not None or others & {id(s) for s in taken}:
         taken = _collected(outer, steps, lane, others)
     return Group(outer, tuple(taken), lane) if taken else None
+
+
+def _down_columns(loop: Loop, group: Group) -> bool:
+    """Whether rows would read a table down its columns, again for each of some rows."""
+    return any(not set(group.outer) <= set(r.index) for r in across(loop, group))
 
 
 def _along(loop: Step, outer: tuple[str, ...]) -> bool | None:
@@ -263,43 +260,3 @@ def memories(loop: Loop) -> list[tuple[str, ...]]:
         if not any(isinstance(i, Read) for i in r.index):
             found.append(axes_along(r.index))
     return found or [loop.domain]
-
-
-def _worth(candidate: _Candidate, form: Normal) -> tuple[float, ...]:
-    """The more element operations a group takes in the better; then rows rather than columns, then many rows.
-
-    A fold with inner axes of its own shares its loop with nothing, and counts for nothing, unless it is cut off one
-    that is a total of other groups. What has to be kept for
-    later loops takes back most of what computing it here gains. So does a total of several axes, which is as large as
-    what it adds up, once for every chunk, and it comes last.
-    """
-    group = candidate.group
-    totals = [s for s in group.totals if len(s.free) > 1]
-    work = sum(_size(s) for s in group.loops if s.name not in form.taken or not _alone(s, group))
-    kept = _KEPT * sum(_size(s) for s in (*_kept(candidate), *totals))
-    work -= kept if kept * NOMINAL**2 >= work else 0  # what is smaller by two axes does not show
-    rows = group.lane is None or not any(group.inner(s) for s in group.loops)
-    inside = any(group.inner(s) for s in group.loops)
-    flat = {s.domain for s in group.loops} == {group.outer}
-    flat = flat and (len(group.outer) == 1 or as_one(group.outer, group.loops, form))
-    return (work, -len(totals), rows, flat or inside, -len(group.totals), len(group.outer))
-
-
-def _size(loop: Loop) -> float:
-    return float(NOMINAL) ** len(loop.domain)
-
-
-def _kept(candidate: _Candidate) -> list[Loop]:
-    """What the group writes element by element and loops outside of it read; or halves of folds, if it has no more."""
-    loops = candidate.group.loops
-    taken = {id(s) for s in loops}
-    after = [s for s in candidate.steps if isinstance(s, Loop) and id(s) not in taken]
-    later = {r.name for s in after for r in s.reads()}
-    rest = {s.value.name for s in after if s.is_fold and isinstance(s.value, Read)}
-    if all(s.is_fold and s.name in rest for s in loops):
-        return [*loops]  # they were cut in two for nothing
-    return [s for s in loops if s.kind == "set" and s.name in later]
-
-
-def _alone(loop: Loop, group: Group) -> bool:
-    return loop.is_fold and not group.is_total(loop) and bool(set(loop.free) - set(group.outer))

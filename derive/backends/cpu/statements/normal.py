@@ -135,9 +135,13 @@ class Normal:
 
     def fresh(self, stem: str) -> str:
         """A name that nothing has yet."""
-        name = free_name(stem, self.taken, "_")
+        name = self.unused(stem)
         self.taken.add(name)
         return name
+
+    def unused(self, stem: str) -> str:
+        """A name that nothing has yet, and that others may still take."""
+        return free_name(stem, self.taken, "_")
 
     def add(self, loop: Loop) -> None:
         self.dims.setdefault(loop.name, loop.slots)
