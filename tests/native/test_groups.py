@@ -204,18 +204,18 @@ def test_rows_over_several_axes(native: ModuleType, threads: Callable[[int], Non
     assert native.blended(w.detach(), broken)[1].isnan().tolist() == [k == 0 for k in range(shape[0])]
 
 
-@pytest.mark.parametrize(("n", "m", "c"), [(5, 7, 3), (3, 70, 33), (70, 2, 100), (4, 5, 300)])
+@pytest.mark.parametrize(("n", "m", "c"), [(5, 7, 3), (3, 70, 33), (70, 2, 100), (60, 70, 20), (4, 5, 300)])
 def test_sums_over_rows_of_what_lies_along_columns(
     native: ModuleType, threads: Callable[[int], None], n: int, m: int, c: int
 ) -> None:
-    """The columns become vectors where there are many, whichever rows are summed over."""
+    """The columns become vectors where they fill some: along rows `x` would be read at a stride."""
     torch.manual_seed(0)
     x, z, a, b = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((n, c), (m, c), (n, m), (n, n)))
     expected = (a[..., None] * (x[:, None] - z)).sum(1) - (b[..., None] * (x[:, None] - x)).sum(1)
     for count in (1, 2):
         threads(count)
         assert_alike(native.pulled(x, z, a, b), expected, [x, z, a, b])
-    assert "if (n_c >= MANY)" in Path(native.__path__[0], "pulled.c").read_text().split("int pulled_backward(")[0]
+    assert "if (n_c >= at_most(MANY, NARROW))" in Path(native.__path__[0], "pulled.c").read_text().split("int pulled_backward(")[0]
 
 
 def test_a_place_that_is_only_compared_is_one(native: ModuleType) -> None:

@@ -95,8 +95,10 @@ class ShortRows(Columns):
 
     @property
     def least(self) -> str:
-        """How many rows are taken as columns: fewer where windows are read, whose neighbours lie side by side."""
-        return "at_most(MANY, NARROW / 2)" if reads_windows(self.group) else "MANY"
+        """How many rows are taken as columns: fewer where what neighbours read lies side by side, and else at a stride."""
+        across = _lies_across(self.group, set(inner_axes(self.group)))
+        least = "NARROW / 2" if reads_windows(self.group) else "NARROW" if across else ""
+        return f"at_most(MANY, {least})" if least else "MANY"
 
     @property
     def is_few(self) -> bool:
