@@ -86,6 +86,12 @@ def pulled(f, x: tensor[n, c], z: tensor[m, c], a: tensor[n, m], b: tensor[n, n]
 
 
 @op
+def picked(f, x: tensor[n, c], w: tensor[c, k], at: index(k)[n]):
+    f.y[n] = tanh(sum(x[n, c] * w[c, at[n]], over=c))
+    return f.y
+
+
+@op
 def signed(f, z: tensor[n, c], y: index(c)[n]):
     f.o[n, c] = z[n, c] * where(eq(c, y[n]), 1, -1)
     return f.o
@@ -215,7 +221,25 @@ def test_sums_over_rows_of_what_lies_along_columns(
     for count in (1, 2):
         threads(count)
         assert_alike(native.pulled(x, z, a, b), expected, [x, z, a, b])
-    assert "if (n_c >= at_most(MANY, NARROW))" in Path(native.__path__[0], "pulled.c").read_text().split("int pulled_backward(")[0]
+    forward = Path(native.__path__[0], "pulled.c").read_text().split("int pulled_backward(")[0]
+    assert "if (n_c >= at_most(MANY, NARROW))" in forward
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(7, 3, 5), (300, 70, 4), (2, 5, 90)])
+def test_what_is_added_to_columns_by_an_index(
+    native: ModuleType, threads: Callable[[int], None], n: int, c: int, k: int
+) -> None:
+    """Threads share the axis that no index is of, and vectors run along it, as what is added lies in memory."""
+    torch.manual_seed(0)
+    x, w = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((n, c), (c, k)))
+    at = torch.randint(k, (n,))
+    for count in (1, 2):
+        threads(count)
+        assert_alike(native.picked(x, w, at), (x * w[:, at].T).sum(1).tanh(), [x, w])
+    backward = Path(native.__path__[0], "picked.c").read_text().split("int picked_backward(")[1]
+    added = backward.splitlines()
+    line = next(j for j, text in enumerate(added) if "dw[i_c" in text and "+=" in text)
+    assert "i_c = from" in added[line - 1] and "simd" in added[line - 2] and "i_n = 0" in added[line - 3]
 
 
 def test_a_place_that_is_only_compared_is_one(native: ModuleType) -> None:

@@ -95,7 +95,7 @@ class ShortRows(Columns):
 
     @property
     def least(self) -> str:
-        """How many rows are taken as columns: fewer where what neighbours read lies side by side, and else at a stride."""
+        """How many rows are taken as columns: fewer where what neighbours read lies side by side, as of windows."""
         across = _lies_across(self.group, set(inner_axes(self.group)))
         least = "NARROW / 2" if reads_windows(self.group) else "NARROW" if across else ""
         return f"at_most(MANY, {least})" if least else "MANY"

@@ -41,8 +41,8 @@ def worth(candidate: Candidate, form: Normal) -> tuple[float, ...]:
     work -= _AT_A_STRIDE * sum(_at_a_stride(candidate, form).values())
     kept = _KEPT * sum(_size(s) for s in (*_kept(candidate), *totals))
     work -= kept if kept * NOMINAL**2 >= work else 0  # what is smaller by two axes does not show
-    rows = group.lane is None or not any(group.inner(s) for s in group.loops)
     inside = any(group.inner(s) for s in group.loops)
+    rows = bool(group.outer or not inside) and (group.lane is None or not inside)  # of no outer axes there is one
     flat = {s.domain for s in group.loops} == {group.outer}
     flat = flat and (len(group.outer) == 1 or as_one(group.outer, group.loops, form))
     return (work, -len(totals), rows, flat or inside, -len(group.totals), len(group.outer))
