@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
+import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,35 +42,220 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return wide
 
 
-def writes_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute in float32 where a real tensor is half precision, and give those of `out` that are their values last."""
+def writes_out(
+    places: tuple[str, ...],
+    read: tuple[str, ...],
+    derived: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...] = (),
+) -> Callable[..., Any]:
+    """Compute in float32 where a real tensor is half precision, and give those of `out` that are their values last.
 
-    @functools.wraps(function)
-    def written(*args: Any, out: Any, **kwargs: Any) -> Any:
-        try:
+    `places` say where in `out` the function writes, with the axes of each tensor, as in "out.dx: ... d"; `read` are its
+    parameters, with theirs; `derived` say lengths that follow from others. Raises TypeError and ValueError, before anything is written, where `out` does not fit.
+    """
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        compared = _Compared(function, places, read, derived)
+
+        def computed(args: tuple[Any, ...], out: Any, kwargs: dict[str, Any]) -> Any:
             if not _any_half(args, kwargs):
                 return function(*args, out=out, **kwargs)
             found = function(*map(widened, args), out=widened(out), **{k: widened(v) for k, v in kwargs.items()})
             return _given_back(out, found)
-        except RuntimeError as error:
-            raise unwritable(function.__name__, out) or error
 
-    written.__code__ = written.__code__.replace(co_name=f"{function.__name__}_in_float32")
-    return written
+        @functools.wraps(function)
+        def written(*args: Any, out: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return computed(args, out, kwargs)
+            compared.check(args, out, kwargs)
+            CALL.checked = True
+            try:
+                return computed(args, out, kwargs)
+            finally:
+                CALL.checked = False
+
+        written.__code__ = written.__code__.replace(co_name=f"{function.__name__}_in_float32")
+        return written
+
+    return wrap
 
 
-def unwritable(name: str, out: Any, place: str = "out") -> ValueError | None:
-    """Why the function cannot write into `out`, where a tensor of it holds one element at several places."""
-    if isinstance(out, tuple):
-        names = [f".{n}" for n in out._fields] if hasattr(out, "_fields") else [f"[{k}]" for k in range(len(out))]
-        found = (unwritable(name, t, f"{place}{n}") for t, n in zip(out, names))
-        return next((e for e in found if e is not None), None)
-    if not isinstance(out, Tensor) or not any(n > 1 and step == 0 for n, step in zip(out.shape, out.stride())):
+class _Call(threading.local):
+    checked = False  # whether what the call writes into fits
+
+
+CALL = _Call()
+
+
+class _Compared:
+    """A function that writes into `out`: where in it, and what the function reads."""
+
+    def __init__(self, function: Callable[..., Any], places: tuple[str, ...], read: tuple[str, ...], derived: Any):
+        inner = inspect.unwrap(function)
+        self.name, self.kind = inner.__name__, inner.__annotations__["out"]
+        self.places, self.read, self.derived = places, read, derived
+        self.paths = [[f or int(at) for f, at in re.findall(r"\.(\w+)|\[(-?\d+)\]", _name(text))] for text in places]
+        names = inner.__code__.co_varnames
+        self.parameters = [(names.index(n), n) for n in map(_name, read)]
+        self.known: dict[Any, list[int]] = {}  # shapes and dtypes that fit, and how many bytes each tensor goes over
+
+    def check(self, args: tuple[Any, ...], out: Any, kwargs: dict[str, Any]) -> None:
+        """Raises TypeError and ValueError where the tensors of `out` do not fit."""
+        values = [args[k] if k < len(args) else kwargs.get(n) for k, n in self.parameters]
+        try:
+            tensors = [*[_at(path, out) for path in self.paths], *values]
+            kinds = tuple([(type(t), t.shape, t.dtype, t.stride()) if isinstance(t, Tensor) else t for t in tensors])
+            spans = self.known.get(kinds)
+        except (AttributeError, IndexError, TypeError):
+            spans = kinds = None
+        if spans is None:
+            spans = self._compare(values, out)
+            if spans is None:
+                return
+            if kinds is not None and len(self.known) < 4096:
+                self.known[kinds] = spans
+        starts = [t.data_ptr() if span else 0 for t, span in zip(tensors, spans)]
+        for k in range(len(self.places)):
+            low, high = starts[k], starts[k] + spans[k]
+            for j in range(k + 1, len(starts)):
+                if starts[j] < high and low < starts[j] + spans[j] and _share(tensors[k], tensors[j], low, starts[j]):
+                    place, other = (_name(t) for t in ((*self.places, *self.read)[n] for n in (k, j)))
+                    raise ValueError(
+                        f"{self.name}: {place} shares memory with {other}; "
+                        f"give one that has its own, such as torch.empty_like({place})"
+                    )
+
+    def _compare(self, values: list[Any], out: Any) -> list[int] | None:
+        """How many bytes each tensor goes over; None where what is read does not agree, which the function says."""
+        found = [(text, self._reached(text, path, out)) for text, path in zip(self.places, self.paths)]
+        lengths = _lengths(list(zip(values, self.read)), self.derived)
+        if lengths is None:
+            return None
+        _check_out(self.name, found, lengths, [v for v in values if isinstance(v, Tensor)])
+        return [_span(t) for t in (*(t for _, t in found), *values)]
+
+    def _reached(self, text: str, path: list[str | int], out: Any) -> Tensor:
+        """The tensor at a place in `out`. Raises TypeError where there is none."""
+        place, there = _name(text), not path or isinstance(out, tuple | list)
+        try:
+            found = _at(path, out) if there else None
+        except (AttributeError, IndexError, TypeError):
+            there = False
+        if not there:
+            given = f"a {type(out).__name__}" + (f" of {len(out)}" if isinstance(out, tuple | list) else "")
+            wanted = f"{self.kind}; give what {self.name.removesuffix('_out')} returned"
+            raise TypeError(f"{self.name}: out is {given}, in which {place} is not found, expected {wanted}")
+        if not isinstance(found, Tensor):
+            raise TypeError(f"{self.name}: {place} is a {type(found).__name__}, expected a tensor")
+        return found
+
+
+def _at(path: list[str | int], out: Any) -> Any:
+    for step in path:
+        out = getattr(out, step) if isinstance(step, str) else out[step]
+    return out
+
+
+def _check_out(
+    name: str, places: Sequence[tuple[str, Tensor]], lengths: dict[str, Any], read: Sequence[Tensor]
+) -> None:
+    """Each place has the shape and the dtype of what is written there."""
+    dtypes = [t.dtype for t in read if t.is_floating_point()]
+    dtypes += [torch.float32] if HALF.intersection(dtypes) else []
+    for text, t in places:
+        place, wanted = _name(text), _shape_of(text, t, lengths)
+        if wanted is not None and tuple(t.shape) != wanted:
+            raise ValueError(
+                f"{name}: {place} has shape {list(t.shape)}, expected {list(wanted)}; "
+                f"give a tensor of that shape, such as what {name.removesuffix('_out')} returned"
+            )
+        if (" (whole)" in text) == t.is_floating_point() or (
+            t.is_floating_point() and dtypes and t.dtype not in dtypes
+        ):
+            kind = (
+                "whole numbers or truth values" if " (whole)" in text else " or ".join(map(str, dict.fromkeys(dtypes)))
+            )
+            raise TypeError(f"{name}: {place} has dtype {t.dtype}, expected {kind}")
+        if t.numel() and any([n > 1 and step == 0 for n, step in zip(t.shape, t.stride())]):
+            raise ValueError(
+                f"{name}: {place} is an expanded tensor, whose elements share memory; "
+                f"give one that has its own, such as torch.empty_like({place})"
+            )
+
+
+def _lengths(read: Sequence[tuple[Any, str]], derived: Any) -> dict[str, Any] | None:
+    """The length of every axis that is known; None where what is read does not agree."""
+    lengths: dict[str, Any] = {}
+    if not all([_find_lengths(value, text, lengths) for value, text in read]):
         return None
-    return ValueError(
-        f"{name}: {place} is an expanded tensor, whose elements share memory; "
-        f"give one that has its own, such as torch.empty_like({place})"
-    )
+    for axis, follow in derived:
+        try:
+            lengths.setdefault(
+                axis, follow({a: math.prod(n) if isinstance(n, tuple) else n for a, n in lengths.items()})
+            )
+        except (KeyError, ZeroDivisionError):
+            return None
+    return lengths
+
+
+def _find_lengths(value: Any, text: str, lengths: dict[str, Any]) -> bool:
+    """Whether a value agrees with the lengths that are known, to which it adds those of its axes."""
+    axes = text.partition(":")[2].split()
+    shape = _spread(tuple(value.shape), axes) if isinstance(value, Tensor) else None
+    if " (length)" in text:
+        shape = (tuple(value) if isinstance(value, list) else value,)
+    if shape is None or len(shape) != len(axes):
+        return False
+    for axis, length in zip(axes, shape):
+        if "*" not in axis and not axis.isdecimal() and lengths.setdefault(axis, length) != length:
+            return False
+    return True
+
+
+def _spread(shape: tuple[int, ...], axes: list[str]) -> tuple[Any, ...]:
+    """A shape with the lengths of leading axes as one, where there are any."""
+    if "..." not in axes or len(shape) < len(axes) - 1:
+        return shape
+    at, spare = axes.index("..."), len(shape) - len(axes) + 1
+    return (*shape[:at], shape[at : at + spare], *shape[at + spare :])
+
+
+def _shape_of(text: str, t: Tensor, lengths: dict[str, Any]) -> tuple[int, ...] | None:
+    """The shape of what is written into a tensor: its own where no length says it; None where nothing can be said."""
+    axes, found = text.partition(":")[2].split(), []
+    own = _spread(tuple(t.shape), axes)
+    for k, axis in enumerate(axes):
+        length = _length_of(axis, lengths)
+        if length is None and len(own) != len(axes):
+            return None
+        length = own[k] if length is None else length
+        found += length if isinstance(length, tuple) else [length]
+    return tuple(found)
+
+
+def _length_of(axis: str, lengths: dict[str, Any]) -> Any:
+    """The length of an axis, or of several merged; None where one is not known."""
+    parts = [int(a) if a.isdecimal() else lengths.get(a) for a in axis.split("*")]
+    if None in parts or len(parts) == 1:
+        return None if None in parts else parts[0]
+    return math.prod([math.prod(n) if isinstance(n, tuple) else n for n in parts])
+
+
+def _span(t: Any) -> int:
+    """How many bytes lie between the ends of a tensor; none where it has none, or is no plain tensor."""
+    if type(t) not in (Tensor, torch.nn.Parameter) or t.numel() == 0 or t.is_meta:
+        return 0
+    return int(t.element_size()) * (1 + sum([(n - 1) * step for n, step in zip(t.shape, t.stride())]))
+
+
+def _share(t: Tensor, u: Tensor, low: int, start: int) -> bool:
+    """Whether two tensors, of which each begins before the other ends, have an element in common: columns may not."""
+    size = t.element_size()
+    if (t.is_contiguous() and u.is_contiguous()) or size != u.element_size() or (low - start) % size:
+        return True
+    first = min(low, start)
+    marks = torch.zeros((max(low + _span(t), start + _span(u)) - first) // size, dtype=torch.bool)
+    marks.as_strided(t.shape, t.stride(), (low - first) // size).fill_(True)
+    return bool(marks.as_strided(u.shape, u.stride(), (start - first) // size).any())
 
 
 def once_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:

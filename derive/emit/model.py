@@ -25,6 +25,8 @@ class Function:
     title: str = ""
     saved: tuple[Field, ...] | None = None
     decorators: tuple[str, ...] = ("in_float32",)
+    compared: str = ""  # its decorator's arguments: where it writes, what it reads, how lengths follow
+    copies: bool = False  # whether it writes where its kernel does not
 
 
 @dataclass(frozen=True)

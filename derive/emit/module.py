@@ -15,6 +15,7 @@ from derive.emit.names import Names
 from derive.emit.pair import Pair
 from derive.emit.signatures import signature
 from derive.emit.together import with_gradients
+from derive.emit.workspace import backward_out, forward_out
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.explaining.header import docstring, summary
@@ -95,7 +96,7 @@ def _functions(
     if kernels is not None and kernels.together is not None:
         extra += with_gradients(pair, kernels.together, gradients, workspace)
     if workspace:
-        extra += (pair.forward_out(kernels), pair.backward_out(list(gradients), kernels))
+        extra += (forward_out(pair, kernels), backward_out(pair, list(gradients), kernels))
     if kernels is None:
         return pair.forward, pair.backward, *extra
     forward = _led(pair.forward, kernels.forward, pair.lengths_read)
@@ -126,7 +127,7 @@ def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:
 
 def _told(function: Function) -> Function:
     """The same, which learns from its kernel whether a tensor is half precision, if it calls one first."""
-    if not any(line.startswith("found = ") for line in function.lines):
+    if function.copies or not any(line.startswith("found = ") for line in function.lines):
         return function
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 

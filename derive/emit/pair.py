@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sympy import Expr
@@ -13,7 +13,6 @@ from derive.backends.torch.choices import choices_first
 from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.layout import Layouts, layouts
 from derive.backends.torch.masks import masks_first
-from derive.backends.torch.outs import into, views_of
 from derive.backends.torch.printer import Printer
 from derive.backends.torch.products.differences import differences_in_float64
 from derive.backends.torch.reductions.scans import with_scans
@@ -79,6 +78,7 @@ class Pair:
         sources = {n: self.backward_layouts[n] for n in (*self.cotangents, *kept)}
         self.head, unknown = length_lines(self.op, names, self.backward_printed.sizes, sources)
         self.saved = self._fields(kept, backward, unknown)
+        self.returns, self.kept = backward.returns, kept
         self.returned = tuple(names.tensors.get(r, r) for r in backward.returns)
         self.backward = self._backward(backward_name)
         self.forward = self._forward(forward_name)
@@ -110,55 +110,13 @@ class Pair:
         own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
         shapes = Shapes(
             self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
-            own, saved, tuple(f.name for f in self.saved), _length_of,
+            own, saved, tuple(f.name for f in self.saved), length_said,
         )  # fmt: skip
 
         def scanned(program: Program) -> Program:
             return with_scans(program, self.names.same_length, self.maxima)
 
         return native(self.d, shapes, title, step, scanned)
-
-    def backward_out(self, gradients: list[str], kernels: Native | None) -> Function:
-        """The backward once more, its gradients written into tensors of the caller's."""
-        made = {line.code.partition(" = ")[0] for line in self.backward_printed.lines}
-        targets, copies = placed(gradients, self.returned, made, "out")
-        lines = self._into(self.backward_printed.lines, targets, self.backward_layouts)
-        called = None if kernels is None else kernels.backward_call
-        native = () if called is None else called.lines((*copies, "return out"), targets)
-        return Function(
-            f"{self.backward.name}_out", f"{self.backward.signature}, *, out: {self.backward.returns}",
-            self.backward.returns, "The same, written into the tensors of `out`, which share no memory with the rest.",
-            (*native, *self.head, *lines, *copies, "return out"), decorators=("writes_out",),
-        )  # fmt: skip
-
-    def forward_out(self, kernels: Native | None) -> Function:
-        """The forward once more, what it computes written where an earlier call's results lie."""
-        made = {line.code.partition(" = ")[0] for line in self.forward_printed.lines}
-        outputs = [self.names.tensors.get(o, o) for o in self.d.op.outputs]
-        places = {o: f"out[{k}]" for k, o in enumerate(outputs)}
-        places = {f.name: f"out[-1].{f.name}" for f in self.saved} | places
-        targets = {name: place for name, place in places.items() if name in made}
-        inputs, printed = {o.name for o in self.op.operands}, self.forward_printed.lines
-        views = views_of(inputs, printed, self._tensors(self.forward_layouts))
-        written = {name: place for name, place in targets.items() if name not in views}
-        *lines, result = self.forward.lines
-        before = lines[: len(lines) - len(printed)]
-        called = None if kernels is None else kernels.forward_call
-        native = () if called is None else called.lines((result,), targets)
-        return Function(
-            f"{self.forward.name}_out", f"{signature(self.op)}, *, out: {self.forward.returns}",
-            self.forward.returns, "The same, written over what an earlier call with inputs of these shapes returned.",
-            (*before[:self.lengths_read], *native, *before[self.lengths_read:],
-             *self._into(printed, written, self.forward_layouts), result), decorators=("writes_out",),
-        )  # fmt: skip
-
-    def _into(self, printed: list[Line], targets: dict[str, str], laid: Layouts) -> list[str]:
-        vectors = {self.names.tensors.get(n, n) for n, dims in laid.dims.items() if len(dims) == 1}
-        return [_commented(line) for line in into(printed, targets, self._tensors(laid), vectors)]
-
-    def _tensors(self, laid: Layouts) -> set[str]:
-        """The names that hold tensors, as the code has them."""
-        return {*laid.dims, *self.names.tensors.values()}
 
     def _backward(self, name: str) -> Function:
         types = ", ".join([f"{c}: Tensor" for c in self.cotangents] + [f"{f.name}: {f.type}" for f in self.saved])
@@ -167,7 +125,7 @@ class Pair:
         return Function(
             name, types, kind,
             f"The gradient of every real input, from {listed(self.cotangents)} and what the forward saved.",
-            (*self.head, *map(_commented, self.backward_printed.lines), f"return {result}"),
+            (*self.head, *map(commented, self.backward_printed.lines), f"return {result}"),
         )  # fmt: skip
 
     def _forward(self, name: str) -> Function:
@@ -192,7 +150,7 @@ class Pair:
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {self.title}Saved]"
         return Function(
             name, signature(op), returns, f"Returns {listed(outputs)} and what the backward needs.",
-            (self._shape_check(tensors), *head, *compared, *index_checks_left, *map(_commented, printed.lines),
+            (self._shape_check(tensors), *head, *compared, *index_checks_left, *map(commented, printed.lines),
              f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 
@@ -237,28 +195,14 @@ class Pair:
         return tuple(fields + [Field(self.names.sizes[a], "int", "a length") for a in unknown])
 
 
-def placed(
-    gradients: Sequence[str], names: Sequence[str], made: Collection[str], out: str
-) -> tuple[dict[str, str], list[str]]:
-    """Where in `out` each name of ours is written, and the copies for those that are not made by themselves."""
-    targets: dict[str, str] = {}
-    copies = []
-    for gradient, name in zip(gradients, names, strict=True):
-        place = f"{out}.{gradient}" if len(gradients) > 1 else out
-        if name in made and name not in targets:
-            targets[name] = place
-        else:  # a cotangent as it came, or a gradient that is another one's as well
-            copies.append(f"{place}.copy_({name})")
-    return targets, copies
-
-
-def _length_of(formula: Expr) -> str:
+def length_said(formula: Expr) -> str:
     """Code of a length where the others stand in a dictionary `s`, leading axes as the number of their places."""
     code = size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
     return re.sub(r'math\.prod\((s\["[^"]*"\])\)', r"\1", code)
 
 
-def _commented(line: Line) -> str:
+def commented(line: Line) -> str:
+    """A line with its equation, where there is room."""
     if not line.note or len(line.code) + len(line.note) + 8 > LINE_LENGTH:
         return line.code
     return f"{line.code}  # {line.note}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from derive.backends.cpu.wrapper import Together
 from derive.emit.model import Function
-from derive.emit.pair import Pair, placed
+from derive.emit.pair import Pair
 from derive.emit.signatures import signature
+from derive.emit.workspace import compared_together, placed
 
 
 def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], workspace: bool) -> tuple[Function, ...]:
@@ -44,5 +45,7 @@ def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], w
             "return out",
         ),
         decorators=("writes_out",),
+        compared=compared_together(pair, gradients),
+        copies=bool(copies),
     )  # fmt: skip
     return first, second

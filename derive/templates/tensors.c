@@ -56,8 +56,9 @@ typedef struct {
     int64_t inputs, outputs, given, numbers, lengths; // how many; `given` stand between the inputs and the numbers
 } plan;
 
-// Whether an object is a tensor of the CPU with this dtype and shape, contiguous, of one of two classes; says where it lies.
-static bool lies_at(const plan *p, void *object, const int64_t **expected, void **at) {
+// Whether an object is a tensor of the CPU with this dtype and shape, contiguous, of one of two classes; says where it
+// lies, and where it ends.
+static bool lies_at(const plan *p, void *object, const int64_t **expected, void **at, char **end) {
     void *const class = object == NULL ? NULL : PyObject_Type(object);
     if (class == NULL) return false;
     Py_DecRef(class);
@@ -73,6 +74,7 @@ static bool lies_at(const plan *p, void *object, const int64_t **expected, void 
         stride *= length;
     }
     *at = t.data + t.offset;
+    *end = t.data + t.offset + stride * (want[1] / 8);
     *expected = want + 3 + t.dimensions;
     return true;
 }
@@ -85,15 +87,26 @@ static bool recorded(const plan *p, void *object) {
     return found == p->yes;
 }
 
+// Whether a tensor shares memory with one of those before it.
+static bool shared(const argument *a, char *const *ends, int64_t k) {
+    for (int64_t other = 0; other < k; other++) {
+        if ((char *)a[k].at < ends[other] && (char *)a[other].at < ends[k]) return true;
+    }
+    return false;
+}
+
 // The arguments of a kernel, of Python's: inputs, lengths that are known, numbers; and of its outputs.
 static bool taken(const plan *p, void *given, void *outputs, bool recording, long threads, argument *a) {
     const int64_t *const lengths = (const int64_t *)(p + 1), *expected = lengths + p->lengths;
+    const argument *const first = a;
+    char *ends[MOST];
     for (int64_t k = 0; k < p->inputs; k++) {
         void *const object = PyTuple_GetItem(given, k);
-        if (!lies_at(p, object, &expected, &(a++)->at) || (recording && recorded(p, object))) return false;
+        if (!lies_at(p, object, &expected, &(a++)->at, &ends[k]) || (recording && recorded(p, object))) return false;
     }
-    for (int64_t k = 0; k < p->outputs; k++) {
-        if (!lies_at(p, PyTuple_GetItem(outputs, k), &expected, &(a++)->at)) return false;
+    for (int64_t k = p->inputs; k < p->inputs + p->outputs; k++) {
+        if (!lies_at(p, PyTuple_GetItem(outputs, k - p->inputs), &expected, &(a++)->at, &ends[k])) return false;
+        if (shared(first, ends, k)) return false;
     }
     for (int64_t k = 0; k < p->lengths; k++) (a++)->count = lengths[k];
     (a++)->count = threads;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -102,6 +104,62 @@ def test_an_expanded_gradient_is_refused_by_name() -> None:
     own = torch.empty_like(gradient)  # as the message says
     assert backward_out(torch.full((3,), 2.0), *saved, out=own) is own
     assert torch.equal(own, torch.full((3, 4), 2.0))
+
+
+def refusals(dtype: torch.dtype) -> Iterator[tuple[str, Callable[[], object], str]]:
+    """Calls of layernorm's functions with an `out` that does not fit, and what is said of it."""
+    live = build(next(o for o in catalogue() if o.name == "layernorm"), workspace=True)
+    forward, backward = (live.function.__globals__[f"layernorm_{n}_out"] for n in ("forward", "backward"))
+    x, gamma, beta = torch.randn(6, 5, dtype=dtype), torch.randn(5, dtype=dtype), torch.randn(5, dtype=dtype)
+    y, saved = live.forward(x, gamma, beta)
+    dx, dgamma, dbeta = gradients = live.backward(y, *saved)
+    made, both = type(gradients), torch.empty(10, dtype=dtype)
+    for out, said in (
+        (made(dx, dgamma, dgamma), "out.dgamma shares memory with out.dbeta; give one that has its own, such as "),
+        (made(dx, both[:5], both[3:8]), "out.dgamma shares memory with out.dbeta"),
+        (made(y, dgamma, dbeta), "out.dx shares memory with dy"),
+        (made(dx, saved.gamma, dbeta), "out.dgamma shares memory with gamma"),
+        (made(dx[:3], dgamma, dbeta), r"out.dx has shape \[3, 5\], expected \[6, 5\]; give a tensor of that shape"),
+        (made(dx, dgamma[None], dbeta), r"out.dgamma has shape \[1, 5\], expected \[5\]"),
+        (made(dx, dgamma.double(), dbeta), "out.dgamma has dtype torch.float64, expected torch."),
+        ((dx, dgamma, dbeta), "out is a tuple of 3, in which out.dx is not found, expected LayernormGradients; give "),
+        (dx, "out is a Tensor, in which out.dx is not found"),
+    ):
+        yield "backward", lambda out=out: backward(y, *saved, out=out), said  # type: ignore[misc]
+    for out, said in (
+        ((x, saved), r"out\[0\] shares memory with x"),
+        ((y, saved._replace(xhat=saved.xhat[:0])), r"out\[-1\].xhat has shape \[0, 5\]"),
+        (y, r"out is a Tensor, in which out\[0\] is not found"),
+        ((y,), r"out is a tuple of 1, in which out\[-1\].rstd is not found"),
+    ):
+        yield "forward", lambda out=out: forward(x, gamma, beta, out=out), said  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_memory_in_which_results_have_no_place_is_refused(dtype: torch.dtype) -> None:
+    for name, call, said in refusals(dtype):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises((TypeError, ValueError), match=f"^layernorm_{name}_out: {said}"):
+                call()
+
+
+def test_lengths_that_follow_from_others_are_compared() -> None:
+    live = build(next(o for o in catalogue() if o.name == "conv2d"), workspace=True)
+    x, k, b = torch.randn(2, 3, 6, 7), torch.randn(4, 3, 2, 3), torch.randn(4)
+    y, saved = live.forward(x, k, b)
+    with pytest.raises(ValueError, match=r"^conv2d_forward_out: out\[0\] has shape .*, expected \[2, 4, 5, 5\]"):
+        live.function.__globals__["conv2d_forward_out"](x, k, b, out=(torch.empty(2, 4, 6, 7), saved))
+
+
+def test_columns_of_one_tensor_share_no_element() -> None:
+    live = build(next(o for o in catalogue() if o.name == "layernorm"), workspace=True)
+    x, gamma, beta = torch.randn(6, 5), torch.randn(5), torch.randn(5)
+    y, saved = live.forward(x, gamma, beta)
+    want, columns = live.backward(y, *saved), torch.empty(5, 2)
+    out = type(want)(torch.empty(6, 5), columns[:, 0], columns[:, 1])
+    live.function.__globals__["layernorm_backward_out"](y, *saved, out=out)
+    assert all(map(torch.equal, out, want))
 
 
 def test_half_precision_is_computed_in_float32() -> None:

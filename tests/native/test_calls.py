@@ -67,10 +67,54 @@ def test_memory_that_fits_is_written_into(native: ModuleType) -> None:
 def test_memory_that_does_not_fit_is_left_to_the_torch_form(native: ModuleType) -> None:
     x, gamma, beta = _inputs()
     y, saved = native.layernorm_forward(x, gamma, beta)
-    for other in (torch.full((6, 5), torch.nan, dtype=torch.float64), torch.full((5, 6), torch.nan).t()):
-        again, _ = native.layernorm_forward_out(x, gamma, beta, out=(other, saved))
-        assert again is other
-        torch.testing.assert_close(other.float(), y)
+    other = torch.full((5, 6), torch.nan).t()
+    again, _ = native.layernorm_forward_out(x, gamma, beta, out=(other, saved))
+    assert again is other
+    torch.testing.assert_close(other, y)
+
+
+@torch.no_grad()
+def test_memory_in_which_results_have_no_place_is_refused(native: ModuleType) -> None:
+    """Before anything is written, after a call that the next is like as well as before it."""
+    x, gamma, beta = _inputs()
+    y, saved = native.layernorm_forward(x, gamma, beta)
+    dx, dgamma, dbeta = gradients = native.layernorm_backward(y, *saved)
+    kept = [t.clone() for t in (x, y, *saved, *gradients)]
+    made = type(gradients)
+    both = torch.empty(10)
+    wrong: list[tuple[Any, str]] = [
+        (made(dx, dgamma, dgamma), "out.dgamma shares memory with out.dbeta"),
+        (made(dx, both[:5], both[3:8]), "out.dgamma shares memory with out.dbeta"),
+        (made(y, dgamma, dbeta), "out.dx shares memory with dy"),
+        (made(x, dgamma, dbeta), "out.dx shares memory with x"),
+        (made(dx[:3], dgamma, dbeta), r"out.dx has shape \[3, 5\], expected \[6, 5\]"),
+        (made(dx, dgamma.double(), dbeta), "out.dgamma has dtype torch.float64, expected torch.float32"),
+        ((dx, dgamma, dbeta), "out is a tuple of 3, in which out.dx is not found, expected LayernormGradients"),
+        (dx, "out is a Tensor, in which out.dx is not found"),
+        (made(dx, None, dbeta), "out.dgamma is a NoneType, expected a tensor"),
+    ]
+    for _ in range(2):
+        for out, message in wrong:
+            with pytest.raises((TypeError, ValueError), match=f"^layernorm_backward_out: {message}"):
+                native.layernorm_module.layernorm_backward_out(y, *saved, out=out)
+        for out, message in (((x, saved), r"out\[0\] shares memory with x"), ((y[:2], saved), r"out\[0\] has shape")):
+            with pytest.raises(ValueError, match=f"^layernorm_forward_out: {message}"):
+                native.layernorm_module.layernorm_forward_out(x, gamma, beta, out=out)
+        assert all(map(torch.equal, (x, y, *saved, *gradients), kept))
+        native.layernorm_module.layernorm_backward_out(y, *saved, out=gradients)
+
+
+@torch.no_grad()
+def test_memory_of_one_tensor_that_is_shared_out_is_written_into(native: ModuleType) -> None:
+    x, gamma, beta = _inputs()
+    y, saved = native.layernorm_forward(x, gamma, beta)
+    want = native.layernorm_backward(y, *saved)
+    flat, columns = torch.empty(40), torch.empty(5, 2)
+    parts = flat[:30].view(6, 5), flat[30:35], flat[35:]
+    for out in (type(want)(*parts), type(want)(torch.empty(6, 5), columns[:, 0], columns[:, 1])):
+        native.layernorm_module.layernorm_backward_out(y, *saved, out=out)
+        for g, w in zip(out, want, strict=True):
+            torch.testing.assert_close(g, w)
 
 
 @pytest.mark.usefixtures("kernels")

@@ -38,7 +38,7 @@ class Called:
         """The call, and what follows where it ran; with `out`, its outputs are written into these tensors."""
         args = self.args
         if out is not None:
-            places = ", ".join(str(out.get(n)) for n in self.outputs)
+            places = ", ".join(out.get(n, "...") for n in self.outputs)
             args += f", out=({places}{',' if len(self.outputs) == 1 else ''})"
         left = f"({self.outputs[0]},)" if len(self.outputs) == 1 else ", ".join(self.outputs)
         named = [f"    {left} = found"] if any(re.search(rf"\b{n}\b", t) for n in self.outputs for t in then) else []
@@ -181,9 +181,9 @@ def _definition(
     places = [
         f'"{d.op.name}.c"',
         f'"{k.name}"',
-        _tuple(f"{n}: {_axes(dims[n])}".rstrip() for n in k.inputs),
-        _tuple(f"{n}: {_axes(dims[n])}".rstrip() for n in k.outputs),
-        _tuple(k.lengths),
+        told(f"{n}: {said(dims[n])}".rstrip() for n in k.inputs),
+        told(f"{n}: {said(dims[n])}".rstrip() for n in k.outputs),
+        told(k.lengths),
     ]
     options = {
         "given": _tuple_of_any(shapes.given(name)),
@@ -191,7 +191,7 @@ def _definition(
         "indices": _tuple_of_any(n for n in k.inputs if n in integers),
         "booleans": _tuple_of_any(n for n in (*k.inputs, *k.outputs) if n in conditions),
         "taped": "False" if name in ("STEP", "WITH_GRADIENTS") else "",
-        "changed": _tuple(o.name for o in d.op.differentiable) if name == "STEP" else "",
+        "changed": told(o.name for o in d.op.differentiable) if name == "STEP" else "",
         "derived": _derived(name, k, d, dims, shapes),
         "needs": f"lambda s: {' and '.join(needs)}" if needs else "",
     }
@@ -229,6 +229,12 @@ def _needs(op: Op, shapes: Shapes) -> list[str]:
     return found
 
 
+def parts_of(d: Derivation, known: set[str], dims: Mapping[str, Dims]) -> Parts:
+    """What the lengths of merged axes are made of, and of axes that are others as well; `dims` are the backward's."""
+    parts = {axis: made for p in (d.forward, d.backward) for axis, made in taken_apart(p).items()}
+    return _read_as(d, known) | parts | _named_whole(d.backward, dims)
+
+
 def _derived(name: str, k: Kernel, d: Derivation, dims: Mapping[str, Dims], shapes: Shapes) -> str:
     """The lengths that a kernel is to know and no tensor that it takes has, as code; none where it has all.
 
@@ -236,9 +242,7 @@ def _derived(name: str, k: Kernel, d: Derivation, dims: Mapping[str, Dims], shap
     """
     given = shapes.given(name)
     known = {x for n in k.inputs for x in dims[n] if x is not None} | set(given)
-    parts = {axis: made for p in (d.forward, d.backward) for axis, made in taken_apart(p).items()}
-    parts |= _named_whole(d.backward, shapes.backward)
-    parts = _read_as(d, known) | parts
+    parts = parts_of(d, known, shapes.backward)
     merged = [x for n in k.inputs for x in dims[n] if x and x.startswith("(")]  # whose length the runtime checks
     wanted = [*merged, *k.lengths, *(x for n in k.outputs for x in dims[n] if x)]
     if name != "BACKWARD":
@@ -247,11 +251,13 @@ def _derived(name: str, k: Kernel, d: Derivation, dims: Mapping[str, Dims], shap
     return f"({''.join(lines)})" if lines else ""
 
 
-def _axes(dims: Dims) -> str:
+def said(dims: Dims) -> str:
+    """The dimensions of a tensor as kernels and checks are told them."""
     return " ".join("1" if d is None else d.strip("()").replace(", ", "*") for d in dims)
 
 
-def _tuple(items: Iterable[str]) -> str:
+def told(items: Iterable[str]) -> str:
+    """Texts as a tuple of the code's."""
     texts = [f'"{i}"' for i in items]
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
@@ -259,4 +265,4 @@ def _tuple(items: Iterable[str]) -> str:
 def _tuple_of_any(items: Iterable[str]) -> str:
     """The same; nothing where there are none."""
     found = tuple(items)
-    return _tuple(found) if found else ""
+    return told(found) if found else ""

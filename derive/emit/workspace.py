@@ -1,0 +1,148 @@
+"""Functions that write into tensors of the caller's, and what they compare these with first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from derive.backends.cpu.lengths import in_turn
+from derive.backends.cpu.statements.normal import Unsupported
+from derive.backends.cpu.wrapper import Native, parts_of, said, told
+from derive.backends.torch.layout import Layouts
+from derive.backends.torch.outs import into, views_of
+from derive.backends.values import Dims, Line
+from derive.emit.model import Function
+from derive.emit.pair import Pair, commented, length_said
+from derive.emit.signatures import signature
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A tensor as the code says it, and as programs and layouts do."""
+
+    code: str
+    name: str
+    dims: Dims
+
+
+def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Function:
+    """The backward once more, its gradients written into tensors of the caller's."""
+    made = {line.code.partition(" = ")[0] for line in pair.backward_printed.lines}
+    targets, copies = placed(gradients, pair.returned, made, "out")
+    lines = _into(pair, pair.backward_printed.lines, targets, pair.backward_layouts)
+    called = None if kernels is None else kernels.backward_call
+    native = () if called is None else called.lines((*copies, "return out"), targets)
+    return Function(
+        f"{pair.backward.name}_out", f"{pair.backward.signature}, *, out: {pair.backward.returns}",
+        pair.backward.returns, "The same, written into the tensors of `out`, which share no memory with the rest.",
+        (*native, *pair.head, *lines, *copies, "return out"), decorators=("writes_out",),
+        compared=_compared_backward(pair, gradients), copies=bool(copies),
+    )  # fmt: skip
+
+
+def forward_out(pair: Pair, kernels: Native | None) -> Function:
+    """The forward once more, what it computes written where an earlier call's results lie."""
+    made = {line.code.partition(" = ")[0] for line in pair.forward_printed.lines}
+    outputs = [pair.names.tensors.get(o, o) for o in pair.d.op.outputs]
+    places = {o: f"out[{k}]" for k, o in enumerate(outputs)}
+    places = {f.name: f"out[-1].{f.name}" for f in pair.saved} | places
+    targets = {name: place for name, place in places.items() if name in made}
+    inputs, printed = {o.name for o in pair.op.operands}, pair.forward_printed.lines
+    views = views_of(inputs, printed, _tensors(pair, pair.forward_layouts))
+    written = {name: place for name, place in targets.items() if name not in views}
+    *lines, result = pair.forward.lines
+    before = lines[: len(lines) - len(printed)]
+    called = None if kernels is None else kernels.forward_call
+    native = () if called is None else called.lines((result,), targets)
+    return Function(
+        f"{pair.forward.name}_out", f"{signature(pair.op)}, *, out: {pair.forward.returns}",
+        pair.forward.returns, "The same, written over what an earlier call with inputs of these shapes returned.",
+        (*before[:pair.lengths_read], *native, *before[pair.lengths_read:],
+         *_into(pair, printed, written, pair.forward_layouts), result), decorators=("writes_out",),
+        compared=_compared_forward(pair, written),
+    )  # fmt: skip
+
+
+def _into(pair: Pair, printed: list[Line], targets: dict[str, str], laid: Layouts) -> list[str]:
+    vectors = {pair.names.tensors.get(n, n) for n, dims in laid.dims.items() if len(dims) == 1}
+    return [commented(line) for line in into(printed, targets, _tensors(pair, laid), vectors)]
+
+
+def _tensors(pair: Pair, laid: Layouts) -> set[str]:
+    """The names that hold tensors, as the code has them."""
+    return {*laid.dims, *pair.names.tensors.values()}
+
+
+def placed(
+    gradients: Sequence[str], names: Sequence[str], made: Collection[str], out: str
+) -> tuple[dict[str, str], list[str]]:
+    """Where in `out` each name of ours is written, and the copies for those that are not made by themselves."""
+    targets: dict[str, str] = {}
+    copies = []
+    for gradient, name in zip(gradients, names, strict=True):
+        place = _place(gradient, len(gradients), out)
+        if name in made and name not in targets:
+            targets[name] = place
+        else:  # a cotangent as it came, or a gradient that is another one's as well
+            copies.append(f"{place}.copy_({name})")
+    return targets, copies
+
+
+def _place(gradient: str, count: int, out: str) -> str:
+    return f"{out}.{gradient}" if count > 1 else out
+
+
+# --- what is compared ------------------------------------------------------------------------------------------------
+
+
+def compared_together(pair: Pair, gradients: Sequence[str]) -> str:
+    """As arguments of a decorator: where a loss and its gradients are written, and what is read."""
+    loss = pair.d.op.outputs[0]
+    places = [_Named("out[0]", loss, pair.forward_layouts[loss]), *_gradients(pair, gradients, "out[1]")]
+    return _compared(pair, places, *_forward_reads(pair))
+
+
+def _compared_forward(pair: Pair, written: Mapping[str, str]) -> str:
+    names = {pair.names.tensors.get(n, n): n for n in (*pair.d.op.outputs, *pair.kept)}
+    places = [_Named(written[c], n, pair.forward_layouts[n]) for c, n in names.items() if c in written]
+    return _compared(pair, places, *_forward_reads(pair))
+
+
+def _compared_backward(pair: Pair, gradients: Sequence[str]) -> str:
+    axes = {size: axis for axis, size in pair.names.sizes.items()}
+    lengths = {f.name: axes[f.name] for f in pair.saved if f.note == "a length"}
+    read = [
+        _Named(pair.names.tensors.get(n, n), n, pair.backward_layouts[n]) for n in (*pair.cotangents, *pair.kept)
+    ]
+    return _compared(pair, _gradients(pair, gradients, "out"), read, lengths)
+
+
+def _forward_reads(pair: Pair) -> tuple[list[_Named], dict[str, str]]:
+    """The forward's tensors, and the axes whose lengths are parameters."""
+    tensors = [_Named(o.name, o.name, pair.forward_layouts[o.name]) for o in pair.op.operands if o.is_tensor]
+    return tensors, {r.given: r.axis.base for r in pair.op.sizes if r.given is not None}
+
+
+def _gradients(pair: Pair, gradients: Sequence[str], out: str) -> list[_Named]:
+    codes = [_place(g, len(gradients), out) for g in gradients]
+    return [_Named(c, r, pair.backward_layouts[r]) for c, r in zip(codes, pair.returns, strict=True)]
+
+
+def _compared(pair: Pair, places: list[_Named], read: list[_Named], lengths: Mapping[str, str]) -> str:
+    """Where is written and what is read, each with its axes, and how the lengths follow that no tensor has."""
+    known = {axis for t in read for axis in t.dims if axis is not None} | set(lengths.values())
+    wanted = [axis for t in places for axis in t.dims if axis is not None]
+    parts = parts_of(pair.d, known, pair.backward_layouts.dims)
+    derived = []
+    for axis in wanted:
+        try:
+            derived += in_turn(pair.d.op, parts, known, [axis], length_said)
+        except Unsupported:  # the tensor's own is taken for right
+            continue
+    given = [*(_text(pair, t) for t in read), *(f"{code} (length): {axis}" for code, axis in lengths.items())]
+    texts = [told([_text(pair, t) for t in places]), told(given)]
+    return ", ".join([*texts, f"({''.join(derived)})"] if derived else texts)
+
+
+def _text(pair: Pair, t: _Named) -> str:
+    return f"{t.code}{' (whole)' if t.name in pair.whole else ''}: {said(t.dims)}".rstrip()
