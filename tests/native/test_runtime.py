@@ -305,3 +305,48 @@ def test_an_index_that_is_computed_is_checked(package: Package) -> None:
     assert torch.equal(dz, expected)
     with pytest.raises(IndexError, match="picked"):
         made.picked_forward(z, torch.tensor([0, 3, 9, 1]))
+
+
+@pytest.mark.parametrize("rows", [(0,), (6, 0, 7)], ids=str)
+def test_compiled_functions_take_no_rows(native: ModuleType, rows: tuple[int, ...]) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(native.layernorm, fullgraph=True, backend="aot_eager")
+    for count in rows:
+        given = [torch.randn(s, requires_grad=True) for s in ((count, 5), (5,), (5,))]
+        y = compiled(*given)
+        assert y.shape == (count, 5)
+        got = torch.autograd.grad(y.sum(), given)
+        want = torch.autograd.grad(native.layernorm(*given).sum(), given)
+        torch.testing.assert_close(got, want)
+
+
+def test_compiled_functions_say_which_index_is_out_of_range(native: ModuleType) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(native.softmax_cross_entropy, fullgraph=True, backend="aot_eager")
+    z = torch.randn(3, 4, requires_grad=True)
+    torch.testing.assert_close(compiled(z, torch.tensor([0, 1, 3])), F.cross_entropy(z, torch.tensor([0, 1, 3])))
+    message = "softmax_cross_entropy, equation loss: y holds 4, but axis c has length 4; give values 0 to 3"
+    with pytest.raises(IndexError, match=message):
+        compiled(z, torch.tensor([0, 1, 4]))
+
+
+ORDERS = """
+from derive import *
+
+n, c, k = axes("n c k")
+
+@op
+def late(f, a: constant[n], m: length(k), z: tensor[n, c], scale: scalar = 2.0):
+    f.y[n, c, k] = scale * exp(z[n, c]) * a[n]
+    return f.y
+"""
+
+
+def test_the_operator_of_an_op_whose_kernel_takes_its_arguments_in_another_order(package: Package) -> None:
+    made = package(specs=ORDERS)
+    a, z = torch.randn(3), torch.randn(3, 4, requires_grad=True)
+    compiled = torch.compile(made.late, fullgraph=True, backend="aot_eager")
+    for given in ((a, 2, z), (a[:0], 2, z[:0]), (a, 0, z)):
+        y = compiled(*given)
+        torch.testing.assert_close(y, made.late(*given))
+        assert y.shape == (len(given[0]), 4, given[1])

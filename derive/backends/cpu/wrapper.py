@@ -142,7 +142,13 @@ def _around(
         together = Together(calls.pop("WITH_GRADIENTS"), outputs[0], tuple(map(shapes.names, joined)))
     results = {"FORWARD": ", ".join([*outputs, saved]), "BACKWARD": gradients, "STEP": outputs[0]}
     lines = {n: c.lines((f"return {results[n]}",)) for n, c in calls.items()}
-    registration = [f"register({n})" for n in kernels if n != "STEP"]
+    parameters, loss = [o.name for o in op.operands], [shapes.names(j) for j in joined]
+    forms = {
+        "FORWARD": (f"{op.name}_forward", parameters, [*outputs, *shapes.saved]),
+        "BACKWARD": (f"{op.name}_backward", [*cotangents.values(), *shapes.saved], found),
+        "WITH_GRADIENTS": (f"{op.name}_with_gradients", [*parameters, *cotangents.values()], [*outputs, *loss]),
+    }
+    registration = [_registered(n, _called(n, k, shapes), *forms[n]) for n, k in kernels.items() if n != "STEP"]
     second = "BACKWARD" if "BACKWARD" in kernels else "None"
     linear = ", linear=True" if is_linear(d) else ""
     registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r}{linear})")
@@ -153,6 +159,17 @@ def _around(
         together, lines.get("STEP", ()), ("Kernel", "differentiable", "register"),
         _take_all(op, kernels, {*cotangents.values(), *shapes.saved}, shapes),
     )  # fmt: skip
+
+
+def _registered(kernel: str, called: Called, form: str, parameters: list[str], results: list[str]) -> str:
+    """The line that registers a kernel, and the torch form that runs where it cannot, if that has the same arguments."""
+    args = called.args.split(", ")
+    if not set(parameters) <= set(args) or not set(called.outputs) <= set(results):
+        return f"register({kernel})"
+    if args != parameters:
+        form = f"lambda {called.args}: {form}({', '.join(f'{a}={a}' for a in parameters)})"
+    places = [str(results.index(o)) for o in called.outputs]
+    return f"register({kernel}, {form}, ({', '.join(places)}{',' if len(places) == 1 else ''}))"
 
 
 def _take_all(op: Op, kernels: Mapping[str, Kernel], given: set[str], shapes: Shapes) -> bool:
