@@ -90,7 +90,7 @@ class _Compared:
     """A function that writes into `out`: where in it, and what the function reads."""
 
     def __init__(self, function: Callable[..., Any], places: tuple[str, ...], read: tuple[str, ...], derived: Any):
-        inner = inspect.unwrap(function)
+        self.function = inner = inspect.unwrap(function)
         self.name, self.kind = inner.__name__, inner.__annotations__["out"]
         self.places, self.read, self.derived = places, read, derived
         self.paths = [[f or int(at) for f, at in re.findall(r"\.(\w+)|\[(-?\d+)\]", _name(text))] for text in places]
@@ -103,7 +103,9 @@ class _Compared:
         values = [args[k] if k < len(args) else kwargs.get(n) for k, n in self.parameters]
         try:
             tensors = [*[_at(path, out) for path in self.paths], *values]
-            kinds = tuple([(type(t), t.shape, t.dtype, t.stride()) if isinstance(t, Tensor) else t for t in tensors])
+            kinds = tuple(
+                [(type(t), t.shape, t.dtype, t.stride()) if isinstance(t, Tensor) else (type(t), t) for t in tensors]
+            )
             spans = self.known.get(kinds)
         except (AttributeError, IndexError, TypeError):
             spans = kinds = None
@@ -127,6 +129,9 @@ class _Compared:
     def _compare(self, values: list[Any], out: Any) -> list[int] | None:
         """How many bytes each tensor goes over; None where what is read does not agree, which the function says."""
         found = [(text, self._reached(text, path, out)) for text, path in zip(self.places, self.paths)]
+        for text, value in zip(self.read, values):
+            if " (length)" in text and isinstance(value, NO_LENGTH):
+                raise _no_number(self.function, _name(text), value)
         lengths = _lengths(list(zip(values, self.read)), self.derived)
         if lengths is None:
             return None
@@ -311,10 +316,8 @@ def _leaves(node: Any) -> list[Tensor]:
     return found
 
 
-_NO_NUMBER = {
-    "float": (Tensor, str, list, tuple, type(None)),
-    "int": (float, str, type(None)),  # the lengths of leading axes are a tuple, or a list
-}
+NO_LENGTH = (float, str, type(None))  # the lengths of leading axes are a tuple, or a list
+_NO_NUMBER = {"float": (Tensor, str, list, tuple, type(None)), "int": NO_LENGTH}
 """What is never a number, or a length, by the annotation."""
 
 
@@ -402,6 +405,9 @@ def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
         if not t.is_floating_point() and "(" not in text:
             name = _name(text)
             raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected floating point; give {name}.float()")
+        if "(index)" in text and t.dtype not in (torch.int64, torch.int32):
+            name = _name(text)
+            raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected int64 or int32; give {name}.long()")
     if torch.compiler.is_compiling():
         _compare_shapes(op, axes, shapes)
     else:

@@ -165,3 +165,42 @@ def test_rows_of_no_places_where_no_input_is_empty(package: Package, shape: tupl
     torch.testing.assert_close((y, z), want)
     found, right = (torch.autograd.grad(one + 2 * two, x)[0] for one, two in ((y, z), want))
     torch.testing.assert_close(found, right)
+
+
+WIDE = """
+from derive import *
+
+n, t, k, u = axes("n t k u")
+
+@op
+def pooled(f, x: tensor[n, t], width: length(k)):
+    f.y[n, u] = mean(x[n, u + k], over=k)
+    return f.y
+
+@op
+def labelled(f, z: tensor[n, t], y: index(t)[n]):
+    f.l[n] = z[n, y[n]]
+    return f.l
+"""
+
+
+@pytest.mark.parametrize("width", [2.0, 2.5, None, "2"], ids=repr)
+def test_a_length_that_is_no_whole_number_is_refused_as_by_the_torch_form(package: Package, width: object) -> None:
+    made = package(specs=WIDE, workspace=True)
+    x, forward, over = torch.randn(2, 5), made.pooled_forward, made.pooled_module.pooled_forward_out
+    said = f"width is a {type(width).__name__}, expected a whole number; give an int"
+    for _ in range(2):  # also where the last call was right, which 2.0 would be like
+        for function in (made.pooled, forward, lambda x, w: over(x, w, out=forward(x, 2))):
+            with pytest.raises(TypeError, match=rf"^pooled_forward(_out)?: {said}"):
+                function(x, width)
+        results = forward(x, 2)
+        assert over(x, 2, out=results)[0] is results[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.bool, torch.float32], ids=str)
+def test_an_index_of_another_dtype_is_refused_as_by_the_torch_form(package: Package, dtype: torch.dtype) -> None:
+    made = package(specs=WIDE)
+    z, y = torch.randn(3, 5), torch.tensor([0, 1, 1])
+    torch.testing.assert_close(made.labelled(z, y.int()), z[range(3), y])
+    with pytest.raises(TypeError, match=rf"^labelled: y has dtype {dtype}, expected int64 or int32; give y.long\(\)"):
+        made.labelled(z, y.to(dtype))

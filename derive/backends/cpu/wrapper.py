@@ -162,7 +162,7 @@ def _around(
 
 
 def _registered(kernel: str, called: Called, form: str, parameters: list[str], results: list[str]) -> str:
-    """The line that registers a kernel, and the torch form that runs where it cannot, if that has the same arguments."""
+    """The line that registers a kernel, and the torch form for where it cannot run, if that has the same arguments."""
     args = called.args.split(", ")
     if not set(parameters) <= set(args) or not set(called.outputs) <= set(results):
         return f"register({kernel})"

@@ -378,7 +378,7 @@ CLASHES = [
     (read_both_ways, (R(2, 3),), "read_both_ways: x has shape [2, 3], but its dimensions of length 3 and 2 are both axis d; give them one length"),
     (gated, ([1.0, 2.0],), "gated: x is a list, expected a tensor"),
     (padded_rows, (R(4, 2), IX + 2), "padded_rows, equation y: ix holds 5, but axis v has length 4; give values 0 to 3"),
-    (padded_rows, (R(4, 2), IX.short()), "padded_rows, equation y: ix has dtype torch.int16, expected int64 or int32; give ix.long()"),
+    (padded_rows, (R(4, 2), IX.short()), "padded_rows: ix has dtype torch.int16, expected int64 or int32; give ix.long()"),
 ]  # fmt: skip
 
 
