@@ -44,6 +44,9 @@ enum { TOGETHER = 4, NEARBY = 1 << 15 }; // rows of which each stage is taken be
 #ifndef FAR_OFF
 #define FAR_OFF (1 << 24) // bytes of all rows, beyond which they lie in no cache
 #endif
+#ifndef FULL
+#define FULL FOUR // elements side by side of rows that are taken together: fewer fill no four vectors
+#endif
 enum { TALL = 256 }; // rows that make columns too long to stay in the cache
 
 // An argument of a kernel, of those that the runtime hands over in a row: converting each takes longer than many a kernel.
@@ -90,10 +93,11 @@ INLINE int64_t chunks_of(int64_t rows, int64_t each) {
 }
 INLINE int64_t first_of_chunks(int64_t chunk, int64_t rows, int64_t each) { return chunk * rows / chunks_of(rows, each); }
 
-// Rows that are taken together, of so many elements each; one where they come from memory, faster if it is asked evenly.
-INLINE int64_t rows_together(int64_t elements, int64_t rows) {
+// Rows that are taken together, of so many elements each, of which so many lie side by side; one where these are few and
+// would not fill four vectors, or rows come from memory, faster if it is asked evenly.
+INLINE int64_t rows_together(int64_t elements, int64_t run, int64_t rows) {
     const int64_t size = at_least(1, elements) * (int64_t)sizeof(real);
-    return size * rows > FAR_OFF ? 1 : at_least(1, at_most(TOGETHER, NEARBY / size));
+    return run < FULL || size * rows > FAR_OFF ? 1 : at_least(1, at_most(TOGETHER, NEARBY / size));
 }
 
 INLINE int64_t blocks(int64_t n) { return (n + STRETCH - 1) / STRETCH; }

@@ -120,7 +120,7 @@ def compiled(package: Package, *flags: str) -> ModuleType:
 @pytest.fixture(scope="module", params=["together", "one by one"])
 def native(package: Package, request: pytest.FixtureRequest) -> ModuleType:
     """Compiled so that all rows lie near, the other time so that none does."""
-    return compiled(package, "-DFAR_OFF=0") if request.param == "one by one" else compiled(package)
+    return compiled(package, "-DFAR_OFF=0" if request.param == "one by one" else "-DFULL=1")
 
 
 @pytest.mark.parametrize(("rows", "length"), [(1, 33), (4, 64), (7, 130), (9, 1030), (3, 20000)])
@@ -161,6 +161,6 @@ def test_threads_give_the_same_numbers(native: ModuleType, threads: Callable[[in
 def test_each_stage_is_taken_of_all_the_rows(native: ModuleType) -> None:
     with open(f"{native.__path__[0]}/normed.c") as file:
         forward = file.read().partition("int normed_backward(")[0]
-    near = forward.partition("} else if (rows_together(2 * n_d, n_rows) > 1) {")[2].partition("    } else {")[0]
+    near = forward.partition("} else if (rows_together(2 * n_d, n_d, n_rows) > 1) {")[2].partition("    } else {")[0]
     assert near.count("for (int64_t i_rows = first; i_rows < last; i_rows++) {") == 3
     assert near.count("IN_FOURS(") == 2

@@ -18,7 +18,7 @@ _SHARED = frozenset(
     cube whole_power product sum_of_products tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc free
     reserve release spare kept next width fresh KEPT VECTOR rows_together TOGETHER NEARBY FAR_OFF LANES FOUR
     IN_FOURS sum_of_four largest_of_four smallest_of_four STRIP TILE BLOCK LONG STRETCH ROWS COLUMNS SPAN SHORT
-    TALL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED
+    TALL FULL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED
     CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux NARROW MANY CHUNK SIDE NO_SIDE side
     axis edge windowed windowed_result widened product_of_windows offsets done lane omp_get_thread_num errno""".split()  # noqa: SIM905
 )

@@ -7,6 +7,7 @@ runs, so that both forms are printed wherever rows are folded.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from derive.backends.cpu.loops.columns import Columns
 from derive.backends.cpu.loops.groups import Group, memories
@@ -23,11 +24,12 @@ def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | No
     inner = set(inner_axes(group))
     if group.lane is not None or not group.outer or not inner or not all(_fits(s, group) for s in group.loops):
         return None
-    if not _is_worth_it(group, inner):
+    few = _few(group, form)
+    if not _is_worth_it(group, inner) and not (inner <= few and _is_more_than_elements(group)):
         return None
     plan = planned(replace(group, lane=group.outer[-1], short=True), form, outside)
     kept = [index_axes(i) for n, place in plan.place.items() if place == "buffer" for i in form.dims[n]]
-    return plan if all(set(axes) <= {*group.outer, *inner} for axes in kept) else None
+    return plan if all(set(axes) <= {*group.outer, *inner, *few} for axes in kept) else None
 
 
 def inner_axes(group: Group) -> tuple[str, ...]:
@@ -53,6 +55,24 @@ def _is_worth_it(group: Group, inner: set[str]) -> bool:
     if any(s.is_fold and not group.is_total(s) for s in group.loops):
         return len(inner) == 1 or parts or _lies_across(group, inner)
     return parts and len({m[-1:] for s in group.loops for m in memories(s)}) > 1
+
+
+def _few(group: Group, form: Normal) -> set[str]:
+    """The axes of dimensions of which single places are read or written: such a dimension has few."""
+    found = [(s.name, s.slots) for s in group.loops] + [(r.name, r.index) for s in group.loops for r in s.reads()]
+    places = [dim for name, at in found for dim, i in zip(form.dims[name], at, strict=True) if _is_place(i)]
+    return set(axes_along(places))
+
+
+def _is_place(index: Index) -> bool:
+    """Whether it is one place, whatever the axes."""
+    return isinstance(index, Window) and not index.steps
+
+
+def _is_more_than_elements(group: Group) -> bool:
+    """Whether it folds rows, or puts something at single places of them: vectors along rows have no part in that."""
+    folded = any(s.is_fold and not group.is_total(s) for s in group.loops)
+    return folded or any(any(map(_is_place, s.slots)) for s in group.loops)
 
 
 def _lies_across(group: Group, inner: set[str]) -> bool:
@@ -90,8 +110,14 @@ class ShortRows(Columns):
     @property
     def places(self) -> str:
         """How many places a row has."""
-        inner = inner_axes(self.group)
-        return length(inner[0]) if len(inner) == 1 else " * ".join(f"at_least({length(a)}, 1)" for a in inner)
+        inner = [*map(self.group.inner, self.group.loops)]
+        kept = [n for n, place in self.plan.place.items() if place == "buffer"]
+        inner += [tuple(a for a in self.axes(n) if a not in self.outer) for n in kept]
+        every = dict.fromkeys(a for axes in inner for a in axes)
+        rows = dict.fromkeys(tuple(a for a in every if a in axes) for axes in inner)
+        longest = [r for r in rows if not any(set(r) < set(other) for other in rows)]
+        counts = [length(r[0]) if len(r) == 1 else " * ".join(f"at_least({length(a)}, 1)" for a in r) for r in longest]
+        return reduce(lambda most, n: f"at_least({most}, {n})", counts)
 
     @property
     def least(self) -> str:

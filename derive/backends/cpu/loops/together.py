@@ -3,7 +3,7 @@
 What a row folds, its next stage waits for: additions one after another, a division, a root. The processor works on
 other rows meanwhile where these come between, and on four sums of a row. What one stage computes of a row and a later
 one reads stands in an array over the rows; a row that is kept has room for all of them. All this serves rows that lie
-in the cache. Those that come from memory come faster one by one.
+in the cache. Those that come from memory come faster one by one, and so do those that fill no four vectors.
 """
 
 from __future__ import annotations
@@ -79,13 +79,15 @@ class RowsTogether(Rows):
 
     def how_many(self) -> str:
         """The rows that are taken together: as many as stay in the cache with all that is read and written of them."""
-        axes = max((x.axes for part in self.in_order for x in part.sweeps), key=len)
+        longest = max((x for part in self.in_order for x in part.sweeps), key=lambda x: len(x.axes))
+        axes, order = longest.axes, self.order(longest)
+        run = order if as_one(order, self.computed(longest.loops), self.normal) else order[-1:]
         loops = [s for part in self.in_order for x in part.sweeps for s in self.computed(x.loops)]
         written = [Read(s.name, s.slots) for s in loops if self.plan.place[s.name] in ("memory", "buffer")]
         inside = {name for name, place in self.plan.place.items() if place == "element"}
         whole = [r for r in (*(r for s in loops for r in s.reads()), *written) if r.name not in inside]
         along = {r.name for r in whole if {*self.outer, *axes} <= set(axes_along(r.index))}
-        return f"rows_together({max(1, len(along))} * {extent(axes)}, {extent(self.group.outer)})"
+        return f"rows_together({max(1, len(along))} * {extent(axes)}, {extent(run)}, {extent(self.group.outer)})"
 
     def shared_out(self, pragma: str) -> None:
         out, n = self.out, extent(self.group.outer)
