@@ -150,6 +150,17 @@ def same_names(f, q: tensor[..., i, i_tile], k: tensor[..., j, i_tile], v: tenso
 
 
 @op
+def tempered(f, q: tensor[b, h, i, d], k: tensor[b, h, j, d], v: tensor[b, h, j, e], tau: tensor[h]):
+    """What is learned of each head sums over rows of all tiles."""
+    f.s[b, h, i, j] = where(j <= i, tau[h] * sum(q[b, h, i, d] * k[b, h, j, d], over=d), -oo)
+    f.m[b, h, i] = amax(f.s[b, h, i, j], over=j)
+    f.u[b, h, i, j] = exp(f.s[b, h, i, j] - f.m[b, h, i])
+    f.p[b, h, i, j] = f.u[b, h, i, j] / sum(f.u[b, h, i, j], over=j)
+    f.o[b, h, i, e] = sum(f.p[b, h, i, j] * v[b, h, j, e], over=j)
+    return f.o
+
+
+@op
 def contrastive(f, x: tensor[n, d], y: tensor[n, d]):
     """A row's own column is read at its place on all rows."""
     f.s[n, m] = sum(x[n, d] * y[m, d], over=d) * 3
@@ -262,6 +273,11 @@ def _same_names(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Tensor:
     return _linear(q, k, v) + (g**2).sum()
 
 
+def _tempered(q: Tensor, k: Tensor, v: Tensor, tau: Tensor) -> Tensor:
+    i, j, *_ = _grids(q.shape[-2], k.shape[-2])
+    return (tau[:, None, None] * (q @ k.mT)).masked_fill(j > i, -torch.inf).softmax(-1) @ v
+
+
 def _weighted(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     s = x @ y.mT
     return g[:, None] * ((torch.exp(-(s**2)) + s / 7) @ y)
@@ -287,6 +303,8 @@ CASES = [
     ("heads_last", _heads_last, ((4, 6, 3, 5), (4, 8, 3, 5), (4, 8, 3, 2))),
     ("heads_last", _heads_last, ((2, 150, 2, 5), (2, 160, 2, 5), (2, 160, 2, 2))),
     ("gives_weights", _weights, ((170, 5), (180, 5), (180, 4))),
+    ("tempered", _tempered, ((2, 3, 7, 5), (2, 3, 8, 5), (2, 3, 8, 4), (3,))),
+    ("tempered", _tempered, ((1, 2, 150, 5), (1, 2, 150, 5), (1, 2, 150, 4), (2,))),
     ("weighted", _weighted, ((150, 6), (40, 6), (150,))),
 ]
 
@@ -400,6 +418,13 @@ def test_no_scores_are_kept_for_all_rows(native: ModuleType, name: str) -> None:
     text = _text(native, name)
     assert re.search(r"take\(&next, n_i_tile \* n_j\w*, sizeof\(real\)\)", text)
     assert "n_i * n_j" not in text
+
+
+def test_what_sums_over_rows_leaves_them_to_tiles(native: ModuleType) -> None:
+    backward = _text(native, "tempered").partition("void tempered_backward_tile(")[2]
+    assert "const int64_t n_j_reach = at_most(n_j, at_least(1, first_i_tile + n_i_tile));" in backward
+    assert "n_i * n_j" not in backward
+    assert "dtau_each + i_b * n_h * n_i + i_h * n_i + first_i_tile" in backward  # in the order of the tiles
 
 
 def test_no_logits_are_kept_beside_a_loss_with_its_gradients(native: ModuleType) -> None:

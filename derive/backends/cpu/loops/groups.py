@@ -140,6 +140,9 @@ def _cut(loop: Loop, outer: tuple[str, ...], form: Normal) -> tuple[Loop, ...]:
         return (loop,)
     name = form.unused(f"{loop.name}_each")
     slots = (*apart, *loop.slots)
+    order = tuple(a for a in outer if a in slots)
+    if tuple(i for i in slots if i in order) != order:  # as the pass goes through its axes, and tiles of it do
+        slots = (*order, *(i for i in slots if i not in order))
     return replace(loop, name=name, slots=slots, over=rest), replace(loop, value=Read(name, slots), over=apart)
 
 
