@@ -161,6 +161,19 @@ def tempered(f, q: tensor[b, h, i, d], k: tensor[b, h, j, d], v: tensor[b, h, j,
 
 
 @op
+def unit_scores(f, q: tensor[b, h, i, d], k: tensor[b, h, j, d], v: tensor[b, h, j, e], tau: tensor[h]):
+    """The norms of k need all of its rows."""
+    f.a[b, h, i, d] = q[b, h, i, d] * rsqrt(sum(q[b, h, i, d]**2, over=d) + 1e-6)
+    f.c[b, h, j, d] = k[b, h, j, d] * rsqrt(sum(k[b, h, j, d]**2, over=d) + 1e-6)
+    f.s[b, h, i, j] = where(j <= i, tau[h] * sum(f.a[b, h, i, d] * f.c[b, h, j, d], over=d), -oo)
+    f.m[b, h, i] = amax(f.s[b, h, i, j], over=j)
+    f.u[b, h, i, j] = exp(f.s[b, h, i, j] - f.m[b, h, i])
+    f.p[b, h, i, j] = f.u[b, h, i, j] / sum(f.u[b, h, i, j], over=j)
+    f.o[b, h, i, e] = sum(f.p[b, h, i, j] * v[b, h, j, e], over=j)
+    return f.o
+
+
+@op
 def contrastive(f, x: tensor[n, d], y: tensor[n, d]):
     """A row's own column is read at its place on all rows."""
     f.s[n, m] = sum(x[n, d] * y[m, d], over=d) * 3
@@ -278,6 +291,11 @@ def _tempered(q: Tensor, k: Tensor, v: Tensor, tau: Tensor) -> Tensor:
     return (tau[:, None, None] * (q @ k.mT)).masked_fill(j > i, -torch.inf).softmax(-1) @ v
 
 
+def _unit_scores(q: Tensor, k: Tensor, v: Tensor, tau: Tensor) -> Tensor:
+    a, c = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (q, k))
+    return _tempered(a, c, v, tau)
+
+
 def _weighted(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     s = x @ y.mT
     return g[:, None] * ((torch.exp(-(s**2)) + s / 7) @ y)
@@ -305,6 +323,8 @@ CASES = [
     ("gives_weights", _weights, ((170, 5), (180, 5), (180, 4))),
     ("tempered", _tempered, ((2, 3, 7, 5), (2, 3, 8, 5), (2, 3, 8, 4), (3,))),
     ("tempered", _tempered, ((1, 2, 150, 5), (1, 2, 150, 5), (1, 2, 150, 4), (2,))),
+    ("unit_scores", _unit_scores, ((2, 3, 7, 5), (2, 3, 8, 5), (2, 3, 8, 4), (3,))),
+    ("unit_scores", _unit_scores, ((1, 2, 150, 5), (1, 2, 150, 5), (1, 2, 150, 4), (2,))),
     ("weighted", _weighted, ((150, 6), (40, 6), (150,))),
 ]
 
@@ -425,6 +445,20 @@ def test_what_sums_over_rows_leaves_them_to_tiles(native: ModuleType) -> None:
     assert "const int64_t n_j_reach = at_most(n_j, at_least(1, first_i_tile + n_i_tile));" in backward
     assert "n_i * n_j" not in backward
     assert "dtau_each + i_b * n_h * n_i + i_h * n_i + first_i_tile" in backward  # in the order of the tiles
+
+
+def test_norms_of_all_keys_come_before_tiles_of_rows(native: ModuleType) -> None:
+    forward, _, backward = _text(native, "unit_scores").partition("int unit_scores_backward(")[0].partition(
+        "int unit_scores_forward("
+    )
+    tiles = backward.index("void unit_scores_backward_tile(")
+    for tile, function in ((forward, backward[:tiles]), (backward[tiles:], "")):
+        assert "const int64_t n_j_reach = at_most(n_j, at_least(1, first_i_tile + n_i_tile));" in tile
+        assert "n_i * n_j" not in tile
+        if function:
+            assert function.index("// c[b, h, j, d] = ") < function.index("// in tiles along i: ")
+    heights = re.findall(r"tile_of\(n_i, (.*)\);", _text(native, "unit_scores"))
+    assert heights == ["at_least(at_least(LOW, n_d), n_e)", "at_least(at_least(LOW, n_e), n_d)"]  # not as many as keys
 
 
 def test_no_logits_are_kept_beside_a_loss_with_its_gradients(native: ModuleType) -> None:

@@ -62,14 +62,14 @@ def chained(steps: list[Step], form: Normal) -> list[Step | Chain]:
     left = list(steps)
     known = {n for n, _ in form.program.given} | set(form.program.returns)
     while left:
-        found = [c for c in (_collected(axes, left, known) for axes in _axes(left[0])) if c is not None]
-        best = max(found, key=lambda c: (_kept_local(c.chain, form), len(c.chain.axes)), default=None)
+        found = [c for axes in _axes(left) for c in _candidates(axes, left, known)]
+        best = max(found, key=lambda c: (_kept_local(c.chain, form), len(c.chain.axes), -len(c.before)), default=None)
         if best is None or not _kept_local(best.chain, form):
             known |= names_written(left[0])
             out.append(left.pop(0))
             continue
-        out.append(best.chain)
-        known |= {n for s in best.chain.steps for n in names_written(s)}
+        out += [*best.before, best.chain]
+        known |= {n for s in (*best.before, *best.chain.steps) for n in names_written(s)}
         left = best.left
     return out
 
@@ -129,39 +129,65 @@ def reads_at(step: Group | Product) -> list[tuple[str, tuple[Index, ...]]]:
     return [(r.name, r.index) for s in step.loops for r in s.reads()]
 
 
-def _axes(first: Step) -> Iterator[tuple[str, ...]]:
-    """The axes that a chain can have which begins with this step: those that what it writes begins with."""
-    if isinstance(first, Running):
-        return
-    written = [first_axes(index) for index in _written_at(first).values()]
-    axes = max(written, key=len)
-    for n in range(1, len(axes) + 1):
-        yield axes[:n]
+def _axes(steps: list[Step]) -> Iterator[tuple[str, ...]]:
+    """The axes that a chain can have: those that what its first steps write begins with, up to the first product."""
+    found: dict[tuple[str, ...], None] = {}
+    for step in steps:
+        if isinstance(step, Running):
+            break
+        axes = max(map(first_axes, _written_at(step).values()), key=len)
+        found |= dict.fromkeys(axes[:n] for n in range(1, len(axes) + 1))
+        if isinstance(step, Product):
+            break
+    yield from found
 
 
 class _Candidate(NamedTuple):
-    """A chain, and the steps that are left for after it."""
+    """A chain, the steps that come before it, and those that are left for after it."""
 
     chain: Chain
+    before: list[Step]
     left: list[Step]
 
 
-def _collected(axes: tuple[str, ...], steps: list[Step], known: set[str]) -> _Candidate | None:
-    """All that belongs to the chain of these axes which begins with the first step; `known` are earlier tensors."""
-    taken, left = _Taken(axes), list[Step]()
+def _candidates(axes: tuple[str, ...], steps: list[Step], known: set[str]) -> Iterator[_Candidate]:
+    """The chains of these axes that the first step belongs to, or comes before; `known` are earlier tensors.
+
+    What does not belong comes after the chain, or, where the chain needs it, before: the norms of an attention's keys
+    are of all keys, and rows of scores are made of all keys with theirs.
+    """
+    early = _collected(axes, steps, known, frozenset(map(id, steps)))
+    needed = set().union(*map(names_read, early.chain.steps)) if early is not None else set()
+    wanted = set[int]()
+    for step in reversed(early.before if early is not None else []):
+        if names_written(step) & needed:
+            needed |= names_read(step)
+            wanted.add(id(step))
+    for first in dict.fromkeys((frozenset[int](), frozenset(wanted))):
+        found = _collected(axes, steps, known, first)
+        yield from () if found is None else (found,)
+
+
+def _collected(axes: tuple[str, ...], steps: list[Step], known: set[str], early: frozenset[int]) -> _Candidate | None:
+    """All that belongs to the chain of these axes, with `early` steps before it; None if the first step is neither."""
+    taken, before, left = _Taken(axes), list[Step](), list[Step]()
     held: set[str] = set()  # written or read by steps that are left behind
     changed: set[str] = set()  # written by them
     for step in steps:
         free = not names_written(step) & held and not names_read(step) & changed
         if not isinstance(step, Running) and free and taken.takes(step):
             continue
+        if id(step) in early and free and taken.knows_nothing_of(step):
+            before.append(step)
+            continue
         if step is steps[0]:
             return None
         left.append(step)
         held |= names_written(step) | names_read(step)
         changed |= names_written(step)
-    local = frozenset(n for n in taken.written if n not in known | taken.sums | held)
-    return _Candidate(Chain(axes, tuple(taken.steps), local), left)
+    ahead = {n for s in before for n in names_written(s)}
+    local = frozenset(n for n in taken.written if n not in known | taken.sums | held | ahead)
+    return _Candidate(Chain(axes, tuple(taken.steps), local), before, left)
 
 
 @dataclass
@@ -190,6 +216,11 @@ class _Taken:
         self.sums |= _summed(step, self.axes)
         self.elsewhere |= {name for name, index in reads_at(step) if leading(index, self.axes) != self.axes}
         return True
+
+    def knows_nothing_of(self, step: Step) -> bool:
+        """Whether a step could as well come before all that was taken."""
+        read = set().union(*map(names_read, self.steps))
+        return not names_written(step) & (read | set(self.written)) and not names_read(step) & set(self.written)
 
     def _renamed(self, p: Product) -> Product:
         """The product with the chain's names for its axes: `sum(ds[n', n] * x[n', d], over=n')` is one over n."""
@@ -251,8 +282,12 @@ def _group_belongs(group: Group, axes: tuple[str, ...]) -> bool:
 
 def _kept_local(chain: Chain, form: Normal) -> float:
     """The elements kept from memory: of what a product reads or makes, and no input or output is as large as."""
-    program = form.program
-    ends = [set(axes_along(form.dims[n])) for n in (*(n for n, _ in program.given), *program.returns)]
     products = {m.name for p in chain.steps if isinstance(p, Product) for m in (p.a, p.b, p.out)}
-    found = [set(axes_along(form.dims[n])) for n in chain.local & products]
-    return sum(float(NOMINAL) ** len(axes) for axes in found if not any(axes <= e for e in ends))
+    found = [set(axes_along(form.dims[n])) for n in chain.local & products if is_larger(n, form)]
+    return sum(float(NOMINAL) ** len(axes) for axes in found)
+
+
+def is_larger(name: str, form: Normal) -> bool:
+    """Whether no input or output has all axes of a tensor."""
+    ends = (*(n for n, _ in form.program.given), *form.program.returns)
+    return not any(set(axes_along(form.dims[name])) <= set(axes_along(form.dims[n])) for n in ends)

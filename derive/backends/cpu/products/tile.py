@@ -14,7 +14,7 @@ from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.names import axis_name, length, variable
-from derive.backends.cpu.products.chains import Chain, behind, leading
+from derive.backends.cpu.products.chains import Chain, behind, is_larger, leading
 from derive.backends.cpu.products.matrices import Matrix, Product, called
 from derive.backends.cpu.products.reach import Offset, reach
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
@@ -170,8 +170,9 @@ class Tile:
         return least
 
     def _depth(self, p: Product) -> tuple[str, ...]:
-        """The axes of a product that what stays inside the chain does not have."""
-        near = [m.dims for m in (p.a, p.b, p.out) if m.name in self.chain.local]
+        """The axes of a product that what stays inside the chain does not have, its largest if there are several."""
+        inside = [m for m in (p.a, p.b, p.out) if m.name in self.chain.local]
+        near = [m.dims for m in sorted(inside, key=lambda m: not is_larger(m.name, self.outside))]
         axes = (*p.rows, *p.columns, *p.inner)
         return tuple(a for a in axes if a not in near[0] and a != self.chain.tiled) if near else ()
 
