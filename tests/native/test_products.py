@@ -223,6 +223,30 @@ def test_a_matrix_of_each_row_is_multiplied_where_it_lies(package: Package, shap
         assert "take(" not in text[: text.index(f"int {name}_backward(")] and not re.search("_left|_right", text), text
 
 
+MIXED = """
+from derive import *
+n, t, c, h = axes("n t c h")
+
+
+@op
+def tokens_mixed(f, x: tensor[n, t, c], v: tensor[t, h], w: tensor[h, t]):
+    f.a[n, c, h] = tanh(sum(x[n, t, c] * v[t, h], over=t))
+    f.y[n, t, c] = sum(f.a[n, c, h] * w[h, t], over=h)
+    return f.y
+"""
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4), (3, 1, 2, 1), (5, 40, 33, 9)])
+def test_a_batch_of_products_writes_as_its_readers_go(package: Package, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    made, (n, t, c, h) = package(specs=MIXED), shape
+    _agrees(made.tokens_mixed, lambda x, v, w: ((x.mT @ v).tanh() @ w).mT, [(n, t, c), (t, h), (h, t)])
+    text = (Path(str(made.__path__[0])) / "tokens_mixed.c").read_text()
+    backward = text[text.index("int tokens_mixed_backward(") :]
+    assert "da[(i_n * n_c + i_c) * n_h + i_h]" in backward  # made of dy, whose channels are in the middle
+    assert "da_product" not in backward
+
+
 SPREAD = """
 from derive import *
 n, m, d, k = axes("n m d k")

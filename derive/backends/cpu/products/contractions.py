@@ -6,6 +6,7 @@ that the product wants; for a window that is the matrix of patches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from derive.backends.cpu.products.factors import numbers_and_two
@@ -59,10 +60,13 @@ def _contracted(loop: Loop, normal: Normal) -> list[Step]:
         order = (*batch, *rows, *columns)
         return [loop] if order == result.dims else _transposed(loop, order, normal)
     inner = tuple(x for x in plain(roles.left, normal) or loop.over if x in loop.over)
-    scattered = not all(_lies_well(f, o, inner, normal) for f, o in ((roles.left, rows), (roles.right, columns)))
-    found = lying(two, alpha, loop, normal) if scattered else None
-    if found is not None:
-        return [*found]
+    if not _lie_well(replace(roles, rows=rows, columns=columns), inner, normal):
+        found = lying(two, alpha, loop, normal)
+        written = found is None or isinstance(found[-1], Product)  # as it is wanted, and not copied there
+        apart = None if written else _one_by_one(roles, result, lambda r: _lie_well(r, inner, normal))
+        if found is not None and apart is None:
+            return [*found]
+        batch, rows, columns = (apart.batch, apart.rows, apart.columns) if apart is not None else (batch, rows, columns)
     left, before = _operand(roles.left, "left", batch, rows, inner, loop, normal)
     right, then = _operand(roles.right, "right", batch, columns, inner, loop, normal)
     return [*before, *then, Product(loop.name, result, left, right, batch, rows, columns, inner, alpha, loop.note)]
@@ -84,15 +88,15 @@ def _roles(factors: list[Node], loop: Loop) -> _Roles | None:
     return _Roles(left, right, batch, rows, columns)
 
 
-def _one_by_one(roles: _Roles, result: Matrix) -> _Roles | None:
+def _one_by_one(roles: _Roles, result: Matrix, fits: Callable[[_Roles], bool] = lambda _: True) -> _Roles | None:
     """A product for each place of the first axes of one side, `y[n, o, t] = sum(w[o, c] * x[n, c, t], over=c)`.
 
-    None where the result is no matrix then either.
+    None where the result is no matrix then either, or what else is asked is not so.
     """
     first, second = roles.columns, roles.rows
     found = [replace(roles, batch=roles.batch + first[:k], columns=first[k:]) for k in range(1, len(first))]
     found += [replace(roles, batch=roles.batch + second[:k], rows=second[k:]) for k in range(1, len(second))]
-    return next((r for r in found if _fits(result, r.rows, r.columns)), None)
+    return next((r for r in found if _fits(result, r.rows, r.columns) and fits(r)), None)
 
 
 def _operand(
@@ -130,10 +134,10 @@ def _matrix(node: Node, normal: Normal) -> Matrix | None:
     return Matrix(node.name, node.index) if isinstance(node, Read) and plain(node, normal) is not None else None
 
 
-def _lies_well(node: Node, outer: tuple[str, ...], inner: tuple[str, ...], normal: Normal) -> bool:
-    """Whether a factor is a matrix in memory, or nothing in memory yet."""
-    matrix = _matrix(node, normal)
-    return matrix is None or _fits(matrix, outer, inner)
+def _lie_well(roles: _Roles, inner: tuple[str, ...], normal: Normal) -> bool:
+    """Whether each factor is a matrix in memory, or nothing in memory yet."""
+    sides = ((_matrix(roles.left, normal), roles.rows), (_matrix(roles.right, normal), roles.columns))
+    return all(matrix is None or _fits(matrix, outer, inner) for matrix, outer in sides)
 
 
 def _fits(matrix: Matrix, outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:
