@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +137,8 @@ def test_a_recording_autograd_gets_the_torch_form(native: ModuleType) -> None:
     [
         ("no-such-compiler", r"no C compiler was found \(no-such-compiler\); install one, or name it in CC"),
         ("false", r".*false does not compile layernorm.c: status 1"),
+        ("true", r".*true does not compile layernorm.c: no library was written"),
+        ("sh -c 'echo boom >&2; exit 3'", r".*sh does not compile layernorm.c: status 3, boom"),
     ],
 )
 def test_without_a_compiler_torch_runs(
@@ -190,6 +193,51 @@ def test_libraries_are_kept_by_what_they_are_made_of(
     made.mean_all_forward(x.double())
     assert len(list(tmp_path.iterdir())) == 3
     assert all(p.stat().st_mtime_ns == when for p, when in first.items())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Another file in its place: what the process has loaded of the old one stays."""
+    path.unlink()
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.05, 0.5, 0.95], ids=str)
+def test_a_damaged_library_is_compiled_again(
+    package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: float
+) -> None:
+    monkeypatch.setenv("HANDGRAD_CACHE", str(tmp_path))
+    package("mean_all").mean_all_forward(torch.randn(3, 4))
+    whole = {p: p.stat().st_size for p in tmp_path.iterdir()}
+    for path, size in whole.items():
+        _replace(path, path.read_bytes()[: int(size * part)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        package("mean_all").mean_all_forward(torch.randn(3, 4))
+    assert {p: p.stat().st_size for p in tmp_path.iterdir()} == whole
+
+
+def test_what_is_no_library_is_compiled_again(
+    package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HANDGRAD_CACHE", str(tmp_path))
+    package("mean_all").mean_all_forward(torch.randn(3, 4))
+    for path in tmp_path.iterdir():
+        _replace(path, b"text" * 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        package("mean_all").mean_all_forward(torch.randn(3, 4))
+
+
+def test_others_may_load_a_library_as_they_may_any_file(
+    package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HANDGRAD_CACHE", str(tmp_path))
+    before = os.umask(0o022)
+    try:
+        package("mean_all").mean_all_forward(torch.randn(3, 4))
+    finally:
+        os.umask(before)
+    assert {p.stat().st_mode & 0o777 for p in tmp_path.iterdir()} == {0o755}
 
 
 def test_a_merge_that_does_not_fit_is_refused(package: Package) -> None:
