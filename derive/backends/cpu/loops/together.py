@@ -3,7 +3,8 @@
 What a row folds, its next stage waits for: additions one after another, a division, a root. The processor works on
 other rows meanwhile where these come between, and on four sums of a row. What one stage computes of a row and a later
 one reads stands in an array over the rows; a row that is kept has room for all of them. All this serves rows that lie
-in the cache. Those that come from memory come faster one by one, and so do those that fill no four vectors.
+in the cache. Those that come from memory come faster one by one, and so do those that fill no four vectors,
+but beside a costly function of each element.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.names import variable
 from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.work import calls, is_heavy
 from derive.nodes.walking import axes_along
 from derive.program import Read
 
@@ -81,13 +83,15 @@ class RowsTogether(Rows):
         """The rows that are taken together: as many as stay in the cache with all that is read and written of them."""
         longest = max((x for part in self.in_order for x in part.sweeps), key=lambda x: len(x.axes))
         axes, order = longest.axes, self.order(longest)
-        run = order if as_one(order, self.computed(longest.loops), self.normal) else order[-1:]
+        run = extent(order if as_one(order, self.computed(longest.loops), self.normal) else order[-1:])
         loops = [s for part in self.in_order for x in part.sweeps for s in self.computed(x.loops)]
         written = [Read(s.name, s.slots) for s in loops if self.plan.place[s.name] in ("memory", "buffer")]
         inside = {name for name, place in self.plan.place.items() if place == "element"}
         whole = [r for r in (*(r for s in loops for r in s.reads()), *written) if r.name not in inside]
         along = {r.name for r in whole if {*self.outer, *axes} <= set(axes_along(r.index))}
-        return f"rows_together({max(1, len(along))} * {extent(axes)}, {extent(run)}, {extent(self.group.outer)})"
+        if any(is_heavy(call) for s in loops for call in calls(s.value)):
+            run = "FULL"  # beside a costly function four vectors are nothing, full or not
+        return f"rows_together({max(1, len(along))} * {extent(axes)}, {run}, {extent(self.group.outer)})"
 
     def shared_out(self, pragma: str) -> None:
         out, n = self.out, extent(self.group.outer)
