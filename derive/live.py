@@ -13,7 +13,7 @@ from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
-from derive.emit import render, render_support
+from derive.emit import render, support_files
 from derive.equations import Equation, Op
 from derive.pipeline import Derivation, derive_op
 from derive.recording.spec import OpCall
@@ -106,7 +106,8 @@ def _module(name: str, source: str) -> ModuleType:
     """The module of that text, in the package of all live modules."""
     if f"{_PACKAGE}._support" not in sys.modules:
         _load(_PACKAGE, "", package=True)
-        _load(f"{_PACKAGE}._support", render_support())
+        for file, text in sorted(support_files().items()):
+            _load(f"{_PACKAGE}.{file.removesuffix('.py')}", text)
     return _load(f"{_PACKAGE}.{name}", source)
 
 

@@ -4,10 +4,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import math
-import re
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +25,7 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     def wide(*args: Any, **kwargs: Any) -> Any:
         for name, at, wrong in numbers:
             if isinstance(given := args[at] if at < len(args) else kwargs.get(name, 0), wrong):
-                raise _no_number(function, name, given)
+                raise no_number(function, name, given)
         if _is_alike(args) and (not kwargs or _is_alike((*args, *kwargs.values()))):
             return function(*args, **kwargs)
         dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
@@ -40,227 +36,6 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     # torch.compile keeps what it compiled with the code object, and few versions of each: every function has its own.
     wide.__code__ = wide.__code__.replace(co_name=f"{function.__name__}_in_float32")
     return wide
-
-
-def writes_out(
-    places: tuple[str, ...],
-    read: tuple[str, ...],
-    derived: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...] = (),
-) -> Callable[..., Any]:
-    """Compute in float32 where a real tensor is half precision, and give those of `out` that are their values last.
-
-    `places` say where in `out` the function writes, with the axes of each tensor, as in "out.dx: ... d"; `read` are its
-    parameters, with theirs; `derived` say lengths that follow from others. Raises TypeError and ValueError, before anything is written, where `out` does not fit.
-    """
-
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        compared = _Compared(function, places, read, derived)
-
-        def computed(args: tuple[Any, ...], out: Any, kwargs: dict[str, Any]) -> Any:
-            if not _any_half(args, kwargs):
-                return function(*args, out=out, **kwargs)
-            found = function(*map(widened, args), out=widened(out), **{k: widened(v) for k, v in kwargs.items()})
-            return _given_back(out, found)
-
-        @functools.wraps(function)
-        def written(*args: Any, out: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
-                return computed(args, out, kwargs)
-            compared.check(args, out, kwargs)
-            CALL.checked = True
-            try:
-                return computed(args, out, kwargs)
-            finally:
-                CALL.checked = False
-
-        written.__code__ = written.__code__.replace(co_name=f"{function.__name__}_in_float32")
-        return written
-
-    return wrap
-
-
-class _Call(threading.local):
-    checked = False  # whether what the call writes into fits
-
-
-CALL = _Call()
-
-
-class _Compared:
-    """A function that writes into `out`: where in it, and what the function reads."""
-
-    def __init__(self, function: Callable[..., Any], places: tuple[str, ...], read: tuple[str, ...], derived: Any):
-        self.function = inner = inspect.unwrap(function)
-        self.name, self.kind = inner.__name__, inner.__annotations__["out"]
-        self.places, self.read, self.derived = places, read, derived
-        self.paths = [[f or int(at) for f, at in re.findall(r"\.(\w+)|\[(-?\d+)\]", _name(text))] for text in places]
-        names = inner.__code__.co_varnames
-        self.parameters = [(names.index(n), n) for n in map(_name, read)]
-        self.known: dict[Any, list[int]] = {}  # shapes and dtypes that fit, and how many bytes each tensor goes over
-
-    def check(self, args: tuple[Any, ...], out: Any, kwargs: dict[str, Any]) -> None:
-        """Raises TypeError and ValueError where the tensors of `out` do not fit."""
-        values = [args[k] if k < len(args) else kwargs.get(n) for k, n in self.parameters]
-        try:
-            tensors = [*[_at(path, out) for path in self.paths], *values]
-            kinds = tuple(
-                [(type(t), t.shape, t.dtype, t.stride()) if isinstance(t, Tensor) else (type(t), t) for t in tensors]
-            )
-            spans = self.known.get(kinds)
-        except (AttributeError, IndexError, TypeError):
-            spans = kinds = None
-        if spans is None:
-            spans = self._compare(values, out)
-            if spans is None:
-                return
-            if kinds is not None and len(self.known) < 4096:
-                self.known[kinds] = spans
-        starts = [t.data_ptr() if span else 0 for t, span in zip(tensors, spans)]
-        for k in range(len(self.places)):
-            low, high = starts[k], starts[k] + spans[k]
-            for j in range(k + 1, len(starts)):
-                if starts[j] < high and low < starts[j] + spans[j] and _share(tensors[k], tensors[j], low, starts[j]):
-                    place, other = (_name(t) for t in ((*self.places, *self.read)[n] for n in (k, j)))
-                    raise ValueError(
-                        f"{self.name}: {place} shares memory with {other}; "
-                        f"give one that has its own, such as torch.empty_like({place})"
-                    )
-
-    def _compare(self, values: list[Any], out: Any) -> list[int] | None:
-        """How many bytes each tensor goes over; None where what is read does not agree, which the function says."""
-        found = [(text, self._reached(text, path, out)) for text, path in zip(self.places, self.paths)]
-        for text, value in zip(self.read, values):
-            if " (length)" in text and isinstance(value, NO_LENGTH):
-                raise _no_number(self.function, _name(text), value)
-        lengths = _lengths(list(zip(values, self.read)), self.derived)
-        if lengths is None:
-            return None
-        _check_out(self.name, found, lengths, [v for v in values if isinstance(v, Tensor)])
-        return [_span(t) for t in (*(t for _, t in found), *values)]
-
-    def _reached(self, text: str, path: list[str | int], out: Any) -> Tensor:
-        """The tensor at a place in `out`. Raises TypeError where there is none."""
-        place, there = _name(text), not path or isinstance(out, tuple | list)
-        try:
-            found = _at(path, out) if there else None
-        except (AttributeError, IndexError, TypeError):
-            there = False
-        if not there:
-            given = f"a {type(out).__name__}" + (f" of {len(out)}" if isinstance(out, tuple | list) else "")
-            wanted = f"{self.kind}; give what {self.name.removesuffix('_out')} returned"
-            raise TypeError(f"{self.name}: out is {given}, in which {place} is not found, expected {wanted}")
-        if not isinstance(found, Tensor):
-            raise TypeError(f"{self.name}: {place} is a {type(found).__name__}, expected a tensor")
-        return found
-
-
-def _at(path: list[str | int], out: Any) -> Any:
-    for step in path:
-        out = getattr(out, step) if isinstance(step, str) else out[step]
-    return out
-
-
-def _check_out(
-    name: str, places: Sequence[tuple[str, Tensor]], lengths: dict[str, Any], read: Sequence[Tensor]
-) -> None:
-    """Each place has the shape and the dtype of what is written there."""
-    dtypes = [t.dtype for t in read if t.is_floating_point()]
-    dtypes += [torch.float32] if HALF.intersection(dtypes) else []
-    for text, t in places:
-        place, wanted = _name(text), _shape_of(text, t, lengths)
-        if wanted is not None and tuple(t.shape) != wanted:
-            raise ValueError(
-                f"{name}: {place} has shape {list(t.shape)}, expected {list(wanted)}; "
-                f"give a tensor of that shape, such as what {name.removesuffix('_out')} returned"
-            )
-        if (" (whole)" in text) == t.is_floating_point() or (
-            t.is_floating_point() and dtypes and t.dtype not in dtypes
-        ):
-            kind = (
-                "whole numbers or truth values" if " (whole)" in text else " or ".join(map(str, dict.fromkeys(dtypes)))
-            )
-            raise TypeError(f"{name}: {place} has dtype {t.dtype}, expected {kind}")
-        if t.numel() and any([n > 1 and step == 0 for n, step in zip(t.shape, t.stride())]):
-            raise ValueError(
-                f"{name}: {place} is an expanded tensor, whose elements share memory; "
-                f"give one that has its own, such as torch.empty_like({place})"
-            )
-
-
-def _lengths(read: Sequence[tuple[Any, str]], derived: Any) -> dict[str, Any] | None:
-    """The length of every axis that is known; None where what is read does not agree."""
-    lengths: dict[str, Any] = {}
-    if not all([_find_lengths(value, text, lengths) for value, text in read]):
-        return None
-    for axis, follow in derived:
-        try:
-            lengths.setdefault(
-                axis, follow({a: math.prod(n) if isinstance(n, tuple) else n for a, n in lengths.items()})
-            )
-        except (KeyError, ZeroDivisionError):
-            return None
-    return lengths
-
-
-def _find_lengths(value: Any, text: str, lengths: dict[str, Any]) -> bool:
-    """Whether a value agrees with the lengths that are known, to which it adds those of its axes."""
-    axes = text.partition(":")[2].split()
-    shape = _spread(tuple(value.shape), axes) if isinstance(value, Tensor) else None
-    if " (length)" in text:
-        shape = (tuple(value) if isinstance(value, list) else value,)
-    if shape is None or len(shape) != len(axes):
-        return False
-    for axis, length in zip(axes, shape):
-        if "*" not in axis and not axis.isdecimal() and lengths.setdefault(axis, length) != length:
-            return False
-    return True
-
-
-def _spread(shape: tuple[int, ...], axes: list[str]) -> tuple[Any, ...]:
-    """A shape with the lengths of leading axes as one, where there are any."""
-    if "..." not in axes or len(shape) < len(axes) - 1:
-        return shape
-    at, spare = axes.index("..."), len(shape) - len(axes) + 1
-    return (*shape[:at], shape[at : at + spare], *shape[at + spare :])
-
-
-def _shape_of(text: str, t: Tensor, lengths: dict[str, Any]) -> tuple[int, ...] | None:
-    """The shape of what is written into a tensor: its own where no length says it; None where nothing can be said."""
-    axes, found = text.partition(":")[2].split(), []
-    own = _spread(tuple(t.shape), axes)
-    for k, axis in enumerate(axes):
-        length = _length_of(axis, lengths)
-        if length is None and len(own) != len(axes):
-            return None
-        length = own[k] if length is None else length
-        found += length if isinstance(length, tuple) else [length]
-    return tuple(found)
-
-
-def _length_of(axis: str, lengths: dict[str, Any]) -> Any:
-    """The length of an axis, or of several merged; None where one is not known."""
-    parts = [int(a) if a.isdecimal() else lengths.get(a) for a in axis.split("*")]
-    if None in parts or len(parts) == 1:
-        return None if None in parts else parts[0]
-    return math.prod([math.prod(n) if isinstance(n, tuple) else n for n in parts])
-
-
-def _span(t: Any) -> int:
-    """How many bytes lie between the ends of a tensor; none where it has none, or is no plain tensor."""
-    if type(t) not in (Tensor, torch.nn.Parameter) or t.numel() == 0 or t.is_meta:
-        return 0
-    return int(t.element_size()) * (1 + sum([(n - 1) * step for n, step in zip(t.shape, t.stride())]))
-
-
-def _share(t: Tensor, u: Tensor, low: int, start: int) -> bool:
-    """Whether two tensors, of which each begins before the other ends, have an element in common: columns may not."""
-    size = t.element_size()
-    if (t.is_contiguous() and u.is_contiguous()) or size != u.element_size() or (low - start) % size:
-        return True
-    first = min(low, start)
-    marks = torch.zeros((max(low + _span(t), start + _span(u)) - first) // size, dtype=torch.bool)
-    marks.as_strided(t.shape, t.stride(), (low - first) // size).fill_(True)
-    return bool(marks.as_strided(u.shape, u.stride(), (start - first) // size).any())
 
 
 def once_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:
@@ -321,7 +96,7 @@ _NO_NUMBER = {"float": (Tensor, str, list, tuple, type(None)), "int": NO_LENGTH}
 """What is never a number, or a length, by the annotation."""
 
 
-def _no_number(function: Callable[..., Any], name: str, given: Any) -> TypeError:
+def no_number(function: Callable[..., Any], name: str, given: Any) -> TypeError:
     wanted = "a number; give a float, or declare {}: tensor[()] in the spec for its gradient"
     if function.__annotations__[name] == "int":
         wanted = "a whole number; give an int"
@@ -346,30 +121,6 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
         each = (_cast(v, dtype) for v in value)
         return type(value)(*each) if hasattr(value, "_fields") else tuple(each)
     return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
-
-
-def _any_half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    for a in args:  # at every call, and faster than one loop over both
-        if isinstance(a, Tensor) and a.dtype in HALF:
-            return True
-    for a in kwargs.values():
-        if isinstance(a, Tensor) and a.dtype in HALF:
-            return True
-    return False
-
-
-def _is_half(value: Any) -> bool:
-    return any(map(_is_half, value)) if isinstance(value, tuple) else isinstance(value, Tensor) and value.dtype in HALF
-
-
-def _given_back(out: Any, found: Any) -> Any:
-    """What was found, in the half precision tensors of `out` where it has such."""
-    if isinstance(out, tuple):
-        each = [_given_back(o, f) for o, f in zip(out, found)]
-        if all([a is b for a, b in zip(each, out)]):
-            return out
-        return type(out)(*each) if hasattr(out, "_fields") else tuple(each)
-    return out.copy_(found) if _is_half(out) else found
 
 
 def widened(value: Any) -> Any:
@@ -400,13 +151,13 @@ def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
     shapes = tuple([t.shape for t in tensors if isinstance(t, Tensor)])
     if len(shapes) < len(tensors):
         text, given = next((a, t) for a, t in zip(axes, tensors) if not isinstance(t, Tensor))
-        raise TypeError(f"{op}: {_name(text)} is a {type(given).__name__}, expected a tensor")
+        raise TypeError(f"{op}: {name_of(text)} is a {type(given).__name__}, expected a tensor")
     for text, t in zip(axes, tensors):
         if not t.is_floating_point() and "(" not in text:
-            name = _name(text)
+            name = name_of(text)
             raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected floating point; give {name}.float()")
         if "(index)" in text and t.dtype not in (torch.int64, torch.int32):
-            name = _name(text)
+            name = name_of(text)
             raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected int64 or int32; give {name}.long()")
     if torch.compiler.is_compiling():
         _compare_shapes(op, axes, shapes)
@@ -417,7 +168,7 @@ def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
 def _compare_shapes(op: str, axes: tuple[str, ...], shapes: tuple[torch.Size, ...]) -> None:
     lengths: dict[str, tuple[Any, str]] = {}
     for text, shape in zip(axes, shapes):
-        name, names, given = _name(text), text.partition(": ")[2].split(), list(shape)
+        name, names, given = name_of(text), text.partition(": ")[2].split(), list(shape)
         if "..." in names:
             at = names.index("...")
             spare = len(shape) - len(names) + 1
@@ -452,7 +203,7 @@ def _compare_shapes(op: str, axes: tuple[str, ...], shapes: tuple[torch.Size, ..
 _known_shapes = functools.lru_cache(maxsize=4096)(_compare_shapes)
 
 
-def _name(text: str) -> str:
+def name_of(text: str) -> str:
     return text.partition(":")[0].partition(" ")[0]
 
 
@@ -512,164 +263,6 @@ def explains_index(op: str, *ranges: tuple[Any, ...]) -> Callable[..., Any]:
         return explained
 
     return wrap
-
-
-def places_of(lengths: Sequence[int], after: int, device: torch.device) -> tuple[Tensor, ...]:
-    """An index for each of several axes, which broadcast against one another and `after` more behind them."""
-    return tuple(
-        torch.arange(n, device=device).reshape(n, *[1] * (len(lengths) - 1 - k + after)) for k, n in enumerate(lengths)
-    )
-
-
-def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tensor:
-    """The sum of the terms up to each place, or from it on, over the run of places at which `same` is what it is there.
-
-    Each pass adds sums of twice as many terms: what other runs hold is never added, which would take a small run's digits.
-    """
-    sums, length, step = terms.clone(memory_format=torch.contiguous_format), same.shape[dim], 1
-    while step < length:
-        early, late = (sums.narrow(dim, at, length - step) for at in (0, step))
-        alike = same.narrow(dim, 0, length - step) == same.narrow(dim, step, length - step)
-        here, there = (early, late) if ahead else (late, early)
-        here += torch.where(alike, there, 0)
-        step *= 2
-    return sums
-
-
-def ratio_of(a: float, b: float) -> float:
-    """`a / b` as tensors divide: infinite or not a number where `b` is 0, so that one axis of length 0 or 1 is no error."""
-    return a / b if b else (math.nan if not a else math.copysign(math.inf, a))
-
-
-def of_numbers(name: str, *numbers: float) -> float:
-    """A function of numbers as of tensors: infinite or not a number where `math` refuses, and where it has no such one."""
-    try:
-        return getattr(math, name)(*numbers)
-    except (AttributeError, OverflowError, ValueError):
-        return getattr(torch, name)(*(torch.tensor(n, dtype=torch.float64) for n in numbers)).item()
-
-
-def as_float64(t: Tensor) -> Tensor:
-    """In float64, in which nearly equal products may be subtracted; as it is on a device that has no float64."""
-    return t if t.device.type == "mps" else t.double()
-
-
-def fill_diagonal_(t: Tensor, number: float) -> Tensor:
-    """The number on a matrix's diagonal, in place. The method of that name is compiled anew for every length."""
-    t.diagonal().fill_(number)
-    return t
-
-
-def convolve(function: Callable[..., Tensor], *args: Any, groups: int = 1, **options: Any) -> Tensor:
-    """A convolution of torch's or an adjoint of one; zeros where it is of nothing, which torch refuses or misreads."""
-    tensors = [a for a in args if isinstance(a, Tensor)]
-    if groups and all([t.numel() for t in tensors]):
-        return function(*args, groups=groups, **options)
-    if len(tensors) < len(args):  # an adjoint is told its shape
-        return tensors[0].new_zeros(next(a for a in args if not isinstance(a, Tensor)))
-    signal, kernel, *bias = tensors
-    lengths = signal.shape[2 - kernel.dim() :]
-    given = (options.get(name, 1) for name in ("stride", "dilation"))
-    steps, apart = (o if isinstance(o, tuple) else (o,) * len(lengths) for o in given)
-    places = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(lengths, kernel.shape[2:], steps, apart)]
-    image = signal.new_zeros(*signal.shape[: 1 - kernel.dim()], len(kernel), *places)
-    return image + bias[0].reshape(-1, *[1] * len(places)) if bias else image
-
-
-def pair_distances(x: Tensor, y: Tensor, p: int, scale: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
-    """`sum(weight * abs(scale * (x[..., i, d] - y[..., j, d]))**p, over=d)` for p = 1, 2, from as many `i` at a time as
-    stay in the cache; `scale` and `weight` have the last dimensions of `y`, or ones in their place.
-    """
-    with_y = [_longest_last(t) for t in (y, scale, weight)]
-    at_once = _at_once(x, y, scale, weight)
-    if at_once >= x.shape[-2]:
-        return _apart(x, p, *with_y).sum(-1)
-    found, room = x.new_empty((*x.shape[:-1], y.shape[-2])), _room(x, at_once, y)
-    for some, sums in zip(x.split(at_once, -2), found.split(at_once, -2)):
-        torch.sum(_apart(some, p, *with_y, room=room), -1, out=sums)
-    return found
-
-
-def weighed_distances(weights: Tensor, x: Tensor, y: Tensor, p: int, scale: Tensor | None = None) -> Tensor:
-    """`sum(weights[..., i, j] * abs(scale * (x[..., i, d] - y[..., j, d]))**p, over=i)`, made like `pair_distances`."""
-    with_y = [_longest_last(t) for t in (y, scale, None)]
-    at_once = _at_once(x, y, scale, weights)
-    if at_once >= x.shape[-2]:
-        return _apart(x, p, *with_y).mul_(weights[..., None]).sum(-3)
-    found, room = torch.zeros_like(with_y[0]), _room(x, at_once, y)
-    part = torch.empty_like(found)  # which lies as the room does
-    for some, own in zip(x.split(at_once, -2), weights.split(at_once, -2)):
-        found += torch.sum(_apart(some, p, *with_y, room=room).mul_(own[..., None]), -3, out=part)
-    return found
-
-
-def _apart(
-    some: Tensor, p: int, y: Tensor, scale: Tensor | None, weight: Tensor | None, room: Tensor | None = None
-) -> Tensor:
-    """How far some points are from all others, coordinate by coordinate."""
-    room = None if room is None else room.narrow(-3, 0, some.shape[-2])
-    found = torch.sub(some[..., None, :], y[..., None, :, :], out=room)
-    found = found if scale is None else found.mul_(scale[..., None, :, :])
-    found = found.abs_() if p == 1 else found.square_()
-    return found if weight is None else found.mul_(weight[..., None, :, :])
-
-
-def _longest_last(t: Tensor | None) -> Tensor | None:
-    """The same values, laid out so that the longer of the last two dimensions is the one whose elements lie side by side."""
-    if t is None or t.dim() < 2:
-        return t if t is None else t.reshape(1, -1)
-    return t.mT.contiguous().mT if t.shape[-2] >= t.shape[-1] else t
-
-
-def _room(x: Tensor, rows: int, y: Tensor) -> Tensor:
-    """Memory for what so many points and all others have between them, laid out as `_longest_last` lays out `y`."""
-    points, coordinates = y.shape[-2:]
-    if points >= coordinates:
-        return x.new_empty((*x.shape[:-2], rows, coordinates, points)).mT
-    return x.new_empty((*x.shape[:-2], rows, points, coordinates))
-
-
-def _at_once(x: Tensor, y: Tensor, *others: Tensor | None) -> int:
-    """How many points of `x` at a time: all where a loop would not do, as what is recorded or compiled is."""
-    recorded = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, y, *others))
-    if recorded or torch.compiler.is_compiling():
-        return x.shape[-2]
-    return (2**17 if x.device.type == "cpu" else 2**24) // max(y.numel(), 1) + 1
-
-
-def rows_by_matrices(rows: Tensor, matrices: Tensor, which: Tensor) -> Tensor:
-    """`rows @ matrices[which]`, each row by the matrix chosen for it, with no copy of a matrix for every row."""
-    if _few(matrices[:1].numel() * which.numel(), len(matrices), which):
-        return (rows[..., None, :] @ matrices[which]).squeeze(-2)
-    order, counts = _by_choice(which, len(matrices))
-    chosen = rows.expand(*which.shape, -1).reshape(which.numel(), -1).index_select(0, order).split(counts)
-    products = torch.cat([some @ matrix for some, matrix in zip(chosen, matrices)])
-    back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
-    return products.index_select(0, back).view(*which.shape, -1)
-
-
-def sums_of_outer(left: Tensor, right: Tensor, which: Tensor, count: int) -> Tensor:
-    """The sum of `left[e, :, None] * right[e, None]` over the `e` of each choice: those with `which[e] == 0`, 1 and so on."""
-    one, other = left.shape[-1], right.shape[-1]
-    left = left.expand(*which.shape, one).reshape(which.numel(), one)
-    right = right.expand(*which.shape, other).reshape(which.numel(), other)
-    if _few(one * right.numel(), count, which):
-        return left.new_zeros(count, one, other).index_add_(0, which.reshape(-1), left[:, :, None] * right[:, None])
-    order, counts = _by_choice(which, count)
-    pairs = zip(*(side.index_select(0, order).split(counts) for side in (left, right)))
-    return torch.stack([columns.T @ rows for columns, rows in pairs])
-
-
-def _few(gathered: int, count: int, which: Tensor) -> bool:
-    """Whether a tensor of so many elements is made sooner than a loop is run so many times, which a compiler unrolls."""
-    turn = 2**13 if which.device.type == "cpu" else 2**22
-    return torch.compiler.is_compiling() or gathered <= turn * (count + 8)
-
-
-def _by_choice(which: Tensor, count: int) -> tuple[Tensor, list[int]]:
-    """The places in the order of what they choose, and how many choose each."""
-    places = which.reshape(-1)
-    return places.argsort(stable=True), torch.bincount(places, minlength=count).tolist()
 
 
 def keep_in(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:

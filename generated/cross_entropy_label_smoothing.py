@@ -34,17 +34,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import (
-    check_shapes,
-    explains_index,
-    in_float32,
-    keep_in,
-    kept_in,
-    once_differentiable,
-    ratio_of,
-    typed,
-    widened,
-)
+from ._functions import ratio_of
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
 class CrossEntropyLabelSmoothingSaved(NamedTuple):

@@ -76,6 +76,7 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
+from ._functions import ratio_of
 from ._support import (
     check_length,
     check_shapes,
@@ -84,7 +85,6 @@ from ._support import (
     keep_in,
     kept_in,
     once_differentiable,
-    ratio_of,
     typed,
     widened,
 )

@@ -48,7 +48,7 @@ def files_of(module: Module) -> dict[str, str]:
 
 def render_shared(backend: str) -> dict[str, str]:
     """The files that every package of a backend has beside its modules and its `__init__`."""
-    texts = {"_support.py": render_support()}
+    texts = support_files()
     if backend == "cpu":
         texts["_native.py"] = _formatted(_filled("native.py.j2"))
         texts["_native.h"] = _filled("native.h")
@@ -65,9 +65,9 @@ def render_init(modules: dict[str, list[str]]) -> str:
     return _formatted(_filled("init.py.j2", modules=rows, all=everything))
 
 
-def render_support() -> str:
-    """The support module of a generated package."""
-    return _formatted(_filled("support.py.j2"))
+def support_files() -> dict[str, str]:
+    """The modules that generated ones import from, by file name."""
+    return {f"_{name}.py": _formatted(_filled(f"{name}.py.j2")) for name in ("functions", "support", "workspace")}
 
 
 def _filled(template: str, **values: object) -> str:

@@ -132,23 +132,29 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
-CALLED = ("as_float64", "check_index", "check_length", "convolve", "fill_diagonal_", "of_numbers", "pair_distances",
-          "ratio_of", "rows_by_matrices", "run_sums", "sums_of_outer", "weighed_distances")  # fmt: skip
-"""What a module imports of `_support` where its code calls it."""
+CALLED = ("as_float64", "convolve", "fill_diagonal_", "of_numbers", "pair_distances", "places_of", "ratio_of",
+          "rows_by_matrices", "run_sums", "sums_of_outer", "weighed_distances")  # fmt: skip
+"""What a module imports of `_functions` where its code calls it."""
 
 
 def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tuple[str, ...]:
-    """The module's import lines, of the support module no more than these functions use."""
+    """The module's import lines, of the package's own modules no more than these functions use."""
     used = " ".join([*(line for f in functions for line in f.lines), signature(op)])
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", ""]
-    support = {"check_shapes", "keep_in", "kept_in", "once_differentiable", "typed", "widened", *decorators}
-    support |= {name for name in CALLED if f"{name}(" in used}
-    support |= {"places_of"} if "*places_of(" in used else set()
+    support = {"check_shapes", "keep_in", "kept_in", "once_differentiable", "typed", "widened"}
+    support |= {name for name in ("check_index", "check_length") if f"{name}(" in used}
     support |= {"explains_index"} if ranges(op) else set()
-    return (*lines, f"from ._support import {', '.join(sorted(support))}")
+    support |= decorators - {"writes_out"}
+    for module, names in (
+        ("_functions", {name for name in CALLED if f"{name}(" in used}),
+        ("_support", support),
+        ("_workspace", decorators & {"writes_out"}),
+    ):
+        lines += [f"from .{module} import {', '.join(sorted(names))}"] if names else []
+    return tuple(lines)
 
 
 def _stepwise(d: Derivation, names: Names, title: str) -> tuple[Function, ...]:

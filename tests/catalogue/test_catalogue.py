@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from derive.catalogue import catalogue
-from derive.emit import render, render_support
+from derive.emit import render, support_files
 from derive.equations import Op
 from derive.pipeline import derive_op
 from tests.catalogue.references import REFERENCES, cotangents, sample, takes_one_tensor_twice, variants
@@ -36,7 +36,8 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Generated]:
     folder = root / PACKAGE
     folder.mkdir()
     (folder / "__init__.py").write_text("")
-    (folder / "_support.py").write_text(render_support())
+    for name, text in support_files().items():
+        (folder / name).write_text(text)
     sys.path.insert(0, str(root))
 
     @cache

@@ -23,7 +23,8 @@ def _folder() -> Path:
     package = Path(_TEMPORARY.name) / "rendered_specs"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "_support.py").write_text(emit.render_support())
+    for name, text in emit.support_files().items():
+        (package / name).write_text(text)
     sys.path.insert(0, _TEMPORARY.name)
     return package
 

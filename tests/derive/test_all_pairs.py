@@ -12,7 +12,7 @@ from derive import axes, exp, index, log, mean, ne, op, relu, scalar, sqrt, sum,
 from derive.equations import Op
 from derive.live import build
 from derive.verify.verify import Verification, verify, verify_kernels
-from generated import _support as support
+from generated import _functions as functions
 from tests.derive.live import assert_alike, assert_derived, module
 
 b, d, i, j, k, n = axes("b d i j k n")
@@ -225,9 +225,9 @@ def test_some_points_at_a_time(sizes: tuple[int, int, int]) -> None:
     for scale, weight in [(torch.rand(2, j, d), torch.rand(d)), (torch.rand(2, 1, d), torch.rand(j, 1))]:
         for p in (1, 2):
             apart = (scale[:, None] * (x[:, :, None].double() - z[:, None])).abs() ** p
-            found = support.pair_distances(x, z, p, scale, weight)
+            found = functions.pair_distances(x, z, p, scale, weight)
             torch.testing.assert_close(found, (apart * weight).sum(3).float())
-            found = support.weighed_distances(weights, x, z, p, scale)
+            found = functions.weighed_distances(weights, x, z, p, scale)
             torch.testing.assert_close(found, (apart * weights[..., None]).sum(1).float())
 
 

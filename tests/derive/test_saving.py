@@ -24,7 +24,8 @@ def built(call: OpCall, save: str, folder: object) -> ModuleType:
     path = folder / package  # type: ignore[operator]
     path.mkdir()
     (path / "__init__.py").write_text("")
-    (path / "_support.py").write_text(emit.render_support())
+    for name, text in emit.support_files().items():
+        (path / name).write_text(text)
     (path / "made.py").write_text(emit.render(derive_op(call.op, save)))
     sys.path.insert(0, str(folder))
     try:

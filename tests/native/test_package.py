@@ -13,7 +13,9 @@ from derive.package import cheapest, write_package
 from derive.pipeline import derive_op
 from tests.native.conftest import Package
 
-SHARED = {"__init__.py", "_support.py", "_native.py", "_native.h", "_products.h", "_windows.h", "_tensors.c"}
+SHARED = {
+    "__init__.py", "_support.py", "_workspace.py", "_native.py", "_native.h", "_products.h", "_windows.h", "_tensors.c"
+}  # fmt: skip
 
 
 def test_a_kernel_beside_each_module_and_gone_with_it(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_a_module_does_no_algebra_and_no_autograd_of_its_own(spec: Spec) -> None
         "typing",
         "torch",
         "torch.nn",
+        "_functions",
         "_support",
     }
     (backward,) = [f for f in tree.body if isinstance(f, ast.FunctionDef) and f.name == f"{spec.name}_backward"]
@@ -170,6 +171,22 @@ def test_a_module_does_no_algebra_and_no_autograd_of_its_own(spec: Spec) -> None
 def test_statements_carry_their_equations() -> None:
     source = emit.render(derive_op(picked_mean.op))
     assert "# loss[] = -mean(x[n, y[n]], over=n)" in source
+
+
+@op
+def same_places(f, x: tensor[n, d], w: tensor[n, n, d]):
+    f.y[n] = size(d) / (size(d) - 1) * sum(w[n, n, d] * x[n, d], over=d)
+    return f.y
+
+
+def test_a_package_has_the_modules_that_its_own_import_from(tmp_path: Path) -> None:
+    def shared() -> set[str]:
+        return {p.name for p in tmp_path.glob("_*.py")} - {"__init__.py"}
+
+    write_package([scale_rows.op], tmp_path)
+    assert shared() == {"_support.py"}
+    write_package([same_places.op], tmp_path, workspace=True)
+    assert shared() == {"_functions.py", "_support.py", "_workspace.py"}
 
 
 def test_the_package_exports_every_function(tmp_path: Path) -> None:
