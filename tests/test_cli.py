@@ -139,7 +139,7 @@ def test_the_same_spec_gives_the_same_bytes(tmp_path: Path) -> None:
         done = derive("generate", *ops, "--out", seed, cwd=tmp_path, PYTHONHASHSEED=seed)
         assert done.returncode == 0, done.stderr
     assert files(tmp_path / "0") == files(tmp_path / "1") == files(tmp_path / "2")
-    assert set(files(tmp_path / "0")) == {"__init__.py", "_support.py", *(f"{op}.py" for op in ops)}
+    assert set(files(tmp_path / "0")) == {"__init__.py", "_functions.py", "_support.py", *(f"{op}.py" for op in ops)}
 
 
 # --- what it refuses --------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_an_op_that_has_no_kernel_is_named_with_the_reason(tmp_path: Path) -> No
     )
     ended = derive("generate", "--from", "mine.py", "--backend", "cpu", "--out", "kernels", cwd=tmp_path)
     assert ended.returncode == 0 and ended.stdout.splitlines() == [
-        "kernels: 10 files written",
+        "kernels: 13 files written",
         "bend has no kernel and runs as PyTorch: the CPU backend has no loop for the function polygamma",
     ]
     assert derive("generate", "--from", "mine.py", "--out", "torch", cwd=tmp_path).stdout == "torch: 4 files written\n"

@@ -50,7 +50,7 @@ def render_shared(backend: str) -> dict[str, str]:
     """The files that every package of a backend has beside its modules and its `__init__`."""
     texts = support_files()
     if backend == "cpu":
-        texts["_native.py"] = _formatted(_filled("native.py.j2"))
+        texts |= {f"_{name}.py": _formatted(_filled(f"{name}.py.j2")) for name in ("library", "native", "operators")}
         texts["_native.h"] = _filled("native.h")
         texts["_products.h"] = _filled("products.h")
         texts["_windows.h"] = _filled("windows.h")

@@ -50,8 +50,9 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
     forward, backward, *extra = _functions(pair, kernels, tuple(g.name for g in gradients), stepwise, workspace)
     widening = {d for f in (forward, backward, *extra) if f.saved is None for d in f.decorators}
     told = {d for d in widening if d.startswith("kernel_")}
-    imports = _imports(op, (pair.forward, pair.backward, *extra), widening - told)
-    _check_name(op.name, imports, () if kernels is None else (*kernels.imports, *KERNELS))
+    of_kernels = set() if kernels is None else {*kernels.imports, *told}
+    imports = _imports(op, (pair.forward, pair.backward, *extra), (widening - told) | of_kernels)
+    _check_name(op.name, imports, () if kernels is None else KERNELS)
     parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
     tensors = ", ".join("Tensor" for _ in op.outputs)
@@ -76,7 +77,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
-        native=kernels and replace(kernels, imports=(*kernels.imports, *told)),
+        native=kernels,
         rate=rate(d),
         step_signature=signature(op, f"{rate(d)}: float"),
     )
@@ -134,26 +135,29 @@ def _told(function: Function) -> Function:
 
 CALLED = ("as_float64", "convolve", "fill_diagonal_", "of_numbers", "pair_distances", "places_of", "ratio_of",
           "rows_by_matrices", "run_sums", "sums_of_outer", "weighed_distances")  # fmt: skip
-"""What a module imports of `_functions` where its code calls it."""
+"""What a module imports where its code calls it."""
+_HOMES = {
+    **dict.fromkeys(CALLED, "_functions"),
+    **dict.fromkeys(("Kernel", "kernel_in_float32", "kernel_writes_out", "torch_only"), "_native"),
+    **dict.fromkeys(("differentiable", "register"), "_operators"),
+    "writes_out": "_workspace",
+}
+"""Of which of the package's own modules: of `_support` all the rest."""
 
 
-def _imports(op: Op, functions: Iterable[Function], decorators: set[str]) -> tuple[str, ...]:
-    """The module's import lines, of the package's own modules no more than these functions use."""
+def _imports(op: Op, functions: Iterable[Function], names: set[str]) -> tuple[str, ...]:
+    """The module's import lines, of the package's own modules these names and no more than the functions use."""
     used = " ".join([*(line for f in functions for line in f.lines), signature(op)])
     lines = ["import math"] if "math." in used else []
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", ""]
-    support = {"check_shapes", "keep_in", "kept_in", "once_differentiable", "typed", "widened"}
-    support |= {name for name in ("check_index", "check_length") if f"{name}(" in used}
-    support |= {"explains_index"} if ranges(op) else set()
-    support |= decorators - {"writes_out"}
-    for module, names in (
-        ("_functions", {name for name in CALLED if f"{name}(" in used}),
-        ("_support", support),
-        ("_workspace", decorators & {"writes_out"}),
-    ):
-        lines += [f"from .{module} import {', '.join(sorted(names))}"] if names else []
+    names = names | {"check_shapes", "keep_in", "kept_in", "once_differentiable", "typed", "widened"}
+    names |= {name for name in (*CALLED, "check_index", "check_length") if f"{name}(" in used}
+    names |= {"explains_index"} if ranges(op) else set()
+    homes = {_HOMES.get(name, "_support") for name in names}
+    for home in sorted(homes):
+        lines.append(f"from .{home} import {', '.join(sorted(n for n in names if _HOMES.get(n, '_support') == home))}")
     return tuple(lines)
 
 

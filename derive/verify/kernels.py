@@ -156,7 +156,7 @@ def compiled(op: Op, save: str = "cost") -> Iterator[Kernels]:
     with TemporaryDirectory(prefix="handgrad_kernels_") as folder, ExitStack() as stack:
         package = stack.enter_context(_package(Path(folder), module))
         runtime = importlib.import_module(f"{package}._native")
-        _compile(op, runtime)
+        _compile(op, package)
         made = importlib.import_module(f"{package}.{op.name}")
         names = tuple(k.name for k in vars(made).values() if isinstance(k, runtime.Kernel))
         functions = _functions(made, op)
@@ -193,10 +193,10 @@ def _in_low_tiles(op: Op, folder: Path, module: Module, watch: Watch) -> Iterato
     The watch is told of those that give way; that one of them ran says nothing of the others.
     """
     with _package(folder, module) as package:
-        runtime: Any = importlib.import_module(f"{package}._native")
-        runtime.FLAGS = (*runtime.FLAGS, "-DFEW_ROWS=2", "-DFAR_OFF=0")
-        _compile(op, runtime)
-        with watched(runtime, Watch(gave_way=watch.gave_way)):
+        library: Any = importlib.import_module(f"{package}._library")
+        library.FLAGS = (*library.FLAGS, "-DFEW_ROWS=2", "-DFAR_OFF=0")
+        _compile(op, package)
+        with watched(importlib.import_module(f"{package}._native"), Watch(gave_way=watch.gave_way)):
             yield importlib.import_module(f"{package}.{op.name}")
 
 
@@ -233,16 +233,17 @@ def _shared() -> dict[str, str]:
     return render_shared("cpu")
 
 
-def _compile(op: Op, runtime: ModuleType) -> None:
+def _compile(op: Op, package: str) -> None:
     """Compile for every element type, so that nothing that runs later gives way for want of a library."""
+    library = importlib.import_module(f"{package}._library")
     try:
-        runtime.compiler()
-    except runtime.Unavailable as error:
+        library.compiler()
+    except library.Unavailable as error:
         raise DeriveError(str(error)) from None
     try:
-        for dtype in runtime.TYPES:
-            runtime.library(f"{op.name}.c", dtype)
-    except runtime.Unavailable as error:
+        for dtype in library.TYPES:
+            library.library(f"{op.name}.c", dtype)
+    except library.Unavailable as error:
         raise DeriveError(str(error), op=op.name, fix="name another compiler in CC, or report it") from None
 
 

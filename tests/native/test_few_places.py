@@ -76,9 +76,9 @@ REFERENCES: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]]
 @pytest.fixture(scope="module", params=["along many rows", "row by row", "rows together"])
 def native(package: Package, request: pytest.FixtureRequest) -> ModuleType:
     made = package(specs=SPECS)
-    runtime = sys.modules[f"{made.__name__}._native"]
+    library = sys.modules[f"{made.__name__}._library"]
     few = {"along many rows": (), "row by row": ("-DMANY=100000",), "rows together": ("-DMANY=100000", "-DFULL=1")}
-    runtime.FLAGS = (*runtime.FLAGS, *few[request.param])
+    library.FLAGS = (*library.FLAGS, *few[request.param])
     return made
 
 

@@ -150,8 +150,8 @@ def native(package: Package, request: pytest.FixtureRequest) -> ModuleType:
     """Compiled so that few rows are taken as columns as well, the other time."""
     made = package(specs=SPECS)
     if request.param.endswith("few"):
-        runtime = sys.modules[f"{made.__name__}._native"]
-        runtime.FLAGS = (*runtime.FLAGS, "-DMANY=1")
+        library = sys.modules[f"{made.__name__}._library"]
+        library.FLAGS = (*library.FLAGS, "-DMANY=1")
     return made
 
 

@@ -143,8 +143,8 @@ def native(package: Package, request: pytest.FixtureRequest) -> ModuleType:
     """Compiled for tiles of three rows, the other time for as many as there would be."""
     made = package(specs=SPECS, workspace=True)
     if request.param == "few rows":
-        runtime = sys.modules[f"{made.__name__}._native"]
-        runtime.FLAGS = (*runtime.FLAGS, "-DFEW_ROWS=3")
+        library = sys.modules[f"{made.__name__}._library"]
+        library.FLAGS = (*library.FLAGS, "-DFEW_ROWS=3")
     return made
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from derive.pipeline import derive_op
 from tests.native.conftest import Package
 
 SHARED = {
-    "__init__.py", "_support.py", "_workspace.py", "_native.py", "_native.h", "_products.h", "_windows.h", "_tensors.c"
+    "__init__.py", "_support.py", "_workspace.py", "_library.py", "_native.py", "_operators.py",
+    "_native.h", "_products.h", "_windows.h", "_tensors.c",
 }  # fmt: skip
 
 
@@ -61,6 +64,14 @@ def test_a_fold_over_some_of_a_passes_axes_is_cut_in_two(tmp_path: Path) -> None
     assert folded == 2, "written in the pass over groups, in either form"
     assert backward.count("+= dgamma_each[") == 1, "read after it"
     assert "bytes(n_n * (n_g * n_k) * n_s" not in backward, "xhat is not laid out as a whole"
+
+
+def test_every_name_of_a_package_is_there_and_used(tmp_path: Path) -> None:
+    ops = [find(name) for name in ("batchnorm", "max_pool2d", "softmax_cross_entropy")]
+    write_package(ops, tmp_path, backend="cpu", step=True, workspace=True)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F401,F811,F821", str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
 
 
 DIAGONAL = """from derive import *

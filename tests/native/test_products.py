@@ -54,18 +54,18 @@ def blas(
     """Whether there is one; `blas wins` is what a processor sees that PyTorch's BLAS has code for."""
     libraries = []
     for package, name in ((native, "matmul"), (native, "batched_matmul"), (nothing, "waves")):
-        runtime = sys.modules[f"{package.__name__}._native"]
-        libraries += [(runtime, runtime.library(f"{name}.c", t), t) for t in (torch.float32, torch.float64)]
+        library = sys.modules[f"{package.__name__}._library"]
+        libraries += [(library, library.library(f"{name}.c", t), t) for t in (torch.float32, torch.float64)]
     with monkeypatch.context() as patched:
         patched.setattr(torch.backends.mkl, "is_available", lambda: False)
-        for runtime, made, dtype in libraries:
+        for library, made, dtype in libraries:
             if request.param == "no blas":
                 made.use_blas(ctypes.c_void_p(0), 0)
             elif request.param == "blas wins":
-                runtime._hand_over_blas(made, dtype)
+                library._hand_over_blas(made, dtype)
     yield request.param != "no blas"
-    for runtime, made, dtype in libraries:
-        runtime._hand_over_blas(made, dtype)
+    for library, made, dtype in libraries:
+        library._hand_over_blas(made, dtype)
 
 
 @pytest.mark.filterwarnings("error")

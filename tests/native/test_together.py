@@ -112,8 +112,8 @@ REFERENCES: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
 
 def compiled(package: Package, *flags: str) -> ModuleType:
     made = package(specs=SPECS)
-    runtime = sys.modules[f"{made.__name__}._native"]
-    runtime.FLAGS = (*runtime.FLAGS, *flags)
+    library = sys.modules[f"{made.__name__}._library"]
+    library.FLAGS = (*library.FLAGS, *flags)
     return made
 
 

@@ -104,13 +104,13 @@ def _loops(path: Path) -> list[range]:
     return [loop for loop in found if not any(_SCATTERED.search(lines[k - 1]) for k in loop)]
 
 
-def _vectors(path: Path, runtime: ModuleType) -> set[int]:
+def _vectors(path: Path, library: ModuleType) -> set[int]:
     """The lines in which GCC says that it made vectors, or filled or copied memory as a whole.
 
     What it does before and after a sum stands in the pragma's.
     """
-    flags = [f for f in (*runtime.TRIED[0], *runtime.FLAGS) if not f.startswith("-Wl")]
-    command = [*runtime.compiler(), *flags, "-DREAL=float", "-fopt-info-vec-loop-optimized", "-c", "-o", "/dev/null"]
+    flags = [f for f in (*library.TRIED[0], *library.FLAGS) if not f.startswith("-Wl")]
+    command = [*library.compiler(), *flags, "-DREAL=float", "-fopt-info-vec-loop-optimized", "-c", "-o", "/dev/null"]
     said = subprocess.run([*command, str(path)], capture_output=True, text=True, check=True, cwd=path.parent).stderr
     done = r"loop vectorized|Loop \d+ distributed: split to 0 loops"
     return {int(k) for k in re.findall(rf"{path.name}:(\d+):\d+: optimized: (?:{done})", said)}
@@ -119,11 +119,11 @@ def _vectors(path: Path, runtime: ModuleType) -> set[int]:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="which loops become vectors is a matter of the processor")
 def test_every_loop_over_elements_becomes_vectors(package: Package) -> None:
     made = package(specs=SPECS)
-    runtime = sys.modules[f"{made.__name__}._native"]
-    says = subprocess.run([*runtime.compiler(), "--version"], capture_output=True, text=True, check=True).stdout
+    library = sys.modules[f"{made.__name__}._library"]
+    says = subprocess.run([*library.compiler(), "--version"], capture_output=True, text=True, check=True).stdout
     if "clang" in says:
         pytest.skip("GCC says it in these words")
     for path in sorted(Path(made.__path__[0]).glob("[a-z]*.c")):
-        loops, vectors = _loops(path), _vectors(path, runtime)
+        loops, vectors = _loops(path), _vectors(path, library)
         assert loops
         assert [loop for loop in loops if not vectors & set(loop)] == [], path.name

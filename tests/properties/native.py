@@ -49,9 +49,9 @@ def judge(example: Example) -> Verdict:
             with warnings.catch_warnings():
                 warnings.filterwarnings("error", message=".*runs as PyTorch: (?!the CPU backend has no loop for)")
                 module = importlib.import_module(f"{package}.{op.op.name}")
-                runtime: Any = importlib.import_module(f"{package}._native")
-                runtime.FLAGS = (*runtime.FLAGS, "-DFEW_ROWS=2")  # chains of products have several tiles then
-                with watched(runtime) as watch:
+                library: Any = importlib.import_module(f"{package}._library")
+                library.FLAGS = (*library.FLAGS, "-DFEW_ROWS=2")  # chains of products have several tiles then
+                with watched(importlib.import_module(f"{package}._native")) as watch:
                     wrong = _wrong(example, module, op.op.name)
                 wrong += [f"{kernel} gave way" for kernel in dict.fromkeys(watch.gave_way)]
         except Refused as refusal:
