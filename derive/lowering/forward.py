@@ -197,9 +197,10 @@ def _reduced(kind: str, over: tuple[str, ...], body: Node) -> Node:
 
 def _is_product_beside(own: Read, value: Node, reader: Node) -> bool:
     """Whether a matrix product is a term of a sum that has another one: both are added up in one matrix."""
-    terms = [term for term, minus in signed_terms(reader) if not minus]
-    others = [t for t in terms if isinstance(t, Reduce) and is_matrix_product(t)]
-    return isinstance(value, Reduce) and is_matrix_product(value) and own in terms and bool(others)
+    if not isinstance(value, Reduce) or not is_matrix_product(value):
+        return False
+    sums = ([term for term, minus in signed_terms(n) if not minus] for n in walk(reader) if isinstance(n, Call))
+    return any(own in terms and any(isinstance(t, Reduce) and is_matrix_product(t) for t in terms) for terms in sums)
 
 
 def _inline(equation: Equation, values: dict[str, Node]) -> None:

@@ -42,12 +42,20 @@ def in_batches(f, x: tensor[b, n, i], h: tensor[b, n, j], w: tensor[d, i], u: te
     return f.y
 
 
+@op
+def recurrent_at_once(f, x: tensor[n, i], h: tensor[n, j], w: tensor[d, i], u: tensor[d, j], bias: tensor[d]):
+    """The same, of which no part has a name."""
+    f.y[n, d] = tanh(sum(w[d, i] * x[n, i], over=i) + sum(u[d, j] * h[n, j], over=j) + bias[d])
+    return f.y
+
+
 def _recurrent(x: Tensor, h: Tensor, w: Tensor, u: Tensor, bias: Tensor) -> Tensor:
     return (functional.linear(x, w) + functional.linear(h, u, bias)).tanh()
 
 
 CASES = [
     (recurrent.op, _recurrent, {"x": (4, 3), "h": (4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
+    (recurrent_at_once.op, _recurrent, {"x": (4, 3), "h": (4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
     (residual.op, lambda x, w, r: r + x @ w.T, {"x": (4, 3), "w": (5, 3), "r": (4, 5)}),
     (
         in_batches.op,
@@ -66,6 +74,7 @@ def test_gradients(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
 
 def test_two_products_are_added_up_in_one_matrix() -> None:
     assert "z = torch.addmm(bias, h, u.T).addmm_(x, w.T)" in code_of(recurrent.op)
+    assert "y = torch.addmm(bias, h, u.T).addmm_(x, w.T).tanh_()" in code_of(recurrent_at_once.op)
 
 
 def test_what_is_not_ours_is_not_added_to() -> None:
