@@ -23,6 +23,7 @@ class _Named:
     code: str
     name: str
     dims: Dims
+    value: str = ""  # a variable that is written there as it is: another place or an input may hold the same
 
 
 def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Function:
@@ -124,8 +125,8 @@ def _forward_reads(pair: Pair) -> tuple[list[_Named], dict[str, str]]:
 
 
 def _gradients(pair: Pair, gradients: Sequence[str], out: str) -> list[_Named]:
-    codes = [_place(g, len(gradients), out) for g in gradients]
-    return [_Named(c, r, pair.backward_layouts[r]) for c, r in zip(codes, pair.returns, strict=True)]
+    found = zip(gradients, pair.returns, pair.returned, strict=True)
+    return [_Named(_place(g, len(gradients), out), r, pair.backward_layouts[r], value) for g, r, value in found]
 
 
 def _compared(pair: Pair, places: list[_Named], read: list[_Named], lengths: Mapping[str, str]) -> str:
@@ -145,4 +146,5 @@ def _compared(pair: Pair, places: list[_Named], read: list[_Named], lengths: Map
 
 
 def _text(pair: Pair, t: _Named) -> str:
-    return f"{t.code}{' (whole)' if t.name in pair.whole else ''}: {said(t.dims)}".rstrip()
+    value = f" = {t.value}" if t.value not in ("", t.code.rpartition(".")[2]) else ""
+    return f"{t.code}{' (whole)' if t.name in pair.whole else ''}{value}: {said(t.dims)}".rstrip()
