@@ -14,6 +14,7 @@ from sympy import Add, Expr, Mul, Pow, Rational, S, factor_list, gcd, symbols
 
 from derive.lowering.masking import is_or_nothing, may_be_infinite
 from derive.lowering.ordering import ordered_terms, weight
+from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 
 
@@ -81,6 +82,7 @@ def _factor(terms: list[_Term]) -> Product:
         return terms[0].product
     number, common = common_factor(terms)
     common = {b: e for b, e in common.items() if not _leaks(b, e, terms)}
+    common = {b: e for b, e in common.items() if not _joins_small(b, [t.over(number, common) for t in terms])}
     rest = [t.over(number, common) for t in terms]
     powers = tuple(Pow(b, e) for b, e in common.items())
     if (repeated := _repeated(rest)) is not None:
@@ -217,6 +219,16 @@ def _leaks(b: Expr, e: Expr, terms: list[_Term]) -> bool:
     return all(left) and not any((condition, not turned) in alone for condition, turned in alone)
 
 
+def _joins_small(b: Expr, rest: list[_Term]) -> bool:
+    """Whether each of the terms has a factor that a common one of theirs may be multiplied into, both small.
+
+    `a*u/r - b*v/r` with numbers of a row `a`, `b` and `r` takes a pass less than `(a*u - b*v)/r`.
+    """
+    whole = set().union(*(free_axes(f) for t in rest for f, _ in t.powers))
+    own = free_axes(b)
+    return bool(own) and all(any(own <= free_axes(f) < whole for f, _ in t.powers) for t in rest)
+
+
 def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
     """The largest factor that more than one term has, if taking it out spares an operation on something large.
 
@@ -228,6 +240,8 @@ def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
         inside = [t for t in terms if t.has(b, e)]
         mine = (len(inside) - 1) * 32 ** weight(b) if len(inside) > 1 and weight(b) else 0
         if mine == 0 or mine < gain or _leaks(b, e, inside):
+            continue
+        if _joins_small(b, [t.over(S.One, {b: e}) for t in inside]):
             continue
         number, common = common_factor(inside)
         rest = sum(len(t.over(number, common).powers) for t in inside)
