@@ -16,6 +16,7 @@ from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.conditions import with_conditions, with_dear, with_functions
 from derive.costs.cost import work
+from derive.desugaring.before_padding import made_before_padding
 from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.each_place import said_for_each_place
 from derive.desugaring.guards import unguarded
@@ -108,7 +109,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     written = made_before_windows(one_of_each(selected(by_stable_functions(with_logs_of_shares(with_squares(within))))))
-    written = merged_apart(written)
+    written = merged_apart(made_before_padding(written))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)

@@ -112,7 +112,8 @@ class _Padding:
         for at in dict.fromkeys(at for e in readers for at in e.reads if at.tensor == tensor):
             for s, i in self.windows(at).items():
                 found.setdefault(s, []).append(i)
-        before, behind, longer = {}, {}, {}
+        before, behind = {}, {}
+        longer: dict[int, Axis] = {}
         for s, windows in found.items():
             ends = [_ends(i, dims[s]) for i in windows]
             first, last = _largest([b for b, _ in ends]), _largest([b for _, b in ends])
@@ -120,13 +121,21 @@ class _Padding:
                 return None
             before[s], behind[s] = first, last
         for s, windows in found.items():
-            longer[s] = Axis(free_name(f"{dims[s].base}_padded", self.axes))
-            self.axes.add(longer[s].base)
-            self.sizes.append(SizeRule(longer[s], formula=before[s] + Size(dims[s]) + behind[s], around=dims[s]))
+            longer[s] = self.around(dims[s], before[s], behind[s], longer.values())
             self.ask({a for i in windows if len(affine(i).steps) > 1 for a in free_axes(i)}, reader)
         target = Tensor(free_name(f"{tensor.name}_padded", self.taken))
         self.taken.add(target.name)
         return _Padded(target, before, behind, longer, fill)
+
+    def around(self, axis: Axis, before: Expr, behind: Expr, others: Collection[Axis]) -> Axis:
+        """An axis with so many places more: one for all tensors that are padded alike, but for two of one tensor's."""
+        formula = before + Size(axis) + behind
+        found = (r.axis for r in self.sizes if (r.around, r.formula) == (axis, formula) and r.axis not in others)
+        made = next(found, None) or Axis(free_name(f"{axis.base}_padded", self.axes))
+        if made.base not in self.axes:
+            self.axes.add(made.base)
+            self.sizes.append(SizeRule(made, formula=formula, around=axis))
+        return made
 
     def ask(self, axes: Collection[Axis], reader: Equation) -> None:
         """That the axes of such windows have places: a window over none has no slices."""

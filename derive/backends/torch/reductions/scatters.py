@@ -21,10 +21,10 @@ from derive.backends.torch.reductions.added_rows import Along, gather_back, rows
 from derive.backends.torch.reductions.channels import adds_by_tap
 from derive.backends.torch.reductions.extrema import extremum
 from derive.backends.torch.reductions.taps import through_windows
-from derive.backends.values import Line, is_pack
+from derive.backends.values import Dims, Line, is_pack
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_tensor
-from derive.nodes.walking import axes_along
+from derive.nodes.walking import axes_along, node_axes
 from derive.program import (
     Call,
     Node,
@@ -86,8 +86,9 @@ def scatter(printer: Printer, s: Scatter) -> None:
 def _padding(printer: Printer, s: Scatter) -> str | None:
     """A whole tensor with zeros around it; None where it is another scatter."""
     axes = [i.steps[0][0] if isinstance(i, Window) and len(i.steps) == 1 else i for i in s.slots]
-    whole = isinstance(s.value, Read) and s.value.index == tuple(axes) and printer.dtypes.is_real(s.value)
-    if not whole or s.onto is not None:
+    whole = isinstance(s.value, Read) and s.value.index == tuple(axes)
+    made = isinstance(s.value, Call) and set(node_axes(s.value)) == set(axes) and len(set(axes)) == len(axes)
+    if not (whole or made) or not printer.dtypes.is_real(s.value) or s.onto is not None:
         return None
     widths: list[str] = []
     for i, axis in zip(s.slots[::-1], s.axes[::-1], strict=True):
@@ -102,7 +103,9 @@ def _padding(printer: Printer, s: Scatter) -> str | None:
         widths += [printer.number(i.offset), behind]
     while widths[-2:] == ["0", "0"]:
         widths = widths[:-2]
-    return f"functional.pad({printer.elements(s.value, tuple(axes)).code}, ({', '.join(widths)}))"  # type: ignore[arg-type]
+    order: Dims = tuple(a for a in axes if isinstance(a, str))
+    value = printer.elements(s.value, order) if isinstance(s.value, Read) else printer.value(s.value, order)
+    return f"functional.pad({value.code}, ({', '.join(widths)}))" if value.dims == order else None
 
 
 def _in_a_view(printer: Printer, s: Scatter, name: str, target: str) -> bool:
