@@ -20,7 +20,7 @@ from derive.nodes.naming import labels
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
-from derive.terms.functions import absolute, atan2, power, relu, sigmoid
+from derive.terms.functions import absolute, atan2, maximum, minimum, power, relu, sigmoid
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
@@ -171,10 +171,16 @@ def _nested(expr: Basic, inside: bool) -> list[Expr]:
     into = isinstance(expr, Mul) or (isinstance(expr, Pow) and expr.exp.is_Integer)
     for arg in expr.args:
         if isinstance(expr, Function | Pow) and not into:
-            out += _nested(arg, _is_bent(expr))
+            out += _nested(arg, _is_bent(expr) or (isinstance(expr, maximum | minimum) and not _is_difference(arg)))
         else:
             out += _nested(arg, into)
     return out
+
+
+def _is_difference(expr: Basic) -> bool:
+    """Whether it is one element less another: `maximum(x - y, y - x)` is of one difference, either way round."""
+    two = isinstance(expr, Add) and len(expr.args) == 2
+    return two and all(isinstance(t, At) or isinstance(-t, At) for t in expr.args)
 
 
 def _is_excess(expr: Add) -> bool:

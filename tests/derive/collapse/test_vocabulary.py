@@ -7,8 +7,9 @@ import torch
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.equations import Op
 from derive.explaining.words import text
-from derive.notation import amax, axes, exp, index, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
+from derive.notation import amax, axes, exp, index, maximum, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
 from derive.pipeline import derive_op
+from derive.verify.verify import verify
 from tests.derive.evaluate import forward, inputs
 from tests.derive.live import module
 from tests.derive.specs import Spec, each_spec
@@ -213,3 +214,23 @@ def test_a_softmax_written_out_collapses_as_one_with_a_name_does() -> None:
         "sum_dp_p[n] = sum(dp[n, d] * p[n, d], over=d)",
         "dx[n, d] = p[n, d] * (dp[n, d] - sum_dp_p[n])",
     ]
+
+
+@op
+def thresholded(f, x: tensor[n, d, t], g: tensor[d], b: tensor[d], tau: tensor[d]):
+    """A linear unit with a threshold, after responses that are normalised (Singh & Krishnan, 2019)."""
+    f.r[n, d] = 1 / sqrt(mean(x[n, d, t] ** 2, over=t) + 1e-6)
+    f.y[n, d, t] = maximum(g[d] * f.r[n, d] * x[n, d, t] + b[d], tau[d])
+    return f.y
+
+
+def test_what_an_extremum_is_of_passes_on_one_adjoint() -> None:
+    """Each gradient took the shares anew, and that of `g` went through the table twice more."""
+    backward = [str(s) for s in thresholded.op.derivation.backward.statements]
+    assert _count("sign(", backward) == 1 and not _count("where(", backward), backward
+    assert "dg[d] = size(t) * sum(r[n, d] * mean_dy_inner_x[n, d], over=n)" in backward, backward
+    assert verify(thresholded.op).right
+
+
+def _count(words: str, lines: list[str]) -> int:
+    return "".join(lines).count(words)
