@@ -97,6 +97,7 @@ class Laws:
     subtracted: dict[Inversion, Expr] = field(default_factory=dict)  # what an elimination must not leave behind
     sums: Sums = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
+    finite: frozenset[str] = frozenset()  # tensors of the forward that are so where its inputs are
     memo: Memo = field(default_factory=dict, compare=False)
 
 
@@ -193,7 +194,7 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
         value, equations = use_masked(value, laws.masked)
         yield "support", value, "; ".join(equations)
     if laws.supports:
-        value, facts = without_masks(value, laws.supports)
+        value, facts = without_masks(value, laws.supports, laws.finite)
         yield "support", value, reason_of(facts)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from sympy import Add, Expr
 
 from derive.adjoint import Stepwise
+from derive.bounded import polynomials
 from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.domain import conditions, divisors, undivided
 from derive.collapse.emptied import totals
@@ -52,7 +53,10 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     identities = of_what_is_chosen(relations(steps.op, known), divisors(steps))
     gradients = frozenset(o.name for o in steps.op.differentiable)
     everywhere = undivided(by_names(identities), divisors(steps))
-    facts = Laws(valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op))
+    facts = Laws(
+        valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op),
+        finite=polynomials(steps.op),
+    )  # fmt: skip
     steps, gone = vanishing(steps, replace(facts, totals=totals(steps.op)))
     laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))
     allowed = divisors(steps) | (conditions(known) if policy.conditional else set())

@@ -122,3 +122,40 @@ def test_a_multiple_of_what_is_not_negative_is_not_asked_whether_it_is_above_0()
     backward = derive_op(squared.op).backward
     assert backward.returns[0] == "dh" and "where" not in str(backward) and "sign" not in str(backward), backward
     assert_derived(squared.op, lambda x, w: x.relu() ** 2 @ w, {"x": (5, 7), "w": (7, 3)})
+
+
+@op
+def scaled_masked(f, x: tensor[n, d], y: tensor[m, d], v: tensor[m, k], scale: tensor[()]):
+    """A mean under a causal softmax of products that a learned number scales before the mask."""
+    f.z[n, m] = where(m <= n, scale[()] * sum(x[n, d] * y[m, d], over=d), -oo)
+    f.top[n] = amax(f.z[n, m], over=m)
+    f.u[n, m] = exp(f.z[n, m] - f.top[n])
+    f.p[n, m] = f.u[n, m] / sum(f.u[n, m], over=m)
+    f.o[n, k] = sum(f.p[n, m] * v[m, k], over=m)
+    return f.o
+
+
+@op
+def divided_masked(f, x: tensor[n, m], w: tensor[n, m], c: constant[n, m]):
+    """What is masked is infinite where it is left out."""
+    f.h[n, m] = where(c[n, m] > 0, x[n, m], 0)
+    f.y[n] = sum(where(c[n, m] > 0, f.h[n, m] ** 2 / c[n, m] * w[n, m], 0), over=m)
+    return f.y
+
+
+def test_a_finite_tensor_under_a_mask_stands_without_it():
+    """`dz*where(m <= n, scale, 0)` is `scale*dz`."""
+    backward = derive_op(scaled_masked.op).backward
+    assert "where" not in str(backward), backward
+
+    def plain(x, y, v, scale):
+        return (scale * x @ y.T).masked_fill(torch.ones(5, 5).triu(1) > 0, -torch.inf).softmax(1) @ v
+
+    assert_derived(scaled_masked.op, plain, {"x": (5, 3), "y": (5, 3), "v": (5, 2), "scale": ()})
+
+
+def test_what_may_not_be_finite_stays_under_its_mask():
+    x, w = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    c = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
+    wanted = torch.where(c > 0, x**2 * w / torch.where(c > 0, c, 1), 0).sum(1)
+    assert_alike(module(divided_masked.op).divided_masked(x, w, c), wanted, [x, w])
