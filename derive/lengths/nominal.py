@@ -1,7 +1,8 @@
 """A length for every axis, so that costs can be compared: 32 where an input carries it, and what follows from that.
 
 Lengths agree with one another as an op's own inputs would: a merged axis is as long as its parts together, a window's
-kernel is short, what an argument counts (groups, heads) is few. Nothing depends on the figures themselves.
+kernel is short, and so is what two products are taken through; what an argument counts (groups, heads) is few. Nothing
+depends on the figures themselves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from math import prod
 from sympy import Expr, Integer
 
 from derive.equations import Op, SizeRule
+from derive.lengths.ranks import ranks
 from derive.lengths.window_axes import filters, queries, taps
 from derive.program import base
 from derive.terms.axes import Axis, Size
@@ -27,7 +29,7 @@ BLOWN_UP = 4.0
 """What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
 
 FEW = 4
-"""The length of a kernel's axis, and of one that an argument gives: groups, heads."""
+"""The length of a kernel's axis, of a rank, and of an axis that an argument gives: groups, heads."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ def lengths_of(
     compared = queries(op.equations)
     for name in _kernels(op, rules):
         lengths.setdefault(name, usual_of(name) - few + 1 if name in compared else few)  # windows of a few places
+    for name in ranks(op):
+        lengths.setdefault(name, few)
     for name, rule in rules.items():
         if rule.operand is not None and name not in splits:
             lengths.setdefault(name, usual_of(name))

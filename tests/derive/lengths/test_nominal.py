@@ -1,8 +1,10 @@
 """The lengths that costs are counted at agree with one another as an op's inputs would."""
 
+from sympy import tanh
+
 from derive.catalogue import find
 from derive.lengths.nominal import FEW, nominal
-from derive.notation import axes, concat, eq, length, op, sum, tensor, where
+from derive.notation import axes, concat, constant, eq, length, op, sum, tensor, where
 from derive.pipeline import derive_op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
@@ -84,3 +86,33 @@ def test_of_two_that_meet_at_a_place_the_later_operand_is_the_filter() -> None:
     for spec in (added_up, added_up_otherwise):
         lengths = nominal(derive_op(spec.op).named).lengths
         assert (lengths["u"], lengths["p"]) == (32, FEW)
+
+
+o, r = axes("o r")
+
+
+@op
+def through_a_rank(f, x: tensor[n, d], w: constant[o, d], a: tensor[r, d], b: tensor[o, r], s: tensor[()]):
+    f.h[n, r] = sum(a[r, d] * x[n, d], over=d)
+    f.y[n, o] = sum(w[o, d] * x[n, d], over=d) + s[()] * sum(b[o, r] * f.h[n, r], over=r)
+    return f.y
+
+
+@op
+def through_a_layer(f, x: tensor[n, d], a: tensor[r, d], b: tensor[o, r]):
+    f.h[n, r] = tanh(sum(a[r, d] * x[n, d], over=d))
+    f.y[n, o] = sum(b[o, r] * f.h[n, r], over=r)
+    return f.y
+
+
+def test_what_two_products_are_taken_through_is_short_and_what_a_function_is_of_is_not() -> None:
+    lengths = nominal(through_a_rank.op).lengths
+    assert (lengths["r"], lengths["o"], lengths["d"]) == (FEW, 32, 32)
+    assert nominal(through_a_layer.op).lengths["r"] == 32
+
+
+def test_a_number_scales_the_tensors_along_the_rank() -> None:
+    """Not the gradient of all outputs, which is the larger."""
+    lines = [str(s) for s in derive_op(through_a_rank.op).backward.statements]
+    assert not any(line.startswith("dy_sum") for line in lines), lines
+    assert "dh[n, r] = s[] * sum(b[o, r] * dy[n, o], over=o)" in lines, lines
