@@ -132,8 +132,8 @@ def _factor(printer: Printer, numbers: list[tuple[Node, bool]], negative: bool) 
     """The product of Python numbers, each multiplied or divided by, as code."""
     out: Node = Num(Fraction(-1 if negative else 1))
     for n, divides in numbers:
-        if isinstance(n, Num) and isinstance(out, Num) and not divides:
-            out = Num(out.value * n.value)
+        if isinstance(n, Num) and isinstance(out, Num):
+            out = Num(out.value / n.value if divides else out.value * n.value)
         else:
             out = Call("div" if divides else "mul", (out, n))
     return printer.value(with_one_sign(out), ()).code

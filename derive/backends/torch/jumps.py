@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 
-from sympy import Dummy, Expr, Rational
+from sympy import Dummy, Expr, Mul, Rational, expand
 
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, raised_by_names
 from derive.backends.torch.or_nothing import in_full
@@ -17,7 +17,7 @@ from derive.lowering.raising import is_finite_number, raised
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.walking import node_axes, reads
 from derive.program import Call, Node, Num, Read, Scal
-from derive.terms.functions import maximum, minimum
+from derive.terms.functions import maximum, minimum, sign
 
 _LARGE = 2**15
 """What half precision still holds."""
@@ -40,12 +40,25 @@ def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
             return Call("threshold", (asked.x, asked.threshold, number))
         if value is None or not _stays_small(value, z, t):
             continue
-        clamp = maximum if branch_first == asked.above_first else minimum  # still on the other branch's side
+        above = branch_first == asked.above_first
+        clamp = maximum if above else minimum  # still on the other branch's side
+        if (steps := _steps(value, z, t, above)) != 1:  # a mask of their own
+            taken = asked.lowered((value / steps).subs(z, clamp(HOLD, t)) * steps.subs(z, HOLD))
+            return Call("add", (_times(number, asked.mask if not branch_first else _less(asked.mask)), taken))
         taken = asked.lowered(value.subs(z, clamp(HOLD, t)))
-        mask, left = asked.mask, Call("sub", (ONE, asked.mask))
+        mask, left = asked.mask, _less(asked.mask)
         of_branch, of_number = (mask, left) if branch_first else (left, mask)
         return Call("add", (_times(number, of_number), Call("mul", (taken, of_branch))))
     return None
+
+
+def _steps(branch: Expr, z: Dummy, threshold: Expr, above: bool) -> Expr:
+    """The factors of a branch that are 0 on the other side of the threshold, as half of `1 + sign(x - t)` is below."""
+    beyond: dict[Expr, int] = {}
+    for s in branch.atoms(sign):
+        ahead = next((k for k in (1, -1) if expand(s.args[0] - k * (z - threshold)) == 0), 0)
+        beyond |= {s: -ahead if above else ahead} if ahead else {}
+    return Mul(*(f for f in Mul.make_args(branch) if beyond and f.xreplace(beyond) == 0))
 
 
 def _stays_small(value: Expr, z: Dummy, threshold: Expr) -> bool:
@@ -93,7 +106,7 @@ def step_between(node: Call, known: Known, inputs: Collection[str]) -> Node | No
 def weighed(node: Call, mask: Node) -> Node | None:
     """`v * (m + c*(1 - m))`, or less work that loses nothing, for `where(m, v, c*v)` with a number `c`; else None."""
     _, first, second = node.args
-    left = Call("sub", (ONE, mask))
+    left = _less(mask)
     if (number := _multiple(second, first)) is not None:
         other = mask if number == ZERO else _between(mask, ONE, number) or _sum(mask, _times(number, left))
         return _times(first, other)
@@ -124,6 +137,10 @@ def _fraction(number: Node) -> Fraction | None:
     """The number that a node of numbers is; None where it is the caller's, or -oo."""
     value = raised(number, {}, lambda n: None)
     return Fraction(value.p, value.q) if isinstance(value, Rational) else None
+
+
+def _less(mask: Node) -> Node:
+    return Call("sub", (ONE, mask))
 
 
 def _sum(a: Node, b: Node) -> Node:

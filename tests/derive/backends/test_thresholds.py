@@ -444,3 +444,21 @@ def test_a_value_above_a_threshold_or_a_number_is_one_call() -> None:
     dy = torch.randn_like(got)
     for found, wanted in zip(torch.autograd.grad(got, (x, z), dy), torch.autograd.grad(want, (x, z), dy), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-14, atol=0)
+
+
+@op
+def bounded_elu(f, x: tensor[n], a: scalar = 1.5):
+    """The smaller of `x` and 0 passes on half at 0, nothing above."""
+    f.y[n] = where(x[n] > 0, x[n], a * (exp(minimum(x[n], 0)) - 1))
+    return f.y
+
+
+def test_a_step_that_is_nothing_beyond_the_threshold_takes_no_mask() -> None:
+    code = render(bounded_elu.op.derivation)
+    assert "relu_x.sign_().addcmul_(exp_minimum_x_zero, 1 - torch.sign(x), value=a / 2)" in code, code
+    x = POINTS.clone().requires_grad_()
+    wanted = torch.where(x > 0, x, 1.5 * (torch.exp(torch.minimum(x, torch.zeros(()))) - 1))
+    got = module(bounded_elu.op).bounded_elu(x, 1.5)
+    dy = torch.randn_like(got)
+    for found, right in ((got, wanted), (torch.autograd.grad(f, x, dy)[0] for f in (got, wanted))):
+        torch.testing.assert_close(found, right, rtol=1e-14, atol=0)
