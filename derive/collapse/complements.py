@@ -2,15 +2,17 @@
 
 `dy * (1 - t - sigmoid(-x)) = dy * (sigmoid(x) - t)`. Taken where it is cheaper: a second sigmoid costs more than it
 spares. Where both stand, `a*sigmoid(u) + a*sigmoid(-u) = a`. So is `1 - 2*sigmoid(u) = tanh(-u/2)`, of which nothing is
-lost where `u` is nearly 0.
+lost where `u` is nearly 0. Of a `p = sigmoid(u)` that the forward has beside `q = sigmoid(-u)`, `1 - p` is `q`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from sympy import Add, Expr, Mul, tanh
 
+from derive.equations import Op
+from derive.terms.elements import At, Tensor
 from derive.terms.functions import sigmoid
 
 
@@ -28,6 +30,31 @@ def complements(value: Expr) -> Iterator[Expr]:
 def tangents(value: Expr) -> Iterator[Expr]:
     """The value with one pair of terms `a - 2*a*sigmoid(u)` written as `a*tanh(-u/2)`, for each such pair."""
     return _pairs(value, 2, lambda u: tanh(-u / 2))
+
+
+def both_sides(op: Op) -> dict[str, Tensor]:
+    """By the name of each tensor of the forward that is a sigmoid of something, the one that is it of minus that."""
+    of = {(e.body.args[0], e.index): e.target for e in op.equations if isinstance(e.body, sigmoid) and e.kind is None}
+    return {e.name: of[-u, index] for (u, index), e in of.items() if (-u, index) in of}
+
+
+def by_other_side(value: Expr, other: Mapping[str, Tensor]) -> Iterator[Expr]:
+    """The value with all pairs of terms `a - a*p` written as `a*q`, where `p + q = 1`, then with the first alone."""
+    first = _one_by_other_side(value, other) if other else None
+    every, following = first, first
+    while following is not None:
+        every, following = following, _one_by_other_side(following, other)
+    yield from dict.fromkeys(v for v in (every, first) if v is not None)
+
+
+def _one_by_other_side(value: Expr, other: Mapping[str, Tensor]) -> Expr | None:
+    terms = Add.make_args(value)
+    for term in terms:
+        for p in (f.as_base_exp()[0] for f in Mul.make_args(term)):
+            rest = -term / p
+            if isinstance(p, At) and p.name in other and rest in terms:
+                return value - term - rest + rest * At(other[p.name], *p.index)
+    return None
 
 
 def _pairs(value: Expr, times: int, one: Callable[[Expr], Expr]) -> Iterator[Expr]:

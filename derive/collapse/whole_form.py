@@ -12,7 +12,7 @@ from derive.adjoint import Stepwise
 from derive.algebra import normal
 from derive.collapse.carried import Carried, carried
 from derive.collapse.chain import Laws, Step
-from derive.collapse.complements import complements, tangents
+from derive.collapse.complements import both_sides, by_other_side, complements, tangents
 from derive.collapse.denominators import cancelled
 from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
 from derive.collapse.local_search import Candidate
@@ -126,8 +126,10 @@ def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
     found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
     known = bodies(steps.op)
     magnitude: _Identity = ("magnitude", partial(magnitudes, op=steps.op), "sign(u) * abs(u) = u")
+    sides = both_sides(steps.op)
+    other: _Identity = ("complement", partial(by_other_side, other=sides), "sigmoid(u) + sigmoid(-u) = 1")
     for k in range(len(found.definitions)):
-        for law, values, reason in (*_IDENTITIES, magnitude):
+        for law, values, reason in (other, *_IDENTITIES, magnitude):
             ways = ((value, reason) for value in values(found.definitions[k].value))
             found = _cheaper(steps, found, k, law, ways, policy)
         names = with_definitions(known, list(found.definitions[:k]))

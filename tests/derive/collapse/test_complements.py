@@ -5,6 +5,7 @@ import torch
 from sympy import Expr, symbols, tanh
 
 from derive import axes, op, softplus, tensor
+from derive import sigmoid as said
 from derive.catalogue import find
 from derive.collapse.complements import complements, tangents
 from derive.pipeline import derive_op
@@ -68,3 +69,21 @@ def test_it_is_taken_where_it_is_cheaper_and_says_so() -> None:
     taken = [s.subject.name for s in derive_op(find("bce_with_logits")).closed.steps if s.law == "complement"]
     assert taken == ["dx"]
     assert not [s for s in derive_op(find("silu")).closed.steps if s.law == "complement"]
+
+
+@op
+def both_sides(f, x: tensor[n], a: tensor[n], b: tensor[n]):
+    f.y[n] = said(x[n]) * a[n] + said(-x[n]) * b[n]
+    return f.y
+
+
+def test_where_the_forward_has_both_sides_each_is_what_the_other_leaves() -> None:
+    """`p*(1 - p)*a - q*(1 - q)*b` is `p*q*(a - b)`, and has its digits where `p` is nearly 1."""
+    backward = both_sides.op.derivation.backward
+    assert "1 -" not in str(backward) and "- 1" not in str(backward), backward
+    values = torch.tensor([-30.0, -2.0, 0.0, 0.5, 12.0, 25.0])
+    x, a, b = (v.clone().requires_grad_() for v in (values, values + 2, 3 - values))
+    found = torch.autograd.grad(module(both_sides.op).both_sides(x, a, b).sum(), (x, a, b))
+    p, q, wide = values.double().sigmoid(), (-values).double().sigmoid(), values.double()
+    for f, w in zip(found, (p * q * (2 * wide - 1), p, q), strict=True):
+        torch.testing.assert_close(f.double(), w, rtol=1e-6, atol=0)
