@@ -2,7 +2,8 @@
 
 `y = where(x > 0, x, slope * x)` hands on `x > 0` under a name, a byte an element, and not `x`. Where the backward
 reads `o` in `sigmoid(o)` alone, and the forward has that, `sigmoid(o)` is handed on, and not computed twice. Nor is
-what takes PyTorch as long as `tanh(a * x)` does: it is handed on beside an `x` that is read elsewhere too.
+what takes PyTorch as long as `tanh(a * x)` does: it is handed on beside an `x` that is read elsewhere too. Of a tensor
+that the backward reads at some places alone, `cos[n, y[n]]`, no more is handed on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from derive.lengths.nominal import Nominal
 from derive.nodes.naming import name_of
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put, renamed
-from derive.nodes.walking import by_axes, children, reads, walk
+from derive.nodes.walking import by_axes, children, reads, uses, walk
 from derive.program import CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
 
 
@@ -59,6 +60,29 @@ def with_functions(known: Handed, names: Collection[str]) -> Handed:
     return replace(out, forward=check(out.forward), backward=check(out.backward))
 
 
+def with_elements(known: Handed, names: Collection[str], nominal: Nominal) -> Handed:
+    """The same, with the elements at some places handed on for a tensor of which the backward reads no others."""
+    out = known
+    for name in (n for n in known.forward.returns[known.outputs :] if n in names):
+        asked = dict.fromkeys(read for _, read in uses(name, out.backward.statements))
+        if len(asked) != 1:
+            continue
+        (one,) = asked
+        made = {n for s in out.forward.statements for n in walk(s.value)}
+        smaller = nominal.elements(axes_of(one)) < nominal.elements(dict(out.backward.given)[name])
+        if one in made and smaller and not _is_place(name, out.backward):
+            out = _handed(one, name, out)
+    return replace(out, forward=check(out.forward), backward=check(out.backward))
+
+
+def _is_place(name: str, program: Program) -> bool:
+    """Whether a tensor says where others are added to, or is added to itself."""
+    return any(
+        any(name in reads(i) for i in s.slots) or (isinstance(s, Scatter) and s.onto == name)
+        for s in program.statements
+    )
+
+
 def with_dear(known: Handed, cotangents: Collection[str], most: float, nominal: Nominal) -> Handed:
     """The same, with functions that take long handed on where both passes compute them, as far as `most` bytes go."""
     out = known
@@ -82,10 +106,8 @@ def _only_asked(name: str, program: Program, functions: Collection[str]) -> list
         inside = sum(1 for c in tops for n in walk(c) if isinstance(n, Read) and n.name == name)
         if inside != sum(1 for n in walk(s.value) if isinstance(n, Read) and n.name == name):
             return []
-        if any(name in reads(i) for i in s.slots) or (isinstance(s, Scatter) and s.onto == name):
-            return []
         found.update((c, None) for c in tops if name in reads(c))
-    return [] if name in program.returns else list(found)
+    return [] if name in program.returns or _is_place(name, program) else list(found)
 
 
 def _calls(node: Node, functions: Collection[str]) -> Iterator[Call]:
@@ -107,7 +129,7 @@ def _is_whole(n: object) -> bool:
     return isinstance(n, Read) and by_axes(n)
 
 
-def _handed(condition: Call, name: str, known: Handed) -> Handed:
+def _handed(condition: Call | Read, name: str, known: Handed) -> Handed:
     """The condition as a statement of the forward, before it is first asked, and as what the backward is given."""
     own, theirs = (_statement_of(condition, p) for p in (known.forward, known.backward))
     if own is not None and own.name in {s.name for s in known.backward.statements if s != theirs}:
@@ -118,12 +140,12 @@ def _handed(condition: Call, name: str, known: Handed) -> Handed:
     outputs, kept = forward.returns[: known.outputs], forward.returns[known.outputs :]
     handed = [m for n in kept for m in ([made.name] if n == name else []) + ([] if n in gone else [n])]
     new = replace(known, forward=replace(forward, returns=(*outputs, *dict.fromkeys(handed))), backward=backward)
-    if condition.fn in CONDITIONS:
+    if isinstance(condition, Call) and condition.fn in CONDITIONS:
         return replace(new, conditions=tuple(dict.fromkeys((*known.conditions, made))))
     return replace(new, functions=tuple(dict.fromkeys((*known.functions, made))))
 
 
-def _named(condition: Call, theirs: Assign | None, known: Handed) -> Assign:
+def _named(condition: Call | Read, theirs: Assign | None, known: Handed) -> Assign:
     """A statement for the condition: the backward's, or one by a name that is free in both."""
     if theirs is not None and theirs.name not in known.forward.names:
         return theirs
@@ -155,6 +177,6 @@ def _given(backward: Program, made: Assign, theirs: Assign | None) -> tuple[Prog
     return replace(backward, given=(*given, (made.name, axes)), scalars=numbers, statements=after), gone
 
 
-def _statement_of(condition: Call, program: Program) -> Assign | None:
+def _statement_of(condition: Call | Read, program: Program) -> Assign | None:
     """The statement that gives a condition a name already."""
     return next((s for s in program.statements if isinstance(s, Assign) and s.value == condition), None)

@@ -14,7 +14,7 @@ from derive.collapse.logarithms import logarithms_apart, without_logarithms
 from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
-from derive.conditions import with_conditions, with_dear, with_functions
+from derive.conditions import with_conditions, with_dear, with_elements, with_functions
 from derive.costs.cost import work
 from derive.desugaring.before_padding import made_before_padding
 from derive.desugaring.before_windows import made_before_windows
@@ -124,6 +124,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])
+    handed = with_elements(handed, [n for n in real if n not in op.outputs and named.operand(n) is None], lengths)
     if policy.dear:
         theirs = saved_by_autograd(name_sums(name_extrema(written)))
         most = sum(BYTES[s.element] * lengths.elements(s.axes) for s in theirs)

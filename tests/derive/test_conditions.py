@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive import axes, exp, maximum, op, scalar, sigmoid, sum, tanh, tensor, where
+from derive import amax, axes, eq, exp, index, log, maximum, mean, op, scalar, sigmoid, sqrt, sum, tanh, tensor, where
 from derive.autograd.saved import total_bytes
 from derive.conditions import Handed, with_dear
 from derive.equations import Op
@@ -11,7 +11,7 @@ from derive.lengths.nominal import nominal
 from derive.pipeline import derive_op
 from tests.derive.live import module
 
-i, j = axes("i j")
+i, j, k = axes("i j k")
 
 
 @op
@@ -161,3 +161,36 @@ def test_no_more_is_handed_on_than_autograd_keeps() -> None:
     tight = 4 * (lengths.elements(("i", "j")) + lengths.elements("j") + 1)
     assert with_dear(known, ["dy"], tight, lengths) == known
     assert with_dear(known, ["dy"], 2 * tight, lengths).forward.returns == ("y", "y_tanh", "x", "a", "g")
+
+
+@op
+def with_a_margin(f, x: tensor[i, j], y: index(j)[i], b: scalar = 0.3):
+    """The share of one place of a row, which an angle is added to."""
+    f.c[i, j] = tanh(x[i, j])
+    f.d[i] = f.c[i, y[i]] - b * sqrt(1 - f.c[i, y[i]] ** 2)
+    f.z[i, j] = where(eq(j, y[i]), f.d[i], 2 * f.c[i, j])
+    f.top[i] = amax(f.z[i, j], over=j)
+    f.loss[()] = mean(f.top[i] + log(sum(exp(f.z[i, j] - f.top[i]), over=j)) - f.z[i, y[i]], over=i)
+    return f.loss
+
+
+@op
+def angle_at_a_place(f, x: tensor[i, k], w: tensor[j, k], y: index(j)[i], b: scalar = 0.3):
+    f.c[i, j] = sum(x[i, k] * w[j, k], over=k)
+    f.z[i, j] = where(eq(j, y[i]), f.c[i, j] - b * sqrt(1 + f.c[i, y[i]] ** 2), f.c[i, j])
+    f.top[i] = amax(f.z[i, j], over=j)
+    f.loss[()] = mean(f.top[i] + log(sum(exp(f.z[i, j] - f.top[i]), over=j)) - f.z[i, y[i]], over=i)
+    return f.loss
+
+
+def test_of_what_is_read_at_some_places_alone_these_are_handed_on() -> None:
+    assert {"c_y"} == {n for n in derive_op(angle_at_a_place.op).kept if n.startswith("c")}
+    assert "c" in derive_op(with_a_margin.op).kept  # its slope is asked at every place
+    x, w = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((5, 3), (4, 3)))
+    y = torch.tensor([0, 3, 1, 1, 2])
+    c = x @ w.T
+    own = torch.nn.functional.one_hot(y, 4).bool()
+    z = torch.where(own, c - 0.3 * torch.sqrt(1 + c[torch.arange(5), y] ** 2)[:, None], c)
+    right = torch.autograd.grad(torch.nn.functional.cross_entropy(z, y) * 1.3, (x, w))
+    found = torch.autograd.grad(module(angle_at_a_place.op).angle_at_a_place(x, w, y, 0.3) * 1.3, (x, w))
+    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
