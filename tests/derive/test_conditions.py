@@ -6,6 +6,7 @@ import torch
 from derive import amax, axes, eq, exp, index, log, maximum, mean, op, scalar, sigmoid, sqrt, sum, tanh, tensor, where
 from derive.autograd.saved import total_bytes
 from derive.conditions import Handed, with_dear
+from derive.emit import render
 from derive.equations import Op
 from derive.lengths.nominal import nominal
 from derive.pipeline import derive_op
@@ -186,6 +187,8 @@ def angle_at_a_place(f, x: tensor[i, k], w: tensor[j, k], y: index(j)[i], b: sca
 def test_of_what_is_read_at_some_places_alone_these_are_handed_on() -> None:
     assert {"c_y"} == {n for n in derive_op(angle_at_a_place.op).kept if n.startswith("c")}
     assert "c" in derive_op(with_a_margin.op).kept  # its slope is asked at every place
+    code = render(derive_op(angle_at_a_place.op))
+    assert "z = c.scatter_(1, y.unsqueeze(1), " in code, code  # and so it may be written over
     x, w = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((5, 3), (4, 3)))
     y = torch.tensor([0, 3, 1, 1, 2])
     c = x @ w.T

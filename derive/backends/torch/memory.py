@@ -37,6 +37,12 @@ class Memory:
         once = [n.name for n in walk(self.program.statements[k].value) if isinstance(n, Read)]
         return frozenset(n for n in self._last_read_at(k) if once.count(n) == 1)
 
+    def spent_inside(self, node: Node, k: int) -> frozenset[str]:
+        """Large tensors of ours that a part of this statement alone reads, and nothing afterwards."""
+        both = (node, self.program.statements[k].value)
+        inside, whole = ([n.name for n in walk(v) if isinstance(n, Read)] for v in both)
+        return frozenset(n for n in self._last_read_at(k) if inside.count(n) == whole.count(n))
+
     def first_at(self, k: int) -> str | None:
         """A large tensor of ours that this statement begins with, computes with and is the last to read.
 
@@ -56,7 +62,8 @@ class Memory:
         """Large tensors of ours that nothing reads after this statement."""
         here, *later = self.program.statements[k:]
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
-        viewed = {s.value.name for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)}
+        looked_at = [s.value for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)]
+        viewed = {n.name for n in looked_at if not any(isinstance(i, Read) for i in n.index)}  # what is gathered is new
         wide = (s.value.args[0] for s in self.program.statements if is_wide(s.value))  # type: ignore[union-attr]
         viewed |= {n.name for n in wide if isinstance(n, Read)}
         summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]

@@ -48,6 +48,7 @@ def at_one_place(printer: Printer, node: Call, order: Dims) -> Value | None:
     printer.sizes.checked.add(chosen.index.name)
     at = position(order, order.index(chosen.axis))
     rows = printer.value(chosen.index, tuple(d for d in order if d != chosen.axis))
+    value = _own(printer, node, chosen.elsewhere, value)  # what is put there is computed before anything is written
     method = "scatter_" if value.owned else "scatter"
     return printer.owned(node, value.method(f".{method}({at}, {rows.method(f'.unsqueeze({at})').code}, {put})"))
 
@@ -102,6 +103,13 @@ def _elsewhere(printer: Printer, chosen: _Chosen, order: Dims) -> Value | None:
     if value.scalar:
         return replace(printer.spread(value, order), owned=True)
     return value if value.dims == order else printer.spread(align(value, order), order)
+
+
+def _own(printer: Printer, node: Call, elsewhere: Node, value: Value) -> Value:
+    """A whole tensor of ours that only this choice reads, ours to be written over."""
+    whole = isinstance(elsewhere, Read) and value.code == printer.names.get(elsewhere.name, elsewhere.name)
+    inside = printer.memory.spent_inside(node, printer.at) if whole else ()
+    return replace(value, owned=True) if whole and elsewhere.name in inside else value  # type: ignore[union-attr]
 
 
 def _put(printer: Printer, chosen: _Chosen, order: Dims) -> str | None:

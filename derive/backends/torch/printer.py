@@ -72,6 +72,7 @@ class Printer:
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
+    at: int = 0  # which statement is printed
     top: Node | None = None  # the value of the statement being printed
     first: str | None = None  # see Memory.first_at
     counts: bool = False  # whether the statement being printed makes whole numbers
@@ -260,6 +261,7 @@ class Printer:
 
     def print(self) -> list[Line]:
         for k, statement in enumerate(self.program.statements):
+            self.at = k
             self.spent = self.memory.spent_at(k) if self.fuse else frozenset()
             self.counts = statement.name in self.integers
             self.top, self.first = statement.value, self.memory.first_at(k) if self.fuse else None
