@@ -163,11 +163,20 @@ def _split_off(
     out: list[Equation],
     written: Sequence[At],
 ) -> Expr:
-    """The right side with one reduction, or sum, read by name; its equation is added to `out`."""
+    """The right side with one reduction, or sum, read by name; its equation is added to `out`.
+
+    A number that scales it as a branch of a choice is part of it: the adjoint is scaled where it is small, and not
+    under the mask.
+    """
     axes = _axes_of_reduction(reduce, left, rhs.xreplace({reduce: S.One}), written)
     value = reduce.body if isinstance(reduce, TakenFirst) else reduce
     made = own_equation(split_name(target.name, reduce, taken), axes, value, taken)
     out.append(replace(made, first=isinstance(reduce, TakenFirst)))
+    chosen = {b: found for w in rhs.atoms(Where) for b in w.args[1:] if (found := scaled_reduction(b)) is not None}
+    for branch, (scale, inner) in chosen.items():
+        if inner == reduce and scale != 1 and not rhs.xreplace({branch: S.One}).has(reduce):
+            out[-1] = replace(made, scale=scale)
+            return rhs.xreplace({branch: made.left})
     return rhs.xreplace({reduce: out[-1].left})
 
 

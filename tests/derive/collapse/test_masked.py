@@ -3,10 +3,11 @@
 import torch
 
 from derive.collapse.masked import masked, use_masked
-from derive.notation import axes, constant, exp, op, sigmoid, sum, tensor, where
+from derive.notation import amax, axes, constant, exp, oo, op, scalar, sigmoid, size, sqrt, sum, tensor, where
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
+from derive.verify.verify import verify
 from tests.derive.live import assert_alike, assert_derived, module
 
 t, s, u, v = axes("t s u v")
@@ -74,3 +75,19 @@ def test_an_activation_under_a_mask_is_not_masked_again() -> None:
 
     assert_derived(activated.op, plain, {"x": (5, 5), "v": (5, 3)})
     assert_derived(activated.op, plain, {"x": (5, 7), "v": (7, 3)})
+
+
+@op
+def windowed_scores(f, q: tensor[t, u], k: tensor[s, u], v: tensor[s, v], width: scalar = 5):
+    """Scores that stand scaled inside the choice."""
+    f.a[t, s] = where((s <= t) & (t < s + width), sum(q[t, u] * k[s, u], over=u) / sqrt(size(u)), -oo)
+    f.e[t, s] = exp(f.a[t, s] - amax(f.a[t, s], over=s))
+    f.o[t, v] = sum(f.e[t, s] * v[s, v], over=s) / sum(f.e[t, s], over=s)
+    return f.o
+
+
+def test_what_scales_a_branch_scales_what_is_smaller() -> None:
+    lines = [str(s) for s in windowed_scores.op.derivation.backward.statements]
+    table = [line for line in lines if line.partition(" = ")[0].endswith("[t, s]")]
+    assert table and not any("size(u)" in line for line in table), lines
+    assert verify(windowed_scores.op).right
