@@ -9,7 +9,7 @@ from derive.backends.cpu.lengths import in_turn
 from derive.backends.cpu.statements.normal import Unsupported
 from derive.backends.cpu.wrapper import Native, parts_of, said, told
 from derive.backends.torch.layout import Layouts
-from derive.backends.torch.outs import into, views_of
+from derive.backends.torch.outs import into, looked_at, views_of
 from derive.backends.values import Dims, Line
 from derive.emit.model import Function
 from derive.emit.pair import Pair, commented, length_said
@@ -105,7 +105,10 @@ def compared_together(pair: Pair, gradients: Sequence[str]) -> str:
 
 def _compared_forward(pair: Pair, written: Mapping[str, str]) -> str:
     names = {pair.names.tensors.get(n, n): n for n in (*pair.d.op.outputs, *pair.kept)}
-    places = [_Named(written[c], n, pair.forward_layouts[n]) for c, n in names.items() if c in written]
+    roots = looked_at(pair.forward_printed.lines, _tensors(pair, pair.forward_layouts))
+    seen = set(roots.values())
+    found = ((c, n, roots.get(c, c if c in seen else "")) for c, n in names.items() if c in written)
+    places = [_Named(written[c], n, pair.forward_layouts[n], root) for c, n, root in found]
     return _compared(pair, places, *_forward_reads(pair))
 
 

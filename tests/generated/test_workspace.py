@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from derive import axes, exp, tensor
+from derive import op as define
 from derive.backends.torch.outs import into
 from derive.backends.values import Line
 from derive.catalogue import catalogue
@@ -160,6 +162,36 @@ def test_columns_of_one_tensor_share_no_element() -> None:
     out = type(want)(torch.empty(6, 5), columns[:, 0], columns[:, 1])
     live.function.__globals__["layernorm_backward_out"](y, *saved, out=out)
     assert all(map(torch.equal, out, want))
+
+
+n, t, h, e = axes("n t h e")
+
+
+@define
+def joined_heads(f, x: tensor[n, t, h, e]):
+    """One output looks at the other, with two axes as one."""
+    f.z[n, t, h, e] = exp(x[n, t, h, e])
+    f.y[n, t, (h, e)] = f.z[n, t, h, e]
+    return f.y, f.z
+
+
+@define
+def given_back(f, x: tensor[n], y: tensor[n]):
+    f.z[n] = x[n] + y[n]
+    return f.z
+
+
+def test_what_looks_at_another_result_is_written_over_with_it() -> None:
+    for op in (joined_heads.op, given_back.op):
+        live = build(op, workspace=True)
+        shapes = {"joined_heads": ((2, 3, 4, 5),), "given_back": ((5,), (5,))}[op.name]
+        first, others = ([torch.randn(s) for s in shapes] for _ in range(2))
+        over, (*want, saved) = live.forward(*first), live.forward(*others)
+        *got, kept = live.function.__globals__[f"{op.name}_forward_out"](*others, out=over)
+        dys = [torch.randn_like(w) for w in want]
+        gradients = live.backward(*dys, *saved)
+        again = live.function.__globals__[f"{op.name}_backward_out"](*dys, *kept, out=live.backward(*dys, *saved))
+        assert all(map(torch.equal, got, want)) and all(map(torch.equal, tensors_in((again,)), tensors_in((gradients,))))
 
 
 def test_half_precision_is_computed_in_float32() -> None:

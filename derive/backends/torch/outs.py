@@ -64,6 +64,17 @@ def views_of(inputs: Collection[str], lines: Sequence[Line], tensors: Collection
     return found - set(inputs)
 
 
+def looked_at(lines: Sequence[Line], tensors: Collection[str]) -> dict[str, str]:
+    """By the name of what does no more than look at a tensor, the name of that."""
+    found: dict[str, str] = {}
+    for line in lines:
+        name, equals, code = line.code.partition(" = ")
+        root = _root(ast.parse(code, mode="eval").body, tensors) if equals else None
+        if root is not None and root != name:
+            found[name] = found.get(root, root)
+    return found
+
+
 def _root(node: ast.expr, tensors: Collection[str]) -> str | None:
     """The name of the tensor that an expression does no more than look at; None where it computes."""
     if isinstance(node, ast.Call):
