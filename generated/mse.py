@@ -7,14 +7,12 @@ Forward
     loss[] = mean((x[...] - t[...])**2, over=...)
 
 Backward
-    dx_minus_t[...] = 2 * dloss[] * x_minus_t[...] / size(...)
-    dx[...] = dx_minus_t[...]
-    dt[...] = -dx_minus_t[...]
+    dx[...] = 2 * dloss[] * x_minus_t[...] / size(...)
+    dt[...] = -2 * dloss[] * x_minus_t[...] / size(...)
 
 In LaTeX
-    \mathrm{d}\mathrm{x\_minus\_t}_{\ldots} = \frac{2\, \mathrm{d}\mathrm{loss}\, \mathrm{x\_minus\_t}_{\ldots}}{|{\ldots}|}
-    \mathrm{d}x_{\ldots} = \mathrm{d}\mathrm{x\_minus\_t}_{\ldots}
-    \mathrm{d}t_{\ldots} = - \mathrm{d}\mathrm{x\_minus\_t}_{\ldots}
+    \mathrm{d}x_{\ldots} = \frac{2\, \mathrm{d}\mathrm{loss}\, \mathrm{x\_minus\_t}_{\ldots}}{|{\ldots}|}
+    \mathrm{d}t_{\ldots} = - \frac{2\, \mathrm{d}\mathrm{loss}\, \mathrm{x\_minus\_t}_{\ldots}}{|{\ldots}|}
 
 Saved for the backward: x_minus_t [...]; |...| elements. Autograd of the same equations keeps |...|.
 """
@@ -56,9 +54,9 @@ def mse_forward(x: Tensor, t: Tensor) -> tuple[Tensor, MseSaved]:
 def mse_backward(dloss: Tensor, x_minus_t: Tensor) -> MseGradients:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = x_minus_t.shape[:]
-    dx_minus_t = 2 * dloss / math.prod(leading) * x_minus_t
-    dt = -dx_minus_t  # dt[...] = -dx_minus_t[...]
-    return MseGradients(dx_minus_t, dt)
+    dx = 2 * dloss / math.prod(leading) * x_minus_t  # dx[...] = 2 * dloss[] / size(...) * x_minus_t[...]
+    dt = -dx  # dt[...] = -dx[...]
+    return MseGradients(dx, dt)
 
 
 class _Mse(torch.autograd.Function):

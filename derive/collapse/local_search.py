@@ -13,6 +13,9 @@ from derive.lowering.definitions import Definition
 from derive.saving import Kept, Policy, with_kept
 from derive.terms.elements import tensor_names
 
+_CLEARLY = 0.002
+"""What one more name must spare of a stretch: what is spared of small tensors alone does not make a large one wait."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -114,8 +117,13 @@ def _improve(
         before = best.choice
         for m in dict.fromkeys(moves):
             candidate = evaluate(move(best.choice, m))
-            if candidate is not None and candidate.kept.total < best.kept.total:
+            if candidate is not None and candidate.kept.total < _limit(best, candidate):
                 best = candidate
         if best.choice == before:
             break
     return best
+
+
+def _limit(best: Candidate, other: Candidate) -> float:
+    """What the other must cost less than, to be better."""
+    return best.kept.total * (1 - _CLEARLY if len(other.definitions) > len(best.definitions) else 1)

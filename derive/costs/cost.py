@@ -87,10 +87,27 @@ def node_work(node: Node, nominal: Nominal) -> float:
         if is_weighted(node):  # a matrix times a vector: one pass over the matrix
             inside = sum((node_work(f, nominal) for f in product_factors(node.body)), 0.0)
             return inside + nominal.weighted(axes)
-        return node_work(node.body, nominal) + nominal.weighted(axes)
+        return _in_turn(node, nominal)
     if isinstance(node, Join):
         return sum((node_work(p, nominal) for p in node.parts), 0.0) + nominal.weighted(node_axes(node))
     return nominal.weighted(node_axes(node)) if _is_gather(node) else 0.0
+
+
+def _in_turn(node: Reduce, nominal: Nominal) -> float:
+    """The work of a sum whose small factors meet sums over axes that none of them has: `sum(g[c] * dy[n, c, s])`."""
+    factors = product_factors(node.body)
+    over = set(node.axes)
+    whole = set(node_axes(node.body))
+    small = [f for f in factors if is_tensor(f) and set(node_axes(f)) < whole and over - set(node_axes(f))]
+    large = [f for f in factors if f not in small]
+    first = over - {a for f in small for a in node_axes(f)}
+    if node.kind not in ("sum", "mean") or not small or not large or not first:
+        return node_work(node.body, nominal) + nominal.weighted(whole)
+    inside = sum((node_work(f, nominal) for f in factors), 0.0)
+    axes = {a for f in large for a in node_axes(f)}
+    left = whole - first
+    after = len(small) + bool(over - first)
+    return inside + len(large) * nominal.weighted(axes) + after * nominal.weighted(left)
 
 
 def _is_gather(node: object) -> bool:

@@ -220,13 +220,13 @@ def _leaks(b: Expr, e: Expr, terms: list[_Term]) -> bool:
 
 
 def _joins_small(b: Expr, rest: list[_Term]) -> bool:
-    """Whether each of the terms has a factor that a common one of theirs may be multiplied into, both small.
+    """Whether each of the terms has a factor that a common one of theirs may be multiplied by, and both are small.
 
     `a*u/r - b*v/r` with numbers of a row `a`, `b` and `r` takes a pass less than `(a*u - b*v)/r`.
     """
     whole = set().union(*(free_axes(f) for t in rest for f, _ in t.powers))
     own = free_axes(b)
-    return bool(own) and all(any(own <= free_axes(f) < whole for f, _ in t.powers) for t in rest)
+    return bool(own) and all(any(own | free_axes(f) < whole for f, _ in t.powers) for t in rest)
 
 
 def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:

@@ -1,11 +1,11 @@
 """What terms have in common stands in front, but where it joins a small factor that each of them has already."""
 
-from derive import axes, op, sqrt, sum, tensor
+from derive import axes, mean, op, sqrt, sum, tensor
 from derive.equations import Op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 
-n, d, k = axes("n d k")
+n, d, k, c, s = axes("n d k c s")
 
 
 @op
@@ -37,3 +37,24 @@ def test_a_small_common_factor_joins_the_small_factors_of_the_terms() -> None:
 
 def test_a_common_factor_stands_in_front_where_a_term_is_large_alone() -> None:
     assert _value(rows_to_scale.op, "dv").startswith("rsqrt_w_sum[k] * (dw[k, d] - ")
+
+
+@op
+def groups_of_channels(f, x: tensor[n, k, c, s], g: tensor[k, c], b: tensor[k, c]):
+    """Wu & He, 2018, as one writes it without xhat."""
+    f.m[n, k] = mean(x[n, k, c, s], over=(c, s))
+    f.v[n, k] = mean((x[n, k, c, s] - f.m[n, k]) ** 2, over=(c, s))
+    f.y[n, k, c, s] = g[k, c] * (x[n, k, c, s] - f.m[n, k]) / sqrt(f.v[n, k] + 1e-5) + b[k, c]
+    return f.y
+
+
+def test_a_gain_meets_sums_over_places_and_nothing_waits_for_a_large_tensor() -> None:
+    lines = [str(s) for s in groups_of_channels.op.derivation.backward.statements]
+    large = [line.partition(" = ")[0] for line in lines if line.partition(" = ")[0].endswith("[n, k, c, s]")]
+    assert large == ["dx[n, k, c, s]"], lines
+    assert _summed_over_places(lines) == ["sum_dy_x_minus_m", "sum_dy"], lines
+    assert verify(groups_of_channels.op).right
+
+
+def _summed_over_places(lines: list[str]) -> list[str]:
+    return [line.partition("[")[0] for line in lines if line.endswith("over=s)")]
