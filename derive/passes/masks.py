@@ -91,7 +91,8 @@ def _within(node: Node, known: _Known, chosen: bool = False) -> Node:
         return _within(value, known, chosen)
     if not chosen and (product := _without_choice(node, known)) is not None:
         return product
-    return replace(node, args=tuple(_within(a, known, True) for a in on_each_side(node).args))
+    by_values = bool(reads(condition))  # places leave the same products to be taken on either side
+    return replace(node, args=tuple(_within(a, known, by_values) for a in on_each_side(node).args))
 
 
 def _without_choice(node: Call, known: _Known) -> Node | None:

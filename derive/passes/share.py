@@ -234,7 +234,8 @@ def _is_one_number(node: Node) -> bool:
 
 
 def _cheap(node: Call | Reduce | Scan) -> bool:
-    """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor counting along axes.
+    """A bare change of sign is no work worth a name; nor is a choice of numbers or by axes, nor counting along axes. A
+    matrix with another diagonal is, which is copied for it.
 
     Nor is a comparison of what windows read, whose table has an element for every place in every window, nor what it
     chooses there of what is the same in every window. Nor is one of places with the one that an index names.
@@ -243,9 +244,18 @@ def _cheap(node: Call | Reduce | Scan) -> bool:
         return True
     if isinstance(node, Call) and node.fn == "where":
         condition, *values = node.args
+        if _is_diagonal(condition) and all(reads(v) for v in values):
+            return False
         return not all(any(isinstance(n, Read) for n in walk(part)) for part in (condition, Join("", (*values,), ())))
     bare = isinstance(node, Call) and node.fn == "neg"
     return bare or (not any(isinstance(n, Read) for n in walk(node)) and not _is_table(node))
+
+
+def _is_diagonal(condition: Node) -> bool:
+    """Whether a condition is whether two axes are at the same place."""
+    return isinstance(condition, Call) and condition.fn in ("eq", "ne") and all(
+        isinstance(n, AxisValue) for n in condition.args
+    )
 
 
 def _asks_for_a_place(node: Node) -> bool:
