@@ -41,17 +41,24 @@ def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 
 def _added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
-    """A matrix product added to a matrix of ours as it is computed: `h.addmm_(x, w)`, a pass over memory less."""
+    """A matrix product, or a multiple of it, added to a matrix of ours as it is computed: `h.addmm_(x, w, alpha=k)`.
+
+    A pass over memory less, or two.
+    """
     if node.fn != "add" or len(order) != 2 or any(d is None or is_pack(d) for d in order):
         return None
     node = _bias_first(node)
-    for start, product in (node.args, node.args[::-1]):
+    for start, addend in (node.args, node.args[::-1]):
+        numbers, tensors = _split(addend)
+        product = tensors[0] if len(tensors) == 1 else None
         if not isinstance(product, Reduce) or not is_product(product) or not is_matrix_product(product):
             continue
         value, added = printer.value(start, order), printer.value(product, order)
         factors = added.code.split(" @ ")
         if value.owned and value.dims == added.dims == order and len(factors) == 2 and all(map(_is_argument, factors)):
-            return replace(value.method(f".addmm_({', '.join(factors)})"), owned=True)
+            factor = _factor(printer, numbers, negative=False)
+            alpha = [f"alpha={factor}"] if factor != "1" else []
+            return replace(value.method(f".addmm_({', '.join([*factors, *alpha])})"), owned=True)
     return None
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, op, sum, tanh, tensor
+from derive import axes, op, scalar, sum, tanh, tensor
 from derive.equations import Op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
@@ -49,11 +49,22 @@ def recurrent_at_once(f, x: tensor[n, i], h: tensor[n, j], w: tensor[d, i], u: t
     return f.y
 
 
+@op
+def of_two_sizes(f, x: tensor[n, i], h: tensor[n, j], w: tensor[d, i], u: tensor[d, j], k: scalar = 0.7):
+    f.y[n, d] = sum(w[d, i] * x[n, i], over=i) + k * sum(u[d, j] * h[n, j], over=j) / 2
+    return f.y
+
+
 def _recurrent(x: Tensor, h: Tensor, w: Tensor, u: Tensor, bias: Tensor) -> Tensor:
     return (functional.linear(x, w) + functional.linear(h, u, bias)).tanh()
 
 
 CASES = [
+    (
+        of_two_sizes.op,
+        lambda x, h, w, u: x @ w.T + 0.35 * h @ u.T,
+        {"x": (4, 3), "h": (4, 2), "w": (5, 3), "u": (5, 2)},
+    ),
     (recurrent.op, _recurrent, {"x": (4, 3), "h": (4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
     (recurrent_at_once.op, _recurrent, {"x": (4, 3), "h": (4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
     (residual.op, lambda x, w, r: r + x @ w.T, {"x": (4, 3), "w": (5, 3), "r": (4, 5)}),
@@ -85,3 +96,8 @@ def test_what_is_not_ours_is_not_added_to() -> None:
     y, a, _ = module(read_again.op).read_again_forward(x, w, u)
     torch.testing.assert_close(a, x @ w.T)
     torch.testing.assert_close(y, x @ (w + u).T)
+
+
+def test_a_multiple_of_a_product_is_added_as_it_is_computed() -> None:
+    code = code_of(of_two_sizes.op)
+    assert "addmm_(h, u.T, alpha=" in code and ".mul_(k)" not in code.split("_backward(")[0], code
