@@ -63,9 +63,16 @@ def comparison(condition: Node, known: Known) -> Comparison | None:
         return None
     x, threshold = condition.args
     plain = isinstance(x, Read) or (isinstance(x, Call) and x.fn == "absolute" and isinstance(x.args[0], Read))
-    if not plain or not (isinstance(threshold, Scal) or is_finite_number(threshold)):
+    if not plain or not (_is_callers(threshold) or is_finite_number(threshold)):
         return None
     return Comparison(x, threshold, _ABOVE[condition.fn], condition.fn in ("gt", "lt"))
+
+
+def _is_callers(node: Node) -> bool:
+    """Whether a node is a number of the caller's, or more or less than one: `1 - eps`."""
+    if isinstance(node, Call):
+        return node.fn in ("add", "sub", "neg") and all(_is_callers(a) or is_finite_number(a) for a in node.args)
+    return isinstance(node, Scal)
 
 
 def as_function(branch: Node, z: Dummy, asked: Comparison, first: bool, known: Known) -> Expr | None:

@@ -462,3 +462,12 @@ def test_a_step_that_is_nothing_beyond_the_threshold_takes_no_mask() -> None:
     dy = torch.randn_like(got)
     for found, right in ((got, wanted), (torch.autograd.grad(f, x, dy)[0] for f in (got, wanted))):
         torch.testing.assert_close(found, right, rtol=1e-14, atol=0)
+
+
+def test_a_threshold_that_is_one_less_a_number_of_the_callers_is_a_number() -> None:
+    r, below, half = Read("r", ("n",)), Call("sub", (Num(Fraction(1)), Scal("low"))), Num(Fraction(1, 2))
+    tie = Call("where", (Call("eq", (r, below)), half, Num(Fraction(0))))
+    choice = Call("where", (Call("gt", (r, below)), Num(Fraction(1)), tie))
+    program = Program("step", (("r", ("n",)),), ("low",), (Assign("y", ("n",), choice),), ("y",))
+    (made,) = without_choices(program, computed=frozenset({"r"})).statements
+    assert str(made.value) == "(sign(r[n] - (1 - low)) + 1) / 2", made
