@@ -78,11 +78,11 @@ def test_an_activation_under_a_mask_is_not_masked_again() -> None:
 
 
 @op
-def windowed_scores(f, q: tensor[t, u], k: tensor[s, u], v: tensor[s, v], width: scalar = 5):
+def windowed_scores(f, q: tensor[t, u], k: tensor[s, u], w: tensor[s, v], width: scalar = 5):
     """Scores that stand scaled inside the choice."""
     f.a[t, s] = where((s <= t) & (t < s + width), sum(q[t, u] * k[s, u], over=u) / sqrt(size(u)), -oo)
     f.e[t, s] = exp(f.a[t, s] - amax(f.a[t, s], over=s))
-    f.o[t, v] = sum(f.e[t, s] * v[s, v], over=s) / sum(f.e[t, s], over=s)
+    f.o[t, v] = sum(f.e[t, s] * w[s, v], over=s) / sum(f.e[t, s], over=s)
     return f.o
 
 
