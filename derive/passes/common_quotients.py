@@ -64,11 +64,11 @@ def _most_common(chains: list[Call], done: set[_Quotient]) -> _Quotient | None:
     return max(often, key=lambda pair: pair[0])[1] if often else None
 
 
-def _quotients(chain: Call) -> set[_Quotient]:
+def _quotients(chain: Call) -> list[_Quotient]:
     """What a chain divides by what, where both run over all its axes: by anything less, a smaller factor is divided."""
     axes = set(node_axes(chain))
     sides = ([f for f in side if is_tensor(f) and axes and set(node_axes(f)) == axes] for side in fraction(chain))
-    return {_Quotient(f, d) for f, d in product(*sides)}
+    return list(dict.fromkeys(_Quotient(f, d) for f, d in product(*sides)))  # in one order, whatever their hashes are
 
 
 def _divided_first(node: Node, common: _Quotient) -> Node:

@@ -1,5 +1,9 @@
 """What two products divide alike is divided once: no more divisions than a person would write."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor
@@ -74,3 +78,18 @@ def test_one_division(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> No
     assert_derived(made, plain, shapes)
     code = "".join(line.partition("#")[0] for line in code_of(made).partition("_backward(")[2].splitlines(True))
     assert code.count(" / ") + code.count(".div") == 1, code
+
+
+@pytest.mark.parametrize("seed", ["1", "3", "5", "7"])
+def test_of_quotients_as_common_the_first_whatever_their_hashes(seed: str) -> None:
+    script = (
+        "from tests.derive.passes.test_common_quotients import *\n"
+        "both = over(times(times(A, B), times(U, V)), times(Read('p', ('n', 'd')), Read('q', ('n', 'd'))))\n"
+        "given = (*GIVEN, ('p', ('n', 'd')), ('q', ('n', 'd')))\n"
+        "statements = Assign('y', ('n', 'd'), both), Assign('z', ('n', 'd'), times(both, G))\n"
+        "made = Program('two', given, (), statements, ('y', 'z'))\n"
+        "print(common_quotients(made).statements[0])\n"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "y[n, d] = a[n, d] * b[n, d] * u[n, d] * (v[n, d] / p[n, d]) / q[n, d]\n"
