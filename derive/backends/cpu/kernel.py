@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -21,6 +21,7 @@ from derive.backends.cpu.products.tiles import Tiles
 from derive.backends.cpu.products.updates import with_updates
 from derive.backends.cpu.statements.costly import costly_first
 from derive.backends.cpu.statements.masked import with_masks_last
+from derive.backends.cpu.statements.neighbours import join_neighbours
 from derive.backends.cpu.statements.normal import Normal, normal
 from derive.backends.cpu.statements.places import with_places
 from derive.backends.cpu.statements.related import with_related
@@ -65,6 +66,7 @@ def kernel(
     with_masks_last(form)
     with_rounded_products(form, extrema & set(given))
     with_folds_spread(form)
+    join_neighbours(form, (a for p in places for a in p.axes))
     groups = made_again(grouped(costly_first(with_products(form), form), form), form)
     steps = with_updates(chained(groups, form), form)
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
@@ -79,13 +81,15 @@ def kernel(
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
     counts = [count(form.dims[n], text) for n in outputs]
-    lengths = _lengths(form, [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.lines)])
+    lines = [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.lines)]
+    joined = _joined(form, lines)
+    lengths = _lengths(form, [*lines, *joined])
     params = _pointers(inputs, outputs, form, text)
     members = ["at"] * len(params) + ["count"] * (len(lengths) + 1) + ["number"] * len(program.scalars)
     params += [f"const int64_t {'given_' if a in fixed else ''}{length(a)}" for a in lengths]
     known = [f"static const int64_t {length(a)} = {fixed[a]};" for a in lengths if a in fixed]
     known += [f"if (given_{length(a)} != {fixed[a]}) return BAD_INDEX;" for a in lengths if a in fixed]
-    checks = [*known, *checks]
+    checks = [*known, *joined, *checks]
     params += ["const int threads", *(f"const double {text.name(s)}" for s in program.scalars)]
     sizes = {n: count(form.dims[n], text) for n in outputs}
     fresh = [f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});" for n, size in sizes.items() if form.dims[n]]
@@ -166,8 +170,21 @@ def _pointers(inputs: tuple[str, ...], outputs: tuple[str, ...], form: Normal, t
 
 def _lengths(form: Normal, lines: list[str]) -> tuple[str, ...]:
     """The axes whose length the code mentions."""
-    words = set(re.findall(r"\bn_\w+", "\n".join(lines)))
-    return tuple(a for a in all_axes(form) if length(a) in words)
+    words = _words(lines)
+    return tuple(a for a in all_axes(form) if length(a) in words and a not in form.joined)
+
+
+def _words(lines: Iterable[str]) -> set[str]:
+    return set(re.findall(r"\bn_\w+", "\n".join(lines)))
+
+
+def _joined(form: Normal, lines: list[str]) -> list[str]:
+    """What says how long axes are that are two others, where that is asked."""
+    found: list[str] = []
+    for whole, parts in reversed(form.joined.items()):
+        if length(whole) in _words([*lines, *found]):
+            found.insert(0, f"const int64_t {length(whole)} = {' * '.join(map(length, parts))};")
+    return found
 
 
 def all_axes(form: Normal) -> tuple[str, ...]:
@@ -175,6 +192,7 @@ def all_axes(form: Normal) -> tuple[str, ...]:
     axes = {base(a) for dims in form.dims.values() for a in axes_along(dims)}
     axes |= {base(a) for s in form.loops for a in s.domain}
     axes |= {base(n.axis) for s in form.loops for n in walk(s.value) if isinstance(n, SizeOf)}
+    axes |= {a for parts in form.joined.values() for a in parts}
     for s in form.loops:
         for i in (*s.slots, *(i for r in s.reads() for i in r.index)):
             axes |= {base(n.axis) for n in walk(i) if isinstance(n, SizeOf)}

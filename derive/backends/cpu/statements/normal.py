@@ -128,6 +128,7 @@ class Normal:
     places: Mapping[str, str] = field(default_factory=dict)  # of axes, where loops do not count them
     starts: frozenset[str] = frozenset()  # variables from which loops count such places
     nominal: Nominal = ALIKE  # how long axes may be taken to be
+    joined: dict[str, tuple[str, str]] = field(default_factory=dict)  # axes that are two others, the first slower
 
     def type(self, name: str) -> str:
         """The C type of elements in memory: of what is chosen by a `bool` from there GCC makes no vectors."""
