@@ -1,4 +1,4 @@
-"""Axes that lie one after another wherever they stand are one in C: rows and columns of an image, heads beside batches."""
+"""Axes that lie one after another wherever they stand are one in C: the rows and columns of an image."""
 
 from __future__ import annotations
 
