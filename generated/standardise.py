@@ -9,17 +9,15 @@ Forward
     y[n, d] = gamma[d] * xhat[n, d] + beta[d]
 
 Backward
-    dx_minus_mu[n, d] = gamma[d] * rstd[d] * dy[n, d]
-    dx[n, d] = dx_minus_mu[n, d]
-    dmu[d] = -sum(dx_minus_mu[n', d], over=n')
+    dx[n, d] = gamma[d] * rstd[d] * dy[n, d]
+    dmu[d] = -sum(dx[n', d], over=n')
     dvar[d] = -gamma[d] * rstd[d]**2 * sum(dy[n', d] * xhat[n', d], over=n') / 2
     dgamma[d] = sum(dy[n', d] * xhat[n', d], over=n')
     dbeta[d] = sum(dy[n', d], over=n')
 
 In LaTeX
-    \mathrm{d}\mathrm{x\_minus\_mu}_{n,d} = \gamma_{d}\, \mathrm{rstd}_{d}\, \mathrm{d}y_{n,d}
-    \mathrm{d}x_{n,d} = \mathrm{d}\mathrm{x\_minus\_mu}_{n,d}
-    \mathrm{d}\mu_{d} = - \sum_{n'} \mathrm{d}\mathrm{x\_minus\_mu}_{n',d}
+    \mathrm{d}x_{n,d} = \gamma_{d}\, \mathrm{rstd}_{d}\, \mathrm{d}y_{n,d}
+    \mathrm{d}\mu_{d} = - \sum_{n'} \mathrm{d}x_{n',d}
     \mathrm{d}\mathrm{var}_{d} = - \frac{\gamma_{d}\, \mathrm{rstd}_{d}^{2}}{2}\, \sum_{n'} \mathrm{d}y_{n',d}\, \hat{x}_{n',d}
     \mathrm{d}\gamma_{d} = \sum_{n'} \mathrm{d}y_{n',d}\, \hat{x}_{n',d}
     \mathrm{d}\beta_{d} = \sum_{n'} \mathrm{d}y_{n',d}
@@ -72,12 +70,12 @@ def standardise_forward(
 def standardise_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) -> StandardiseGradients:
     """The gradient of every real input, from dy and what the forward saved."""
     gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
-    dx_minus_mu = gamma_rstd * dy  # dx_minus_mu[n, d] = gamma_rstd[d] * dy[n, d]
+    dx = gamma_rstd * dy  # dx[n, d] = gamma_rstd[d] * dy[n, d]
     dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
     dmu = -gamma_rstd * dbeta  # dmu[d] = -gamma_rstd[d] * dbeta[d]
     dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
     dvar = -gamma / 2 * rstd.square() * dgamma  # dvar[d] = -gamma[d] / 2 * rstd[d]**2 * dgamma[d]
-    return StandardiseGradients(dx_minus_mu, dmu, dvar, dgamma, dbeta)
+    return StandardiseGradients(dx, dmu, dvar, dgamma, dbeta)
 
 
 class _Standardise(torch.autograd.Function):

@@ -9,12 +9,13 @@ from derive.adjoint import Adjoint, Stepwise
 from derive.collapse.chain import Choice, Laws, Step, close
 from derive.collapse.domain import divided_by, outside_domain, undivided
 from derive.collapse.inversions import Inversion
+from derive.lengths.nominal import Nominal, nominal
 from derive.lowering.definitions import Definition
 from derive.saving import Kept, Policy, with_kept
 from derive.terms.elements import tensor_names
 
-_CLEARLY = 0.002
-"""What one more name must spare of a stretch: what is spared of small tensors alone does not make a large one wait."""
+_CLEARLY = 0.05
+"""What one more name must spare for each element that it names: no large tensor is waited for to spare a small one."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ def search_part(
 ) -> Candidate:
     """The cheapest form of a stretch that changes of one elimination or one name lead to; others keep what is held."""
     seen: dict[Choice, Candidate | None] = {}
+    known = nominal(steps.op)
 
     def evaluate(choice: Choice) -> Candidate | None:
         if choice not in seen:
@@ -60,13 +62,13 @@ def search_part(
     mentioned = {name for a in part for name in a.reads}
     near = _reachable(mentioned, laws.inversions)
     through = [i.through for i in near]
-    best = _improve(best, through, _toggle_elimination(near), evaluate)
+    best = _improve(best, through, _toggle_elimination(near), evaluate, known)
     if policy.conditional:  # an elimination may pay only together with the next, which leads to the output
         pairs = [f"{i.through}+{j.through}" for i in near for j in near if j.of in tensor_names(i.value)]
-        best = _improve(best, pairs, lambda c, m: Choice(c.eliminate | set(m.split("+")), c.named), evaluate)
+        best = _improve(best, pairs, lambda c, m: Choice(c.eliminate | set(m.split("+")), c.named), evaluate, known)
     names = [a.of for a in part if a.of not in laws.always and a.of not in laws.gradients]
-    best = _improve(best, names, lambda c, n: Choice(c.eliminate, c.named ^ {n}), evaluate)
-    return _improve(best, through, _toggle_elimination(near), evaluate)
+    best = _improve(best, names, lambda c, n: Choice(c.eliminate, c.named ^ {n}), evaluate, known)
+    return _improve(best, through, _toggle_elimination(near), evaluate, known)
 
 
 def in_a_circle(choice: Choice, known: tuple[Inversion, ...]) -> bool:
@@ -111,19 +113,23 @@ def _improve(
     moves: list[str],
     move: Callable[[Choice, str], Choice],
     evaluate: Callable[[Choice], Candidate | None],
+    known: Nominal,
 ) -> Candidate:
     """Each move in turn, kept where it is cheaper; a second round where any was."""
     for _ in range(2):
         before = best.choice
         for m in dict.fromkeys(moves):
             candidate = evaluate(move(best.choice, m))
-            if candidate is not None and candidate.kept.total < _limit(best, candidate):
+            if candidate is not None and candidate.kept.total < _limit(best, candidate, known):
                 best = candidate
         if best.choice == before:
             break
     return best
 
 
-def _limit(best: Candidate, other: Candidate) -> float:
+def _limit(best: Candidate, other: Candidate, known: Nominal) -> float:
     """What the other must cost less than, to be better."""
-    return best.kept.total * (1 - _CLEARLY if len(other.definitions) > len(best.definitions) else 1)
+    names = {d.name for d in best.definitions}
+    more = (d for d in other.definitions if d.name not in names)
+    wait = len(other.definitions) > len(best.definitions)
+    return best.kept.total - (_CLEARLY * sum(known.elements(a.name for a in d.axes) for d in more) if wait else 0.0)

@@ -94,7 +94,7 @@ def directions(f, a: tensor[n, d], b: tensor[n, d]):
         (by_erfc, ("dy_dx",)),
         (gated_layer, ("dy_dz", "x", "W")),
         (swapped, ("dy_dx_local",)),
-        (pulled_and_pushed, ("near_sum", "far_sum", "dfar_sum_dx", "exp_minus_2_x_w_squared")),
+        (pulled_and_pushed, ("dy_dx",)),
         (softened, ("x",)),  # a sigmoid either way
         (squared, ("x",)),  # a product either way
         (whole_softmax, ("p",)),  # its gradient is no multiple of dp
