@@ -14,6 +14,7 @@ from derive.backends.values import Dims, Line
 from derive.emit.model import Function
 from derive.emit.pair import Pair, commented, length_said
 from derive.emit.signatures import signature
+from derive.terms.axes import PACK
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def forward_out(pair: Pair, kernels: Native | None) -> Function:
     places = {f.name: f"out[-1].{f.name}" for f in pair.saved} | places
     targets = {name: place for name, place in places.items() if name in made}
     inputs, printed = {o.name for o in pair.op.operands}, pair.forward_printed.lines
-    views = views_of(inputs, printed, _tensors(pair, pair.forward_layouts))
+    views = views_of(inputs, printed, _tensors(pair, pair.forward_layouts), _elements(pair.forward_layouts))
     written = {name: place for name, place in targets.items() if name not in views}
     *lines, result = pair.forward.lines
     before = lines[: len(lines) - len(printed)]
@@ -67,6 +68,12 @@ def forward_out(pair: Pair, kernels: Native | None) -> Function:
 def _into(pair: Pair, printed: list[Line], targets: dict[str, str], laid: Layouts) -> list[str]:
     vectors = {pair.names.tensors.get(n, n) for n, dims in laid.dims.items() if len(dims) == 1}
     return [commented(line) for line in into(printed, targets, _tensors(pair, laid), vectors)]
+
+
+def _elements(laid: Layouts) -> set[str]:
+    """How code reads a vector at the places of an index that may have no dimensions."""
+    vectors = [name for name, dims in laid.dims.items() if len(dims) == 1]
+    return {f"{name}[{index}]" for name in vectors for index in vectors if laid.dims[index] == (PACK.base,)}
 
 
 def _tensors(pair: Pair, laid: Layouts) -> set[str]:

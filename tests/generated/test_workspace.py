@@ -21,8 +21,8 @@ from tests.catalogue.references import REFERENCES, sample
 QUICK = {"layernorm", "batchnorm", "softmax_cross_entropy", "names_step", "swiglu", "add", "transpose", "embedding"}
 OPS = [pytest.param(o, id=o.name, marks=() if o.name in QUICK else pytest.mark.slow) for o in catalogue()]
 
-MAY_LOOK = {"merge_heads", "sum_rows"}
-"""Whose output is a copy or only looks at the input, as the input lies in memory or has axes: never written over."""
+MAY_LOOK = {"merge_heads", "sum_rows", "take_elements"}
+"""Whose output is a copy or only looks at the input, as that or its index lies in memory or has axes: never written over."""
 
 
 def both(op: Op, variant: str, dtype: torch.dtype) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

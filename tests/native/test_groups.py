@@ -255,9 +255,11 @@ def test_axes_that_lie_one_after_another_are_one(native: ModuleType) -> None:
     def source(name: str) -> str:
         return Path(native.__path__[0], f"{name}.c").read_text()
 
-    assert all("const int64_t i_n = 0;" in source(name) for name in ("of_few", "few_columns"))
-    assert all("const int64_t i_t = 0;" in source(name) for name in ("blended", "centred"))
-    assert "const int64_t i_n = 0;" not in source("of_few_masked")  # the mask has one of the two alone
+    assert all("const int64_t n_n_c = n_n * n_c;" in source(name) for name in ("of_few", "few_columns"))
+    assert "const int64_t n_t_c = n_t * n_c;" in source("blended")
+    assert "const int64_t i_t = 0;" in source("centred")  # the gain has one of the two alone, in another pass
+    forward = source("of_few_masked").partition("int of_few_masked_backward(")[0]
+    assert "const int64_t i_n = 0;" not in forward and "n_n_c" not in forward  # the mask has one of the two alone
 
 
 def _of_rows(value: Node) -> list[Loop]:
