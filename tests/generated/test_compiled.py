@@ -90,6 +90,8 @@ def test_every_fused_form_keeps_its_factor_when_compiled() -> None:
             torch.addmm(v, a, b),
             (w + 0).sub_(0.25 * (a @ b)),
             (w + 0).sub_(a @ b, alpha=0.25),
+            (w @ a).addmm_(a, b, alpha=0.25),
+            torch.addmm(v, w, a).addmm_(a, b, alpha=-0.25),
         )
 
     given = [torch.randn(8, 8), torch.randn(8, 8), torch.randn(8, 8), torch.randn(8)]
