@@ -7,7 +7,7 @@ batch, one that only the kernel has is a channel; an axis that the image and the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from derive.backends.turned import backwards, from_the_end
 from derive.backends.values import is_pack
@@ -40,6 +40,7 @@ class Convolution:
     inner: tuple[str, ...]
     outer: tuple[str, ...]
     spatial: tuple[Spatial, ...]
+    repeated: bool = False  # whether every group has the same kernel, which lacks their axis
 
     @property
     def windowed(self) -> tuple[Spatial, ...]:
@@ -91,6 +92,17 @@ def _one_wide(index: tuple[Index, ...], batch: tuple[str, ...], windowed: list[S
     behind = (k for k in range(windowed[0].slot + 1, len(index)))
     found = [Spatial(k, i) for k in behind if isinstance(i := index[k], str) and i in batch and not is_pack(i)]
     return found if len(found) + len(windowed) <= _MOST else []
+
+
+def with_repeated(c: Convolution) -> Convolution:
+    """The same with the last batch axis as groups, where the kernel has no channels and another batch is left.
+
+    An image of many channels that one kernel blurs: as many images of one channel take torch 2 to 60 times as long.
+    """
+    *others, last = c.batch or ("",)
+    if not others or is_pack(last) or c.groups or c.inner or c.outer:
+        return c
+    return replace(c, batch=tuple(others), groups=(last,), repeated=True)
 
 
 def _spatial(slot: int, window: Window, kernel: set[str], image: set[str]) -> Spatial | None:

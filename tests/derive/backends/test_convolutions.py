@@ -55,6 +55,23 @@ def filters_of_each(f, x: tensor[n, c, t], w: tensor[n, h, c, k]):
     return f.y
 
 
+@op
+def one_blur(f, x: tensor[n, c, t], w: tensor[k]):
+    f.y[n, c, u] = sum(w[k] * x[n, c, 2 * u + k], over=k)
+    return f.y
+
+
+@op
+def one_blur_padded(f, x: tensor[n, c, t], w: tensor[three]):
+    inside = (t + three >= 1) & (t + three <= size(t))
+    f.y[n, c, t] = sum(where(inside, w[three] * x[n, c, t + three - 1], 0), over=three)
+    return f.y
+
+
+def _one_blur(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv1d(x, w.expand(x.shape[1], 1, -1), stride=2, groups=x.shape[1])
+
+
 CASES: list[tuple[OpCall, Callable[..., Tensor], dict[str, int]]] = [
     (mean_of_each, _mean_of_each, {"n": 2, "c": 3, "t": 7, "k": 4}),
     (mean_of_all, _mean_of_all, {"n": 2, "c": 3, "h": 2, "t": 7, "k": 4}),
@@ -72,6 +89,19 @@ def test_gradients(made: OpCall, plain: Callable[..., Tensor], lengths: dict[str
 
 def test_the_number_goes_into_the_kernel() -> None:
     assert "conv1d_input((n, c, t), w / (c * k), dy)" in code_of(mean_of_all.op)
+
+
+@pytest.mark.parametrize("made", [one_blur, one_blur_padded])
+def test_channels_that_one_kernel_filters_are_groups_and_no_rows(made: OpCall) -> None:
+    forward, backward = code_of(made.op).split("def ")[-2:]
+    assert "w.expand(c, 1, -1)" in forward and "groups=c" in forward, forward
+    assert "groups=c" in backward.split("dw = ")[0], backward
+    found = verify(made.op)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+def test_what_one_kernel_filters_agrees_with_torch() -> None:
+    assert_derived_at(one_blur.op, _one_blur, {"n": 2, "c": 3, "t": 8, "k": 3})
 
 
 @op

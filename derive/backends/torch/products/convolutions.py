@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from derive.backends.convolution_roles import Convolution, Spatial, one_signal, roles, straightened
+from derive.backends.convolution_roles import Convolution, Spatial, one_signal, roles, straightened, with_repeated
 from derive.backends.torch.reads.read import read
 from derive.backends.torch.reads.slices import flipped, reached, sliced
 from derive.backends.turned import from_the_end
@@ -44,7 +44,8 @@ def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value
     kernel = roles(signal.index, node_axes(node), node_axes(other))
     if kernel is not None and _is_kernel(printer, signal, kernel, image):
         return _Call(printer, kernel, _rows(signal.index)).kernel(signal, other) if bias is None else None
-    return _Call(printer, image, _rows(signal.index)).image(signal, other, bias) if image is not None else None
+    call = None if image is None else _Call(printer, with_repeated(image), _rows(signal.index))
+    return call.image(signal, other, bias) if call is not None else None
 
 
 def _is_kernel(printer: Printer, signal: Read, kernel: Convolution, image: Convolution | None) -> bool:
@@ -82,7 +83,7 @@ def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
     c = roles(s.slots, node_axes(multiplied(taps)), node_axes(multiplied(places)))
     if c is None or any(isinstance(i, Window) and len(i.steps) != 2 for i in s.slots):
         return None
-    return _Call(printer, c, _rows(s.slots)).signal(s, multiplied(taps), multiplied(places))
+    return _Call(printer, with_repeated(c), _rows(s.slots)).signal(s, multiplied(taps), multiplied(places))
 
 
 def _two_sides(printer: Printer, slots: tuple[Index, ...], factors: list[Node]) -> tuple[list[Node], list[Node]]:
@@ -135,7 +136,7 @@ class _Call:
             return None
         alone = 0 if self.c.batch else 1  # torch convolves one image without a batch as well
         parts = parts[alone:]
-        x, k = self.read(signal, alone), self.in_parts(kernel, self.kernel_parts())
+        x, k = self.read(signal, alone), self.kernel_in_parts(kernel)
         added = f", {self.value(bias, parts).code}" if bias is not None else ""
         return self.unshaped(Value(self.called("", x, f"{k}{added}")), parts)
 
@@ -147,10 +148,10 @@ class _Call:
 
     def signal(self, s: Scatter, kernel: Node, image: Node) -> tuple[Value, list[str]]:
         parts = self.signal_parts(s.axes, s.slots)
-        one = not self.c.outer and not self.c.groups and not self.printer.exact
+        one = not self.c.outer and (not self.c.groups or self.c.repeated) and not self.printer.exact
         code = self.of_one_channel(kernel, image) if one else None
         if code is None:
-            size, w = ", ".join(p.length for p in parts), self.in_parts(kernel, self.kernel_parts())
+            size, w = ", ".join(p.length for p in parts), self.kernel_in_parts(kernel)
             y = self.in_parts(image, self.image_parts())
             code = self.called("input", f"({size})", w, y)
         value = self.unshaped(Value(code), parts)
@@ -169,7 +170,8 @@ class _Call:
         turned = from_the_end(kernel, [s.tap for s in c.windowed])
         if turned is None or any(s.step != 1 for s in c.spatial):
             return None
-        w = self.in_parts(turned, [self.part(c.inner), self.part(()), *self.taps()])
+        one = [self.part(c.inner), self.part(()), *self.taps()]
+        w = self.kernel_in_parts(turned) if c.repeated else self.in_parts(turned, one)
         ends = ", ".join(self.beyond(s) for s in reversed(c.spatial) for _end in range(2))
         y = f"functional.pad({self.in_parts(image, self.image_parts())}, ({ends}))"
         return self.called("", y, w)
@@ -231,7 +233,15 @@ class _Call:
 
     def in_parts(self, node: Node, parts: list[_Part]) -> str:
         """A factor with one dimension for each part."""
-        return self.shaped(self.value(node, parts), parts)
+        return self.shaped(self.value(node, parts), parts).code
+
+    def kernel_in_parts(self, kernel: Node) -> str:
+        """The kernel with one dimension for each part, once for every group that has the same."""
+        if not self.c.repeated:
+            return self.in_parts(kernel, self.kernel_parts())
+        taps = self.taps()
+        lengths = ", ".join([self.part(self.c.groups).length, "1", *("-1" for _ in taps)])
+        return self.shaped(self.value(kernel, taps), taps).method(f".expand({lengths})").code
 
     def read(self, signal: Read, alone: int = 0) -> str:
         """The signal with its windowed dimensions whole, or cut to what the windows reach."""
@@ -245,7 +255,7 @@ class _Call:
             if cut:
                 stored = stored.method(sliced(position(dims, s.slot), cut))
         value = read(stored, Read(signal.name, index), printer.sizes, printer.value)
-        return self.shaped(value, self.signal_parts(dims, signal.index)[alone:])
+        return self.shaped(value, self.signal_parts(dims, signal.index)[alone:]).code
 
     def extent(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> str:
         """The length that the windows run over."""
@@ -266,11 +276,11 @@ class _Call:
         reach = self.extent(s, dim, index)
         return f":{reach}" if start == "0" else f"{start}:{start} + {reach}"
 
-    def shaped(self, value: Value, parts: list[_Part]) -> str:
+    def shaped(self, value: Value, parts: list[_Part]) -> Value:
         """The value with one dimension for each part."""
         value = permute(squeeze(value), tuple(a for part in parts for a in part.axes))
         if parts and any(is_pack(a) for a in parts[0].axes):
-            return value.method(f".reshape({', '.join(p.length for p in parts)})").code
+            return value.method(f".reshape({', '.join(p.length for p in parts)})")
         at = 0
         for part in parts:
             if len(part.axes) > 1:
@@ -279,7 +289,7 @@ class _Call:
         items = [":" if part.axes else "None" for part in parts]
         while items and items[-1] == ":":
             items.pop()
-        return value.method(f"[{', '.join(items)}]").code if items else value.code
+        return value.method(f"[{', '.join(items)}]") if items else value
 
     def unshaped(self, value: Value, parts: list[_Part]) -> Value:
         """A result with one dimension for each part, under its axes again."""
