@@ -14,7 +14,7 @@ from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.layout import Layouts, layouts
 from derive.backends.torch.masks import masks_first
 from derive.backends.torch.printer import Printer
-from derive.backends.torch.products.differences import differences_in_float64
+from derive.backends.torch.products.differences import differences_in_float64, forward_in_float64
 from derive.backends.torch.reductions.scans import with_scans
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
@@ -65,6 +65,7 @@ class Pair:
             forward, backward = (choices_first(without_choices(p, self.whole, computed)) for p in (forward, backward))
             forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))
+            forward = forward_in_float64(forward, backward, kept)
 
         def codes(program: Program, known: Layouts) -> list[str]:
             like = self._like if program is forward else self.cotangents[0]

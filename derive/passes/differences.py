@@ -9,6 +9,7 @@ it where the others weigh its square, `sum(dh[i, j, d] * h[i, j, d], over=j)`, w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from derive.nodes.distances import weighed_apart
 from derive.nodes.other_axes import plain_by_axes, value_at
 from derive.nodes.products import by_axes, fraction, is_of_differences, is_outer_difference, product_factors
 from derive.nodes.soundness import check
-from derive.nodes.walking import axes_along, by_axes_once, node_axes, rebuilt
+from derive.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt
 from derive.passes.divided_factors import as_product
 from derive.passes.leftovers import without_unread
 from derive.passes.opened_sums import Known
@@ -55,8 +56,21 @@ def _changed(program: Program, nominal: Nominal, weighted: Callable[[Reduce], No
         is_sum = isinstance(node, Reduce) and node.kind in ("sum", "mean")
         return weighted(node) if is_sum else node  # type: ignore[arg-type]
 
-    changed = without_unread(check(program.with_values(within)))
+    changed = _put_back(without_unread(check(program.with_values(within))), _differences(program))
     return changed if work_and_names(changed, nominal) < work_and_names(program, nominal) else program
+
+
+def _put_back(program: Program, known: Known) -> Program:
+    """The program with such a tensor that a sum reads, and nothing else, in that sum: of squares, one call makes it."""
+    counted = Counter(n for s in program.statements for n in (*reads(s.value), *(r for i in s.slots for r in reads(i))))
+    once = {n for n in known if counted[n] == 1 and n not in program.returns}
+
+    def put(node: Node, summed: bool) -> Node:
+        if isinstance(node, Read) and summed and node.name in once and by_axes_once(node):
+            return value_at(known[node.name], node.index)
+        return rebuilt(node, lambda n: put(n, summed or isinstance(node, Reduce)))
+
+    return without_unread(check(program.with_values(lambda node: put(node, summed=False))))
 
 
 def _is_plain(s: Assign) -> bool:

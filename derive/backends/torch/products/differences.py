@@ -8,10 +8,11 @@ from which float32 would do, takes 20 times as long on a CPU.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from derive.backends.torch.products.met_twice import weighed_once
+from derive.backends.torch.products.zeros import read_roughly, read_smoothly
 from derive.nodes.arithmetic import ZERO, multiplied
 from derive.nodes.naming import name_of
 from derive.nodes.own_pairs import of_one_set, without_own_pairs
@@ -34,6 +35,14 @@ def differences_in_float64(backward: Program) -> Program:
     plain, known = _read_plainly(backward), backward.assigned
     statements = (_with_products(s, known) if s.name in plain else s for s in backward.statements)
     return check(_with_names(replace(backward, statements=tuple(statements))))
+
+
+def forward_in_float64(forward: Program, backward: Program, kept: Collection[str]) -> Program:
+    """A forward with such products, where neither it nor its backward tells 0 from what is nearly 0."""
+    smooth = read_smoothly(forward, read_roughly(backward) & set(kept))
+    known = forward.assigned
+    statements = (_with_products(s, known) if s.name in smooth else s for s in forward.statements)
+    return check(_with_names(replace(forward, statements=tuple(statements))))
 
 
 def _with_products(s: Statement, known: Mapping[str, Assign]) -> Statement:
@@ -95,14 +104,15 @@ def _in_float64(node: Reduce, factors: list[Node]) -> Node:
 
 
 def _weighed(factors: list[Node], masked: Callable[[Node], Node] = lambda f: f) -> list[Node]:
-    """The factors with one weight, `masked`, in float64, for those of the same axes.
+    """The factors with one weight, `masked`, in float64, for those whose axes another has as well.
 
     These are multiplied as they are: nothing is subtracted from a weight.
     """
     weights: dict[frozenset[str], list[Node]] = {}
-    for f in factors:
-        if not is_outer_difference(f):
-            weights.setdefault(frozenset(node_axes(f)), []).append(f)
+    plain = [f for f in factors if not is_outer_difference(f)]
+    for f in sorted(plain, key=lambda f: -len(node_axes(f))):
+        own = frozenset(node_axes(f))
+        weights.setdefault(next((axes for axes in weights if own <= axes), own), []).append(f)
     whole = [masked(multiplied(own)) for own in weights.values()]
     wide = [Call("as_float64", (w,)) if is_tensor(w) else w for w in whole]
     return [*wide, *(f for f in factors if is_outer_difference(f))]

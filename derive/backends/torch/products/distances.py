@@ -37,12 +37,14 @@ def _by_plain_axes(found: Apart | None, axes: tuple[str, ...]) -> Apart | None:
     return None if found is None or any(map(is_pack, (found.of_left, found.of_right, *axes))) else found
 
 
-def distances(printer: Printer, node: Reduce) -> Value | None:
-    """The call for a sum of distances, else None."""
+def distances(printer: Printer, node: Reduce, order: Dims) -> Value | None:
+    """The call for a sum of distances, its dimensions in this order where either set of points may be the first."""
     if not printer.fuse:
         return None
     if (found := _pairs(node)) is not None:
-        return _summed(printer, node, found)
+        either = found.scale is found.weight is None and {found.of_left, found.of_right} <= set(order)
+        turned = either and order.index(found.of_right) < order.index(found.of_left)
+        return _summed(printer, node, found.turned if turned else found)
     return None if (found := _weighed(node)) is None else _weighed_sum(printer, node, found)
 
 

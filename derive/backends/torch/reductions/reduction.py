@@ -32,9 +32,8 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     """A reduction, as one call of PyTorch that is all of it where there is one, else of its body."""
     if (scaled := _numbers_in_front(node)) is not None:
         return printer.value(scaled, order)
-    product = (
-        convolved(printer, node) or pooled(printer, node) or distances(printer, node) or chosen_product(printer, node)
-    )
+    product = convolved(printer, node) or pooled(printer, node) or distances(printer, node, order)
+    product = product or chosen_product(printer, node)
     if product is not None:
         return product
     if not keepdim and (near := in_band(printer, node, order)) is not None:
