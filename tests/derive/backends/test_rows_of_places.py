@@ -3,8 +3,9 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from derive import axes, exp, index, op, sigmoid, sum, tensor
+from derive import axes, eq, exp, index, op, sigmoid, sum, tensor, where
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
@@ -65,6 +66,22 @@ def sampled_rows(f, img: tensor[n, h, w, c], y: index(h)[n, t, e], x: index(w)[n
     return f.o
 
 
+@op
+def picked_in_images(f, x: tensor[n, k], y: index(k)[n, h, w], g: tensor[h, w, n]):
+    f.o[h, w, n] = g[h, w, n] * x[n, y[n, h, w]] ** 2
+    return f.o
+
+
+@op
+def counted(f, p: tensor[n, k], y: index(k)[h, n, w], g: tensor[n, h, w]):
+    f.s[n, k] = p[n, k] ** 2 + sum(where(eq(y[h, n, w], k), g[n, h, w], 0), over=(h, w))
+    return f.s
+
+
+def _counts(p: Tensor, y: Tensor, g: Tensor) -> Tensor:
+    return p.square() + (functional.one_hot(y, p.shape[1]) * g.movedim(0, 1)[..., None]).sum((0, 2))
+
+
 def places(img: Tensor, y: Tensor, x: Tensor) -> Tensor:
     """By an index for each dimension, `[n, c, ...]`."""
     own = torch.arange(len(img)).view(-1, *[1] * (y.dim() - 1))
@@ -106,6 +123,13 @@ CASES = [
      (R(2, 0, 4, 3), AT.view(2, 1, 2), AT.view(2, 2), R(2, 1, 2))),
     (sampled_rows, lambda img, y, x, g: (g[:, None] * places(img.movedim(3, 1), y, x[:, None].expand_as(y))).sum(3),
      (R(2, 4, 3, 5), torch.stack([AT, AT.flip(0)])[:, None].repeat(1, 3, 1), AT[None].repeat(2, 1), R(2, 3, 4))),
+    (picked_in_images, lambda x, y, g: g * rows(x, y[:, 0, 0]).square(), (R(4, 3), AT[:, None, None], R(1, 1, 4))),
+    (picked_in_images, lambda x, y, g: g * x.gather(1, y.flatten(1)).view_as(y).square().movedim(0, -1),
+     (R(2, 3), torch.stack([AT, AT.flip(0)]).view(2, 2, 2), R(2, 2, 2))),
+    (picked_in_images, lambda x, y, g: g * x.gather(1, y.flatten(1)).view_as(y).square().movedim(0, -1),
+     (R(0, 3), AT.view(1, 2, 2)[:0], R(2, 2, 0))),
+    (counted, _counts, (R(2, 3), AT.view(2, 2)[:, :, None], R(2, 2, 1))),
+    (counted, _counts, (R(2, 3), torch.stack([AT, AT, 1 - AT % 2]).view(3, 2, 2), R(2, 3, 2))),
 ]  # fmt: skip
 
 
@@ -130,6 +154,14 @@ def test_what_shares_an_axis_with_another_dimension_is_read_and_added_along_one(
     assert ".scatter_add_(" in code and "index_put_" not in code and " n_range" not in code
     code = code_of(sampled_rows.op)
     assert "functional.embedding(" in code and ".index_add_(" in code and "index_put_" not in code
+
+
+def test_several_axes_of_one_index_are_one_dimension():
+    code = code_of(picked_in_images.op)
+    assert "x.gather(1, y.flatten(1, 2)).unflatten(1, (h, w))" in code
+    assert "1, y.flatten(1, 2), (2 * x_y)" in code and "index_put_" not in code and "n_range" not in code
+    code = code_of(counted.op)
+    assert ".scatter_add_(1, " in code and "index_put_" not in code and ".gather(1, " in code
 
 
 @pytest.mark.parametrize("made", [sampled, sampled_rows])

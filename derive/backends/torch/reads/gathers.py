@@ -105,14 +105,18 @@ def rows_chosen(index: tuple[Index, ...]) -> range:
 
 
 def gathers_sharing(index: tuple[Index, ...]) -> range:
-    """Where two or more gathers stand next to each other, of which some have an axis that is a dimension elsewhere."""
+    """Where gathers stand next to each other, of which some have an axis that is a dimension elsewhere.
+
+    One alone with several axes beside it, `x[n, ix[n, h, w]]`: `gather` takes these as one.
+    """
     gathers = [k for k, i in enumerate(index) if isinstance(i, Read)]
     plain = [i for i in index if isinstance(i, str)]
     run = range(gathers[0], gathers[-1] + 1) if gathers else range(0)
     axes = {a for k in gathers for a in index_axes(index[k])}
-    whole = len(run) == len(gathers) > 1 and len(plain) + len(gathers) == len(index) and len(set(plain)) == len(plain)
+    whole = len(run) == len(gathers) and len(plain) + len(gathers) == len(index) and len(set(plain)) == len(plain)
     shared, packs = set(plain) & axes, any(map(is_pack, (*axes, *plain)))
-    return run if whole and shared and axes - shared and not packs else range(0)
+    beside = len(axes - shared) > (len(run) < 2)
+    return run if whole and shared and beside and not packs else range(0)
 
 
 def merged_places(
@@ -120,6 +124,8 @@ def merged_places(
 ) -> tuple[str, tuple[str, ...]]:
     """The place along these dimensions as one that indices next to each other name, and the axes of that tensor."""
     axes = tuple(dict.fromkeys(a for k in run for a in index_axes(index[k])))
+    if len(run) == 1:
+        return index_tensor(index[run.start], axes, sizes, value), axes
     merged = Merged(tuple(Place(index[k], SizeOf(str(dims[k]))) for k in run))
     return index_tensor(merged, axes, sizes, value), axes
 
@@ -149,7 +155,7 @@ def flat(
     where, axes = merged_places(index, run, lengths, sizes, value)
     own = tuple(a for a in axes if a not in index)
     dims = tuple(str(i) for i in (*index[: run.start], *own, *index[run.stop :]))
-    code = permute(Value(f"({where})", axes), tuple(d for d in dims if d in axes))
+    code = permute(Value(where if len(run) == 1 else f"({where})", axes), tuple(d for d in dims if d in axes))
     if len(own) > 1:
         at = code.dims.index(own[0])
         code = code.method(f".flatten({at}, {at + len(own) - 1})", tuple(d for d in code.dims if d not in own[1:]))
@@ -165,7 +171,7 @@ def _flat_gather(
 ) -> Value:  # fmt: skip
     """`img[n, c, y[n, t], x[n, t]]`: along several dimensions as one, which is ten times as fast as by four indices."""
     found = flat(node.index, run, stored.dims, sizes, value)
-    merged = stored.method(f".flatten({run.start}, {run.stop - 1})")
+    merged = stored.method(f".flatten({run.start}, {run.stop - 1})") if len(run) > 1 else stored
     taken = merged.method(f".gather({run.start}, {found.where})", found.dims)
     if len(found.own) < 2:
         return taken

@@ -66,6 +66,9 @@ def scatter(printer: Printer, s: Scatter) -> None:
     if isinstance(one, Read) and (code := gather_back(printer, Along(s, s.slots.index(one), one))) is not None:
         _put(printer, s, name, target, code)
         return
+    if len(run := gathers_sharing(s.slots)) == 1:
+        _put(printer, s, name, target, _elements_at_merged(printer, s, run))
+        return
     if _in_a_view(printer, s, name, target):
         return
     if any(isinstance(i, Window) for i in s.slots) and not adds_by_tap(printer, s) and _convolutions(printer, s, name):
@@ -175,7 +178,8 @@ def _merged_alike(printer: Printer, s: Scatter) -> range:
     runs = {gathers_in_a_row(x.slots) or rows_chosen(x.slots) or gathers_sharing(x.slots) for x in every}
     fits = every[0].onto is None and len(runs) == 1 and all(x.kind == "sum" for x in every)
     packs = any(is_pack(a) for x in every for a in axes_along((*x.axes, *x.slots)))
-    return runs.pop() if fits and not packs else range(0)
+    run = runs.pop() if fits and not packs else range(0)
+    return run if len(run) > 1 else range(0)
 
 
 def _at_merged(printer: Printer, s: Scatter, run: range, name: str) -> None:
