@@ -10,7 +10,7 @@ from derive.backends.cpu.statements.normal import Unsupported
 from derive.backends.cpu.wrapper import Native, parts_of, said, told
 from derive.backends.torch.layout import Layouts
 from derive.backends.torch.outs import into, looked_at, views_of
-from derive.backends.values import Dims, Line
+from derive.backends.values import Dims, Line, is_pack
 from derive.emit.model import Function
 from derive.emit.pair import Pair, commented, length_said
 from derive.emit.signatures import signature
@@ -67,7 +67,9 @@ def forward_out(pair: Pair, kernels: Native | None) -> Function:
 
 def _into(pair: Pair, printed: list[Line], targets: dict[str, str], laid: Layouts) -> list[str]:
     vectors = {pair.names.tensors.get(n, n) for n, dims in laid.dims.items() if len(dims) == 1}
-    return [commented(line) for line in into(printed, targets, _tensors(pair, laid), vectors)]
+    many = [n for n, dims in laid.dims.items() if len(dims) > 2 and not any(map(is_pack, dims))]
+    deep = {pair.names.tensors.get(n, n) for n in many}
+    return [commented(line) for line in into(printed, targets, _tensors(pair, laid), vectors, deep)]
 
 
 def _elements(laid: Layouts) -> set[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from derive.backends.convolution_roles import is_convolution
@@ -15,7 +17,7 @@ from derive.backends.values import PRODUCT, Dims, Value, align, is_pack
 from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.other_axes import plain, with_axes
-from derive.nodes.products import is_matrix_product, is_tensor
+from derive.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.nodes.walking import node_axes, reads, walk
 from derive.passes.signs import plain as with_one_sign
 from derive.program import AxisValue, Call, Node, Num, Read, Reduce
@@ -37,17 +39,19 @@ _LONGEST_ARGUMENT = 60
 
 def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
     """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""
+    first = _bias_first(node, order)
+    if first != node:
+        return printer.value(first, order)
     return _affine(printer, node, order) or _added_up(printer, node, order) or _multiplied_in(printer, node, order)
 
 
 def _added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
     """A matrix product, or a multiple of it, added to a matrix of ours as it is computed: `h.addmm_(x, w, alpha=k)`.
 
-    A pass over memory less, or two.
+    A pass over memory less, or two. Rows of several axes are those of a matrix, which looks at the same memory.
     """
-    if node.fn != "add" or len(order) != 2 or any(d is None or is_pack(d) for d in order):
+    if node.fn != "add" or len(order) < 2 or any(d is None or is_pack(d) for d in order):
         return None
-    node = _bias_first(node)
     for start, addend in (node.args, node.args[::-1]):
         numbers, tensors = _split(addend)
         product = tensors[0] if len(tensors) == 1 else None
@@ -55,20 +59,46 @@ def _added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
             continue
         value, added = printer.value(start, order), printer.value(product, order)
         factors = added.code.split(" @ ")
-        if value.owned and value.dims == added.dims == order and len(factors) == 2 and all(map(_is_argument, factors)):
+        whole = value.owned and value.dims == added.dims == order and len(factors) == 2
+        if whole and all(map(_is_argument, factors)) and (len(order) == 2 or _is_by_matrix(product, order)):
             factor = _factor(printer, numbers, negative=False)
-            alpha = [f"alpha={factor}"] if factor != "1" else []
-            return replace(value.method(f".addmm_({', '.join([*factors, *alpha])})"), owned=True)
+            return _addmm(printer, value, factors, [f"alpha={factor}"] if factor != "1" else [])
     return None
 
 
-def _bias_first(node: Call) -> Call:
+def _addmm(printer: Printer, value: Value, factors: list[str], alpha: list[str]) -> Value:
+    """What is ours with a product added; of more dimensions than a matrix has, the leading ones as one."""
+    if len(value.dims) == 2:
+        return replace(value.method(f".addmm_({', '.join([*factors, *alpha])})"), owned=True)
+    *leading, _ = value.dims
+    rows = f".flatten(0, {len(leading) - 1})"
+    arguments = ", ".join([f"{factors[0]}{rows}", factors[1], *alpha])
+    lengths = ", ".join(printer.size(str(d)) for d in leading)
+    return replace(value.method(f"{rows}.addmm_({arguments}).unflatten(0, ({lengths}))"), owned=True)
+
+
+def _is_by_matrix(product: Reduce, order: Dims) -> bool:
+    """Whether rows of several axes meet one matrix: `sum(x[n, t, d] * w[d, e], over=d)`."""
+    factors = [set(node_axes(f)) for f in product_factors(product.body)]
+    return len(product.axes) == 1 and {*product.axes, order[-1]} in factors and len(factors) == 2
+
+
+def _bias_first(node: Call, order: Dims) -> Call:
     """`x @ w + h @ u + b` as `x @ w + b + h @ u`: with the first product the vector takes no pass of its own."""
-    both, bias = node.args
-    if not isinstance(both, Call) or both.fn != "add" or not all(map(_is_matmul, both.args)):
+    terms = list(_terms(node))
+    product = next((t for t in terms if _is_matmul(t) and is_matrix_product(t)), None)  # type: ignore[arg-type]
+    vector = next((t for t in terms if isinstance(t, Read) and t.index == order[-1:]), None)
+    if product is None or vector is None or len(terms) < 3:
         return node
-    vector = isinstance(bias, Read) and len(bias.index) == 1
-    return Call("add", (Call("add", (both.args[0], bias)), both.args[1])) if vector else node
+    rest = [t for t in terms if t is not product and t is not vector]
+    return reduce(lambda a, b: Call("add", (a, b)), rest, Call("add", (product, vector)))
+
+
+def _terms(node: Node) -> Iterator[Node]:
+    if isinstance(node, Call) and node.fn == "add":
+        yield from (t for a in node.args for t in _terms(a))
+    else:
+        yield node
 
 
 def _is_argument(code: str) -> bool:
@@ -157,11 +187,14 @@ def _affine(printer: Printer, node: Call, order: Dims) -> Value | None:
     product = reduction(printer, node.args[0], order, keepdim=False)
     bias = printer.value(node.args[1], order)
     left, _, right = product.code.partition(" @ ")
-    if not right or " @ " in right or len(product.dims) != 2 or bias.dims != product.dims[1:] or product.dims != order:
+    if not right or " @ " in right or bias.dims != product.dims[-1:] or len(order) < 2 or product.dims != order:
         return None
-    if is_pack(product.dims[0]):
+    many = len(order) > 2
+    if many and not _is_by_matrix(node.args[0], order):
+        return None
+    if many or is_pack(product.dims[0]):
         transposed = right.removesuffix(".T") if right.endswith(".T") else f"{right}.T"
-        return Value(f"functional.linear({left}, {transposed}, {bias.code})", product.dims)
+        return printer.owned(node, Value(f"functional.linear({left}, {transposed}, {bias.code})", product.dims))
     return printer.owned(node, Value(f"torch.addmm({bias.code}, {left}, {right})", product.dims))
 
 

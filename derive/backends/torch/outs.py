@@ -15,7 +15,7 @@ from derive.backends.values import Line
 _OPERATORS = {ast.Mult: "mul", ast.Add: "add", ast.Sub: "sub", ast.Div: "div", ast.MatMult: "matmul"}
 _FUNCTIONS = {
     "addcmul", "addmm", "sub", "exp", "log", "erf", "tanh", "sigmoid", "sqrt", "rsqrt", "sign", "sin", "cos", "where",
-    "cat", "stack",
+    "cat", "stack", "matmul",
 }  # fmt: skip
 _VIEWS = {
     "mT", "T", "expand", "unflatten", "flatten", "reshape", "view", "movedim", "permute", "transpose", "unsqueeze",
@@ -28,12 +28,17 @@ _METHODS = {"sum", "mean", "square", "reciprocal", "tril", "triu"}
 
 
 def into(
-    lines: Sequence[Line], targets: Mapping[str, str], tensors: Collection[str], vectors: Collection[str] = ()
+    lines: Sequence[Line],
+    targets: Mapping[str, str],
+    tensors: Collection[str],
+    vectors: Collection[str] = (),
+    deep: Collection[str] = (),
 ) -> list[Line]:
     """The lines of a function with each name of `targets` computed in the tensor that it maps to.
 
     `tensors` are the names that hold tensors, as the code has them; of these, `vectors` have one dimension, into which
-    `torch.matmul` of PyTorch 2.13 does not write without resizing it. A line that changes a tensor in place stays.
+    `torch.matmul` of PyTorch 2.13 does not write without resizing it, and `deep` have three or more. A line that
+    changes a tensor in place stays.
     """
     wanted = dict(targets)
     out = []
@@ -48,6 +53,7 @@ def into(
             wanted[start.id] = target  # in whose memory this one is computed
             out.append(line)
             continue
+        code = _unfused(code) if name in deep else code
         copied = name in vectors and " @ " in code
         new = f"{target}.copy_({code})" if copied else _written(code, target, tensors)
         out.append(replace(line, code=f"{name} = {new}"))
@@ -125,6 +131,16 @@ def _written(code: str, target: str, tensors: Collection[str]) -> str:
     if start is tree.body:
         return new
     return code.replace(_source(code, start), new, 1)
+
+
+def _unfused(code: str) -> str:
+    """`functional.linear`, which has no `out=`, as a product, which has, and what is added to it in place."""
+    start = _start(ast.parse(code, mode="eval").body)
+    if not isinstance(start, ast.Call) or ast.unparse(start.func) != "functional.linear":
+        return code
+    x, w, b = map(ast.unparse, start.args)
+    turned = w.removesuffix(".T") if w.endswith(".T") else f"{w}.T"
+    return code.replace(_source(code, start), f"torch.matmul({x}, {turned}).add_({b})", 1)
 
 
 def _first_step(node: ast.expr) -> ast.Call | None:

@@ -55,11 +55,47 @@ def of_two_sizes(f, x: tensor[n, i], h: tensor[n, j], w: tensor[d, i], u: tensor
     return f.y
 
 
+@op
+def layers_in_batches(f, x: tensor[b, n, i], w: tensor[j, i], bias: tensor[j], v: tensor[j, i], c: tensor[i]):
+    f.h[b, n, j] = tanh(sum(w[j, i] * x[b, n, i], over=i) + bias[j])
+    f.y[b, n, i] = x[b, n, i] + sum(f.h[b, n, j] * v[j, i], over=j) + c[i]
+    return f.y
+
+
+@op
+def in_packs(f, x: tensor[..., i], h: tensor[..., j], w: tensor[d, i], u: tensor[d, j], bias: tensor[d]):
+    f.y[..., d] = sum(w[d, i] * x[..., i], over=i) + sum(u[d, j] * h[..., j], over=j) + bias[d]
+    return f.y
+
+
+@op
+def low_rank(f, x: tensor[b, n, i], w: tensor[i, d], a: tensor[i, j], v: tensor[j, d], k: scalar = 0.7):
+    f.u[b, n, j] = sum(x[b, n, i] * a[i, j], over=i)
+    f.y[b, n, d] = sum(x[b, n, i] * w[i, d], over=i) + k * sum(f.u[b, n, j] * v[j, d], over=j)
+    return f.y
+
+
+def _layers(x: Tensor, w: Tensor, bias: Tensor, v: Tensor, c: Tensor) -> Tensor:
+    return x + (x @ w.T + bias).tanh() @ v + c
+
+
+def _affine(x: Tensor, h: Tensor, w: Tensor, u: Tensor, bias: Tensor) -> Tensor:
+    return functional.linear(x, w) + functional.linear(h, u, bias)
+
+
 def _recurrent(x: Tensor, h: Tensor, w: Tensor, u: Tensor, bias: Tensor) -> Tensor:
-    return (functional.linear(x, w) + functional.linear(h, u, bias)).tanh()
+    return _affine(x, h, w, u, bias).tanh()
 
 
 CASES = [
+    (layers_in_batches.op, _layers, {"x": (2, 4, 3), "w": (5, 3), "bias": (5,), "v": (5, 3), "c": (3,)}),
+    (in_packs.op, _affine, {"x": (2, 4, 3), "h": (2, 4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
+    (in_packs.op, _affine, {"x": (3,), "h": (2,), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
+    (
+        low_rank.op,
+        lambda x, w, a, v: x @ w + 0.7 * (x @ a @ v),
+        {"x": (2, 4, 3), "w": (3, 5), "a": (3, 2), "v": (2, 5)},
+    ),
     (
         of_two_sizes.op,
         lambda x, h, w, u: x @ w.T + 0.35 * h @ u.T,
@@ -89,13 +125,24 @@ def test_two_products_are_added_up_in_one_matrix() -> None:
 
 
 def test_what_is_not_ours_is_not_added_to() -> None:
-    for made in (residual.op, read_again.op, in_batches.op):
+    for made in (residual.op, read_again.op):
         assert "addmm_" not in code_of(made).split("_backward(")[0]
     assert "(da_total @ w).addmm_(dy, u)" in code_of(read_again.op)
     x, w, u = (torch.randn(s) for s in ((4, 3), (5, 3), (5, 3)))
     y, a, _ = module(read_again.op).read_again_forward(x, w, u)
     torch.testing.assert_close(a, x @ w.T)
     torch.testing.assert_close(y, x @ (w + u).T)
+
+
+def test_rows_of_several_axes_are_those_of_a_matrix() -> None:
+    code = code_of(in_batches.op)
+    assert ".flatten(0, 1).addmm_(" in code and ".unflatten(0, (" in code
+    code = code_of(layers_in_batches.op)
+    assert "h = functional.linear(x, w, bias).tanh_()" in code
+    assert "y = functional.linear(h, v.T, c).add_(x)" in code
+    assert "functional.linear(h, u, bias).add_(x @ w.T)" in code_of(in_packs.op)
+    code = code_of(low_rank.op)
+    assert ".addmm_(u.flatten(0, 1), v, alpha=k)" in code and ".mul_(k)" not in code.split("_backward(")[0]
 
 
 def test_a_multiple_of_a_product_is_added_as_it_is_computed() -> None:
