@@ -16,7 +16,7 @@ from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.other_axes import plain, with_axes
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import axes_along, node_axes, reads, walk
-from derive.program import AxisValue, Call, Node, Read, base
+from derive.program import AxisValue, Call, Node, Read, Reduce, base
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -61,7 +61,8 @@ def _chosen(node: Call) -> _Chosen | None:
             if found is None:
                 continue
             masks = node.fn == "mul" and {found.there, found.elsewhere} == {ONE, ZERO}
-            if masks or (isinstance(own, Read) and (own is node.args[0] or node.fn != "sub")):
+            scaled = node.fn == "mul" and found.elsewhere == ONE and not any(isinstance(n, Reduce) for n in walk(own))
+            if masks or scaled or (isinstance(own, Read) and (own is node.args[0] or node.fn != "sub")):
                 there, elsewhere = (_simple(node.fn, own, v) for v in (found.there, found.elsewhere))
                 return replace(found, there=there, elsewhere=elsewhere)
         return None

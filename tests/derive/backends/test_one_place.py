@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, eq, exp, index, mean, ne, oo, op, relu, scalar, sqrt, sum, tensor, where
+from derive import amax, axes, eq, exp, index, log, mean, ne, oo, op, relu, scalar, sqrt, sum, tensor, where
 from derive.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
@@ -28,6 +28,15 @@ def rotated(f, z: tensor[n, c], y: index(c)[n], cosine: scalar = 0.9, sine: scal
     f.l[n, c] = where(eq(y[n], c), cosine * f.u[n, c] - sine * sqrt(f.u[n, c] ** 2 + 1), f.u[n, c])
     f.o[n, c] = f.l[n, c] / sum(f.l[n, c] ** 2, over=c)
     return f.o
+
+
+@op
+def with_margin(f, z: tensor[n, c], y: index(c)[n], k: scalar = 0.3):
+    """Cross-entropy where the label's own logit is a function of itself: the gradient there is scaled."""
+    f.l[n, c] = where(eq(y[n], c), sqrt(z[n, c] ** 2 + k), z[n, c])
+    f.m[n] = amax(f.l[n, c], over=c)
+    f.loss[()] = mean(f.m[n] + log(sum(exp(f.l[n, c] - f.m[n]), over=c)) - z[n, y[n]], over=n)
+    return f.loss
 
 
 @op
@@ -81,6 +90,11 @@ def _rotated(z: Tensor, y: Tensor) -> Tensor:
     return left / (left**2).sum(1, keepdim=True)
 
 
+def _with_margin(z: Tensor, y: Tensor) -> Tensor:
+    left = torch.where(_is_own(z, y), (z**2 + 0.3).sqrt(), z)
+    return (left.logsumexp(1) - z.gather(1, y[:, None])[:, 0]).mean()
+
+
 def _signed(z: Tensor, y: Tensor) -> Tensor:
     return (-torch.where(_is_own(z, y), z, -z)).exp()
 
@@ -104,6 +118,7 @@ def _left_out(z: Tensor, y: Tensor) -> Tensor:
 CASES = [
     (margins.op, _margins, ((4, 3), (4,))),
     (rotated.op, _rotated, ((4, 3), (4,))),
+    (with_margin.op, _with_margin, ((4, 3), (4,))),
     (signed.op, _signed, ((4, 3), (4,))),
     (shifted.op, _shifted, ((4, 2, 3), (4, 2), (4, 2))),
     (strongest_rival.op, _strongest_rival, ((3, 4), (4,))),
@@ -130,10 +145,15 @@ def test_gradients(made: Op, plain, shapes) -> None:
     assert_alike(getattr(module(made), made.name)(*inputs), plain(*inputs), leaves)
 
 
-@pytest.mark.parametrize("made", [margins.op, rotated.op, signed.op, shifted.op, strongest_rival.op])
+@pytest.mark.parametrize("made", [margins.op, rotated.op, with_margin.op, signed.op, shifted.op, strongest_rival.op])
 def test_no_place_is_compared(made: Op) -> None:
     code = code_of(made)
     assert "scatter" in code and "torch.where" not in code and "arange" not in code, code
+
+
+def test_what_is_scaled_at_one_place_is_scaled_there_alone() -> None:
+    backward = code_of(with_margin.op).partition("_backward(")[2]
+    assert ".scatter_(" in backward and "new_full" not in backward and backward.count(".mul_(") == 0, backward
 
 
 def test_what_stays_a_choice() -> None:
