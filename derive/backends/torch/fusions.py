@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from derive.backends.convolution_roles import is_convolution
+from derive.backends.torch.between import between
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.torch.products.convolutions import convolved
@@ -42,7 +43,8 @@ def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
     first = _bias_first(node, order)
     if first != node:
         return printer.value(first, order)
-    return _affine(printer, node, order) or _added_up(printer, node, order) or _multiplied_in(printer, node, order)
+    ways = (between, _affine, _added_up, _multiplied_in)
+    return next((value for way in ways if (value := way(printer, node, order)) is not None), None)
 
 
 def _added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
