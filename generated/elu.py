@@ -42,7 +42,7 @@ def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     relu_x = torch.relu(x)  # relu_x[...] = relu(x[...])
     y = (exp_minimum_x_zero - 1).mul_(alpha).add_(relu_x)
     sign_relu_x = relu_x.sign_()  # sign_relu_x[...] = sign(relu_x[...])
-    dy_dx = sign_relu_x.addcmul_(exp_minimum_x_zero, 1 - sign_relu_x, value=alpha)
+    dy_dx = exp_minimum_x_zero.mul_(alpha).lerp_(x.new_ones(()), sign_relu_x)
     return y, EluSaved(dy_dx)
 
 

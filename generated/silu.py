@@ -40,7 +40,7 @@ def silu_forward(x: Tensor) -> tuple[Tensor, SiluSaved]:
     check_shapes("silu", ("x: ...",), x)
     sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
     y = sigmoid_x * x  # y[...] = sigmoid_x[...] * x[...]
-    dy_dx = sigmoid_x.addcmul_(y, 1 - sigmoid_x)  # dy_dx[...] = y[...] * (1 - sigmoid_x[...]) + sigmoid_x[...]
+    dy_dx = torch.lerp(y, x.new_ones(()), sigmoid_x)  # dy_dx[...] = y[...] * (1 - sigmoid_x[...]) + sigmoid_x[...]
     return y, SiluSaved(dy_dx)
 
 

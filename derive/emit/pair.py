@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sympy import Expr
 
@@ -30,6 +30,7 @@ from derive.explaining.words import listed
 from derive.lengths.length_code import lengths_of, size_code
 from derive.lengths.nominal import nominal
 from derive.passes.differences import squares_of_differences
+from derive.passes.leftovers import without_unread
 from derive.pipeline import Derivation
 from derive.program import Assign, Program, Read, Reduce
 from derive.terms.axes import Size
@@ -184,9 +185,15 @@ class Pair:
         printer = Printer(
             program, known, names.tensors, names.sizes, merged, names.slow, names.tight, names.behind,
             self.fuse, like, self.whole,
-            frozenset(o.name for o in self.op.operands if o.kind == "index"), named_places(self.op), like == self._like,
+            frozenset(o.name for o in self.op.operands if o.kind == "index"), named_places(self.op),
+            self._results(program) if like == self._like else frozenset(),
         )  # fmt: skip
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)
+
+    def _results(self, forward: Program) -> frozenset[str]:
+        """What a forward returns, but for what it saves, and what that is made of."""
+        outputs = forward.returns[: len(self.op.outputs)]
+        return frozenset(s.name for s in without_unread(replace(forward, returns=outputs)).statements)
 
     def _fields(self, kept: tuple[str, ...], backward: Program, unknown: list[str]) -> tuple[Field, ...]:
         conditions = {c.name for c in self.d.conditions}

@@ -36,15 +36,20 @@ class _Between:
     end: Node
     weight: Node
 
+    @property
+    def ends(self) -> tuple[Node, Node]:
+        return self.start, self.end
+
 
 def between(printer: Printer, node: Call, order: Dims) -> Value | None:
     """The call for a sum of two products whose weights add up to 1; None for any other node."""
     found = None if node in printer.told_by_sign else next(_found(node), None)
-    if found is None or not all(is_tensor(n) and printer.dtypes.is_real(n) for n in (found.start, found.end)):
+    if found is None or not all(n == ONE or (is_tensor(n) and printer.dtypes.is_real(n)) for n in found.ends):
         return None
-    if printer.exact and not any(_is_finite(printer, n) for n in (found.start, found.end)):
+    if printer.exact and not any(_is_finite(printer, n) for n in found.ends):
         return None
-    start, end, weight = (cast(printer.value(n, order), printer.like) for n in (found.start, found.end, found.weight))
+    start, end = (_end(printer, n, order) for n in found.ends)
+    weight = cast(printer.value(found.weight, order), printer.like)
     if len(end.code) > _LONGEST_ARGUMENT or len(weight.code) > _LONGEST_ARGUMENT:
         return None
     dims = broadcast([start, end, weight])
@@ -63,15 +68,22 @@ def _found(node: Call) -> Iterator[_Between]:
         start, end = list(product_factors(first)), list(product_factors(second))
         for f in start:
             weight = f.args[1] if isinstance(f, Call) and f.fn == "sub" and f.args[0] == ONE else None
-            if weight is None or weight not in end or len(start) == 1 or len(end) == 1:
+            if weight is None or weight not in end:
                 continue
             start.remove(f)
             end.remove(weight)
             negated = start if first is not node.args[0] else end
             if node.fn == "sub":
                 negated.insert(0, Num(Fraction(-1)))
-            yield _Between(*(with_one_sign(multiplied(side)) for side in (start, end)), weight)
+            yield _Between(*(with_one_sign(multiplied(side or [ONE])) for side in (start, end)), weight)
             return
+
+
+def _end(printer: Printer, node: Node, order: Dims) -> Value:
+    """An end as a tensor, which `lerp` asks for."""
+    if node == ONE:
+        return Value(f"{printer.like}.new_ones(())")
+    return cast(printer.value(node, order), printer.like)
 
 
 def _is_finite(printer: Printer, node: Node) -> bool:

@@ -75,8 +75,10 @@ def _addmm(printer: Printer, value: Value, factors: list[str], alpha: list[str])
     *leading, _ = value.dims
     rows = f".flatten(0, {len(leading) - 1})"
     arguments = ", ".join([f"{factors[0]}{rows}", factors[1], *alpha])
-    lengths = ", ".join(printer.size(str(d)) for d in leading)
-    return replace(value.method(f"{rows}.addmm_({arguments}).unflatten(0, ({lengths}))"), owned=True)
+    back = f".unflatten(0, ({', '.join(printer.size(str(d)) for d in leading)}))"
+    start = replace(value, code=value.code.removesuffix(back))  # of several products, each is added to the same rows
+    start = start.method(rows) if start == value else start
+    return replace(start.method(f".addmm_({arguments}){back}"), owned=True)
 
 
 def _is_by_matrix(product: Reduce, order: Dims) -> bool:

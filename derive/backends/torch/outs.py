@@ -15,7 +15,7 @@ from derive.backends.values import Line
 _OPERATORS = {ast.Mult: "mul", ast.Add: "add", ast.Sub: "sub", ast.Div: "div", ast.MatMult: "matmul"}
 _FUNCTIONS = {
     "addcmul", "addmm", "sub", "exp", "log", "erf", "tanh", "sigmoid", "sqrt", "rsqrt", "sign", "sin", "cos", "where",
-    "cat", "stack", "matmul",
+    "cat", "stack", "matmul", "lerp",
 }  # fmt: skip
 _VIEWS = {
     "mT", "T", "expand", "unflatten", "flatten", "reshape", "view", "movedim", "permute", "transpose", "unsqueeze",

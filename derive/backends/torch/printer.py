@@ -68,7 +68,7 @@ class Printer:
     integers: frozenset[str] = frozenset()  # tensors that hold integers or truth values
     indices: frozenset[str] = frozenset()  # the inputs among them
     places: Mapping[str, str] = field(default_factory=dict)  # those that name a place of this axis, whatever is asked
-    exact: bool = False  # whether 0 times what is infinite may be added nowhere: in a forward
+    results: frozenset[str] = frozenset()  # what a forward returns, and what that is made of: see `exact`
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
@@ -86,6 +86,11 @@ class Printer:
         few = (a for a, size in self.size_names.items() if size.isdigit() and int(size) <= FEW)
         self.memory = Memory(self.program, self.dtypes, frozenset(few))
         self.told_by_sign = told_by_sign((s.name, s.value) for s in self.program.statements)
+
+    @property
+    def exact(self) -> bool:
+        """Whether 0 times what is infinite may be added nowhere: in what a forward returns."""
+        return self.program.statements[self.at].name in self.results
 
     # --- names ---------------------------------------------------------------------------------------------
 

@@ -69,6 +69,16 @@ def in_packs(f, x: tensor[..., i], h: tensor[..., j], w: tensor[d, i], u: tensor
 
 
 @op
+def three_at_once(
+    f, x: tensor[b, n, i], h: tensor[b, n, j], z: tensor[b, n, e], w: tensor[i, d], u: tensor[j, d], v: tensor[e, d]
+):
+    f.y[b, n, d] = tanh(
+        sum(x[b, n, i] * w[i, d], over=i) + sum(h[b, n, j] * u[j, d], over=j) + sum(z[b, n, e] * v[e, d], over=e)
+    )
+    return f.y
+
+
+@op
 def low_rank(f, x: tensor[b, n, i], w: tensor[i, d], a: tensor[i, j], v: tensor[j, d], k: scalar = 0.7):
     f.u[b, n, j] = sum(x[b, n, i] * a[i, j], over=i)
     f.y[b, n, d] = sum(x[b, n, i] * w[i, d], over=i) + k * sum(f.u[b, n, j] * v[j, d], over=j)
@@ -91,6 +101,11 @@ CASES = [
     (layers_in_batches.op, _layers, {"x": (2, 4, 3), "w": (5, 3), "bias": (5,), "v": (5, 3), "c": (3,)}),
     (in_packs.op, _affine, {"x": (2, 4, 3), "h": (2, 4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
     (in_packs.op, _affine, {"x": (3,), "h": (2,), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
+    (
+        three_at_once.op,
+        lambda x, h, z, w, u, v: (x @ w + h @ u + z @ v).tanh(),
+        {"x": (2, 4, 3), "h": (2, 4, 2), "z": (2, 4, 1), "w": (3, 5), "u": (2, 5), "v": (1, 5)},
+    ),
     (
         low_rank.op,
         lambda x, w, a, v: x @ w + 0.7 * (x @ a @ v),
@@ -137,6 +152,8 @@ def test_what_is_not_ours_is_not_added_to() -> None:
 def test_rows_of_several_axes_are_those_of_a_matrix() -> None:
     code = code_of(in_batches.op)
     assert ".flatten(0, 1).addmm_(" in code and ".unflatten(0, (" in code
+    code = code_of(three_at_once.op).split("_backward(")[0]
+    assert code.count(".unflatten(0, ") == 1 and code.count(".addmm_(") == 2, code
     code = code_of(layers_in_batches.op)
     assert "h = functional.linear(x, w, bias).tanh_()" in code
     assert "y = functional.linear(h, v.T, c).add_(x)" in code

@@ -45,6 +45,19 @@ def mixed(f, x: tensor[n, d], z: tensor[n, d], w: tensor[n]):
     return f.y
 
 
+@op
+def gated_units(f, x: tensor[n, d], z: tensor[n, d]):
+    """What is saved alone may be so whatever the inputs: it is 1 at one end."""
+    f.y[n, d] = x[n, d] * sigmoid(x[n, d]) * z[n, d]
+    return f.y
+
+
+@op
+def softly(f, x: tensor[n, d]):
+    f.y[n, d] = x[n, d] * sigmoid(x[n, d])
+    return f.y
+
+
 def _gated_rows(g: Tensor, h: Tensor, w: Tensor) -> Tensor:
     a, g = h @ w, g[:, None]
     return g * 2 * a - (1 - g) * 3 * a.tanh()
@@ -58,6 +71,8 @@ CASES = [
     (gated.op, lambda z, a, h: (1 - z.sigmoid()) * a.tanh() + z.sigmoid() * h, {"z": (4, 3), "a": (4, 3), "h": (4, 3)}),
     (gated_rows.op, _gated_rows, {"g": (4,), "h": (4, 3), "w": (3, 2)}),
     (weighed_classes.op, _weighed_classes, {"z": (5,), "y": (5,)}),
+    (gated_units.op, lambda x, z: functional.silu(x) * z, {"x": (4, 3), "z": (4, 3)}),
+    (softly.op, lambda x: functional.silu(x), {"x": (4, 3)}),
     (mixed.op, lambda x, z, w: w[:, None] * x + (1 - w[:, None]) * z, {"x": (4, 3), "z": (4, 3), "w": (4,)}),
 ]
 
@@ -72,6 +87,8 @@ def test_gradients(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
 def test_one_call() -> None:
     assert "y = torch.lerp(tanh_a, h, u)" in code_of(gated.op)
     assert ".lerp_(" in code_of(gated_rows.op) or "torch.lerp(" in code_of(gated_rows.op)
+    assert "torch.lerp(y, z, sigmoid_x)" in code_of(gated_units.op)
+    assert "torch.lerp(y, x.new_ones(()), sigmoid_x)" in code_of(softly.op)
     code = code_of(weighed_classes.op)
     assert code.count("lerp_(") == 2 and "(1 - y)" not in code, code
 
