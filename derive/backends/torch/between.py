@@ -75,7 +75,8 @@ def _found(node: Call) -> Iterator[_Between]:
             negated = start if first is not node.args[0] else end
             if node.fn == "sub":
                 negated.insert(0, Num(Fraction(-1)))
-            yield _Between(*(with_one_sign(multiplied(side or [ONE])) for side in (start, end)), weight)
+            one, other = (with_one_sign(multiplied(side or [ONE])) for side in (start, end))
+            yield _Between(one, other, weight)
             return
 
 

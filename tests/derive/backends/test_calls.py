@@ -2,7 +2,7 @@
 
 import pytest
 
-from derive.notation import axes, exp, index, log, op, sum, tensor, where
+from derive.notation import axes, exp, index, log, op, scalar, sum, tensor, where
 from tests.derive.against_loops import code_of, compare, named
 
 b, d, e, i, j, n, r, t, u, v, two = axes("b d e i j n r t u v two=2")
@@ -154,6 +154,13 @@ def to_a_power_below(f, x: tensor[n, d], a: tensor[d]):
     return f.y
 
 
+@op
+def with_square(f, a: tensor[b, d], x: tensor[b, d], k: scalar = 3.0):
+    f.y[b, d] = a[b, d] - k * x[b, d] ** 2
+    f.z[b, d] = exp(f.y[b, d]) + a[b, d] ** 2
+    return f.y, f.z
+
+
 LENGTHS = [(3, 3), (5, 2), (2, 5), (1, 4), (3, 1), (0, 2), (2, 0)]
 @op
 def mixed_heads(f, s: tensor[b, i, n, r], w: tensor[i, j]):
@@ -274,6 +281,8 @@ WRITTEN = [
     (masked_product, "dx = dy @ w.tril()", "where"),
     (strictly_above, "y = x.square().triu(1)", "where"),
     (without_own_share, "s = x @ w", "(x * w)"),
+    (with_square, "y = torch.addcmul(a, x, x, value=-k)", "x.square()"),
+    (with_square, "z = torch.exp(y).addcmul_(a, a)", "a.square()"),
     (twice_a_product, "dw = (x.T @ dy).mul_(2).triu(1)", "where"),
 ]
 
