@@ -37,9 +37,10 @@ class Sizes:
     def behind(self, dim: str, window: Window) -> str | None:
         """How many places of a dimension lie behind those of a window of one axis; None where it leaves some out."""
         rest = self.after(dim, window)
-        if rest is not None and rest.atoms(Rest):
+        if rest is None or rest.atoms(Rest):
             return None  # it is no number of places where none is left
-        return None if rest is None else size_code(rest, {s.axis.base: self.of(s.axis.base) for s in rest.atoms(Size)})
+        lengths = sorted(s.axis.base for s in rest.atoms(Size))  # the first asked for is said first
+        return size_code(rest, {axis: self.of(axis) for axis in lengths})
 
     def ends(self, dim: str, window: Window) -> bool:
         """Whether a window of one axis takes every place of a dimension up to the last."""
