@@ -49,7 +49,12 @@ class Choice:
 
 
 MOST_TERMS = 5
-"""An adjoint with more terms than this is named: distributing it further would multiply them."""
+"""An adjoint with more terms than this is named: distributing it further would multiply them.
+
+Those that are multiples of one another by what lacks an axis of it, `s*lam[n]*delta(y[n], c)` and
+`-lam[n]*delta(y[n], c)`, are one here: they stay one wherever it is put.
+"""
+_MOST_IN_FULL = 3 * MOST_TERMS  # of all terms
 
 
 def forced(steps: Stepwise, scaled: bool = False) -> frozenset[str]:
@@ -116,12 +121,22 @@ def close(adjoints: tuple[Adjoint, ...], choice: Choice, laws: Laws) -> tuple[li
             history.append(Step("known", adjoint.left, value, changed, why))
             value = changed
         whole = free_axes(value) == set(adjoint.axes)  # else it is a smaller thing, broadcast: no tensor worth a name
-        named = (adjoint.of in choice.named and whole) or len(Add.make_args(value)) > MOST_TERMS
+        named = (adjoint.of in choice.named and whole) or _is_long(value, set(adjoint.axes))
         if adjoint.of in laws.gradients | laws.always or (named and not _is_alias(value)):
             definitions.append(Definition(adjoint.target.name, adjoint.axes, value))
         else:
             inlined[adjoint.target.name] = (adjoint.axes, value)
     return definitions, history
+
+
+def _is_long(value: Expr, axes: set[Axis]) -> bool:
+    """Whether it has more terms than are distributed; those that only what lacks an axis tells apart are one."""
+    terms = Add.make_args(value)
+    if not MOST_TERMS < len(terms) <= _MOST_IN_FULL:
+        return len(terms) > MOST_TERMS
+    large = {Mul(*(f for f in Mul.make_args(t) if free_axes(f) >= axes)) for t in terms}
+    small = [t for t in terms if not any(free_axes(f) >= axes for f in Mul.make_args(t))]
+    return len(large - {S.One}) + len(small) > MOST_TERMS
 
 
 def _closed(
