@@ -1,7 +1,8 @@
 """The cheapest order in which several factors are multiplied, two at a time, and what other orders cost.
 
 An axis is summed as soon as neither the result nor another factor has it. Every way to split every subset of the
-factors is tried, so they should be few.
+factors is tried, so they should be few. A difference over more axes than its terms have, `x[e] - c[k]`, is multiplied
+out where it is a factor of a product of matrices, which makes two of one: better it meets what others are summed to.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import combinations
 
 from derive.costs.cost import MATMUL
 from derive.lengths.nominal import Nominal
+from derive.nodes.products import is_outer_difference
 from derive.nodes.walking import node_axes, reads
 from derive.program import Node, Read
 
@@ -45,6 +47,10 @@ class Groups:
     def __len__(self) -> int:
         return len(self.factors)
 
+    def products(self, k: int) -> int:
+        """How many products of matrices one with this group is."""
+        return 2 if any(map(is_outer_difference, self.factors[k])) else 1
+
     def key(self, some: Iterable[int]) -> Key:
         """A step: these groups multiplied, and summed to the axes that the result or the other groups have."""
         chosen = set(some)
@@ -59,6 +65,7 @@ class Order:
 
     tree: Tree
     axes: frozenset[str]
+    products: int = 1  # of matrices, that one with the result is
     cost: float = 0.0
     seeming: float = 0.0  # where steps that may be shared are half as dear
     steps: frozenset[Key] = frozenset()
@@ -72,18 +79,18 @@ def leaves(tree: Tree) -> list[int]:
 def cheapest(groups: Groups, nominal: Nominal, known: dict[Key, Read], halved: frozenset[Key]) -> Order:
     """The best order of all groups; steps in `known` cost nothing, and those in `halved` are taken to be shared."""
     everything = tuple(range(len(groups)))
-    table: dict[tuple[int, ...], Order] = {(k,): Order(k, a) for k, a in enumerate(groups.axes)}
+    table: dict[tuple[int, ...], Order] = {(k,): Order(k, a, groups.products(k)) for k, a in enumerate(groups.axes)}
     for size in range(2, len(groups) + 1):
         for subset in combinations(everything, size):
             key = groups.key(subset)
             own = frozenset() if size == len(groups) else frozenset({key})
             found = []
             for one, other in ((table[left], table[right]) for left, right in _splits(subset)):
-                pair = _pair(one.axes, other.axes, key[1], nominal)
+                pair = _pair(one.axes, other.axes, key[1], nominal, one.products * other.products)
                 cost = 0.0 if key in known else one.cost + other.cost + pair
                 seeming = 0.0 if key in known else one.seeming + other.seeming + pair
                 seeming = seeming / 2 if own & halved else seeming
-                found.append(Order((one.tree, other.tree), key[1], cost, seeming, one.steps | other.steps | own))
+                found.append(Order((one.tree, other.tree), key[1], 1, cost, seeming, one.steps | other.steps | own))
             table[subset] = min(found, key=lambda order: order.seeming)
     return table[everything]
 
@@ -97,11 +104,11 @@ def _splits(subset: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[in
 
 def in_turn(groups: Groups, nominal: Nominal) -> float:
     """What the factors cost from left to right as they stand."""
-    done, cost = groups.axes[0], 0.0
+    done, cost, products = groups.axes[0], 0.0, groups.products(0)
     for k, a in enumerate(groups.axes[1:], 1):
         out = (done | a) & groups.kept.union(*groups.axes[k + 1 :])
-        cost += _pair(done, a, out, nominal)
-        done = out
+        cost += _pair(done, a, out, nominal, products * groups.products(k))
+        done, products = out, 1
     return cost
 
 
@@ -115,10 +122,15 @@ def at_once(groups: Groups, nominal: Nominal) -> float:
     return cost
 
 
-def _pair(one: frozenset[str], other: frozenset[str], out: frozenset[str], nominal: Nominal) -> float:
-    """The work of multiplying two factors, summed to the axes of `out`, and of writing that."""
+def _pair(
+    one: frozenset[str], other: frozenset[str], out: frozenset[str], nominal: Nominal, products: int = 1
+) -> float:
+    """The work of multiplying two factors, summed to the axes of `out`, and of writing that.
+
+    `products` is how many products of matrices it is, if it is one.
+    """
     union = one | other
     if out == union or union in (one, other):
         return nominal.elements(union) + nominal.elements(out)
     batched = bool(one & other & out)  # many small products of matrices, which do not run as fast as a large one
-    return nominal.elements(union) / (MATMUL / 2 if batched else MATMUL) + nominal.elements(out)
+    return products * nominal.elements(union) / (MATMUL / 2 if batched else MATMUL) + nominal.elements(out)

@@ -151,3 +151,14 @@ def test_where_tensors_disagree_the_first_axis_of_the_larger_comes_first() -> No
     )
     step, *_ = pairwise(Program("bilinear", given, (), statements, ("dx", "dz")), Nominal()).statements
     assert step.axes == ("i", "n", "j")
+
+
+def test_a_difference_is_multiplied_by_what_others_are_summed_to() -> None:
+    """As a factor of a product of matrices it would be two products, in float64, that are subtracted."""
+    given = (("r", ("e",)), ("c", ("k",)), ("b", ("e", "k")), ("w", ("k", "d")), ("dy", ("e", "d")))
+    difference = Call("sub", (Read("r", ("e",)), Read("c", ("k",))))
+    product = _sum("b:ek w:kd dy:ed", ("k", "d"))
+    total = replace(product, body=Call("mul", (difference, product.body)))
+    program = pairwise(Program("filtered", given, (), (Assign("dr", ("e",), total),), ("dr",)), Nominal())
+    made, last = program.statements
+    assert reads(made.value) == {"w", "dy"} and reads(last.value) == {"r", "c", "b", made.name}
