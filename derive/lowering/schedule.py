@@ -26,7 +26,7 @@ from derive.terms.functions import power
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce as SpecReduce
-from derive.terms.reductions import Sigma
+from derive.terms.reductions import Sigma, has_sums
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class _Builder:
         scatters = self.scatters(d, spread)
         onto = None
         if plain != 0 or not scatters:
-            value = factored(plain, self.hoister(d), d.name in self.again) if plain != 0 else Num(lower.ZERO.value)
+            value = self.value(d, plain) if plain != 0 else Num(lower.ZERO.value)
             self.statements.append(self.assign(d, value))
             onto = d.name
         else:
@@ -121,6 +121,12 @@ class _Builder:
         for s in scatters:
             self.statements.append(replace(s, onto=onto))
             onto = d.name
+
+    def value(self, d: Definition, plain: Expr) -> Node:
+        """What is no sum of its own. A tensor of the forward is rounded as the forward rounds it: not factored."""
+        if d.name in self.again and not has_sums(plain):
+            return lower.node(plain)
+        return factored(plain, self.hoister(d), d.name in self.again)
 
     def assign(self, d: Definition, value: Node) -> Assign:
         return Assign(d.name, tuple(a.name for a in d.axes), value)
