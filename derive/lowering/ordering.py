@@ -28,11 +28,30 @@ def ordered_terms(expr: Expr) -> list[Expr]:
 
     A subtracted tensor comes before a subtracted function: `z - m - log(s)` cancels `z - m` exactly first, where
     `z - log(s) - m` would lose `log(s)` beside a large `z`. So does a difference of tensors before a number that is
-    added to it: `a - b + eps`, where `a + eps` would lose it.
+    added to it: `a - b + eps`, where `a + eps` would lose it. Elements of one tensor, which neighbours make nearly
+    equal, take turns: `x[t + 2] - 2*x[t + 1] + x[t]` is exact, where `x[t + 2] + x[t]` is rounded.
     """
     terms = Add.make_args(expr)
     differ = len({is_negative(t) for t in terms if not _is_bare(t)}) == 2
-    return sorted(terms, key=lambda t: (differ and _is_bare(t), *_term_order(t)))
+    ordered = sorted(terms, key=lambda t: (differ and _is_bare(t), *_term_order(t)))
+    return in_turns(ordered) if differ and len(terms) > 2 and _of_one_tensor(terms) else ordered
+
+
+def in_turns(terms: list[Expr]) -> list[Expr]:
+    """Numbers of times one tensor's elements, each the first of a sign that brings those before it nearer to 0."""
+    left, out, total = list(terms), list[Expr](), S.Zero
+    while left:
+        term = next((t for t in left if (t.as_coeff_Mul()[0] * total).is_nonpositive), left[0])
+        left.remove(term)
+        out.append(term)
+        total += term.as_coeff_Mul()[0]
+    return out
+
+
+def _of_one_tensor(terms: tuple[Expr, ...]) -> bool:
+    """Whether each of the terms is a number of times an element of the same tensor."""
+    elements = [t.as_coeff_Mul()[1] for t in terms]
+    return all(isinstance(e, At) for e in elements) and len({e.name for e in elements if isinstance(e, At)}) == 1
 
 
 def _is_bare(term: Expr) -> bool:

@@ -1,0 +1,46 @@
+"""Elements of one tensor are added and subtracted in turns: what neighbours share cancels before it is rounded."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import axes, op, tensor
+from derive.recording.spec import OpCall
+from tests.derive.live import module
+
+n, t, u, h, w, i, j = axes("n t u h w i j")
+
+
+@op
+def bend(f, x: tensor[n, t]):
+    f.y[n, u] = x[n, u + 2] - 2 * x[n, u + 1] + x[n, u]
+    return f.y
+
+
+@op
+def around(f, x: tensor[h, w]):
+    f.y[i, j] = x[i + 2, j + 1] + x[i, j + 1] + x[i + 1, j + 2] + x[i + 1, j] - 4 * x[i + 1, j + 1]
+    return f.y
+
+
+@op
+def twist(f, x: tensor[h, w]):
+    f.y[i, j] = x[i + 1, j + 1] - x[i + 1, j] - x[i, j + 1] + x[i, j]
+    return f.y
+
+
+PLAIN: list[tuple[OpCall, Callable[[Tensor], Tensor]]] = [
+    (bend, lambda x: x[:, 2:] - 2 * x[:, 1:-1] + x[:, :-2]),
+    (around, lambda x: x[2:, 1:-1] - 4 * x[1:-1, 1:-1] + x[:-2, 1:-1] + x[1:-1, 2:] + x[1:-1, :-2]),
+    (twist, lambda x: x[1:, 1:] - x[1:, :-1] - x[:-1, 1:] + x[:-1, :-1]),
+]
+
+
+@pytest.mark.parametrize(("spec", "plain"), PLAIN, ids=lambda p: p.op.name if isinstance(p, OpCall) else "")
+def test_far_from_zero(spec: OpCall, plain: Callable[[Tensor], Tensor]) -> None:
+    x = torch.randn(12, 40, generator=torch.Generator().manual_seed(0)) + 1e4
+    truth = plain(x.double())
+    ours, theirs = (float((y - truth).abs().max()) for y in (getattr(module(spec.op), spec.op.name)(x), plain(x)))
+    assert ours <= 2 * theirs + 1e-6
