@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.walking import index_axes, walk
-from derive.program import AxisValue, Read, base
+from derive.nodes.walking import axes_along, index_axes, walk
+from derive.program import AxisValue, Merged, Read, base
 
 
 def as_one(axes: tuple[str, ...], loops: Sequence[Loop], form: Normal) -> bool:
-    """Whether axes lie one after another, in this order, in all that loops read and write with them."""
+    """Whether axes lie one after another, in this order, in all that loops read and write with them.
+
+    The first may be the last of a merge, and all of them a merge's last.
+    """
 
     def together(read: Read) -> bool:
         at = [k for k, i in enumerate(read.index) if not isinstance(i, Read) and set(index_axes(i)) & set(axes)]
-        dims = form.dims[read.name]
-        own = all(isinstance(dims[k], str) and base(str(dims[k])) == base(str(read.index[k])) for k in at[1:])
-        return not at or (tuple(read.index[k] for k in at) == axes and at[-1] - at[0] == len(at) - 1 and own)
+        if not at:
+            return True
+        first, *others = (read.index[k] for k in at)
+        dims = [form.dims[read.name][k] for k in at[1:]]
+        own = all(isinstance(d, str) and base(d) == base(str(i)) for d, i in zip(dims, others, strict=True))
+        found = (*(first.axes if isinstance(first, Merged) else (first,)), *others)
+        before = set(axes_along(found[: -len(axes)]))
+        return found[-len(axes) :] == axes and not before & set(axes) and at[-1] - at[0] == len(at) - 1 and own
 
     nodes = [n for s in loops for n in walk(s.value)]
     nodes += [n for s in loops for i in s.slots for n in walk(i)]
