@@ -106,6 +106,7 @@ INLINE int64_t blocks(int64_t n) { return (n + STRETCH - 1) / STRETCH; }
 INLINE int64_t columns(int64_t n, int threads) {
     return at_least(16, at_most(COLUMNS, ((n + threads - 1) / threads + 15) / 16 * 16));
 }
+INLINE int64_t whole_rows(int64_t width, int64_t each) { return at_least(1, width / each) * each; }
 INLINE int64_t column_blocks(int64_t n) { return (n + columns(n, 1) - 1) / columns(n, 1); }
 
 // Folds over the rows of tall columns are taken in pieces, whose number depends on the rows alone.

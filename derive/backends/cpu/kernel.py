@@ -122,7 +122,7 @@ class _Steps:
             if isinstance(step, Chain):
                 self._chain(step)
             elif isinstance(step, Group):
-                print_group(*plans(step, self.shared(step), self.form), self.form, self.out, self.scratch, self.outputs)
+                print_group(plans(step, self.shared(step), self.form), self.form, self.out, self.scratch, self.outputs)
             else:
                 self._take(step.name)
                 if isinstance(step, Product):

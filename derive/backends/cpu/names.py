@@ -14,7 +14,7 @@ _RESERVED = frozenset(
 )
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_chunks chunks_of first_of_piece blocks columns
-    column_blocks bytes take all_below larger smaller fill add_up largest smallest square
+    column_blocks whole_rows bytes take all_below larger smaller fill add_up largest smallest square
     cube whole_power product sum_of_products tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc free
     reserve release spare kept next width fresh KEPT VECTOR rows_together TOGETHER NEARBY FAR_OFF LANES FOUR
     IN_FOURS sum_of_four largest_of_four smallest_of_four STRIP TILE BLOCK LONG STRETCH ROWS COLUMNS SPAN SHORT
@@ -24,7 +24,7 @@ _SHARED = frozenset(
 )
 _SUFFIXES = tuple(  # of our own variables
     """_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last _few
-    _four""".split()  # noqa: SIM905
+    _four _one""".split()  # noqa: SIM905
 )
 _PREFIXES = ("i_", "n_", "given_n_", "first_", "phase_", "shift_", "real_", "number_", "utf_")
 

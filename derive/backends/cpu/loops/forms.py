@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.columns import Columns
 from derive.backends.cpu.loops.flat import Flat
 from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.loops.lanes import Lanes, lanes_form
 from derive.backends.cpu.loops.nests import MERGE, Nest, extent
 from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.short import ShortRows, short_form
@@ -51,19 +53,26 @@ def read_by(steps: Iterable[Step]) -> set[str]:
     return set().union(*map(names_read, steps))
 
 
-def plans(group: Group, outside: frozenset[str], form: Normal) -> tuple[Plan, Plan | None]:
-    """How a group runs, and how where its rows are short; `outside` are the tensors of which others know."""
+class Plans(NamedTuple):
+    """How a group runs, how where its rows are short, and how with vectors over several of them, if it can."""
+
+    plan: Plan
+    short: Plan | None
+    lanes: Plan | None
+
+
+def plans(group: Group, outside: frozenset[str], form: Normal) -> Plans:
+    """The ways in which a group may run; `outside` are the tensors of which others know."""
     group = rows_first(group, form)
-    return planned(group, form, outside), short_form(group, form, outside)
+    return Plans(planned(group, form, outside), short_form(group, form, outside), lanes_form(group, form, outside))
 
 
-def print_group(
-    plan: Plan, short: Plan | None, form: Normal, out: Writer, scratch: Scratch, beyond: tuple[str, ...]
-) -> None:
+def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyond: tuple[str, ...]) -> None:
     """Write a group in each of its forms, under the condition in which it is better; take the memory that they need.
 
     What lies `beyond` has memory already.
     """
+    plan, short, lanes = found
     group = plan.group
     nest = _shape(plan)(plan, form, out)
     near = RowsTogether(plan, form, out) if type(nest) is Rows and together(plan, form) else nest
@@ -87,6 +96,9 @@ def print_group(
         forms.insert(0, (rows.test, rows))
         if vectors.fits:
             forms.insert(0, (vectors.test, vectors))
+    if lanes is not None:
+        across = Lanes(lanes, form, out)
+        forms.insert(0, (across.test, across))
     for s in group.totals:
         counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms)
         most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))

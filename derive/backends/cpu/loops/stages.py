@@ -194,7 +194,7 @@ class _Work:
         free = tuple(a for a in loop.free if a not in self.group.outer)
         total = self.group.is_total(loop)
         nested = tuple(loop.over) if loop.is_fold and not total and free else ()
-        axes = free if nested or not loop.is_fold or total else loop.over
+        axes = free if nested or not loop.is_fold or total else tuple(a for a in loop.over if a not in self.group.outer)
         ordered = loop.changes and not _injective(loop.slots, axes)
         k = max([self._after(r, axes, bool(nested)) for r in self._needs(loop)], default=0)
         if loop.changes:

@@ -45,7 +45,7 @@ class Tiles:
             if isinstance(step, Product):
                 self._product(step, body)
             else:
-                print_group(*plans(step, outside, tile.form), tile.form, body, self.scratch, beyond)
+                print_group(plans(step, outside, tile.form), tile.form, body, self.scratch, beyond)
         code = [*body.lines, *tile.reached(), *(n for _, _, n in self.scratch.lines)]
         words = set(re.findall(r"\w+", "\n".join(code)))
         self.given = [v for v in tile.views if v.name in beyond and self._called(v.name) in words]
