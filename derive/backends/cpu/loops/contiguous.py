@@ -1,4 +1,4 @@
-"""Whether several axes are one in memory."""
+"""The order of axes in memory, and whether several are one there."""
 
 from __future__ import annotations
 
@@ -31,3 +31,14 @@ def as_one(axes: tuple[str, ...], loops: Sequence[Loop], form: Normal) -> bool:
     places = all(n.axis not in axes for n in nodes if isinstance(n, AxisValue))
     written = [Read(s.name, s.slots) for s in loops]
     return places and all(together(n) for n in (*nodes, *written) if isinstance(n, Read))
+
+
+def in_memory_order(axes: tuple[str, ...], loops: list[Loop]) -> tuple[str, ...]:
+    """The axes as the operand with most of them has them in memory."""
+    best: tuple[str, ...] = ()
+    for loop in loops:
+        reads = (n for n in walk(loop.value) if isinstance(n, Read))
+        for m in (axes_along(loop.slots), *(axes_along(r.index) for r in reads)):
+            here = tuple(dict.fromkeys(a for a in m if a in axes))
+            best = here if len(here) > len(best) else best
+    return (*best, *(a for a in axes if a not in best))

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.contiguous import as_one
-from derive.backends.cpu.loops.stages import Plan, Sweep, in_memory_order
+from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
+from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
@@ -227,6 +227,8 @@ class Nest:
         Of a window that is added in that is the longest, and its others come before what else moves in windows: two
         additions to overlapping vectors would wait for each other.
         """
+        if sweep.first:
+            return sweep.axes
         order = in_memory_order(sweep.axes, sweep.loops)
         for s in sweep.loops:
             last = index_axes(s.slots[-1]) if s.changes and s.slots else ()

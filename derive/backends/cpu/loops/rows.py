@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.contiguous import as_one
+from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
 from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold
 from derive.backends.cpu.loops.short import is_window
-from derive.backends.cpu.loops.stages import Sweep, in_memory_order
+from derive.backends.cpu.loops.stages import Sweep
 from derive.backends.cpu.loops.taps import in_vectors, lanes, overlapping
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
@@ -149,6 +149,9 @@ class Rows(Nest):
     def sweep(self, sweep: Sweep) -> None:
         *slow, fast = order = self.order(sweep)
         folds = [s for s in sweep.loops if s.is_fold and not self.group.is_total(s)]
+        if sweep.first:
+            self.with_partial(sweep, folds)
+            return
         self.start(folds)
         if slow and as_one(order, self.computed(sweep.loops), self.normal):
             with self.out.block(""):
@@ -168,6 +171,22 @@ class Rows(Nest):
                 stack.enter_context(self.plain(tuple(slow)))
                 self.vectors(fast, length(fast), folds, sweep)
         for s in folds:
+            self.finish(s)
+
+    def with_partial(self, sweep: Sweep, folds: list[Loop]) -> None:
+        """A sweep of which some folds go over the last axes, for every value of the first."""
+        partial = list(filter(sweep.is_partial, folds))
+        whole = [s for s in folds if s not in partial]
+        *slow, fast = sweep.axes[sweep.first :]
+        self.start(whole)
+        with self.plain(sweep.axes[: sweep.first]):
+            self.start(partial)
+            with self.plain(tuple(slow)):
+                self.vectors(fast, length(fast), folds, sweep)
+            for s in partial:
+                total = f"{self.text.name(s.name)}_total"
+                self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+        for s in whole:
             self.finish(s)
 
     def _adds_in_windows(self, sweep: Sweep) -> bool:

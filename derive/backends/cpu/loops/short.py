@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from derive.backends.cpu.loops.columns import Columns
+from derive.backends.cpu.loops.early import chosen_reads
 from derive.backends.cpu.loops.groups import Group, memories
 from derive.backends.cpu.loops.nests import extent
-from derive.backends.cpu.loops.stages import Plan, chosen_reads, planned
+from derive.backends.cpu.loops.stages import Plan, planned
 from derive.backends.cpu.names import length
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.nodes.walking import axes_along, index_axes

@@ -44,7 +44,7 @@ def together(plan: Plan, form: Normal) -> bool:
     if not group.outer or (len(group.outer) > 1 and not as_one(group.outer, group.loops, form)):
         return False
     folded = any(not group.is_total(s) for part in parts[:-1] for s in part.folds)
-    return folded and not any(sweep.nested for part in parts for sweep in part.sweeps)
+    return folded and not any(sweep.nested or sweep.first for part in parts for sweep in part.sweeps)
 
 
 def _parts(plan: Plan) -> list[Part]:
