@@ -20,6 +20,7 @@ from derive.matching import match
 from derive.terms.axes import Size, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, tensor_names
+from derive.terms.nearly_equal import greater_of_differences
 from derive.terms.products import by_axes, factors_of
 from derive.terms.reductions import Sigma
 
@@ -156,13 +157,18 @@ def oriented(expr: Expr, because: tuple[str, ...]) -> Relation | None:
 
 
 def use_relations(expr: Expr, known: Relations) -> tuple[Expr, tuple[Relation, ...]]:
-    """The expression with every sum that a relation knows replaced, and the relations that were used."""
+    """The expression with every sum that a relation knows replaced, and the relations that were used.
+
+    A sum from which a part of all that it sums is taken stays: `sum(s) - sum(s**2)` is more exact than `y - sum(s**2)`.
+    """
     used: dict[Relation, None] = {}
 
     def rule(e: Expr) -> Expr | None:
         if not isinstance(e, Sigma):
             return None
         for relation in known.get(frozenset(tensor_names(e)), ()):
+            if e in whole and relation.value.atoms(At):
+                continue
             before, one = _in_one_choice(e) if relation.of_choices else (S.One, e)
             mapping = match(relation.pattern, one) if isinstance(one, Sigma) else None
             if mapping is not None:
@@ -171,6 +177,7 @@ def use_relations(expr: Expr, known: Relations) -> tuple[Expr, tuple[Relation, .
         return None
 
     while True:
+        whole = greater_of_differences(expr)
         changed = normal(rewrite(expr, rule))
         if changed == expr:
             return expr, tuple(used)

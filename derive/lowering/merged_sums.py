@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Set
 from functools import lru_cache
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Mul, S
 
 from derive.algebra import is_contraction
 from derive.lowering.positions import has_delta
 from derive.terms.axes import Size, free_axes
+from derive.terms.nearly_equal import is_part
 from derive.terms.products import factors_of
 from derive.terms.reductions import Reduce, Sigma, sums_of
 
@@ -28,7 +29,7 @@ def merge_sums(expr: Expr, shared: Set[Expr]) -> Expr:
     """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself.
 
     Those of `c*sum(a) - c*sum(a*s)` with `s >= 0` are merged in any case: they may be nearly equal, and a sum of
-    `a*(1 - s)` subtracts before it adds up.
+    `a*(1 - s)` subtracts before it adds up. So is a number of places less the sum of what is at most 1 at each.
     """
     return _merged(expr, sums_of(expr) & shared)
 
@@ -46,11 +47,21 @@ def _merged(expr: Expr, shared: frozenset[Sigma]) -> Expr:
         else:
             out.append(term)
     for (outer, _), members in groups.items():
+        counts = {t: n for t in out if (n := _counted(t, outer, members)) is not None}
+        out = [t for t in out if t not in counts]
+        members += [(n, Sigma(S.One, *members[0][1].over)) for n in counts.values()]
         merged = [m for m in members if m[1] not in shared or any(_nearly_equal(m, other) for other in members)]
         if len(merged) > 1:
             out.append(outer * _in_one(merged))
         out += [n * outer * s for n, s in members if len(merged) < 2 or (n, s) not in merged]
     return Add(*out)
+
+
+def _counted(term: Expr, outer: Expr, members: list[tuple[Expr, Sigma]]) -> Expr | None:
+    """The number before a count of the places that these sums run over, where one takes a part of each 1 from it."""
+    number = term / (outer * Mul(*(Size(a) for a in members[0][1].over)))
+    taken = number.is_Number and any(n == -number and is_part(s.body) for n, s in members)
+    return number if taken else None
 
 
 def _in_one(members: list[tuple[Expr, Sigma]]) -> Sigma:

@@ -175,3 +175,51 @@ def test_numbers_of_one_size_are_one() -> None:
         return f.y
 
     assert [e.name for e in shifted.op.equations] == ["y"]
+
+
+i, j = axes("i j")
+
+
+@op
+def bounded_pairs(f, x: tensor[i], w: tensor[j]):
+    """A number of places less the sum of squares."""
+    f.y[i] = sum(tanh(x[i] - w[j]), over=j)
+    return f.y
+
+
+@op
+def share_above(f, x: tensor[i], w: tensor[j]):
+    """The mean is an output, which stands for the sum of what it is of."""
+    f.y[i] = mean(sigmoid(x[i] - w[j]), over=j)
+    return f.y
+
+
+@op
+def soft_place(f, x: tensor[i], tau: scalar = 0.1):
+    f.y[i] = sum(sigmoid((x[i] - x[j]) / tau), over=j)
+    return f.y
+
+
+SATURATED: list[tuple[OpCall, Callable[..., Tensor], bool]] = [
+    (bounded_pairs, lambda x, w: torch.tanh(x[:, None] - w).sum(1), True),
+    (share_above, lambda x, w: torch.sigmoid(x[:, None] - w).mean(1), True),
+    (soft_place, lambda x: torch.sigmoid((x[:, None] - x) / 0.1).sum(1), False),
+]
+
+
+@pytest.mark.parametrize(("spec", "plain", "two"), SATURATED, ids=lambda p: p.op.name if isinstance(p, OpCall) else "")
+def test_what_many_saturated_values_leave(spec: OpCall, plain: Callable[..., Tensor], two: bool) -> None:
+    errors = torch.zeros(2)
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        x, w, dy = (torch.randn(size, generator=generator) for size in (300, 400, 300))
+        at = [x + 7, w - 1] if two else [10 * x]
+
+        def gradients(forward: Callable[..., Tensor], dtype: torch.dtype) -> Tensor:
+            leaves = [t.to(dtype).requires_grad_() for t in at]  # noqa: B023
+            return torch.autograd.grad(forward(*leaves), leaves[0], dy.to(dtype))[0]  # noqa: B023
+
+        truth = gradients(plain, torch.float64)
+        for row, forward in enumerate((getattr(module(spec.op), spec.op.name), plain)):
+            errors[row] += float((gradients(forward, torch.float32) - truth).norm() / truth.norm())
+    assert errors[0] <= 2 * errors[1], errors
