@@ -49,13 +49,19 @@ def with_conditions(
     return replace(out, forward=check(out.forward), backward=check(out.backward))
 
 
-def with_functions(known: Handed, names: Collection[str]) -> Handed:
-    """The same, with a function of a tensor handed on in place of it where the backward reads no more of `names`."""
+def with_functions(known: Handed, names: Collection[str], nominal: Nominal) -> Handed:
+    """The same, with a function of a tensor handed on in place of it where the backward reads no more of `names`.
+
+    Not one over more axes, as a table of `exp(c[i] - c[j])` is.
+    """
     out = known
     for name in (n for n in known.forward.returns[known.outputs :] if n in names):
         asked = _only_asked(name, out.backward, ELEMENTARY)
         made = {n for s in out.forward.statements for n in walk(s.value)}
-        if len(asked) == 1 and asked[0] in made and reads(asked[0]) == {name} and _is_plain(asked[0]):
+        if len(asked) != 1 or asked[0] not in made or reads(asked[0]) != {name} or not _is_plain(asked[0]):
+            continue
+        axes = dict(out.backward.given)[name]
+        if nominal.elements(axes_of(asked[0])) <= nominal.elements(axes):
             out = _handed(asked[0], name, out)
     return replace(out, forward=check(out.forward), backward=check(out.backward))
 

@@ -125,7 +125,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     backward = passed_backward(handing.kept.program, steps, lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
     handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
-    handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [])
+    handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [], lengths)
     handed = with_elements(handed, [n for n in real if n not in op.outputs and named.operand(n) is None], lengths)
     if policy.dear:
         theirs = saved_by_autograd(name_sums(name_extrema(written)))
@@ -165,10 +165,21 @@ def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
         found.append((named, steps, search(steps, policy)))
     best, *others = found
     for other in others:
-        ours, theirs = (sum(nominal(o).elements(o.dims(n)) for n in c.kept.names) for o, _, c in (best, other))
-        if other[2].kept.total < best[2].kept.total and theirs <= _MORE * ours:
+        if other[2].kept.total < best[2].kept.total and _keeps_little_more(other, best):
             best = other
     return best
+
+
+def _keeps_little_more(one: tuple[Op, Stepwise, Closed], other: tuple[Op, Stepwise, Closed]) -> bool:
+    """Whether a form keeps little more than another, or less but for outputs, which the caller holds in any case."""
+    whole, own = (
+        [
+            sum(nominal(op).elements(op.dims(n)) for n in closed.kept.names if n not in left_out)
+            for op, _, closed in (one, other)
+        ]
+        for left_out in ((), one[0].outputs)
+    )
+    return whole[0] <= _MORE * whole[1] or own[0] < own[1]
 
 
 def within_domain(op: Op, closed: Closed) -> None:

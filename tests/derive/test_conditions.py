@@ -5,12 +5,13 @@ import torch
 
 from derive import amax, axes, eq, exp, index, log, maximum, mean, op, scalar, sigmoid, sqrt, sum, tanh, tensor, where
 from derive.autograd.saved import total_bytes
-from derive.conditions import Handed, with_dear
+from derive.conditions import Handed, with_dear, with_functions
 from derive.emit import render
 from derive.equations import Op
-from derive.lengths.nominal import nominal
+from derive.lengths.nominal import Nominal, nominal
 from derive.pipeline import derive_op
-from tests.derive.live import module
+from derive.program import Assign, Call, Program, Read, Reduce
+from tests.derive.live import assert_alike, module
 
 i, j, k = axes("i j k")
 
@@ -197,3 +198,33 @@ def test_of_what_is_read_at_some_places_alone_these_are_handed_on() -> None:
     right = torch.autograd.grad(torch.nn.functional.cross_entropy(z, y) * 1.3, (x, w))
     found = torch.autograd.grad(module(angle_at_a_place.op).angle_at_a_place(x, w, y, 0.3) * 1.3, (x, w))
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
+
+
+@op
+def decayed(f, a: tensor[i], x: tensor[i, k]):
+    """Each state is what came before, fading (SSD: Dao & Gu, 2024)."""
+    f.c[i] = sum(where(j <= i, a[j], 0), over=j)
+    f.l[i, j] = where(j <= i, exp(f.c[i] - f.c[j]), 0)
+    f.y[i, k] = sum(f.l[i, j] * x[j, k], over=j)
+    return f.y
+
+
+def test_one_table_is_kept_and_the_output_not_counted() -> None:
+    """By way of the output, which the caller holds, rows need no sum; an unmasked table is none beside it."""
+    d = derive_op(decayed.op)
+    assert set(d.kept) == {"l", "y", "x"}, d.kept
+    made = module(decayed.op)
+    generator = torch.Generator().manual_seed(0)
+    a, x = (torch.randn(s, generator=generator, dtype=torch.float64, requires_grad=True) for s in ((6,), (6, 3)))
+    c = a.cumsum(0)
+    assert_alike(made.decayed(a, x), (c[:, None] - c).exp().tril() @ x, [a, x])
+
+
+def test_no_function_over_more_axes_is_handed_on_in_place_of_a_tensor() -> None:
+    table = Call("exp", (Call("sub", (Read("c", ("i",)), Read("c", ("j",)))),))
+    total = Assign("y", ("i",), Reduce("sum", ("j",), table))
+    forward = Program("f", (("x", ("i",)),), (), (Assign("c", ("i",), Read("x", ("i",))), total), ("y", "c"))
+    rows = Assign("dx", ("i",), Reduce("sum", ("j",), Call("mul", (Read("dy", ("j",)), table))))
+    backward = Program("f", (("dy", ("i",)), ("c", ("i",))), (), (rows,), ("dx",))
+    handed = with_functions(Handed(forward, backward, 1), ["c"], Nominal())
+    assert handed.forward.returns == ("y", "c")
