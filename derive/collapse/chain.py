@@ -16,6 +16,7 @@ from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.emptied import Total
 from derive.collapse.inversions import Inversion
+from derive.collapse.known_gathers import Gathers, use_gathers
 from derive.collapse.known_sums import Sums, cancelled
 from derive.collapse.left_over import left_over, marked
 from derive.collapse.masked import Masked, use_masked
@@ -99,6 +100,7 @@ class Laws:
     always: frozenset[str]
     gradients: frozenset[str]
     masked: Masked = field(default_factory=dict)
+    gathers: Gathers = field(default_factory=dict)
     subtracted: dict[Inversion, Expr] = field(default_factory=dict)  # what an elimination must not leave behind
     sums: Sums = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
@@ -194,6 +196,9 @@ def collapsed(
 
 def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Iterator[tuple[str, Expr, str]]:
     """What each law in turn makes of a value, and why."""
+    if laws.gathers:
+        value, places = use_gathers(value, laws.gathers)
+        yield "gather", value, "; ".join(places)
     for _ in range(len(eliminated) + 1):
         present = sorted(tensor_names(value) & set(eliminated))
         if not present:

@@ -12,6 +12,7 @@ from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.domain import conditions, divisors, undivided
 from derive.collapse.emptied import totals
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
+from derive.collapse.known_gathers import gathers
 from derive.collapse.known_sums import sums_before
 from derive.collapse.local_search import Candidate
 from derive.collapse.masked import masked
@@ -55,7 +56,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(
         valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op),
-        finite=polynomials(steps.op),
+        gathers(steps.op), finite=polynomials(steps.op),
     )  # fmt: skip
     steps, gone = vanishing(steps, replace(facts, totals=totals(steps.op)))
     laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))
