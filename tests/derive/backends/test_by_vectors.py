@@ -81,3 +81,42 @@ def test_in_every_situation(made: Op) -> None:
 
 def test_what_is_computed_is_summed_as_it_is() -> None:
     assert_derived(computed.op, lambda k, u, v: k.exp() @ (u * v), {"k": (4, 5), "u": (5,), "v": (5,)})
+
+
+k, s = axes("k s")
+
+
+@op
+def state_read(f, h: tensor[n, i, k, s], c: tensor[n, s]):
+    """A state of matrices, read by one vector for all heads (SSD: Dao & Gu, 2024)."""
+    f.y[n, i, k] = sum(h[n, i, k, s] * c[n, s], over=s)
+    return f.y
+
+
+@op
+def state_written(f, h: tensor[n, i, k, s], x: tensor[n, i, k], t: tensor[n, i]):
+    f.y[n, s] = sum(h[n, i, k, s] * x[n, i, k] * t[n, i], over=(i, k))
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("made", "equation", "shapes", "expected"),
+    [
+        (state_read.op, "niks,ns->nik", ((2, 3, 4, 5), (2, 5)), 'torch.einsum("ns, niks -> nik", c, h)'),
+        (
+            state_written.op,
+            "niks,nik,ni->ns",
+            ((2, 3, 4, 5), (2, 3, 4), (2, 3)),
+            'torch.einsum("nik, niks -> ns", t[:, :, None] * x, h)',
+        ),
+    ],
+    ids=["read", "written"],
+)
+def test_a_tensor_by_a_vector_for_each_place_of_its_first_axis_is_products(
+    made: Op, equation: str, shapes: tuple[tuple[int, ...], ...], expected: str
+) -> None:
+    """Nothing as large as the tensor is made."""
+    assert expected in code_of(made).partition("_backward(")[0]
+    names = [o.name for o in made.operands]
+    lengths = dict(zip(names, shapes, strict=True))
+    assert_derived(made, lambda **t: torch.einsum(equation, *(t[n] for n in names)), lengths)

@@ -2,7 +2,9 @@
 
 What is summed are a tensor's last axes, its first one, or all but the last; the vector has these axes and no others.
 Several such vectors are multiplied first: `sum(k[i, j] * a[j] * b[j], over=j)` is `k @ (a * b)`, and nothing is made
-that is as large as `k`.
+that is as large as `k`. Or there is a vector for each place of the tensor's first axes,
+`sum(h[n, i, k, s] * c[n, s], over=s)`: `einsum` finds products of matrices there, of which the vectors have to be
+the left ones: a matrix times a column is slow on a CPU.
 """
 
 from __future__ import annotations
@@ -22,7 +24,21 @@ Both = tuple[Node, Node]
 
 def is_by_vector(node: Reduce) -> bool:
     """Whether a sum is one product of a matrix, or of a tensor as one, and a vector."""
-    return any(found(node) is not None for found in (_matrix, _rows, _blocks))
+    return any(found(node) is not None for found in (_matrix, _rows, _blocks)) or is_by_one_each(node)
+
+
+def is_by_one_each(node: Reduce) -> bool:
+    """Whether it is a tensor with its first axes, two others and more, and a vector for each place of the first."""
+    factors, axes = product_factors(node.body), set(node_axes(node.body))
+    whole = [f for f in factors if set(node_axes(f)) == axes]
+    others = {a for f in factors if f not in whole for a in node_axes(f)}
+    if node.kind != "sum" or len(whole) != 1 or any(map(is_pack, axes)):
+        return False
+    if not all(isinstance(f, Read) and by_axes_once(f) for f in factors):
+        return False
+    first = others - set(node.axes)
+    leading = bool(first) and set(node_axes(whole[0])[: len(first)]) == first
+    return leading and set(node.axes) < others < axes and len(axes) > len(first) + 2
 
 
 def times_vector(

@@ -6,7 +6,7 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from derive.backends.torch.products.by_vectors import times_vector
+from derive.backends.torch.products.by_vectors import is_by_one_each, times_vector
 from derive.backends.torch.products.flattened import Size, flattened, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.nodes.products import product_factors
@@ -53,6 +53,8 @@ def contraction(
     by_vector = times_vector(node, value, lambda n, wanted: as_real(n, printed(n, wanted)), size)
     if by_vector is not None:
         return by_vector
+    if is_by_one_each(node):
+        return _einsum(sorted(factors, key=lambda f: len(node_axes(f))), node.axes, order, value, size)
     if len(factors) == 2:
         a, b = factors
         r = roles(a, b, node.axes, order)
