@@ -33,6 +33,11 @@ enum { LANES = VECTOR_BYTES / sizeof(real), FOUR = 4 * LANES }; // elements of a
 
 enum { BLOCK = 256 };    // elements of a row that are summed at once: the processor works on the next block meanwhile
 enum { LONG = 1024 };    // the same, where four vectors of sums take them
+#if !defined(FEW_ROWS)
+enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * LANES, LEAST_ROWS = 4 * TILE_ROWS }; // pairs whose sums stay in registers
+#else // who verifies kernels wants tiles where there are few rows
+enum { TILE_ROWS = 2, TILE_COLUMNS = 2, LEAST_ROWS = TILE_ROWS };
+#endif
 enum { STRETCH = 1024 }; // elements that a thread takes at once where each stands alone
 enum { ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // rows and columns that are summed at once; a few columns
 enum { KEPT = 1 << 22 }; // bytes of memory that a call leaves to the next
@@ -118,7 +123,7 @@ INLINE int64_t first_of_piece(int64_t piece, int64_t rows) { return piece * rows
 enum { NEAR = 1 << 20, HIGH = 128, LOW = 64 };
 INLINE int64_t near(int64_t bytes_each, int64_t least) { return at_least(least, NEAR / at_least(1, bytes_each)); }
 INLINE int64_t tile_of(int64_t rows, int64_t most) {
-#if defined(FEW_ROWS) // who verifies kernels wants tiles where there are few rows
+#if defined(FEW_ROWS)
     most = FEW_ROWS;
 #endif
     const int64_t tiles = at_least(1, (rows + most - 1) / most);

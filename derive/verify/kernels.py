@@ -168,7 +168,8 @@ def compiled(op: Op, save: str = "cost") -> Iterator[Kernels]:
         if "backward_out" in functions:
             others[f"{op.name}_backward_out"] = of_workspace(functions)
         watch = stack.enter_context(watched(runtime))
-        if "tile_of(" in files_of(module).get(f"{op.name}.c", ""):
+        code = files_of(module).get(f"{op.name}.c", "")
+        if "tile_of(" in code or "TILE_ROWS" in code:
             low = _functions(stack.enter_context(_in_low_tiles(op, Path(folder), module, watch)), op)
             others[f"{op.name}_backward {_LOW}"] = of_functions(low["forward"], low["backward"])
             if "with_gradients" in low:

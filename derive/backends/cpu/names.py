@@ -9,12 +9,14 @@ from derive.program import base
 _RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    real threads status scratch chunk chunks piece pieces task at from to few first last block lane adds tile place R
+    real threads status scratch chunk chunks piece pieces task at from to few first last block lane adds tile place
+    row slice slices heap heaps share shares R
     main bool true false asm""".split()  # noqa: SIM905
 )
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_chunks chunks_of first_of_piece blocks columns
     column_blocks whole_rows bytes take all_below larger smaller fill add_up largest smallest square
+    TILE_ROWS TILE_COLUMNS LEAST_ROWS
     cube whole_power product sum_of_products tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc free
     reserve release spare kept next width fresh KEPT VECTOR rows_together TOGETHER NEARBY FAR_OFF LANES FOUR
     IN_FOURS sum_of_four largest_of_four smallest_of_four STRIP TILE BLOCK LONG STRETCH ROWS COLUMNS SPAN SHORT
@@ -24,7 +26,7 @@ _SHARED = frozenset(
 )
 _SUFFIXES = tuple(  # of our own variables
     """_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last _few
-    _four _one""".split()  # noqa: SIM905
+    _four _one _packed""".split()  # noqa: SIM905
 )
 _PREFIXES = ("i_", "n_", "given_n_", "first_", "phase_", "shift_", "real_", "number_", "utf_")
 

@@ -12,6 +12,7 @@ from derive.backends.cpu.loops.flat import Flat
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.loops.lanes import Lanes, lanes_form
 from derive.backends.cpu.loops.nests import MERGE, Nest, extent
+from derive.backends.cpu.loops.pair_tiles import PairTiles, pair_tiles
 from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
@@ -59,12 +60,15 @@ class Plans(NamedTuple):
     plan: Plan
     short: Plan | None
     lanes: Plan | None
+    tiles: Plan | None  # in tiles of pairs
 
 
 def plans(group: Group, outside: frozenset[str], form: Normal) -> Plans:
     """The ways in which a group may run; `outside` are the tensors of which others know."""
+    tiles = pair_tiles(group, form, outside)
     group = rows_first(group, form)
-    return Plans(planned(group, form, outside), short_form(group, form, outside), lanes_form(group, form, outside))
+    plan = planned(group, form, outside)
+    return Plans(plan, short_form(group, form, outside), lanes_form(group, form, outside), tiles)
 
 
 def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyond: tuple[str, ...]) -> None:
@@ -72,7 +76,7 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
 
     What lies `beyond` has memory already.
     """
-    plan, short, lanes = found
+    plan, short, lanes, tiles = found
     group = plan.group
     nest = _shape(plan)(plan, form, out)
     near = RowsTogether(plan, form, out) if type(nest) is Rows and together(plan, form) else nest
@@ -99,14 +103,18 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     if lanes is not None:
         across = Lanes(lanes, form, out)
         forms.insert(0, (across.test, across))
+    if tiles is not None:
+        pairs = PairTiles(tiles, form, out)
+        scratch.lines += pairs.scratch()
+        forms.insert(0, (pairs.test, pairs))
     for s in group.totals:
-        counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms)
+        counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms if f.group.totals)
         most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
         scratch.take("real", f"{nest.text.name(s.name)}_parts", most)
     for k, (test, shape) in enumerate(forms):
         with out.otherwise(test) if k else out.block(f"if ({test})" if test else ""):
             shape.print()
-            for s in group.totals:
+            for s in shape.group.totals:
                 out.comment(s.note)
                 c, size = nest.text.name(s.name), extent(s.free)
                 out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {shape.parts}, {size}, {size});")

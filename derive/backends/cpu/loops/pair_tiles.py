@@ -1,0 +1,245 @@
+"""Folds for all pairs of rows, in tiles whose sums stay in registers, as those of a matrix product do.
+
+`sum(abs(a[i, k] - b[j, k]), over=k)` is no product, but asks for as much: each element of a meets each row of b. Row
+by row, every step of a sum would read both anew. A tile is a few places on i by two vectors along j: what is read along
+j is laid out first, a strip of a tile's width for all of k, and what lies along i is read once for all of the strip.
+The last tile overlaps the one before, and computes the same once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold
+from derive.backends.cpu.loops.stages import Plan
+from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.work import calls, is_heavy
+from derive.nodes.walking import axes_along, node_axes, walk
+from derive.program import AxisValue, Merged, Read
+
+_ALL = "TILE_ROWS * TILE_COLUMNS"
+_MOST = 2  # folds whose sums fit the registers
+
+
+def pair_tiles(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:
+    """The same loops in tiles along the last two axes of what they fold to, if they can be."""
+    folds = [s for s in group.loops if s.is_fold]
+    if not 0 < len(folds) <= _MOST or len(folds[0].free) < 2 or len(folds[0].over) != 1:
+        return None
+    outer, over = folds[0].free, folds[0].over
+    own = replace(group, outer=outer, lane=outer[-1])
+    if any(s.over != over or set(s.free) != set(outer) for s in folds) or set(outer) & set(over):
+        return None
+    inside = [s for s in group.loops if own.inner(s)]
+    after = [s for s in group.loops if s not in inside]
+    elements = [s for s in inside if s not in folds]
+    if not all(_is_element(s, outside) for s in elements) or not _come_after(after, inside, group, own):
+        return None
+    if any(map(is_heavy, (call for s in inside for call in calls(s.value)))) or not _pairs(inside, own, over[0], form):
+        return None
+    place = {s.name: "element" for s in elements}
+    place |= {s.name: "memory" if s.name in outside or group.is_total(s) else "value" for s in (*folds, *after)}
+    return Plan(own, (), place, {s.name: s for s in group.loops})
+
+
+def _is_element(loop: Loop, outside: frozenset[str]) -> bool:
+    return loop.kind == "set" and loop.name not in outside
+
+
+def _come_after(after: list[Loop], inside: list[Loop], group: Group, own: Group) -> bool:
+    """Whether the rest are single values that folds do not read, each set once."""
+    read = {r.name for s in inside for r in s.reads()}
+    names = [s.name for s in group.loops]
+    single = all(s.kind == "set" and set(s.free) == set(own.outer) and s.name not in read for s in after)
+    return single and len(set(names)) == len(names) and (not after or set(group.outer) == set(own.outer))
+
+
+def _pairs(inside: list[Loop], own: Group, over: str, form: Normal) -> bool:
+    """Whether all that is read lies along one side or the other, or is one number for each pair."""
+    *_, row, lane = own.outer
+    made = {s.name for s in inside}
+    reads = {r for s in inside for r in s.reads() if r.name not in made}
+    others = form.integers | form.booleans | set(form.numbers)
+    plain = all(isinstance(i, str) or (isinstance(i, Merged) and all(isinstance(a, str) for a in i.axes))
+                for r in reads for i in r.index)  # fmt: skip
+    if not plain or any(r.name in others - set(form.numbers) for r in reads):
+        return False
+    counted = any(isinstance(n, AxisValue) and n.axis == lane for s in inside for n in walk(s.value))
+    axes = [set(node_axes(r)) for r in reads]
+    sides = [any({side, over} <= a for a in axes) for side in (row, lane)]
+    return not counted and all(sides) and not any({row, lane, over} <= a for a in axes)
+
+
+@dataclass
+class PairTiles(Nest):
+    named: dict[Read, str] = field(default_factory=dict)  # how the sweep reads what it needs
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        *self.slow, self.row, self.lane = self.group.outer
+        self.folds = [s for s in self.group.loops if s.is_fold]
+        self.inside = [s for s in self.group.loops if s.is_fold or self.plan.place[s.name] == "element"]
+        self.after = [s for s in self.group.loops if s not in self.inside]
+        (self.over,) = self.folds[0].over
+        made = {s.name for s in self.inside}
+        reads = dict.fromkeys(r for s in self.inside for r in s.reads() if r.name not in made and axes_along(r.index))
+        self.kinds = {r: self._kind(r) for r in reads}
+        packed = (r for r, kind in self.kinds.items() if kind == "packed")
+        self.memory = {r: self.text.name(self.normal.fresh(f"{r.name}_strip")) for r in packed}
+
+    def _kind(self, read: Read) -> str:
+        axes = axes_along(read.index)
+        if self.lane not in axes:
+            return "here"
+        return "tile" if self.row in axes else "packed"
+
+    @property
+    def test(self) -> str:
+        """The condition under which this form is better: there are whole tiles, and enough of them for a strip."""
+        return f"{length(self.row)} >= LEAST_ROWS && {length(self.lane)} >= TILE_COLUMNS"
+
+    def c(self, read: Read) -> str:
+        """What is read, under a name of its own."""
+        same = [r for r in self.kinds if r.name == read.name and self.kinds[r] == self.kinds[read]]
+        number = f"_{same.index(read) + 1}" if len(same) > 1 else ""
+        return f"{self.text.name(read.name)}{number}_{self.kinds[read]}"
+
+    def packed(self) -> Iterator[tuple[Read, str]]:
+        """What is laid out for a strip, and how many elements that is."""
+        for r in self.memory:
+            yield r, f"{length(self.over)} * TILE_COLUMNS" if self.over in axes_along(r.index) else "TILE_COLUMNS"
+
+    def scratch(self) -> Iterator[tuple[str, str, str]]:
+        """Type, name and length of the memory of all threads for that."""
+        for r, count in self.packed():
+            yield "real", self.memory[r], f"threads * ({count})"
+
+    def print(self) -> None:
+        out, slow = self.out, tuple(self.slow)
+        every = f"{extent(slow)} * slices" if slow else "slices"
+        out.line(f"const int64_t slices = ({length(self.lane)} + TILE_COLUMNS - 1) / TILE_COLUMNS;")
+        out.line(f"const int64_t heaps = ({length(self.row)} + TILE_ROWS - 1) / TILE_ROWS;")
+        out.line(f"const int64_t shares = {every} < 4 * threads ? at_most(threads, heaps) : 1;")
+        out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
+        with out.loop("task", "0", f"{every} * shares"):
+            out.line("const int64_t share = task % shares, slice = task / shares % slices;")
+            if slow:
+                out.line("const int64_t at = task / shares / slices;")
+                decode(out, slow, "at")
+            out.line(f"const int64_t from = at_most(slice * TILE_COLUMNS, {length(self.lane)} - TILE_COLUMNS);")
+            for r, count in self.packed():
+                self.pack(r, count)
+            with out.loop("heap", "heaps * share / shares", "heaps * (share + 1) / shares"):
+                out.line(f"const int64_t first = at_most(heap * TILE_ROWS, {length(self.row)} - TILE_ROWS);")
+                self.notes(self.folds)
+                self.tile()
+                self.notes(self.after)
+                self.values()
+
+    @property
+    def work(self) -> str:
+        return extent((*self.group.outer, self.over))
+
+    def pack(self, read: Read, count: str) -> None:
+        """What lies along the strip, its places side by side."""
+        out, c = self.out, self.c(read)
+        out.line(f"real *const {c} = {self.memory[read]} + omp_get_thread_num() * ({count});")
+        inner = (self.over,) if self.over in axes_along(read.index) else ()
+        with self.plain(inner), out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
+            out.line(f"const int64_t {variable(self.lane)} = from + lane;")
+            at = f"{variable(self.over)} * TILE_COLUMNS + lane" if inner else "lane"
+            out.line(f"{c}[{at}] = {self.text.read(read).code};")
+
+    # --- a tile --------------------------------------------------------------------------------------------
+
+    def tile(self) -> None:
+        """The sums of a tile, ROWS steps at a time."""
+        out, k = self.out, variable(self.over)
+        self.wide()
+        for s in self.folds:
+            kind = "double" if s.kind == "sum" else "real"
+            self.begin(s, "total", kind)
+        with out.block(f"for (int64_t {k}_block = 0; {k}_block < {length(self.over)}; {k}_block += ROWS)"):
+            out.line(f"const int64_t {k}_end = at_most({k}_block + ROWS, {length(self.over)});")
+            for s in self.folds:
+                self.begin(s, "block", "real")
+            with out.loop(k, f"{k}_block", f"{k}_end"):
+                self.step()
+            for s in self.folds:
+                name = self.text.name(s.name)
+                with out.loop("place", "0", _ALL, "simd", "int"):
+                    out.line(fold(s.kind, f"{name}_total[place]", f"{name}_block[place]"))
+
+    def begin(self, s: Loop, suffix: str, kind: str) -> None:
+        name = f"{self.text.name(s.name)}_{suffix}"
+        self.out.line(f"{kind} {name}[{_ALL}];")
+        with self.out.loop("place", "0", _ALL, "simd", "int"):
+            self.out.line(f"{name}[place] = {START[s.kind]};")
+
+    def wide(self) -> None:
+        """What there is one of for each pair, read before the sums."""
+        reads = [r for r, kind in self.kinds.items() if kind == "tile"]
+        for r in reads:
+            self.out.line(f"real {self.c(r)}[{_ALL}];")
+        if reads:
+            with self.places():
+                for r in reads:
+                    self.out.line(f"{self.c(r)}[row * TILE_COLUMNS + lane] = {self.text.read(r).code};")
+
+    def step(self) -> None:
+        """One place on the axis that is folded, of all pairs of the tile."""
+        out = self.out
+        self.out.line("#pragma GCC unroll 4")
+        with out.loop("row", "0", "TILE_ROWS", kind="int"):
+            out.line(f"const int64_t {variable(self.row)} = first + row;")
+            for r, kind in self.kinds.items():
+                if kind == "here":
+                    out.line(f"const real {self.c(r)} = {self.text.read(r).code};")
+            self.named = {r: self.c(r) + self.at(r) for r in self.kinds}
+            with out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
+                self.elements(self.inside)
+            self.named = {}
+
+    def at(self, read: Read) -> str:
+        """Where that lies in what was laid out."""
+        kind = self.kinds[read]
+        if kind == "here":
+            return ""
+        if kind == "tile":
+            return "[row * TILE_COLUMNS + lane]"
+        return f"[{variable(self.over)} * TILE_COLUMNS + lane]" if self.over in axes_along(read.index) else "[lane]"
+
+    def element(self, read: Read) -> str | None:
+        return self.named.get(read) or super().element(read)
+
+    def accumulate(self, s: Loop) -> None:
+        into = f"{self.text.name(s.name)}_block[row * TILE_COLUMNS + lane]"
+        self.out.line(fold(s.kind, into, self.text.real(s.value)))
+
+    @contextmanager
+    def places(self) -> Iterator[None]:
+        """All pairs of a tile."""
+        out = self.out
+        with out.loop("row", "0", "TILE_ROWS", kind="int"):
+            out.line(f"const int64_t {variable(self.row)} = first + row;")
+            with out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
+                out.line(f"const int64_t {variable(self.lane)} = from + lane;")
+                yield
+
+    def values(self) -> None:
+        """What has been folded, and what is made of it."""
+        with self.places():
+            for s in self.folds:
+                cast = "(real)" if s.kind == "sum" else ""
+                total = f"{cast}{self.text.name(s.name)}_total[row * TILE_COLUMNS + lane]"
+                self.out.line(f"const real {self.local(s.name)} = {total};")
+                if self.plan.place[s.name] == "memory":
+                    self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
+                    self.here.add(s.name)
+            for s in self.after:
+                self._element(s)
+            self.here.clear()

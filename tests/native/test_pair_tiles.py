@@ -1,0 +1,123 @@
+"""Folds for all pairs of rows, that are no matrix products, are taken in tiles as these are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from derive.catalogue import load_file
+from derive.equations import Op
+from derive.verify.verify import verify_kernels
+from tests.native.conftest import Package
+
+SPECS = """
+from derive import *
+
+n, i, j, k, e = axes("n i j k e")
+
+
+@op
+def of_differences(f, a: tensor[i, k], b: tensor[j, k]):
+    f.y[i, j] = exp(-0.1 * sum((a[i, k] - b[j, k]) ** 2, over=k))
+    return f.y
+
+
+@op
+def among_themselves(f, x: tensor[n, k]):
+    f.y[i, j] = sum(abs(x[i, k] - x[j, k]), over=k)
+    return f.y
+
+
+@op
+def in_batches(f, a: tensor[n, i, k], b: tensor[n, j, k], v: tensor[k], s: tensor[j]):
+    f.y[n, i, j] = sum(relu(a[n, i, k] + s[j] * b[n, j, k]) * v[k], over=k)
+    return f.y
+
+
+@op
+def largest(f, a: tensor[i, k], b: tensor[k, j]):
+    f.y[i, j] = amax(a[i, k] + b[k, j], over=k)
+    return f.y
+
+
+@op
+def two_of_each(f, a: tensor[i, k], b: tensor[j, k]):
+    f.y[i, j] = sum((a[i, k] - b[j, k]) ** 2, over=k)
+    f.z[i, j] = sum(abs(a[i, k] - b[j, k]), over=k) * f.y[i, j]
+    return f.y, f.z
+
+
+@op
+def beyond_a_place(f, a: tensor[i, k], b: tensor[j, k]):
+    f.y[i, j] = sum(where(k <= i, (a[i, k] - b[j, k]) ** 2, 0), over=k)
+    return f.y
+
+
+@op
+def with_a_table(f, a: tensor[i, k], b: tensor[j, k], m: tensor[i, j]):
+    f.y[i, j] = sum(relu(a[i, k] - b[j, k] - m[i, j]) ** 2, over=k)
+    return f.y
+
+
+@op
+def of_all_three(f, a: tensor[i, k], b: tensor[j, k], m: tensor[i, j, k]):
+    f.y[i, j] = sum(abs(a[i, k] - b[j, k] - m[i, j, k]), over=k)
+    return f.y
+"""
+NAMES = [
+    "of_differences", "among_themselves", "in_batches", "two_of_each", "beyond_a_place", "with_a_table", "largest",
+    "of_all_three",
+]  # fmt: skip
+WHOLE = {"largest", "of_all_three"}  # a table of three axes is kept or given: it comes from memory
+
+
+@pytest.fixture(scope="module")
+def ops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Op]:
+    file = Path(tmp_path_factory.mktemp("specs")) / "pairs.py"
+    file.write_text(SPECS)
+    return {op.name: op for op in load_file(file)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_in_every_situation(ops: dict[str, Op], name: str) -> None:
+    """Of odd, equal and no lengths, on one thread and two, in both dtypes; also in tiles of two by two."""
+    found = verify_kernels(ops[name])
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+@pytest.fixture(scope="module")
+def native(package: Package) -> ModuleType:
+    return package(specs=SPECS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_which_are_taken_in_tiles(native: ModuleType, name: str) -> None:
+    forward = Path(native.__path__[0], f"{name}.c").read_text().partition(f"{name}_backward(")[0]
+    assert ("LEAST_ROWS &&" in forward) is (name not in WHOLE), forward
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("rows", "columns", "deep"), [(17, 33, 5), (64, 40, 64), (130, 75, 200), (16, 500, 1)])
+def test_tiles_overlap_and_give_the_same_on_any_number_of_threads(
+    native: ModuleType, threads: Callable[[int], None], rows: int, columns: int, deep: int
+) -> None:
+    a = torch.randn(rows, deep, dtype=torch.float64, requires_grad=True)
+    b = torch.randn(columns, deep, dtype=torch.float64, requires_grad=True)
+    dy, dz = torch.randn(2, rows, columns, dtype=torch.float64)
+    difference = a[:, None] - b
+    y = difference.square().sum(2)
+    z = difference.abs().sum(2) * y
+    wanted = (y, z, *torch.autograd.grad((y, z), (a, b), (dy, dz)))
+    found = []
+    for number in (1, 2, 3):
+        threads(number)
+        *out, saved = native.two_of_each_forward(a.detach(), b.detach())
+        found.append((*out, *native.two_of_each_backward(dy, dz, *saved)))
+    for one, two, three, right in zip(*found, wanted, strict=True):
+        assert torch.equal(one, two)
+        assert torch.equal(one, three)
+        torch.testing.assert_close(one, right, rtol=1e-10, atol=1e-10)
