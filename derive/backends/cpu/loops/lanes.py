@@ -114,7 +114,7 @@ class Lanes(Columns):
     @property
     def test(self) -> str:
         """The condition under which this form is better: rows of more elements side by side make vectors."""
-        return f"{length(str(self.group.lane))} < SPAN"
+        return f"{length(str(self.group.lane))} < SPAN / 2"
 
     def split(self) -> tuple[tuple[str, ...], str, str]:
         *slow, row, lane = self.group.outer
@@ -122,6 +122,9 @@ class Lanes(Columns):
 
     def blocks(self, width: str) -> None:
         super().blocks(f"whole_rows({width}, {length(str(self.group.lane))})")
+
+    def starts(self) -> None:
+        """A block says where its rows begin."""
 
     def begin_block(self) -> None:
         self.out.line(f"const int64_t {self.row} = 0; // {self.group.lane} counts on to the next")
