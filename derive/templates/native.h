@@ -15,6 +15,7 @@
 #endif
 
 typedef REAL real;
+typedef __typeof__(__builtin_choose_expr(sizeof(real) == sizeof(float), (int32_t)0, (int64_t)0)) whole; // as many to a vector
 #define R(x) ((real)(x))
 #define INLINE static inline __attribute__((always_inline, unused))
 #define SHARED static __attribute__((unused))
@@ -49,8 +50,8 @@ enum { TOGETHER = 4, NEARBY = 1 << 15 }; // rows of which each stage is taken be
 #ifndef FAR_OFF
 #define FAR_OFF (1 << 24) // bytes of all rows, beyond which they lie in no cache
 #endif
-#ifndef FULL
-#define FULL FOUR // elements side by side of rows that are taken together: fewer fill no four vectors
+#ifndef WIDE
+#define WIDE (4 * FOUR) // elements side by side of a row that is summed in four vectors
 #endif
 enum { TALL = 256 }; // rows that make columns too long to stay in the cache
 
@@ -98,11 +99,11 @@ INLINE int64_t chunks_of(int64_t rows, int64_t each) {
 }
 INLINE int64_t first_of_chunks(int64_t chunk, int64_t rows, int64_t each) { return chunk * rows / chunks_of(rows, each); }
 
-// Rows that are taken together, of so many elements each, of which so many lie side by side; one where these are few and
-// would not fill four vectors, or rows come from memory, faster if it is asked evenly.
+// Rows that are taken together, of so many elements each, of which so many lie side by side; one where these are many and come
+// from memory, faster if it is asked evenly.
 INLINE int64_t rows_together(int64_t elements, int64_t run, int64_t rows) {
     const int64_t size = at_least(1, elements) * (int64_t)sizeof(real);
-    return run < FULL || size * rows > FAR_OFF ? 1 : at_least(1, at_most(TOGETHER, NEARBY / size));
+    return run >= WIDE && size * rows > FAR_OFF ? 1 : at_least(1, at_most(TOGETHER, NEARBY / size));
 }
 
 INLINE int64_t blocks(int64_t n) { return (n + STRETCH - 1) / STRETCH; }
@@ -196,43 +197,84 @@ INLINE real smaller(real a, real b) {
     return b == b ? found : b;
 }
 
-// For every place from one to another, four vectors at a time, which the compiler writes out: sums of four vectors stay in
-// registers, and none waits for the one before it. The last vectors are taken one by one.
-#define IN_FOURS(i, start, stop, ...) \
-    int64_t i##_four = start; \
-    for (; i##_four + FOUR <= stop; i##_four += FOUR) { \
+// As many places from one on as vectors have lanes; those before `done` have been taken already.
+#define IN_LANES(i, first, count, taken, ...) { \
+        const whole done = taken; \
         _Pragma("omp simd") \
-        for (int64_t i = i##_four; i < i##_four + FOUR; i++) { __VA_ARGS__ } \
-    } \
-    _Pragma("omp simd") \
-    for (int64_t i = i##_four; i < stop; i++) { __VA_ARGS__ }
+        for (whole lane = 0; lane < count; lane++) { const int64_t i = first + lane; __VA_ARGS__ } \
+    }
 
-INLINE real sum_of_four(const real *restrict parts) {
-    real found = 0;
-    #pragma omp simd reduction(+ : found)
-    for (int k = 0; k < FOUR; k++) found += parts[k];
-    return found;
-}
-INLINE real largest_of_four(const real *restrict parts) {
-    real found = -INFINITY;
-    int nan = 0;
-    #pragma omp simd reduction(max : found) reduction(| : nan)
-    for (int k = 0; k < FOUR; k++) {
-        found = parts[k] > found ? parts[k] : found;
-        nan |= parts[k] != parts[k];
+// For every place of a row from one to another, a vector at a time. The last vector ends where the row does and overlaps the one
+// before, so that none is taken place by place: what it computes once more is the same, and sums leave out what is `done`. A row
+// of less than a vector has to be.
+#define IN_VECTORS(i, start, stop, ...) \
+    if (stop < LANES) IN_LANES(i, start, stop - start, 0, __VA_ARGS__) else { \
+        int64_t i##_at = start; \
+        for (; i##_at + LANES <= stop; i##_at += LANES) IN_LANES(i, i##_at, LANES, 0, __VA_ARGS__) \
+        if (i##_at < stop) IN_LANES(i, stop - LANES, LANES, (whole)(LANES - (stop - i##_at)), __VA_ARGS__) \
     }
-    return nan ? NAN : found;
-}
-INLINE real smallest_of_four(const real *restrict parts) {
-    real found = INFINITY;
-    int nan = 0;
-    #pragma omp simd reduction(min : found) reduction(| : nan)
-    for (int k = 0; k < FOUR; k++) {
-        found = parts[k] < found ? parts[k] : found;
-        nan |= parts[k] != parts[k];
+
+// The same of a row of a vector at least, four vectors at a time, which the compiler writes out: sums of four vectors stay in
+// registers, and none waits for the one before it.
+#define IN_FOURS(i, start, stop, ...) { \
+        int64_t i##_at = start; \
+        for (; i##_at + FOUR <= stop; i##_at += FOUR) IN_LANES(i, i##_at, FOUR, 0, __VA_ARGS__) \
+        for (; i##_at < stop; i##_at += LANES) { \
+            const int64_t i##_last = at_most(i##_at, stop - LANES); \
+            IN_LANES(i, i##_last, LANES, (whole)(i##_at - i##_last), __VA_ARGS__) \
+        } \
     }
-    return nan ? NAN : found;
+
+// What the lanes of a vector have folded, half and half: one after another, each would wait for the one before it.
+#define PART_OF_VECTOR(name, n) \
+    typedef real name __attribute__((vector_size(n * sizeof(real)), aligned(sizeof(real)), may_alias));
+PART_OF_VECTOR(eight_lanes, 8)
+PART_OF_VECTOR(four_lanes, 4)
+INLINE real sum_of_lanes(const real *restrict lanes) {
+    four_lanes last;
+    if (LANES == 16) {
+        const union { eight_lanes all; four_lanes half[2]; } sums = {*(const eight_lanes *)lanes + *(const eight_lanes *)(lanes + 8)};
+        last = sums.half[0] + sums.half[1];
+    } else if (LANES == 8) {
+        last = *(const four_lanes *)lanes + *(const four_lanes *)(lanes + 4);
+    } else if (LANES == 4) {
+        last = *(const four_lanes *)lanes;
+    } else {
+        return lanes[0] + lanes[1];
+    }
+    return (last[0] + last[2]) + (last[1] + last[3]);
 }
+#define EXTREMUM_OF_LANES(name, fold) \
+    INLINE real name##_of_lanes(const real *restrict lanes) { \
+        real eight[8], four[4]; \
+        if (LANES == 16) { \
+            _Pragma("omp simd") \
+            for (int k = 0; k < 8; k++) eight[k] = fold(lanes[k], lanes[k + 8]); \
+            lanes = eight; \
+        } \
+        if (LANES >= 8) { \
+            _Pragma("omp simd") \
+            for (int k = 0; k < 4; k++) four[k] = fold(lanes[k], lanes[k + 4]); \
+            lanes = four; \
+        } \
+        return LANES == 2 ? fold(lanes[0], lanes[1]) : fold(fold(lanes[0], lanes[2]), fold(lanes[1], lanes[3])); \
+    }
+EXTREMUM_OF_LANES(largest, larger)
+EXTREMUM_OF_LANES(smallest, smaller)
+
+#define OF_FOUR(name, fold) \
+    INLINE real name##_of_four(const real *restrict parts) { \
+        real lanes[LANES]; \
+        _Pragma("omp simd") \
+        for (int k = 0; k < LANES; k++) { \
+            lanes[k] = fold(fold(parts[k], parts[k + LANES]), fold(parts[k + 2 * LANES], parts[k + 3 * LANES])); \
+        } \
+        return name##_of_lanes(lanes); \
+    }
+#define PLUS(a, b) ((a) + (b))
+OF_FOUR(sum, PLUS)
+OF_FOUR(largest, larger)
+OF_FOUR(smallest, smaller)
 
 SHARED void fill(real *restrict out, real value, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = value;

@@ -73,11 +73,11 @@ REFERENCES: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]]
 }
 
 
-@pytest.fixture(scope="module", params=["along many rows", "row by row", "rows together"])
+@pytest.fixture(scope="module", params=["along many rows", "row by row"])
 def native(package: Package, request: pytest.FixtureRequest) -> ModuleType:
     made = package(specs=SPECS)
     library = sys.modules[f"{made.__name__}._library"]
-    few = {"along many rows": (), "row by row": ("-DMANY=100000",), "rows together": ("-DMANY=100000", "-DFULL=1")}
+    few = {"along many rows": (), "row by row": ("-DMANY=100000",)}
     library.FLAGS = (*library.FLAGS, *few[request.param])
     return made
 
@@ -120,9 +120,3 @@ def test_what_single_places_are_read_of_runs_along_the_rows(native: ModuleType, 
     columns = backward.partition(" < SHORT && n_n >= MANY) {")[2].partition("    } else")[0]
     assert added in columns
     assert "for (int64_t i_n = from; i_n < to; i_n++) {" in columns
-
-
-def test_rows_of_a_few_elements_are_not_taken_together(native: ModuleType) -> None:
-    source = Path(native.__path__[0], "turned_about.c").read_text()
-    assert "* n_three, n_three, n_n) > 1" in source
-    assert "return run < FULL ||" in Path(native.__path__[0], "_native.h").read_text()

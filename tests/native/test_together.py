@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -52,6 +53,20 @@ def gated(f, x: tensor[n, d], w: tensor[n, d], kinds: index(k)[n], table: tensor
     f.on[n] = table[kinds[n]] * where(f.a[n] > 0, f.a[n], 0)
     f.b[n] = sum(tanh(x[n, d] - f.on[n]), over=d)
     f.y[n, d] = where(f.b[n] > f.a[n], x[n, d] * f.b[n], w[n, d] * f.on[n])
+    return f.y
+
+
+@op
+def counted(f, x: tensor[n, d], w: tensor[n, d]):
+    f.a[n] = sum(x[n, d] * w[n, d], over=d)
+    f.high[n] = amax(x[n, d], over=d)
+    f.y[n, d] = x[n, d] * f.a[n] + w[n, d] * f.high[n]
+    return f.y
+
+
+@op
+def grown(f, x: tensor[n, d], a: tensor[n]):
+    f.y[n, d] = a[n] * exp(x[n, d])
     return f.y
 
 
@@ -120,7 +135,7 @@ def compiled(package: Package, *flags: str) -> ModuleType:
 @pytest.fixture(scope="module", params=["together", "one by one"])
 def native(package: Package, request: pytest.FixtureRequest) -> ModuleType:
     """Compiled so that all rows lie near, the other time so that none does."""
-    return compiled(package, "-DFAR_OFF=0" if request.param == "one by one" else "-DFULL=1")
+    return compiled(package, "-DFAR_OFF=0" if request.param == "one by one" else "-DWIDE=LANES")
 
 
 @pytest.mark.parametrize(("rows", "length"), [(1, 33), (4, 64), (7, 130), (9, 1030), (3, 20000)])
@@ -158,9 +173,34 @@ def test_threads_give_the_same_numbers(native: ModuleType, threads: Callable[[in
     assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("rows", [3, 130])
+def test_what_overlaps_is_summed_once(native: ModuleType, rows: int, dtype: torch.dtype) -> None:
+    for length in range(1, 70):
+        x, w = (torch.randint(-9, 10, (rows, length)).to(dtype) for _ in range(2))  # sums are exact in any order
+        y, _ = native.counted_forward(x, w)
+        assert torch.equal(y, x * (x * w).sum(1, keepdim=True) + w * x.amax(1, keepdim=True)), length
+
+
+@pytest.mark.parametrize("length", [5, 16, 17, 33, 77])
+def test_costly_functions_of_whole_vectors(native: ModuleType, length: int) -> None:
+    x, a = torch.randn(9, length), torch.randn(9)
+    y, _ = native.grown_forward(x, a)
+    torch.testing.assert_close(y, a[:, None] * x.exp(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(("name", "vectors"), [("counted", 1), ("grown", 1)])
+def test_no_row_ends_place_by_place(native: ModuleType, name: str, vectors: int) -> None:
+    source = Path(native.__path__[0], f"{name}.c").read_text().partition(f"int {name}_backward(")[0]
+    *_, rows = source.split("} else {")
+    assert rows.count("IN_VECTORS(") == vectors
+    assert "reduction(" not in rows
+
+
 def test_each_stage_is_taken_of_all_the_rows(native: ModuleType) -> None:
     with open(f"{native.__path__[0]}/normed.c") as file:
         forward = file.read().partition("int normed_backward(")[0]
-    near = forward.partition("} else if (rows_together(2 * n_d, n_d, n_rows) > 1) {")[2].partition("    } else {")[0]
+    test = "n_d >= WIDE && rows_together(2 * n_d, n_d, n_rows) > 1"
+    near = forward.partition(f"}} else if ({test}) {{")[2].partition("    } else {")[0]
     assert near.count("for (int64_t i_rows = first; i_rows < last; i_rows++) {") == 3
     assert near.count("IN_FOURS(") == 2

@@ -19,14 +19,16 @@ _SHARED = frozenset(
     TILE_ROWS TILE_COLUMNS LEAST_ROWS
     cube whole_power product sum_of_products tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc free
     reserve release spare kept next width fresh KEPT VECTOR rows_together TOGETHER NEARBY FAR_OFF LANES FOUR
-    IN_FOURS sum_of_four largest_of_four smallest_of_four STRIP TILE BLOCK LONG STRETCH ROWS COLUMNS SPAN SHORT
-    TALL FULL NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED
+    IN_FOURS IN_VECTORS IN_LANES sum_of_four largest_of_four smallest_of_four sum_of_lanes largest_of_lanes
+    smallest_of_lanes whole eight_lanes four_lanes PART_OF_VECTOR EXTREMUM_OF_LANES OF_FOUR PLUS STRIP TILE BLOCK
+    LONG STRETCH ROWS COLUMNS SPAN SHORT TALL WIDE NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL
+    INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED
     CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux NARROW MANY CHUNK SIDE NO_SIDE side
     axis edge windowed windowed_result widened product_of_windows offsets done lane omp_get_thread_num errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
     """_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last _few
-    _four _one _packed""".split()  # noqa: SIM905
+    _four _at _lanes _one _packed""".split()  # noqa: SIM905
 )
 _PREFIXES = ("i_", "n_", "given_n_", "first_", "phase_", "shift_", "real_", "number_", "utf_")
 

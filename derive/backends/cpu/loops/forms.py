@@ -18,7 +18,7 @@ from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
 from derive.backends.cpu.loops.streams import Streams, streams
 from derive.backends.cpu.loops.taps import VectorRows
-from derive.backends.cpu.loops.together import RowsTogether, together
+from derive.backends.cpu.loops.together import RowsInFours, RowsTogether, together
 from derive.backends.cpu.products.chains import Step, names_read, names_written
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
@@ -78,23 +78,24 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     """
     plan, short, lanes, tiles = found
     group = plan.group
-    nest = _shape(plan)(plan, form, out)
-    near = RowsTogether(plan, form, out) if type(nest) is Rows and together(plan, form) else nest
+    made = _shape(plan, form)
+    nest = made(plan, form, out)
     for name, place in plan.place.items():
         c, dims = nest.text.name(name), form.dims[name]
         own = name not in beyond and name not in {n for n, _ in form.program.given}
         if place == "memory" and own and c not in scratch.names:
             scratch.take(form.type(name), c, count(dims, nest.text))
         elif place == "buffer":
-            assert isinstance(near, Rows)
-            scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({near.row(name)})")
+            assert isinstance(nest, Rows)
+            scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({nest.row(name)})")
     forms: list[tuple[str, Nest]] = [("", nest)]
     if isinstance(nest, Columns) and streams(plan):
         long = Streams(plan, form, out)
         scratch.lines += long.scratch()
         forms.insert(0, (long.tall(), long))
-    if isinstance(near, RowsTogether):
-        forms.insert(0, (near.test, near))
+    if made is RowsTogether:
+        wide = RowsInFours(plan, form, out)
+        forms.insert(0, (wide.test, wide))
     if short is not None:
         rows, vectors = ShortRows(short, form, out), VectorRows(short, form, out)
         forms.insert(0, (rows.test, rows))
@@ -120,10 +121,10 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
                 out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {shape.parts}, {size}, {size});")
 
 
-def _shape(plan: Plan) -> type[Nest]:
+def _shape(plan: Plan, form: Normal) -> type[Nest]:
     group = plan.group
     if group.lane is None:
-        return Rows
+        return RowsTogether if together(plan, form) else Rows
     inside = any(stage.sweeps for stage in plan.stages)
     return Columns if inside else Flat
 

@@ -10,17 +10,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
-from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold
+from derive.backends.cpu.loops.nests import START, decode, extent, fold
 from derive.backends.cpu.loops.short import is_window
 from derive.backends.cpu.loops.stages import Sweep
 from derive.backends.cpu.loops.taps import in_vectors, lanes, overlapping
+from derive.backends.cpu.loops.vectors import InVectors
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.nodes.walking import axes_along
 
 
 @dataclass
-class Rows(Nest):
+class Rows(InVectors):
     def print(self) -> None:
         outer, out = self.group.outer, self.out
         buffers = [n for n, p in self.plan.place.items() if p == "buffer"]
@@ -207,44 +208,6 @@ class Rows(Nest):
                 new, kind = f"{self.text.name(s.name)}_new", CHANGES[s.kind]
                 out.line(f"const real {new} = {self.text.real(s.value)};")
                 out.line(fold(kind, self.stored(s), f"lane >= done ? {new} : {START[kind]}"))
-
-    def start(self, folds: list[Loop]) -> None:
-        for s in folds:
-            kind = "double" if s.kind == "sum" else "real"
-            self.out.line(f"{kind} {self.text.name(s.name)}_total = {START[s.kind]};")
-
-    def vectors(self, fast: str, n: str, folds: list[Loop], sweep: Sweep) -> None:
-        """The innermost loop over so many places, in blocks where it sums."""
-        i, out = variable(fast), self.out
-        with ExitStack() as stack:
-            start, stop = "0", n
-            if any(s.kind == "sum" for s in folds):
-                head = f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += BLOCK)"
-                stack.enter_context(out.block(head))
-                out.line(f"const int64_t {i}_end = at_most({i}_block + BLOCK, {n});")
-                start, stop = f"{i}_block", f"{i}_end"
-            elif folds:
-                stack.enter_context(out.block(""))
-            clauses = self.accumulators(folds, "_block")
-            with out.loop(i, start, stop, "" if sweep.ordered else f"simd{clauses}"):
-                self.elements(sweep.loops)
-            for s in folds:
-                out.line(fold(s.kind, f"{self.text.name(s.name)}_total", self.accumulated(s, "_block")))
-
-    def accumulate(self, s: Loop) -> None:
-        if self.group.is_total(s):
-            super().accumulate(s)
-        else:
-            self.reduce(s, f"{self.text.name(s.name)}_block")
-
-    def finish(self, s: Loop) -> None:
-        """A fold is complete: its value, in memory too where that is wanted."""
-        total = f"{self.text.name(s.name)}_total"
-        value = f"(real){total}" if s.kind == "sum" else total
-        self.out.line(f"const real {self.local(s.name)} = {value};")
-        if self.plan.place[s.name] != "value":
-            self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
-            self.here.add(s.name)
 
     # --- folds with inner axes of their own: one value for each place of these ------------------------------
 

@@ -1,28 +1,26 @@
 """Loops over a few rows at a time: one stage of all of them before the next.
 
 What a row folds, its next stage waits for: additions one after another, a division, a root. The processor works on
-other rows meanwhile where these come between, and on four sums of a row. What one stage computes of a row and a later
-one reads stands in an array over the rows; a row that is kept has room for all of them. All this serves rows that lie
-in the cache. Those that come from memory come faster one by one, and so do those that fill no four vectors,
-but beside a costly function of each element.
+other rows meanwhile where these come between, and, of wide rows, on four sums of a row. What one stage computes of a
+row and a later one reads stands in an array over the rows; a row that is kept has room for all of them. Wide rows that
+come from memory come faster one by one, with one vector of sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from derive.backends.cpu.loops.contiguous import as_one
-from derive.backends.cpu.loops.nests import START, extent, fold
+from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.stages import Plan, Sweep
+from derive.backends.cpu.loops.vectors import FOUR, Width
 from derive.backends.cpu.names import variable
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.backends.cpu.work import calls, is_heavy
 from derive.nodes.walking import axes_along
 from derive.program import Read
-
-FOUR = {"sum": "sum_of_four", "amax": "largest_of_four", "amin": "smallest_of_four"}  # put parts of a fold together
 
 
 @dataclass
@@ -65,8 +63,6 @@ def _parts(plan: Plan) -> list[Part]:
 
 @dataclass
 class RowsTogether(Rows):
-    within: str = ""  # the four vectors of a fold that the next element goes to, where there are four
-
     def __post_init__(self) -> None:
         super().__post_init__()
         self.in_order = _parts(self.plan)
@@ -75,23 +71,25 @@ class RowsTogether(Rows):
     # --- which rows ----------------------------------------------------------------------------------------
 
     @property
-    def test(self) -> str:
-        """The condition under which this form is better."""
-        return f"{self.how_many()} > 1"
+    def longest(self) -> Sweep:
+        """The sweep over the most axes."""
+        return max((x for part in self.in_order for x in part.sweeps), key=lambda x: len(x.axes))
+
+    @property
+    def run(self) -> str:
+        """How many elements of a row lie side by side."""
+        order = self.order(self.longest)
+        return extent(order if as_one(order, self.computed(self.longest.loops), self.normal) else order[-1:])
 
     def how_many(self) -> str:
         """The rows that are taken together: as many as stay in the cache with all that is read and written of them."""
-        longest = max((x for part in self.in_order for x in part.sweeps), key=lambda x: len(x.axes))
-        axes, order = longest.axes, self.order(longest)
-        run = extent(order if as_one(order, self.computed(longest.loops), self.normal) else order[-1:])
+        axes = self.longest.axes
         loops = [s for part in self.in_order for x in part.sweeps for s in self.computed(x.loops)]
         written = [Read(s.name, s.slots) for s in loops if self.plan.place[s.name] in ("memory", "buffer")]
         inside = {name for name, place in self.plan.place.items() if place == "element"}
         whole = [r for r in (*(r for s in loops for r in s.reads()), *written) if r.name not in inside]
         along = {r.name for r in whole if {*self.outer, *axes} <= set(axes_along(r.index))}
-        if any(is_heavy(call) for s in loops for call in calls(s.value)):
-            run = "FULL"  # beside a costly function four vectors are nothing, full or not
-        return f"rows_together({max(1, len(along))} * {extent(axes)}, {run}, {extent(self.group.outer)})"
+        return f"rows_together({max(1, len(along))} * {extent(axes)}, {self.run}, {extent(self.group.outer)})"
 
     def shared_out(self, pragma: str) -> None:
         out, n = self.out, extent(self.group.outer)
@@ -162,28 +160,14 @@ class RowsTogether(Rows):
     def buffer(self, name: str) -> str:
         return f"{name}_few"
 
-    def vectors(self, fast: str, n: str, folds: list[Loop], sweep: Sweep) -> None:
-        """The innermost loop; where it sums, into four vectors of sums, of a block of elements at a time."""
-        i, out = variable(fast), self.out
-        names = {s.name: self.text.name(s.name) for s in folds}
-        if sweep.ordered or not any(s.kind == "sum" for s in folds):
-            super().vectors(fast, n, folds, sweep)
-            return
-        with out.block(f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += LONG)"):
-            out.line(f"const int64_t {i}_end = at_most({i}_block + LONG, {n});")
-            for s in folds:
-                out.line(f"real {names[s.name]}_four[FOUR];")
-                out.line(f"fill({names[s.name]}_four, {START[s.kind]}, FOUR);")
-            self.within = f"{i} - {i}_four"
-            with out.call(f"IN_FOURS({i}, {i}_block, {i}_end"):
-                self.elements(sweep.loops)
-            self.within = ""
-            for s in folds:
-                out.line(fold(s.kind, f"{names[s.name]}_total", f"{FOUR[s.kind]}({names[s.name]}_four)"))
 
-    def accumulate(self, s: Loop) -> None:
-        if self.within and not self.group.is_total(s):
-            into = f"{self.text.name(s.name)}_four[{self.within}]"
-            self.out.line(fold(s.kind, into, self.text.real(s.value)))
-        else:
-            super().accumulate(s)
+@dataclass
+class RowsInFours(RowsTogether):
+    """Wide rows that lie in the cache: they are summed in four vectors."""
+
+    width: ClassVar[Width] = FOUR
+
+    @property
+    def test(self) -> str:
+        """The condition under which this form is better."""
+        return f"{self.run} >= WIDE && {self.how_many()} > 1"
