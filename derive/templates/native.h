@@ -43,6 +43,7 @@ enum { STRETCH = 1024 }; // elements that a thread takes at once where each stan
 enum { ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // rows and columns that are summed at once; a few columns
 enum { KEPT = 1 << 22 }; // bytes of memory that a call leaves to the next
 enum { SHORT = 32, NARROW = 16 }; // elements of a row that is taken as a column; elements that are no vector
+enum { BUNDLE = 128 }; // short rows that are columns at once: what is read and written of them stays in the nearest cache
 #ifndef MANY
 #define MANY 32 // rows that are taken as columns
 #endif

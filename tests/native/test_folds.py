@@ -186,7 +186,9 @@ def test_a_masked_sum_is_a_matrix_product_forwards_as_well(native: ModuleType) -
 
 
 def test_both_forms_stand_where_rows_may_be_short(native: ModuleType) -> None:
-    found = {"responses": "n_c < NARROW)", "largest_of_pieces": "n_k < SHORT &&", "repulsion": "n_d < SHORT &&"}
+    found = {"responses": "n_c < NARROW)", "largest_of_pieces": "n_k < SHORT &&", "repulsion": "n_d < NARROW &&"}
+    found["picked"] = "n_c < SHORT &&"  # an exponential of each element, of one tensor
+    found["normalised"] = "n_c < NARROW &&"  # one of as many, of three
     found["spacing"] = "n_u >= LANES &&"  # a vector for all rows of pairs, which is summed once
     for name, test in found.items():
         with open(f"{native.__path__[0]}/{name}.c") as file:

@@ -1,7 +1,7 @@
 """Rows of a few elements: vectors run along the rows instead, which are columns then.
 
-A loop of ten elements costs more before and after its vectors than in them. How long an axis is shows when the kernel
-runs, so that both forms are printed wherever rows are folded.
+A loop of ten elements costs more before and after its vectors than in them, and the last vector computes again what the
+one before has. How long an axis is shows when the kernel runs, so that both forms are printed wherever rows are folded.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.loops.stages import Plan, planned
 from derive.backends.cpu.names import length
 from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.work import calls, is_heavy, units
 from derive.nodes.walking import axes_along, index_axes
 from derive.program import Index, Merged, Read, Window
 
@@ -97,16 +98,29 @@ def is_window(index: Index) -> bool:
 
 @dataclass
 class ShortRows(Columns):
-    """Columns, SPAN at a time, that may have totals for each place inside and rows that are kept."""
+    """Columns, BUNDLE at a time, that may have totals for each place inside and rows that are kept."""
 
-    room = "SPAN"
+    room = "BUNDLE"
     loaded: dict[Read, str] = field(default_factory=dict)  # variables that hold what a choice reads
 
     @property
     def test(self) -> str:
         """The condition under which this form is better; what is kept of a row has less than SHORT places then."""
         n = self.split()[2]
-        return f"{self.places} < SHORT && {n} >= {self.least}" if self.is_few else f"{n} >= {self.least}"
+        return f"{self.places} < {self.limit} && {n} >= {self.least}" if self.is_few else f"{n} >= {self.least}"
+
+    @property
+    def limit(self) -> str:
+        """How long rows are columns: up to a vector, or longer, where to compute a costly function again in what
+        vectors overlap costs more than to go through memory in steps of rows.
+        """
+        loops, axis = self.group.loops, inner_axes(self.group)[-1]
+        indices = [(r.name, r.index) for s in loops for r in s.reads()] + [(s.name, s.slots) for s in loops]
+        along = [(name, i) for name, i in indices if {axis, self.group.outer[-1]} <= set(axes_along(i))]
+        lie_apart = len(inner_axes(self.group)) > 1 or any(i[-1] != axis for _, i in along)
+        tensors = {name for name, _ in along if self.plan.place.get(name, "memory") == "memory"}
+        cost = sum(units(call) for s in loops if self.group.inner(s) for call in calls(s.value) if is_heavy(call))
+        return "SHORT" if lie_apart or cost > len(tensors) else "NARROW"
 
     @property
     def places(self) -> str:
@@ -145,10 +159,10 @@ class ShortRows(Columns):
         return super().part(s, "_block" if self.is_few else suffix)
 
     def print(self) -> None:
-        self.blocks("SPAN")
+        self.blocks("BUNDLE")
 
     def blocks_of(self, n: str) -> str:
-        return f"(({n} + SPAN - 1) / SPAN)"
+        return f"(({n} + BUNDLE - 1) / BUNDLE)"
 
     def begin_block(self) -> None:
         for name, place in self.plan.place.items():
