@@ -48,6 +48,7 @@ enum { BUNDLE = 128 }; // short rows that are columns at once: what is read and 
 #define MANY 32 // rows that are taken as columns
 #endif
 enum { TOGETHER = 4, NEARBY = 1 << 15 }; // rows of which each stage is taken before the next; bytes of such rows
+enum { ABREAST = 16 };                   // the same, where a costly function of a value of each runs along them
 #ifndef FAR_OFF
 #define FAR_OFF (1 << 24) // bytes of all rows, beyond which they lie in no cache
 #endif
@@ -102,9 +103,9 @@ INLINE int64_t first_of_chunks(int64_t chunk, int64_t rows, int64_t each) { retu
 
 // Rows that are taken together, of so many elements each, of which so many lie side by side; one where these are many and come
 // from memory, faster if it is asked evenly.
-INLINE int64_t rows_together(int64_t elements, int64_t run, int64_t rows) {
+INLINE int64_t rows_together(int64_t elements, int64_t run, int64_t rows, int64_t most) {
     const int64_t size = at_least(1, elements) * (int64_t)sizeof(real);
-    return run >= WIDE && size * rows > FAR_OFF ? 1 : at_least(1, at_most(TOGETHER, NEARBY / size));
+    return run >= WIDE && size * rows > FAR_OFF ? 1 : at_least(1, at_most(run < WIDE ? most : TOGETHER, NEARBY / size));
 }
 
 INLINE int64_t blocks(int64_t n) { return (n + STRETCH - 1) / STRETCH; }

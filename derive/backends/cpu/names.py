@@ -21,9 +21,9 @@ _SHARED = frozenset(
     reserve release spare kept next width fresh KEPT VECTOR rows_together TOGETHER NEARBY FAR_OFF LANES FOUR
     IN_FOURS IN_VECTORS IN_LANES sum_of_four largest_of_four smallest_of_four sum_of_lanes largest_of_lanes
     smallest_of_lanes whole eight_lanes four_lanes PART_OF_VECTOR EXTREMUM_OF_LANES OF_FOUR PLUS STRIP TILE BLOCK
-    LONG STRETCH ROWS COLUMNS SPAN BUNDLE SHORT TALL WIDE NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN INFINITY REAL
-    INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED
-    CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT VECTOR_BYTES unix linux NARROW MANY CHUNK SIDE NO_SIDE side
+    LONG STRETCH ROWS COLUMNS SPAN BUNDLE ABREAST SHORT TALL WIDE NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN
+    INFINITY REAL INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT
+    VECTOR_BYTES unix linux NARROW MANY CHUNK SIDE NO_SIDE side
     axis edge windowed windowed_result widened product_of_windows offsets done lane omp_get_thread_num errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables

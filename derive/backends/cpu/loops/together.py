@@ -9,7 +9,7 @@ come from memory come faster one by one, with one vector of sums.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from derive.backends.cpu.loops.contiguous import as_one
@@ -19,6 +19,7 @@ from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.loops.vectors import FOUR, Width
 from derive.backends.cpu.names import variable
 from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.work import calls, is_heavy
 from derive.nodes.walking import axes_along
 from derive.program import Read
 
@@ -58,7 +59,16 @@ def _parts(plan: Plan) -> list[Part]:
             parts[-1].sweeps += sweeps
         else:
             parts.append(Part(list(stage.values), sweeps))
-    return parts
+    return [x for part in parts for x in _costly_apart(part)]
+
+
+def _costly_apart(part: Part) -> list[Part]:
+    """The part, and from the first costly function of a row's value on what it ends in: vectors run along the rows."""
+    costly = [k for k, s in enumerate(part.after) if any(map(is_heavy, calls(s.value)))]
+    if not costly or any(s.changes for s in part.after[costly[0] :]):
+        return [part]
+    first = costly[0]
+    return [replace(part, after=part.after[:first]), Part(part.after[first:], [])]
 
 
 @dataclass
@@ -81,7 +91,7 @@ class RowsTogether(Rows):
         order = self.order(self.longest)
         return extent(order if as_one(order, self.computed(self.longest.loops), self.normal) else order[-1:])
 
-    def how_many(self) -> str:
+    def how_many(self, rows: str = "") -> str:
         """The rows that are taken together: as many as stay in the cache with all that is read and written of them."""
         axes = self.longest.axes
         loops = [s for part in self.in_order for x in part.sweeps for s in self.computed(x.loops)]
@@ -89,7 +99,13 @@ class RowsTogether(Rows):
         inside = {name for name, place in self.plan.place.items() if place == "element"}
         whole = [r for r in (*(r for s in loops for r in s.reads()), *written) if r.name not in inside]
         along = {r.name for r in whole if {*self.outer, *axes} <= set(axes_along(r.index))}
-        return f"rows_together({max(1, len(along))} * {extent(axes)}, {self.run}, {extent(self.group.outer)})"
+        size = f"{max(1, len(along))} * {extent(axes)}"
+        return f"rows_together({size}, {self.run}, {rows or extent(self.group.outer)}, {self.most})"
+
+    @property
+    def most(self) -> str:
+        """How many rows are taken together at most: as many as fill a vector, where vectors run along them."""
+        return "ABREAST" if any(not part.sweeps for part in self.in_order[1:]) else "TOGETHER"
 
     def shared_out(self, pragma: str) -> None:
         out, n = self.out, extent(self.group.outer)
@@ -116,8 +132,10 @@ class RowsTogether(Rows):
             made = [n for n in self.made(part) if n in later]
             arrays = {n: f"{self.local(n)}_few" for n in made if self.plan.place[n] == "value"}
             for name, array in arrays.items():
-                self.out.line(f"{self.type(name)} {array}[TOGETHER];")
-            with self.out.loop(variable(self.group.outer[-1]), "first", "last"):
+                self.out.line(f"{self.type(name)} {array}[{self.most}];")
+            sums = [f" reduction(+ : {self.stored(s)})" for s in part.before if self.is_number(s)]
+            pragma = f"simd{''.join(sums)}" if k and not part.sweeps else ""
+            with self.out.loop(variable(self.group.outer[-1]), "first", "last", pragma):
                 self.recall(part, known)
                 for s in part.before:
                     self.value(s)
@@ -155,7 +173,7 @@ class RowsTogether(Rows):
     # --- memory and sums -------------------------------------------------------------------------------------
 
     def row(self, name: str) -> str:
-        return f"TOGETHER * {super().row(name)}"
+        return f"{self.how_many('0')} * {super().row(name)}"  # the most there can be: tiles have fewer rows
 
     def buffer(self, name: str) -> str:
         return f"{name}_few"
