@@ -192,14 +192,14 @@ def test_costly_functions_of_whole_vectors(native: ModuleType, length: int) -> N
 @pytest.mark.parametrize(("name", "vectors"), [("counted", 1), ("grown", 1)])
 def test_no_row_ends_place_by_place(native: ModuleType, name: str, vectors: int) -> None:
     source = Path(native.__path__[0], f"{name}.c").read_text().partition(f"int {name}_backward(")[0]
-    *_, rows = source.split("} else {")
+    rows = source.partition(" < WIDE) {")[2].partition("    } else {\n")[0] or source
     assert rows.count("IN_VECTORS(") == vectors
     assert "reduction(" not in rows
 
 
 def test_costly_functions_of_values_run_along_the_rows(native: ModuleType) -> None:
     source = Path(native.__path__[0], "shares.c").read_text().partition("int shares_backward(")[0]
-    *_, rows = source.split("    } else {\n")
+    rows = source.partition(" < WIDE) {")[2].partition("    } else {\n")[0]
     alone = rows.partition("#pragma omp simd reduction(+ : loss_mean_sum_part)\n")[2].partition("}\n")[0]
     assert "real_log(" in alone
     assert rows.count("real_log(") == 1
@@ -209,6 +209,6 @@ def test_each_stage_is_taken_of_all_the_rows(native: ModuleType) -> None:
     with open(f"{native.__path__[0]}/normed.c") as file:
         forward = file.read().partition("int normed_backward(")[0]
     test = "n_d >= WIDE && rows_together(2 * n_d, n_d, n_rows, TOGETHER) > 1"
-    near = forward.partition(f"}} else if ({test}) {{")[2].partition("    } else {")[0]
+    near = forward.partition(f"}} else if ({test}) {{")[2].partition("    } else if (")[0]
     assert near.count("for (int64_t i_rows = first; i_rows < last; i_rows++) {") == 3
     assert near.count("IN_FOURS(") == 2

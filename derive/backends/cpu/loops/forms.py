@@ -18,7 +18,7 @@ from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
 from derive.backends.cpu.loops.streams import Streams, streams
 from derive.backends.cpu.loops.taps import VectorRows
-from derive.backends.cpu.loops.together import RowsInFours, RowsTogether, together
+from derive.backends.cpu.loops.together import RowsFarOff, RowsInFours, RowsTogether, together
 from derive.backends.cpu.products.chains import Step, names_read, names_written
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
@@ -78,8 +78,7 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     """
     plan, short, lanes, tiles = found
     group = plan.group
-    made = _shape(plan, form)
-    nest = made(plan, form, out)
+    nest = _shape(plan, form)(plan, form, out)
     for name, place in plan.place.items():
         c, dims = nest.text.name(name), form.dims[name]
         own = name not in beyond and name not in {n for n, _ in form.program.given}
@@ -93,9 +92,9 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
         long = Streams(plan, form, out)
         scratch.lines += long.scratch()
         forms.insert(0, (long.tall(), long))
-    if made is RowsTogether:
+    if isinstance(nest, RowsTogether):
         wide = RowsInFours(plan, form, out)
-        forms.insert(0, (wide.test, wide))
+        forms = [(wide.test, wide), (nest.test, nest), ("", RowsFarOff(plan, form, out))]
     if short is not None:
         rows, vectors = ShortRows(short, form, out), VectorRows(short, form, out)
         forms.insert(0, (rows.test, rows))

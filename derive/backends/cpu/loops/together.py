@@ -3,7 +3,7 @@
 What a row folds, its next stage waits for: additions one after another, a division, a root. The processor works on
 other rows meanwhile where these come between, and, of wide rows, on four sums of a row. What one stage computes of a
 row and a later one reads stands in an array over the rows; a row that is kept has room for all of them. Wide rows that
-come from memory come faster one by one, with one vector of sums.
+come from memory come faster one by one.
 """
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ class RowsTogether(Rows):
         self.at = f"{variable(self.group.outer[-1])} - first"  # which of the rows it is
 
     # --- which rows ----------------------------------------------------------------------------------------
+
+    @property
+    def test(self) -> str:
+        """The condition under which this form is better."""
+        return f"{self.run} < WIDE"
 
     @property
     def longest(self) -> Sweep:
@@ -189,3 +194,11 @@ class RowsInFours(RowsTogether):
     def test(self) -> str:
         """The condition under which this form is better."""
         return f"{self.run} >= WIDE && {self.how_many()} > 1"
+
+
+@dataclass
+class RowsFarOff(Rows):
+    """Wide rows from memory, one by one and place by place: to compute faster was slower there, by a quarter."""
+
+    def overlaps(self, sweep: Sweep, folds: list[Loop]) -> bool:
+        return False

@@ -50,7 +50,7 @@ class InVectors(Nest):
     def vectors(self, fast: str, n: str, folds: list[Loop], sweep: Sweep) -> None:
         """The innermost loop over so many places, in blocks where it sums."""
         i, out, width = variable(fast), self.out, self.width if folds else ONE
-        self.in_lanes = self._overlaps(sweep, folds)
+        self.in_lanes = self.overlaps(sweep, folds)
         with ExitStack() as stack:
             start, stop = "0", n
             if any(s.kind == "sum" for s in folds):
@@ -66,7 +66,7 @@ class InVectors(Nest):
                 self._by_places(i, (start, stop), sweep, folds)
         self.in_lanes = False
 
-    def _overlaps(self, sweep: Sweep, folds: list[Loop]) -> bool:
+    def overlaps(self, sweep: Sweep, folds: list[Loop]) -> bool:
         """Whether places may be computed twice, and what is left over would be dear."""
         loops = self.computed(sweep.loops)
         if sweep.ordered or any(s.changes or s.name in {r.name for r in s.reads()} for s in loops):
