@@ -237,7 +237,8 @@ class Expressions:
             return Text(" + ".join(parts), _SUM if len(parts) > 1 or "*" in parts[0] else _ATOM)
         if not isinstance(i, Read):
             raise Unsupported("one place inside a merge")
-        return Text(f"{self.name(i.name)}[{self.offset(i)}]")
+        found = self.element(i)
+        return Text(found if found is not None else f"{self.name(i.name)}[{self.offset(i)}]")
 
     def integer(self, node: Node) -> str:
         """Whole-number arithmetic on lengths; quotients are whole, too."""

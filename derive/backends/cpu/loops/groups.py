@@ -257,10 +257,10 @@ def _lane(outer: tuple[str, ...], loops: list[Loop]) -> str | None:
 
 
 def memories(loop: Loop) -> list[tuple[str, ...]]:
-    """The axes of what a loop reads and writes, in the order of memory."""
+    """The axes of what a loop reads and writes, in the order of memory; chosen rows lie along their last."""
     known = not loop.is_fold and not any(isinstance(i, Read) for i in loop.slots[-1:])
     found = [axes_along(loop.slots)] if known else []
     for r in loop.reads():
-        if not any(isinstance(i, Read) for i in r.index):
+        if not any(isinstance(i, Read) for i in r.index[-1:]):
             found.append(axes_along(r.index))
     return found or [loop.domain]

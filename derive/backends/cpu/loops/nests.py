@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions
@@ -13,7 +13,7 @@ from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
-from derive.nodes.walking import axes_along, index_axes, walk
+from derive.nodes.walking import axes_along, by_axes, index_axes, walk
 from derive.program import Read
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
@@ -29,6 +29,7 @@ class Nest:
     normal: Normal
     out: Writer
     here: set[str] = field(default_factory=set)  # tensors in memory whose element a variable holds as well
+    indices: dict[Read, str] = field(default_factory=dict)  # indices that variables hold
 
     def __post_init__(self) -> None:
         self.group = self.plan.group
@@ -75,7 +76,7 @@ class Nest:
         """How an element of a tensor of this group is read; None where it is plain memory."""
         place = self.plan.place.get(read.name)
         if place is None:
-            return None
+            return self.indices.get(read)
         if place in ("value", "element") or self.is_here(read):
             return self.local(read.name) + (self.at_column if self.is_value(read.name) else "")
         if place == "buffer":
@@ -247,6 +248,20 @@ class Nest:
             for a in axes:
                 stack.enter_context(self.out.loop(variable(a), "0", length(a)))
             yield
+
+    @contextmanager
+    def indices_first(self, fast: str, loops: list[Loop]) -> Iterator[None]:
+        """What chooses rows that vectors run along, read before: GCC would gather what lies side by side."""
+        chosen = [i for s in self.computed(loops) for r in (Read(s.name, s.slots), *s.reads()) for i in r.index]
+        reads = dict.fromkeys(i for i in chosen if isinstance(i, Read) and by_axes(i) and fast not in i.index)
+        with self.out.block("") if reads else nullcontext():
+            for i in reads:
+                same = [r for r in reads if r.name == i.name]
+                name = f"{self.text.name(i.name)}{f'_{same.index(i) + 1}' if len(same) > 1 else ''}_at"
+                self.out.line(f"const int64_t {name} = {self.text.name(i.name)}[{self.text.offset(i)}];")
+                self.indices[i] = name
+            yield
+            self.indices.clear()
 
     def decode(self, axes: tuple[str, ...], at: str) -> None:
         decode(self.out, axes, at)

@@ -52,6 +52,7 @@ class InVectors(Nest):
         i, out, width = variable(fast), self.out, self.width if folds else ONE
         self.in_lanes = self.overlaps(sweep, folds)
         with ExitStack() as stack:
+            stack.enter_context(self.indices_first(fast, sweep.loops))
             start, stop = "0", n
             if any(s.kind == "sum" for s in folds):
                 size = width.block if self.in_lanes else ONE.block
