@@ -39,6 +39,7 @@ enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * LANES, LEAST_ROWS = 4 * TILE_ROWS }; //
 #else // who verifies kernels wants tiles where there are few rows
 enum { TILE_ROWS = 2, TILE_COLUMNS = 2, LEAST_ROWS = TILE_ROWS };
 #endif
+enum { STEPS = 16 };     // places that a pair's sum takes in before it is added to its total: one by one, with a rounding each
 enum { STRETCH = 1024 }; // elements that a thread takes at once where each stands alone
 enum { ROWS = 64, COLUMNS = 2048, SPAN = 256 }; // rows and columns that are summed at once; a few columns
 enum { KEPT = 1 << 22 }; // bytes of memory that a call leaves to the next

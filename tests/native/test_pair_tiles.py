@@ -121,3 +121,15 @@ def test_tiles_overlap_and_give_the_same_on_any_number_of_threads(
         assert torch.equal(one, two)
         assert torch.equal(one, three)
         torch.testing.assert_close(one, right, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_single_precision_is_as_exact_as_in_pytorch(native: ModuleType) -> None:
+    """A sum of so many terms, one by one in one variable, would be three times as far off."""
+    torch.manual_seed(1)
+    a, b = torch.randn(200, 128), torch.randn(200, 128) + 3
+    right = (a.double()[:, None] - b).square().sum(2)
+    y, _, _ = native.two_of_each_forward(a, b)
+    plain = (a[:, None] - b).square().sum(2)
+    off, plain_off = (((x.double() - right) / right).square().mean().sqrt() for x in (y, plain))
+    assert off < 1.5 * plain_off

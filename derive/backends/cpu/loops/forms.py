@@ -110,6 +110,8 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     for s in group.totals:
         counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms if f.group.totals)
         most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
+        without = next((test for test, f in forms if not f.group.totals), "")
+        most = f"({without} ? 0 : {most})" if without else most
         scratch.take("real", f"{nest.text.name(s.name)}_parts", most)
     for k, (test, shape) in enumerate(forms):
         with out.otherwise(test) if k else out.block(f"if ({test})" if test else ""):

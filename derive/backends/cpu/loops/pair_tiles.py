@@ -157,14 +157,14 @@ class PairTiles(Nest):
     # --- a tile --------------------------------------------------------------------------------------------
 
     def tile(self) -> None:
-        """The sums of a tile, ROWS steps at a time."""
+        """The sums of a tile, STEPS at a time."""
         out, k = self.out, variable(self.over)
         self.wide()
         for s in self.folds:
             kind = "double" if s.kind == "sum" else "real"
             self.begin(s, "total", kind)
-        with out.block(f"for (int64_t {k}_block = 0; {k}_block < {length(self.over)}; {k}_block += ROWS)"):
-            out.line(f"const int64_t {k}_end = at_most({k}_block + ROWS, {length(self.over)});")
+        with out.block(f"for (int64_t {k}_block = 0; {k}_block < {length(self.over)}; {k}_block += STEPS)"):
+            out.line(f"const int64_t {k}_end = at_most({k}_block + STEPS, {length(self.over)});")
             for s in self.folds:
                 self.begin(s, "block", "real")
             with out.loop(k, f"{k}_block", f"{k}_end"):
