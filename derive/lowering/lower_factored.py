@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from sympy import Expr, Mul, Rational, S
+from sympy import Expr, Mul, Rational, S, erf, tanh
 from sympy.logic.boolalg import Boolean
 
 from derive.lowering.factoring import Product, Sum, factor
@@ -175,9 +175,25 @@ def _times(number: Expr, whole: Node, hoist: Hoist | None) -> Node:
 
 
 def _sum_node(s: Sum, hoist: Hoist | None) -> Node:
-    parts = sorted(s.parts, key=lambda p: bool(p.number.is_negative))
+    parts = _with_its_limit(sorted(s.parts, key=lambda p: bool(p.number.is_negative)))
     values = (_product_node(Product(abs(p.number), p.powers, p.sums), hoist) for p in parts)
     return signed_sum([(value, bool(p.number.is_negative)) for value, p in zip(values, parts, strict=True)])
+
+
+_LIMITED = (erf, tanh)  # which are all but 1 or -1 of what is not near 0
+
+
+def _with_its_limit(parts: list[Product]) -> list[Product]:
+    """The summands, a number and the function that it may be the limit of before others: `(1 + erf(x)) + x*exp(-x**2)`.
+
+    What little these leave of one another is not rounded by what it is added to, nor that by the function.
+    """
+    number = next((p for p in parts if not p.powers and not p.sums), None)
+    limited = next((p for p in parts if not p.sums and len(p.powers) == 1 and isinstance(p.powers[0], _LIMITED)), None)
+    if number is None or limited is None or abs(number.number) != abs(limited.number):
+        return parts
+    first = [number, limited] if limited.number.is_negative else [limited, number]
+    return [*first, *(p for p in parts if p not in first)]
 
 
 def _axes(s: Sum) -> set[Axis]:
