@@ -125,12 +125,22 @@ def _turned(value: Expr, known: Symmetries, used: dict[Symmetry, None]) -> Expr:
 
 def _turned_sum(total: Sigma, known: Symmetries, used: dict[Symmetry, None]) -> Expr:
     body, bound = opened(total)
-    for at in sorted(factors_of(body, At), key=lambda a: a.sort_key()):
+    magnitudes = [f.args[0] for f in factors_of(body, absolute) if isinstance(f.args[0], At)]
+    for at in sorted([*factors_of(body, At), *magnitudes], key=lambda a: a.sort_key()):
         for s in known.get(at.name, ()):
             first, second = at.index[s.first], at.index[s.second]
             if s.tied and first in bound and isinstance(second, Axis) and second not in bound:
+                turned = _changed_places(body, at, s)
+                if turned is None:
+                    continue
                 axis = s.axes[1].copied(first.copy_number)
                 used[s] = None
-                turned = Mul(s.sign, body.xreplace({at: _swapped(at, s)})).xreplace({first: axis})
-                return sigma(turned, [axis if a == first else a for a in bound])
+                return sigma(turned.xreplace({first: axis}), [axis if a == first else a for a in bound])
     return total
+
+
+def _changed_places(body: Expr, at: At, s: Symmetry) -> Expr | None:
+    """A product with the two indices of an element in the other order; None where it is a function of its sign."""
+    there = body.xreplace({at: _swapped(at, s)})
+    right = _signs_out(body.xreplace({at: Mul(s.sign, _swapped(at, s))}))
+    return right if right in (there, -there) else None

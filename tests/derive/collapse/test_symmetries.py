@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from derive.adjoint import stepwise
 from derive.catalogue import load_file
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vocabulary import name_sums
 from derive.equations import Op
-from derive.notation import axes, constant, op, sum, tanh, tensor
+from derive.notation import axes, constant, exp, op, sin, sum, tanh, tensor
+from tests.derive.live import assert_derived
 
 n, d, e, i, j, k = axes("n d e i j k")
 UNSEEN = {op.name: op for op in load_file(Path(__file__).parents[2] / "unseen" / "specs.py")}
@@ -81,3 +83,39 @@ def test_the_reason_names_the_tensor() -> None:
     _, history = in_one_order(stepwise(name_sums(UNSEEN["repulsion"])))
     assert {step.law for step in history} == {"symmetry"}
     assert any("changes its sign when i and j change places" in step.reason for step in history)
+
+
+@op
+def weighed_by_both(f, x: tensor[i], w: tensor[i], v: tensor[i]):
+    """What each pair is weighed by is told by the sign of its difference."""
+    f.d[i, j] = x[i] - x[j]
+    f.z[i, j] = v[i] * w[j] * f.d[i, j] * exp(-sin(f.d[i, j] + 1))
+    f.y[i] = sum(f.z[i, j], over=j)
+    return f.y
+
+
+def test_a_function_of_a_difference_turns_with_it() -> None:
+    """Of `d * exp(-sin(d + 1))` the sum over one side is not minus that over the other."""
+
+    def plain(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        difference = x[:, None] - x
+        return (v[:, None] * w * difference * torch.exp(-torch.sin(difference + 1))).sum(1)
+
+    assert_derived(weighed_by_both.op, plain, {"x": (5,), "w": (5,), "v": (5,)})
+
+
+@op
+def spread_of_weights(f, w: tensor[n, i], m: constant[n, i]):
+    """How far apart what has weight lies (Barron et al., 2022)."""
+    f.loss[n] = sum(w[n, i] * w[n, j] * abs(m[n, i] - m[n, j]), over=(i, j))
+    return f.loss
+
+
+def test_both_sums_of_distances_are_one() -> None:
+    lines = [str(s) for s in spread_of_weights.op.derivation.backward.statements]
+    assert len([line for line in lines if "sum(" in line]) == 1, lines
+
+    def plain(w: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        return (w[:, :, None] * w[:, None] * (m[:, :, None] - m[:, None]).abs()).sum((1, 2))
+
+    assert_derived(spread_of_weights.op, plain, {"w": (3, 4), "m": (3, 4)})
