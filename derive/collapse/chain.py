@@ -100,7 +100,7 @@ class Laws:
     always: frozenset[str]
     gradients: frozenset[str]
     masked: Masked = field(default_factory=dict)
-    gathers: Gathers = field(default_factory=dict)
+    gathers: Gathers = field(default_factory=dict)  # for what vanishes: elsewhere one tensor more to keep
     subtracted: dict[Inversion, Expr] = field(default_factory=dict)  # what an elimination must not leave behind
     sums: Sums = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Law: what is read at places where the forward reads it under a name goes by that name: `p[n, ix[n, k]]` is `t[n, k]`.
 
 So what is known of `t` is known there too: of `w = t / sum(t)`, the shares of those chosen of a softmax, the gradient
-reaches `p` through `t` alone, and a sum of `dt * p[n, ix[n, k]]` is one of `dt * t`, which is 0.
+reaches `p` through `t` alone, and a sum of `dt * p[n, ix[n, k]]` is one of `dt * t`, which is 0. Only what vanishes is
+shown by it: where a sum stays, `p` is there to be looked up, and `t` would be kept beside it.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(
         valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op),
-        gathers(steps.op), finite=polynomials(steps.op),
+        finite=polynomials(steps.op),
     )  # fmt: skip
-    steps, gone = vanishing(steps, replace(facts, totals=totals(steps.op)))
+    steps, gone = vanishing(steps, replace(facts, totals=totals(steps.op), gathers=gathers(steps.op)))
     laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))
     allowed = divisors(steps) | (conditions(known) if policy.conditional else set())
     found = [
