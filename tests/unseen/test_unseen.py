@@ -245,7 +245,7 @@ CASES = {
 CASES |= {
     "log_returns": Case(lambda x, g: g * x.asinh(), ("torch.asinh",), ("square().add_(1)).add",)),
     "weighed_gamma": Case(lambda x, g: g * (1 + x**2).lgamma(), ("torch.digamma(",), ("where",)),
-    "bearings": Case(bearings, ("x_minus_z",), ("addcmul",)),
+    "bearings": Case(bearings, ("x_minus_z.square().addcmul_(x_minus_z2, x_minus_z2)",), ("addcmul(",)),
     "distance_from_one": Case(lambda x, z: (x**2 + (z - 1) ** 2).log(), ("z_minus_one.square()",), ("alpha",)),
     "focal_squared": Case(focal_squared, (), ("(2 - p)", "(p - 2)")),
     "shifted_cube": Case(lambda x, g: g * (x - 1) ** 3, ("x_minus_one.square()",), ("x.square()",)),

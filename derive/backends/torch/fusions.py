@@ -121,10 +121,10 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     if node.fn not in ("add", "sub") or not all(is_tensor(a) for a in node.args) or node in printer.told_by_sign:
         return None
     start, product = node.args
-    if node.fn == "add" and len(_as_two(_split(product)[1])) != 2:
+    if node.fn == "add" and len(_as_two(printer, _split(product)[1])) != 2:
         start, product = product, start
     numbers, tensors = _split(product)
-    tensors = _as_two(_small_as_one(printer, tensors))
+    tensors = _as_two(printer, _small_as_one(printer, tensors))
     beside = tensors if len(tensors) == 2 else (start, *tensors)
     if any(_is_matmul(n) for n in beside) or len(tensors) > 2 or not all(_is_plus(n) for n in tensors):
         return None
@@ -149,7 +149,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
 def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     """The method that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; else nothing."""
     numbers, tensors = _split(node)
-    tensors = _as_two(_small_as_one(printer, tensors))
+    tensors = _as_two(printer, _small_as_one(printer, tensors))
     if not printer.fuse or any(_is_matmul(n) for n in tensors) or not all(_is_plus(n) for n in tensors):
         return None
     if len(tensors) != 2 and (len(tensors) != 1 or not numbers):
@@ -171,13 +171,13 @@ def _small_as_one(printer: Printer, tensors: list[Node]) -> list[Node]:
     return [product, *(n for n in tensors if n not in small)]
 
 
-def _as_two(tensors: list[Node]) -> list[Node]:
+def _as_two(printer: Printer, tensors: list[Node]) -> list[Node]:
     """The square of a tensor as a product of two factors; a cube's square would be a tensor more."""
     power = tensors[0] if len(tensors) == 1 else None
     if not isinstance(power, Call) or power.fn != "pow" or power.args[1] != _TWO:
         return tensors
     base = power.args[0]
-    return [base, base] if isinstance(base, Read) else tensors
+    return [base, base] if isinstance(base, Read) and printer.dtypes.is_real(base) else tensors
 
 
 def _factor(printer: Printer, numbers: list[tuple[Node, bool]], negative: bool) -> str:

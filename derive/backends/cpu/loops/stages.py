@@ -35,7 +35,7 @@ class Sweep:
 
     def is_partial(self, loop: Loop) -> bool:
         """Whether it folds over the last axes alone."""
-        return bool(self.first) and loop.is_fold and self.axes[0] in loop.free
+        return bool(self.first) and loop.is_fold and self.axes[0] in loop.free and self.axes[-1] not in loop.free
 
 
 @dataclass
