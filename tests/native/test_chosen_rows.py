@@ -72,7 +72,7 @@ def native(package: Package) -> ModuleType:
 def test_indices_are_read_before_the_row(native: ModuleType, name: str, sums: str) -> None:
     code = Path(native.__path__[0], f"{name}.c").read_text().partition("_backward(")[0]
     row = code.partition("for (int64_t i_n = 0; i_n < n_n; i_n++) {")[2]
-    before, _, after = row.partition("#pragma omp simd reduction")
+    before, after = re.split(r"#pragma omp simd reduction|IN_VECTORS\(", row, maxsplit=1)
     assert "const int64_t ix_at = ix[i_n];" in before, code
     assert sums in after, code
     assert "_parts" not in code, "rows are shared out, and each is summed at once"
