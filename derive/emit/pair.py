@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from sympy import Expr
 
 from derive.backends.cpu.wrapper import Native, Shapes, native
+from derive.backends.torch.between import made_twice
 from derive.backends.torch.choices import choices_first
 from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.layout import Layouts, layouts
@@ -67,6 +68,7 @@ class Pair:
             forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))
             forward = forward_in_float64(forward, backward, kept)
+        self.twice = made_twice(forward, backward, [e.name for e in self.op.equations])
 
         def codes(program: Program, known: Layouts) -> list[str]:
             like = self._like if program is forward else self.cotangents[0]
@@ -186,7 +188,7 @@ class Pair:
             program, known, names.tensors, names.sizes, merged, names.slow, names.tight, names.behind,
             self.fuse, like, self.whole,
             frozenset(o.name for o in self.op.operands if o.kind == "index"), named_places(self.op),
-            self._results(program) if like == self._like else frozenset(),
+            self._results(program) if like == self._like else frozenset(), self.twice,
         )  # fmt: skip
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)
 

@@ -14,7 +14,7 @@ from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.reductions.reduction import reduction
-from derive.backends.values import PRODUCT, Dims, Value, align, is_pack
+from derive.backends.values import LONGEST_ARGUMENT, PRODUCT, Dims, Value, align, is_pack
 from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.other_axes import plain, with_axes
@@ -36,13 +36,11 @@ _TRIANGLES = {
 
 _TWO = Num(Fraction(2))
 
-_LONGEST_ARGUMENT = 60
-"""Characters of an argument beyond which operators read better than a call that makes a tensor of its own."""
 
 
 def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
     """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""
-    first = _bias_first(node, order)
+    first = _bias_first(printer, node, order)
     if first != node:
         return printer.value(first, order)
     ways = (between, _affine, _added_up, _multiplied_in)
@@ -89,11 +87,12 @@ def _is_by_matrix(product: Reduce, order: Dims) -> bool:
     return len(product.axes) == 1 and {*product.axes, order[-1]} in factors and len(factors) == 2
 
 
-def _bias_first(node: Call, order: Dims) -> Call:
+def _bias_first(printer: Printer, node: Call, order: Dims) -> Call:
     """`x @ w + h @ u + b` as `x @ w + b + h @ u`: with the first product the vector takes no pass of its own."""
     terms = list(_terms(node))
     product = next((t for t in terms if _is_matmul(t) and is_matrix_product(t)), None)  # type: ignore[arg-type]
-    vector = next((t for t in terms if isinstance(t, Read) and t.index == order[-1:]), None)
+    vectors = (t for t in terms if isinstance(t, Read) and t.index == order[-1:])
+    vector = next((t for t in vectors if printer.dtypes.is_real(t)), None)
     if product is None or vector is None or len(terms) < 3:
         return node
     rest = [t for t in terms if t is not product and t is not vector]
@@ -109,7 +108,7 @@ def _terms(node: Node) -> Iterator[Node]:
 
 def _is_argument(code: str) -> bool:
     """Whether a factor of a printed product is whole, and reads well as an argument."""
-    return len(code) <= _LONGEST_ARGUMENT and code.count("(") == code.count(")")
+    return len(code) <= LONGEST_ARGUMENT and code.count("(") == code.count(")")
 
 
 def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -140,7 +139,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     if values[0].owned and values[0].dims == dims:
         others = ", ".join(v.code for v in values[1:])
         return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
-    if any(len(v.code) > _LONGEST_ARGUMENT for v in values[1:]):
+    if any(len(v.code) > LONGEST_ARGUMENT for v in values[1:]):
         return None
     code = ", ".join(v.code for v in values)
     return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
@@ -155,7 +154,7 @@ def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     if len(tensors) != 2 and (len(tensors) != 1 or not numbers):
         return None
     values = [cast(printer.value(n, order), printer.like) for n in tensors]
-    if any(len(v.code) > _LONGEST_ARGUMENT for v in values):
+    if any(len(v.code) > LONGEST_ARGUMENT for v in values):
         return None
     factor = _factor(printer, numbers, negative=False)
     number = f", {'alpha' if len(tensors) == 1 else 'value'}={factor}" if factor != "1" else ""
@@ -198,6 +197,8 @@ def _affine(printer: Printer, node: Call, order: Dims) -> Value | None:
         image = convolved(printer, node.args[0], node.args[1])
         return None if image is None else align(image, order)
     if node.fn != "add" or not isinstance(node.args[0], Reduce) or not is_matrix_product(node.args[0]):
+        return None
+    if not printer.dtypes.is_real(node.args[1]):  # torch adds no whole numbers there
         return None
     product = reduction(printer, node.args[0], order, keepdim=False)
     bias = printer.value(node.args[1], order)

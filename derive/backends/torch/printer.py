@@ -69,6 +69,7 @@ class Printer:
     indices: frozenset[str] = frozenset()  # the inputs among them
     places: Mapping[str, str] = field(default_factory=dict)  # those that name a place of this axis, whatever is asked
     results: frozenset[str] = frozenset()  # what a forward returns, and what that is made of: see `exact`
+    twice: frozenset[str] = frozenset()  # what forward and backward may both make, to be rounded alike
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
     spent: frozenset[str] = frozenset()
@@ -90,7 +91,12 @@ class Printer:
     @property
     def exact(self) -> bool:
         """Whether 0 times what is infinite may be added nowhere: in what a forward returns."""
-        return self.program.statements[self.at].name in self.results
+        return self.name in self.results
+
+    @property
+    def name(self) -> str:
+        """What the statement that is printed computes."""
+        return self.program.statements[self.at].name
 
     # --- names ---------------------------------------------------------------------------------------------
 

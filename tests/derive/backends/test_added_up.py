@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, op, scalar, sum, tanh, tensor
+from derive import axes, index, op, scalar, sum, tanh, tensor
 from derive.equations import Op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
@@ -75,6 +75,13 @@ def three_at_once(
     f.y[b, n, d] = tanh(
         sum(x[b, n, i] * w[i, d], over=i) + sum(h[b, n, j] * u[j, d], over=j) + sum(z[b, n, e] * v[e, d], over=e)
     )
+    return f.y
+
+
+@op
+def whole_bias(f, x: tensor[n, i], w: tensor[i, d], k: index(e)[d], t: tensor[e]):
+    """An index is added as a number: `addmm` takes none."""
+    f.y[n, d] = sum(x[n, i] * w[i, d], over=i) + k[d] + t[k[d]]
     return f.y
 
 
@@ -160,6 +167,11 @@ def test_rows_of_several_axes_are_those_of_a_matrix() -> None:
     assert "functional.linear(h, u, bias).add_(x @ w.T)" in code_of(in_packs.op)
     code = code_of(low_rank.op)
     assert ".addmm_(u.flatten(0, 1), v, alpha=k)" in code and ".mul_(k)" not in code.split("_backward(")[0]
+
+
+def test_whole_numbers_are_no_bias() -> None:
+    found = verify(whole_bias.op)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
 
 
 def test_a_multiple_of_a_product_is_added_as_it_is_computed() -> None:

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, constant, mean, op, scalar, sigmoid, softplus, sum, tanh, tensor
+from derive import amax, axes, constant, emit, index, mean, op, scalar, sigmoid, softplus, sum, tanh, tensor
 from derive.equations import Op
+from derive.pipeline import derive_op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
@@ -30,6 +31,20 @@ def gated_rows(f, g: tensor[n], h: tensor[n, d], w: tensor[d, e], scale: scalar 
     f.a[n, e] = sum(h[n, d] * w[d, e], over=d)
     f.y[n, e] = g[n] * 2 * f.a[n, e] - (1 - g[n]) * scale * tanh(f.a[n, e])
     return f.y
+
+
+@op
+def whole_weight(f, a: tensor[n, d], b: tensor[n, d], y: index(e)[n], t: tensor[e]):
+    f.z[n, d] = (1 - y[n]) * tanh(a[n, d]) + y[n] * tanh(b[n, d]) + t[y[n]]
+    return f.z
+
+
+@op
+def compared(f, x: tensor[n, d], z: tensor[n, d], w: constant[n]):
+    """What the backward makes again and compares is made as the forward makes it."""
+    f.y[n, d] = (1 - w[n]) * tanh(x[n, d]) + w[n] * z[n, d]
+    f.m[n] = amax(f.y[n, d], over=d)
+    return f.m
 
 
 @op
@@ -91,6 +106,19 @@ def test_one_call() -> None:
     assert "torch.lerp(y, x.new_ones(()), sigmoid_x)" in code_of(softly.op)
     code = code_of(weighed_classes.op)
     assert code.count("lerp_(") == 2 and "(1 - y)" not in code, code
+
+
+def test_whole_numbers_are_no_weights() -> None:
+    assert "lerp" not in code_of(whole_weight.op)
+    found = verify(whole_weight.op)
+    assert found.right, [(r.line, [str(w) for w in r.wrong]) for r in found.rows if r.wrong]
+
+
+def test_what_is_made_again_is_made_alike() -> None:
+    """One of the largest is found again in a row only where it is rounded as it was."""
+    assert "lerp" in emit.render(derive_op(compared.op))
+    code = emit.render(derive_op(compared.op, save="input"))
+    assert "y == m" in code and "lerp" not in code, code
 
 
 def test_ends_are_exact() -> None:
