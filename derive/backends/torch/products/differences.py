@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from derive.backends.torch.products.met_twice import weighed_once
-from derive.backends.torch.products.zeros import read_roughly, read_smoothly
+from derive.backends.torch.products.zeros import read_roughly, read_smoothly, read_through
 from derive.nodes.arithmetic import ZERO, multiplied
 from derive.nodes.naming import name_of
 from derive.nodes.own_pairs import of_one_set, without_own_pairs
@@ -22,7 +22,7 @@ from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.share import nameless, read_as
 from derive.passes.sums_apart import differences_apart
-from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Scatter, Statement
+from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Statement
 from derive.terms.names import free_name
 
 
@@ -32,7 +32,7 @@ def differences_in_float64(backward: Program) -> Program:
     Nothing else may have them: what is 0 where points coincide may be compared with 0, and divided by.
     """
     backward = weighed_once(backward)
-    plain, known = _read_plainly(backward), backward.assigned
+    plain, known = read_through(backward, _plain_parts), backward.assigned
     statements = (_with_products(s, known) if s.name in plain else s for s in backward.statements)
     return check(_with_names(replace(backward, statements=tuple(statements))))
 
@@ -47,21 +47,6 @@ def forward_in_float64(forward: Program, backward: Program, kept: Collection[str
 
 def _with_products(s: Statement, known: Mapping[str, Assign]) -> Statement:
     return replace(s, value=_apart(s.value, known)) if isinstance(s, Assign) else s
-
-
-def _read_plainly(program: Program) -> set[str]:
-    """The tensors that go into what is returned as factors and terms alone, or are returned; some are added to."""
-    plain = {s.name for s in program.statements}
-    for reader in reversed(program.statements):
-        parts = [] if isinstance(reader, Scatter) and reader.kind != "sum" else _plain_parts(reader.value)
-        factors = [n.name for n in parts if isinstance(n, Read)]
-        everywhere = [*reads(reader.value), *(n for i in reader.slots for n in reads(i))]
-        for name in set(everywhere):
-            if reader.name not in plain or factors.count(name) < everywhere.count(name):
-                plain.discard(name)
-        if isinstance(reader, Scatter) and reader.name not in plain:
-            plain.discard(reader.onto or "")
-    return plain
 
 
 def _plain_parts(node: Node) -> Iterator[Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from derive.nodes.walking import reads
@@ -13,19 +13,25 @@ _POWERS = [Num(Fraction(n)) for n in (1, 2, 3, 4)]
 _OF_POSITIVE = frozenset({"sqrt", "rsqrt", "log"})
 
 
-def read_smoothly(program: Program, but: Collection[str]) -> set[str]:
-    """The tensors that nothing but smooth functions read, on all ways to what is returned; none of `but`."""
-    smooth, known = {s.name for s in program.statements} - set(but), program.assigned
+def read_through(program: Program, parts: Callable[[Node], Iterable[Node]], but: Collection[str] = ()) -> set[str]:
+    """The tensors that all statements on the way to what is returned read as these parts of values; none of `but`."""
+    found = {s.name for s in program.statements} - set(but)
     for reader in reversed(program.statements):
-        parts = [] if isinstance(reader, Scatter) and reader.kind != "sum" else _parts(reader.value, known)
-        found = [n.name for n in parts if isinstance(n, Read)]
+        own = [] if isinstance(reader, Scatter) and reader.kind != "sum" else parts(reader.value)
+        here = [n.name for n in own if isinstance(n, Read)]
         everywhere = [*reads(reader.value), *(n for i in reader.slots for n in reads(i))]
         for name in set(everywhere):
-            if reader.name not in smooth or found.count(name) < everywhere.count(name):
-                smooth.discard(name)
-        if isinstance(reader, Scatter) and reader.name not in smooth:
-            smooth.discard(reader.onto or "")
-    return smooth
+            if reader.name not in found or here.count(name) < everywhere.count(name):
+                found.discard(name)
+        if isinstance(reader, Scatter) and reader.name not in found:
+            found.discard(reader.onto or "")
+    return found
+
+
+def read_smoothly(program: Program, but: Collection[str]) -> set[str]:
+    """The tensors that nothing but smooth functions read, on all ways to what is returned; none of `but`."""
+    known = program.assigned
+    return read_through(program, lambda node: _parts(node, known), but)
 
 
 def read_roughly(program: Program) -> set[str]:
