@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from derive.catalogue import find, load_file
+from derive.equations import Op
 from derive.package import write_package
 from tests.native.running import only_kernels
 
@@ -49,6 +50,14 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
 def native(request: pytest.FixtureRequest, package: Package) -> ModuleType:
     """The package of the specs that the tests' module has as text; a module that wants another one makes it."""
     return package(specs=request.module.SPECS)
+
+
+@pytest.fixture(scope="module")
+def ops(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Op]:
+    """The ops of the specs that the tests' module has as text, by name."""
+    file = tmp_path_factory.mktemp("specs") / "specs.py"
+    file.write_text(request.module.SPECS)
+    return {op.name: op for op in load_file(file)}
 
 
 @pytest.fixture

@@ -8,10 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from derive.catalogue import load_file
 from derive.equations import Op
-from derive.verify.verify import verify_kernels
-from tests.native.conftest import Package
+from tests.native.running import assert_right
 
 SPECS = """
 from derive import *
@@ -54,18 +52,8 @@ NAMES = re.findall(r"^def (\w+)", SPECS, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_in_every_situation(tmp_path: Path, name: str) -> None:
-    """Of odd, equal and no lengths, on one thread and two, in both dtypes."""
-    file = tmp_path / "chosen.py"
-    file.write_text(SPECS)
-    ops: dict[str, Op] = {op.name: op for op in load_file(file)}
-    found = verify_kernels(ops[name])
-    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
-
-
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
+def test_gradients_in_every_situation(ops: dict[str, Op], name: str) -> None:
+    assert_right(ops[name])
 
 
 @pytest.mark.parametrize(("name", "sums"), [("of_pairs", "x[ix_at * n_d + i_d] * z[iy_at * n_d + i_d]")])

@@ -9,10 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.catalogue import load_file
 from derive.equations import Op
-from derive.verify.verify import verify_kernels
-from tests.native.conftest import Package
+from tests.native.running import assert_right
 
 SPECS = """
 from derive import *
@@ -71,23 +69,9 @@ def of_groups(f, x: tensor[n, c, s], groups: length(g)):
 BY_LANES = ["standardised", "standardised_heads", "least_and_largest", "scaled_by_largest_sum"]
 
 
-@pytest.fixture(scope="module")
-def ops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Op]:
-    file = Path(tmp_path_factory.mktemp("specs")) / "lanes.py"
-    file.write_text(SPECS)
-    return {op.name: op for op in load_file(file)}
-
-
 @pytest.mark.parametrize("name", [*BY_LANES, "one_scale_a_place", "of_groups"])
 def test_gradients_in_every_situation(ops: dict[str, Op], name: str) -> None:
-    """Of odd, equal and no lengths, on one thread and two, in both dtypes."""
-    found = verify_kernels(ops[name])
-    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
-
-
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
+    assert_right(ops[name])
 
 
 @pytest.mark.parametrize("name", [*BY_LANES, "one_scale_a_place"])

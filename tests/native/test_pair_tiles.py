@@ -9,10 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.catalogue import load_file
 from derive.equations import Op
-from derive.verify.verify import verify_kernels
-from tests.native.conftest import Package
+from tests.native.running import assert_right
 
 SPECS = """
 from derive import *
@@ -75,23 +73,10 @@ NAMES = [
 WHOLE = {"largest", "of_all_three"}  # a table of three axes is kept or given: it comes from memory
 
 
-@pytest.fixture(scope="module")
-def ops(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Op]:
-    file = Path(tmp_path_factory.mktemp("specs")) / "pairs.py"
-    file.write_text(SPECS)
-    return {op.name: op for op in load_file(file)}
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_in_every_situation(ops: dict[str, Op], name: str) -> None:
     """Of odd, equal and no lengths, on one thread and two, in both dtypes; also in tiles of two by two."""
-    found = verify_kernels(ops[name])
-    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
-
-
-@pytest.fixture(scope="module")
-def native(package: Package) -> ModuleType:
-    return package(specs=SPECS)
+    assert_right(ops[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
