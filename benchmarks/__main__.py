@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,12 +19,13 @@ from typer import Option
 
 from benchmarks import block, names
 from benchmarks.jax_forms import jax
-from benchmarks.kernels import native_package
+from benchmarks.kernels import NativePackage, native_package
 from benchmarks.measure import Measured, as_json, derivation_seconds, measure, measure_whole
 from benchmarks.report import chart, page, table
 from benchmarks.rows import SIZES, carried, composite, row
 from benchmarks.ways import use_threads
 from derive.catalogue import catalogue, find, load_file
+from derive.devices import CPU, device_name, device_of, float32_in_full
 from derive.equations import Op
 from derive.errors import DeriveError
 
@@ -45,12 +47,15 @@ def main(
     compiled: Annotated[bool, Option("--compile/--no-compile", help="The columns of torch.compile.")] = True,
     seconds: Annotated[float, Option(help="Seconds a row, after warming up.", min=0.01)] = SECONDS,
     threads: Annotated[int, Option(help="Threads of PyTorch and JAX; all cores if not given.", min=0)] = 0,
+    device: Annotated[
+        str, Option(metavar="NAME", help="Such as cuda: then no column of kernels or JAX, no names step.")
+    ] = "cpu",
     out: Annotated[Path, Option(metavar="DIR", help="For benchmarks.json and benchmarks.svg.")] = Path("runs"),
 ) -> None:
     """Measure forward + backward, each way in turn, and write a table, benchmarks.json, .md and .svg."""
     try:
         wanted, sizes = _wanted(ops, file), _sizes(size)
-        given = _lengths(length or [], wanted)
+        given, there = _lengths(length or [], wanted), device_of(device)
     except DeriveError as error:
         typer.echo(f"benchmarks: {error}", err=True)
         raise typer.Exit(2) from None
@@ -59,23 +64,29 @@ def main(
     if quick:
         seconds, compiled = QUICK_SECONDS, False
     wholes = [name for name in WHOLES if file is None and (not ops or name in ops)]
+    if there != CPU:
+        wholes = [name for name in wholes if name == block.NAME]
     derivation = {op.name: derivation_seconds(op) for op in wanted}
     parts = [find(op) for op in block.OPS if block.NAME in wholes]
-    with native_package({op.name: op for op in (*wanted, *parts)}.values(), file) as native:
+    printed = {op.name: op for op in (*wanted, *parts)}.values()
+    kernels = native_package(printed, file) if there == CPU else nullcontext(NativePackage())
+    with kernels as native, float32_in_full():
         if native.missing:
             typer.echo(f"no column of native kernels: {native.missing}", err=True)
 
         def of_op(op: Op, size: str) -> Measured:
-            return measure(row(op, size, given=given), seconds, compiled, native, threads)
+            return measure(row(op, size, given=given, device=there), seconds, compiled, native, threads)
 
         def of_whole(name: str, size: str) -> Measured:
-            return measure_whole(WHOLES[name](size, compiled, native), size, seconds)
+            if name == block.NAME:
+                return measure_whole(block.whole(size, compiled, native, there), size, seconds, there)
+            return measure_whole(names.whole(size, compiled, native), size, seconds)
 
         rows = [(f"{op.name}, {each}", partial(of_op, op, each)) for op in wanted for each in sizes]
         rows += [(f"{name}, {each}", partial(of_whole, name, each)) for name in wholes for each in sizes]
         found, failed = _measured(rows)
     if found:
-        _write(found, derivation, threads, out)
+        _write(found, derivation, _about(threads, there), out)
     for title, why in failed:
         typer.echo(f"benchmarks: {title}: {why}", err=True)
     if failed:
@@ -101,16 +112,16 @@ def _measured(rows: Sequence[tuple[str, Callable[[], Measured]]]) -> tuple[list[
     return found, failed
 
 
-def _write(found: list[Measured], derivation: Mapping[str, float], threads: int, out: Path) -> None:
+def _write(found: list[Measured], derivation: Mapping[str, float], about: dict[str, str], out: Path) -> None:
     """Print the table, and write all of it into a folder."""
-    about = _about(threads)
     caption = ", ".join(f"{k} {v}" for k, v in about.items())
     wide = Console(width=max(Console().width, LEAST_WIDTH), soft_wrap=True)
     wide.print(table(found, derivation, caption), highlight=False)
     out.mkdir(parents=True, exist_ok=True)
     (out / "benchmarks.json").write_text(json.dumps(as_json(found, about, derivation), indent=1) + "\n")
     (out / "benchmarks.md").write_text(page(found, caption))
-    chart(found, out / "benchmarks.svg", f"forward + backward, float32, {threads} thread(s)")
+    where = about.get("device", f"{about['threads']} thread(s)")
+    chart(found, out / "benchmarks.svg", f"forward + backward, float32, {where}")
     print(f"{out / 'benchmarks.json'}, {out / 'benchmarks.md'}, {out / 'benchmarks.svg'}: written")
 
 
@@ -140,11 +151,12 @@ def _wanted(ops: list[str] | None, file: Path | None) -> list[Op]:
     return [find(name, known) for name in named] if ops else [o for o in known if file or composite(o)]
 
 
-def _about(threads: int) -> dict[str, str]:
+def _about(threads: int, device: torch.device) -> dict[str, str]:
     versions = {"PyTorch": torch.__version__, "Python": platform.python_version()}
     if jax is not None:
         versions["JAX"] = jax.__version__
-    return {**versions, "threads": str(threads), "cores": str(os.cpu_count())}
+    where = {} if device == CPU else {"device": device_name(device)}
+    return {**versions, "threads": str(threads), "cores": str(os.cpu_count()), **where}
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from benchmarks.kernels import NativePackage, Pair
 from benchmarks.memory import distinct_bytes, saved_by_tape
 from benchmarks.ways import AUTOGRAD, Way, Whole, forms, one_graph
 from derive.catalogue import find
+from derive.devices import CPU
 from training.gpt import network, twin
 from training.gpt.network import MLP, Attention
 
@@ -32,13 +33,15 @@ Functions = dict[str, Callable[..., Any]]
 _copies = count()
 
 
-def whole(size: str, compiled: bool, native: NativePackage | None = None) -> Whole:
+def whole(
+    size: str, compiled: bool, native: NativePackage | None = None, device: torch.device = CPU
+) -> Whole:
     """The ways that exist for a block of this size, and the bytes that each keeps for its backward."""
     n, t, d, heads = SHAPES[size]
     generator = torch.Generator().manual_seed(0)
     ((attention, mlp),) = network.initialise(1, 1, d, heads, 1, True, generator).blocks
-    x, dy = (torch.randn(n, t, d, generator=generator) for _ in range(2))
-    args = (x, *attention, *mlp)
+    x, dy = (torch.randn(n, t, d, generator=generator).to(device) for _ in range(2))
+    args = (x, *(p.to(device) for p in (*attention, *mlp)))
     primitives = _forward_alone({op: forms(find(op)).primitives for op in OPS}, heads)
     forwards = {AUTOGRAD: primitives, "native op": _of_leaves(lambda a, m, h: twin.block(a, m, h, heads))}
     pairs = {"generated": _pair({}, heads)}
@@ -50,7 +53,7 @@ def whole(size: str, compiled: bool, native: NativePackage | None = None) -> Who
         ways["compiled autograd"] = _by_autograd(one_graph(primitives), args, dy)
         forward, backward = map(one_graph, _pair(_fused(), heads))
         ways["generated compiled"] = _by_pair((forward, backward), args, dy)
-    if jax is not None:
+    if jax is not None and device == CPU:
         ways["JAX jit"] = _by_jax(args, dy, heads)
     leaves = [a.clone().requires_grad_() for a in args]
     saved = {name: saved_by_tape(forward, leaves) for name, forward in forwards.items()}

@@ -32,13 +32,20 @@ class Times:
 
 
 def by_turns(
-    ways: Mapping[str, Callable[[], object]], seconds: float, fewest: int = 5, most: int = 200
+    ways: Mapping[str, Callable[[], object]],
+    seconds: float,
+    fewest: int = 5,
+    most: int = 200,
+    wait: Callable[[], object] = lambda: None,
 ) -> dict[str, Times]:
-    """Time the ways in turn for about so many seconds, each warmed up before; who goes first alternates."""
+    """Time the ways in turn for about so many seconds, each warmed up before; who goes first alternates.
+
+    `wait` returns when all that was asked of a device is done; a way that is timed several times in a row waits once.
+    """
     repeats = {}
     for name, way in ways.items():
         way()
-        once = min(_timed(way, 1) for _ in range(2))
+        once = min(_timed(way, 1, wait) for _ in range(2))
         repeats[name] = max(1, round(SHORTEST / max(once, 1e-7)))
     taken: dict[str, list[float]] = {name: [] for name in ways}
     end = time.perf_counter() + seconds
@@ -51,7 +58,7 @@ def by_turns(
             for name, way in order if turn % 2 else reversed(order):
                 if repeats[name] > 1:
                     way()  # what the way before it left in the caches is not this one's
-                taken[name].append(_timed(way, repeats[name]))
+                taken[name].append(_timed(way, repeats[name], wait))
             if turn + 1 >= fewest and time.perf_counter() > end:
                 break
     finally:
@@ -60,8 +67,10 @@ def by_turns(
     return {name: Times(tuple(rounds)) for name, rounds in taken.items()}
 
 
-def _timed(way: Callable[[], object], repeats: int) -> float:
+def _timed(way: Callable[[], object], repeats: int, wait: Callable[[], object]) -> float:
+    wait()
     start = time.perf_counter()
     for _ in range(repeats):
         way()
+    wait()
     return (time.perf_counter() - start) / repeats

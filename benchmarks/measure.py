@@ -17,6 +17,7 @@ from benchmarks.native import NATIVE
 from benchmarks.rows import Row
 from benchmarks.ways import AUTOGRAD, Way, Whole, agree, forms, ways
 from derive.autograd.saved import example_sizes
+from derive.devices import CPU, waiting
 from derive.emit import render
 from derive.equations import Op
 from derive.pipeline import derive_op
@@ -49,7 +50,7 @@ def measure(row: Row, seconds: float, compiled: bool, native: NativePackage | No
     """Measure one row for about so many seconds. Raises ValueError where a way computes something else."""
     found = ways(row, compiled, native)
     agree({name: way() for name, way in found.items()})
-    times = by_turns(found, seconds, fewest=5)
+    times = by_turns(found, seconds, fewest=5, wait=waiting(row.device))
     own = forms(row.op)
     with torch.no_grad():
         *_, saved = own.live.forward(*row.args, **row.numbers)
@@ -62,18 +63,18 @@ def measure(row: Row, seconds: float, compiled: bool, native: NativePackage | No
         with torch.no_grad():
             *_, saved = kernels.pair[0](*row.args, **row.numbers)
         kept["native"] = distinct_bytes(saved)
-    return Measured(row.op.name, row.size, row.shapes, times, floor(row, threads), _peaks(found), kept)
+    return Measured(row.op.name, row.size, row.shapes, times, floor(row, threads), _peaks(found, row.device), kept)
 
 
-def measure_whole(whole: Whole, size: str, seconds: float) -> Measured:
+def measure_whole(whole: Whole, size: str, seconds: float, device: torch.device = CPU) -> Measured:
     """Measure a row that is more than one op. Raises ValueError where a way computes something else."""
     agree({name: way() for name, way in whole.ways.items()})
-    times = by_turns(whole.ways, seconds)
-    return Measured(whole.title, size, whole.shapes, times, 0.0, _peaks(whole.ways), whole.saved)
+    times = by_turns(whole.ways, seconds, wait=waiting(device))
+    return Measured(whole.title, size, whole.shapes, times, 0.0, _peaks(whole.ways, device), whole.saved)
 
 
-def _peaks(found: Mapping[str, Way]) -> dict[str, int]:
-    return {name: peak_bytes(way) for name, way in found.items() if name != "JAX jit"}
+def _peaks(found: Mapping[str, Way], device: torch.device) -> dict[str, int]:
+    return {name: peak_bytes(way, device) for name, way in found.items() if name != "JAX jit"}
 
 
 def floor(row: Row, threads: int) -> float:
@@ -83,7 +84,7 @@ def floor(row: Row, threads: int) -> float:
     for d in (row.op.derivation, derive_op(row.op, "kernel")):
         sizes = example_sizes(d.named, given)
         products = multiply_adds(d.forward, sizes) + multiply_adds(d.backward, sizes)
-        floors.append(measured(threads).floor(least_bytes(d, sizes), products))
+        floors.append(measured(threads, row.device).floor(least_bytes(d, sizes), products))
     return min(floors)
 
 

@@ -9,9 +9,16 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from derive.devices import CPU
 
-def peak_bytes(way: Callable[[], object]) -> int:
+
+def peak_bytes(way: Callable[[], object], device: torch.device = CPU) -> int:
     """The most that PyTorch's allocator held during a call beyond what it held before, results included."""
+    if device.type == "cuda":
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        way()
+        return torch.cuda.max_memory_allocated(device) - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         way()
     held = most = 0

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from derive.algebra import is_contraction
+from derive.devices import CPU
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.lengths import nominal
@@ -93,6 +94,11 @@ class Row:
     args: tuple[Tensor, ...]
     numbers: Mapping[str, Any]
     wanted: tuple[bool, ...]
+
+    @property
+    def device(self) -> torch.device:
+        """Where its inputs lie."""
+        return self.args[0].device
 
     @property
     def shapes(self) -> str:
@@ -175,8 +181,14 @@ def _fitted(op: Op, wish: Mapping[str, Any], given: Mapping[str, int]) -> dict[s
     return {name: n if found.get(name, flat[name]) == flat[name] else found[name] for name, n in wish.items()}
 
 
-def row(op: Op, size: str, dtype: torch.dtype = torch.float32, given: Mapping[str, int] | None = None) -> Row:
-    """The op at one size, with inputs drawn from a fixed seed."""
+def row(
+    op: Op,
+    size: str,
+    dtype: torch.dtype = torch.float32,
+    given: Mapping[str, int] | None = None,
+    device: torch.device = CPU,
+) -> Row:
+    """The op at one size, with inputs drawn from a fixed seed, the same on every device."""
     lengths, domains = lengths_of(op, size, given), domains_of(op)
     flat = {name: _flat(n) for name, n in lengths.items()}
     generator = torch.Generator().manual_seed(0)
@@ -193,7 +205,8 @@ def row(op: Op, size: str, dtype: torch.dtype = torch.float32, given: Mapping[st
     inputs = apart(op, inputs, domains, flat)
     numbers = {o.name: lengths[o.ranges_over.base] for o in op.operands if o.kind == "length" and o.ranges_over}
     wanted = tuple(o.kind == "tensor" for o in op.operands if o.is_tensor)
-    return Row(op, size, lengths, tuple(inputs.values()), numbers | NUMBERS.get(op.name, {}), wanted)
+    args = tuple(t.to(device) for t in inputs.values())
+    return Row(op, size, lengths, args, numbers | NUMBERS.get(op.name, {}), wanted)
 
 
 def _dimensions(length: Any) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from benchmarks.jax_forms import jax, jitted
 from benchmarks.kernels import NativePackage, Pair
 from benchmarks.native import NATIVE
 from benchmarks.rows import Row
+from derive.devices import CPU
 from derive.equations import Op
 from derive.live import Live, build
 
@@ -104,7 +105,7 @@ def cotangents(row: Row) -> tuple[Tensor, ...]:
     with torch.no_grad():
         outputs = _tuple(forms(row.op).primitives(*row.args, **row.numbers))
     generator = torch.Generator().manual_seed(1)
-    return tuple(torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o.dtype) for o in outputs)
+    return tuple(torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o) for o in outputs)
 
 
 def ways(row: Row, compiled: bool = True, native: NativePackage | None = None) -> dict[str, Way]:
@@ -194,8 +195,8 @@ def by_one_call(with_gradients: Callable[..., Any], over: Callable[..., Any], ro
 
 
 def by_jax(row: Row, dys: tuple[Tensor, ...]) -> Way | None:
-    """The op's form in JAX, jitted; None without JAX or without a form."""
-    both = jitted(row.op.name)
+    """The op's form in JAX, jitted; None without JAX or without a form, or elsewhere than on the CPU."""
+    both = jitted(row.op.name) if row.device == CPU else None
     if both is None:
         return None
     arrays = [jax.numpy.asarray(a.numpy()) for a in row.args]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from derive.catalogue import catalogue, find, load_file
-from derive.commands.options import Backend, File, Save, Saving
+from derive.commands.options import Backend, Device, File, Save, Saving
 from derive.errors import DeriveError
 
 
@@ -32,6 +32,7 @@ def verify_ops(
     backend: Annotated[
         Backend, typer.Option(help="What is verified: the code for PyTorch, or the kernels in C, compiled.")
     ] = Backend.torch,
+    device: Device = "cpu",
 ) -> None:
     """Hold derived gradients against autograd, finite differences, their stepwise form and lower precisions.
 
@@ -43,13 +44,14 @@ def verify_ops(
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops and not everything else known
     if (plot or native) and len(wanted) > 1:
         raise DeriveError(f"{'--plot' if plot else '--native'} is for one op", fix="name one op")
+    if device != "cpu" and backend is Backend.cpu:
+        raise DeriveError(f"the kernels are for the CPU, not for {device}", fix="leave out --device, or --backend cpu")
     from derive.commands import verdicts  # these need PyTorch, which the other commands start without
     from derive.verify import record
 
-    said = record.command_line(ops or (), file, everything, native, seed=seed, save=save.value, backend=backend.value)
-    right = verdicts.verify(
-        wanted, save.value, seed, backend=backend.value, full=full, plot=plot, native=native, json=json, said=said
-    )
+    asked: dict[str, Any] = {"seed": seed, "save": save.value, "backend": backend.value, "device": device}
+    said = record.command_line(ops or (), file, everything, native, **asked)
+    right = verdicts.verify(wanted, **asked, full=full, plot=plot, native=native, json=json, said=said)
     if not right:
         raise typer.Exit(1)
 
@@ -65,6 +67,7 @@ def judge_candidate(
         str | None, typer.Option(metavar="TEXT", help='A formula in place of a function: "dx[..., d] = …".')
     ] = None,
     seed: Annotated[int, typer.Option(help="Where all random numbers start from.")] = 0,
+    device: Device = "cpu",
 ) -> None:
     """Hold a backward that someone else wrote against the derived one.
 
@@ -77,8 +80,10 @@ def judge_candidate(
         raise DeriveError("no op to judge by", fix="name it with --op OP")
     if (candidate is None) == (formula is None):
         raise DeriveError("nothing to judge, or two things", fix="give FILE.py:NAME or --formula TEXT")
+    if formula is not None and device != "cpu":
+        raise DeriveError("a formula is judged on the CPU", fix="leave out --device")
     found = find(op, known)
     from derive.commands import verdicts  # needs PyTorch, which the other commands start without
 
-    if not verdicts.judge(found, candidate, formula, seed):
+    if not verdicts.judge(found, candidate, formula, seed, device):
         raise typer.Exit(1)

@@ -27,5 +27,8 @@ class Backend(StrEnum):
 
 
 File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="Where it runs, such as cuda; what is right is computed on the CPU.")
+]
 _KEEPING = "What the forward keeps: the cheapest, the least, its inputs or outputs, or what suits torch.compile."
 Saving = Annotated[Save, typer.Option(help=_KEEPING)]

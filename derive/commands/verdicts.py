@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from derive.book.measured import check_target, write_measured
 from derive.commands.terminal import bar
+from derive.devices import device_of
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.live import build
@@ -19,6 +21,7 @@ from derive.verify.battery import BATTERY
 from derive.verify.candidates import function, load
 from derive.verify.curve import check, draw
 from derive.verify.differences import curves
+from derive.verify.elsewhere import placed
 from derive.verify.formula import of_formula, parse
 from derive.verify.judge import judge as judged
 from derive.verify.kernels import NoKernel, compiled
@@ -37,6 +40,7 @@ def verify(
     seed: int,
     *,
     backend: str,
+    device: str,
     full: bool,
     plot: Path | None,
     native: str | None,
@@ -49,21 +53,21 @@ def verify(
     several ops that cannot be tried. Raises DeriveError where none of the ops can be, or has a kernel. `said` is the
     command that the file names. What would stop the file from being written is found before anything runs.
     """
-    other = None if native is None else function(native)
+    other, there = None if native is None else function(native), device_of(device)
     if json is not None:
         check_target(json)
     if plot is not None:
         check(plot)
-    run = verify_kernels if backend == "cpu" else verified
+    run = verify_kernels if backend == "cpu" else partial(verified, device=there)
     found = _one_by_one(ops, lambda op: run(op, save, seed, other), full)
     if not found.done:
         raise found.nothing()
     print(view.summary(found.done, found.without, found.untried))
     if json is not None:
-        write_measured(record(found.done, said), json)
+        write_measured(record(found.done, said, there), json)
         print(f"{json}: written")
     if plot is not None:
-        _plot(ops[0], save, seed, plot, backend)
+        _plot(ops[0], save, seed, plot, backend, there)
         print(f"{plot}: written")
     return not found.untried and all(v.right for v in found.done)
 
@@ -118,7 +122,7 @@ def _print(found: Verification, full: bool, alone: bool, out: Console) -> None:
         print(line)
 
 
-def _plot(op: Op, save: str, seed: int, path: Path, backend: str) -> None:
+def _plot(op: Op, save: str, seed: int, path: Path, backend: str, device: torch.device) -> None:
     ordinary = BATTERY[0].make(op, seed)
     assert ordinary is not None, "what was verified has an ordinary case"
     case = moving_case(op, ordinary, seed)
@@ -126,19 +130,20 @@ def _plot(op: Op, save: str, seed: int, path: Path, backend: str) -> None:
         with compiled(op, save) as kernels:
             given = kernels.subject(case.call).gradients
     else:
-        given = of_live(build(op, save))(case.call).gradients
+        given = placed(of_live(build(op, save)), device)(case.call).gradients
     gradients = {name: g for name, g in given.items() if g is not None}
     title = f"{op.name}: finite differences against the derived gradient"
     draw(title, curves(case, gradients, (torch.float64, torch.float32)), path)
 
 
-def judge(op: Op, candidate: str | None, formula: str | None, seed: int) -> bool:
-    """Print the verdict on a candidate or a formula. True where it is right."""
+def judge(op: Op, candidate: str | None, formula: str | None, seed: int, device: str = "cpu") -> bool:
+    """Print the verdict on a candidate, run on the device, or on a formula. True where it is right."""
+    there = device_of(device)
     proofs: tuple[Proof, ...] | None = None
     with Console(stderr=True).status(f"deriving {op.name}, and holding the candidate against it"):
         if formula is None:
             assert candidate is not None
-            found = judged(op, load(candidate, op), seed)
+            found = judged(op, placed(load(candidate, op), there), seed)
         else:
             claimed = parse(formula, op.derivation)
             found = judged(op, of_formula(claimed, op.derivation), seed)

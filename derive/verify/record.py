@@ -13,27 +13,29 @@ from typing import Any
 import torch
 
 from derive.book.measured import FORMAT
+from derive.devices import CPU, device_name
 from derive.verify.verify import Row, Verification
 from derive.verify.view import complaint_texts
 
 
-def record(found: Sequence[Verification], command: str) -> dict[str, Any]:
+def record(found: Sequence[Verification], command: str, device: torch.device = CPU) -> dict[str, Any]:
     """A run as plain data, whose form is the docstring of `derive/book/measured.py`."""
     return {
         "handgrad": FORMAT,
         "command": command,
-        "machine": machine(),
+        "machine": machine(device),
         "verified": {v.op.name: _verdict(v) for v in found},
         "errors": {v.op.name: [e for row in v.rows for e in _errors(row, v.against)] for v in found},
     }
 
 
-def machine() -> str:
-    """Where it ran, in words: versions, the kind of processor, and how many threads; no name of a machine."""
+def machine(device: torch.device = CPU) -> str:
+    """Where it ran, in words: versions, the kind of processor, how many threads, a GPU; no name of a machine."""
     python = f"Python {platform.python_version()}"
     threads = torch.get_num_threads()
     at_work = f"{threads} thread{'s' if threads > 1 else ''} on {os.cpu_count()} cores"
-    return f"PyTorch {torch.__version__}, {python}, {platform.system()} {platform.machine()}, {at_work}"
+    where = f"PyTorch {torch.__version__}, {python}, {platform.system()} {platform.machine()}, {at_work}"
+    return where if device == CPU else f"{where}, {device_name(device)}"
 
 
 def command_line(ops: Sequence[str], file: Path | None, everything: bool, native: str | None, **options: object) -> str:
@@ -42,8 +44,11 @@ def command_line(ops: Sequence[str], file: Path | None, everything: bool, native
     words += [] if file is None else ["--from", str(file)]
     words += [] if native is None else ["--native", native]
     for name, value in options.items():
-        words += [] if value in (0, "cost", "torch") else [f"--{name}", str(value)]
+        words += [] if value == _DEFAULTS[name] else [f"--{name}", str(value)]
     return shlex.join(words)
+
+
+_DEFAULTS = {"seed": 0, "save": "cost", "backend": "torch", "device": "cpu"}
 
 
 def _verdict(v: Verification) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from derive.devices import CPU
 from derive.emit.module import takes_workspace
 from derive.equations import Op
 from derive.errors import DeriveError
@@ -20,6 +21,7 @@ from derive.verify.cases import Call, Case, case_of, reference, scale, worst
 from derive.verify.chain import chain_world
 from derive.verify.compare import MISTAKES, Answer, Disagreement, Subject, disagreements, told
 from derive.verify.differences import ENOUGH, Slope, slope
+from derive.verify.elsewhere import placed
 from derive.verify.kernels import compiled
 from derive.verify.leading import unflat
 from derive.verify.subjects import of_differentiable, of_live, of_workspace, parts
@@ -94,22 +96,26 @@ Native = Callable[..., Any]
 Wrong = Callable[[Case], tuple[Disagreement, ...]]
 
 
-def verify(op: Op, save: str = "cost", seed: int = 0, native: Native | None = None) -> Verification:
+def verify(
+    op: Op, save: str = "cost", seed: int = 0, native: Native | None = None, device: torch.device = CPU
+) -> Verification:
     """Hold every gradient of an op against autograd, finite differences, its stepwise form, and lower precisions.
 
     `native` is another differentiable forward of the same signature, whose rounding errors stand beside ours; without
-    it, those of autograd over the executed equations. Raises DeriveError where the op cannot be derived or run.
+    it, those of autograd over the executed equations. On a `device` it is the derived functions, and `native`, that
+    run there. Raises DeriveError where the op cannot be derived or run.
     """
     workspace = takes_workspace(op)
     live = build(op, save, workspace)
-    subject = of_live(live)
-    over = {f"{op.name}_backward_out": of_workspace(parts(live))} if workspace else {}
+    subject = placed(of_live(live), device)
+    over = {f"{op.name}_backward_out": placed(of_workspace(parts(live)), device)} if workspace else {}
 
     def wrong(case: Case) -> tuple[Disagreement, ...]:
         others = (d for name, other in over.items() for d in told(disagreements(case, other), f"by {name}"))
         return (*disagreements(case, subject), *others)
 
-    return _verified(live.derivation, subject, tuple(cases(op, seed)), wrong, seed, native)
+    other = None if native is None else placed(of_differentiable(native), device)
+    return _verified(live.derivation, subject, tuple(cases(op, seed)), wrong, seed, other)
 
 
 def verify_kernels(op: Op, save: str = "cost", seed: int = 0, native: Native | None = None) -> Verification:
@@ -121,7 +127,8 @@ def verify_kernels(op: Op, save: str = "cost", seed: int = 0, native: Native | N
         torch_form = of_live(build(op))
         long = (_as_torch_rounds(case, torch_form) for case in cases(op, seed, LOOPS))
         made = (*cases(op, seed), *long)
-        found = _verified(kernels.derivation, kernels.subject, made, kernels.wrong, seed, native)
+        other = None if native is None else of_differentiable(native)
+        found = _verified(kernels.derivation, kernels.subject, made, kernels.wrong, seed, other)
         return replace(found, kernels=kernels.ran())
 
 
@@ -158,7 +165,7 @@ def _verified(
     made: tuple[Case, ...],
     wrong: Wrong,
     seed: int,
-    native: Native | None,
+    native: Subject | None,
 ) -> Verification:
     op = derivation.op
     ordinary = next((c for c in made if c.situation == BATTERY[0].name), None)
@@ -239,9 +246,8 @@ def rounding(op: Op, subject: Subject, other: Subject, dtype: torch.dtype, seed:
     return out
 
 
-def _native(op: Op, native: Callable[..., Any], ordinary: Case) -> Subject:
-    """Another forward as a subject, once it is seen to compute the same."""
-    subject = of_differentiable(native)
+def _native(op: Op, subject: Subject, ordinary: Case) -> Subject:
+    """Another forward, once it is seen to compute the same."""
     try:
         found = subject(ordinary.call)
     except MISTAKES as error:
