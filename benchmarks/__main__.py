@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -29,8 +30,6 @@ from derive.devices import CPU, device_name, device_of, float32_in_full
 from derive.equations import Op
 from derive.errors import DeriveError
 
-WHOLES = {names.OP: names.whole, block.NAME: block.whole}
-"""Rows that are more than one op, by the name that asks for them."""
 QUICK_SECONDS, SECONDS = 0.4, 3.0
 LEAST_WIDTH = 200
 """Characters: a table cut to fewer says nothing."""
@@ -54,8 +53,8 @@ def main(
 ) -> None:
     """Measure forward + backward, each way in turn, and write a table, benchmarks.json, .md and .svg."""
     try:
-        wanted, sizes = _wanted(ops, file), _sizes(size)
-        given, there = _lengths(length or [], wanted), device_of(device)
+        wanted, there = _wanted(ops, file), device_of(device)
+        sizes, lengths = _sizes(size), _lengths(length or [], wanted)
     except DeriveError as error:
         typer.echo(f"benchmarks: {error}", err=True)
         raise typer.Exit(2) from None
@@ -63,9 +62,8 @@ def main(
     use_threads(threads)
     if quick:
         seconds, compiled = QUICK_SECONDS, False
-    wholes = [name for name in WHOLES if file is None and (not ops or name in ops)]
-    if there != CPU:
-        wholes = [name for name in wholes if name == block.NAME]
+    asked = _Asked(seconds, compiled, threads, there, lengths)
+    wholes = [name for name in _wholes(there) if file is None and (not ops or name in ops)]
     derivation = {op.name: derivation_seconds(op) for op in wanted}
     parts = [find(op) for op in block.OPS if block.NAME in wholes]
     printed = {op.name: op for op in (*wanted, *parts)}.values()
@@ -73,17 +71,8 @@ def main(
     with kernels as native, float32_in_full():
         if native.missing:
             typer.echo(f"no column of native kernels: {native.missing}", err=True)
-
-        def of_op(op: Op, size: str) -> Measured:
-            return measure(row(op, size, given=given, device=there), seconds, compiled, native, threads)
-
-        def of_whole(name: str, size: str) -> Measured:
-            if name == block.NAME:
-                return measure_whole(block.whole(size, compiled, native, there), size, seconds, there)
-            return measure_whole(names.whole(size, compiled, native), size, seconds)
-
-        rows = [(f"{op.name}, {each}", partial(of_op, op, each)) for op in wanted for each in sizes]
-        rows += [(f"{name}, {each}", partial(of_whole, name, each)) for name in wholes for each in sizes]
+        rows = [(f"{op.name}, {each}", partial(asked.of_op, op, each, native)) for op in wanted for each in sizes]
+        rows += [(f"{name}, {each}", partial(asked.of_whole, name, each, native)) for name in wholes for each in sizes]
         found, failed = _measured(rows)
     if found:
         _write(found, derivation, _about(threads, there), out)
@@ -91,6 +80,32 @@ def main(
         typer.echo(f"benchmarks: {title}: {why}", err=True)
     if failed:
         raise typer.Exit(1)
+
+
+def _wholes(device: torch.device) -> tuple[str, ...]:
+    """The rows that are more than one op, by the name that asks for them; the names step draws on the CPU."""
+    return (names.OP, block.NAME) if device == CPU else (block.NAME,)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """How rows are measured."""
+
+    seconds: float
+    compiled: bool
+    threads: int
+    device: torch.device
+    lengths: Mapping[str, int]
+
+    def of_op(self, op: Op, size: str, native: NativePackage) -> Measured:
+        made = row(op, size, given=self.lengths, device=self.device)
+        return measure(made, self.seconds, self.compiled, native, self.threads)
+
+    def of_whole(self, name: str, size: str, native: NativePackage) -> Measured:
+        if name == names.OP:
+            return measure_whole(names.whole(size, self.compiled, native), size, self.seconds)
+        whole = block.whole(size, self.compiled, native, self.device)
+        return measure_whole(whole, size, self.seconds, self.device)
 
 
 def _measured(rows: Sequence[tuple[str, Callable[[], Measured]]]) -> tuple[list[Measured], list[tuple[str, str]]]:
