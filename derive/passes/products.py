@@ -1,18 +1,19 @@
 """Products that two places have in common are multiplied first in both, so that they are one and the same node.
 
 `a * b * u` and `b * a * v` become `(a * b) * u` and `(a * b) * v`, of which `a * b` can be shared. So are `v*u` and
-`v*u**2`, which is `u*(v*u)`, and `v*(1 - s)` and `v*(s - 1)`, which is `-v*(1 - s)`.
+`v*u**2`, which is `u*(v*u)`, and `v*(1 - s)` and `v*(s - 1)`, which is `-v*(1 - s)`, or minus the sum of such.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
 
-from derive.nodes.products import is_matrix_product, is_tensor, product_factors
+from derive.nodes.products import is_matrix_product, is_outer_difference, is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
 from derive.nodes.walking import node_axes, rebuilt, walk
@@ -23,7 +24,7 @@ _TWO = Num(Fraction(2))
 
 def common_products(program: Program) -> Program:
     """The same program with the factors that two products share, and that span them, multiplied first in both."""
-    statements = _one_difference(_squares_apart(list(program.statements)))
+    statements = _divided_last(_one_difference(_squares_apart(list(program.statements))))
     done: set[frozenset[Node]] = set()
     while (common := _largest_common([p for s in statements for p in _products(s.value)], done)) is not None:
         done.add(frozenset(common))
@@ -49,26 +50,65 @@ def _squares_apart(statements: list[Statement]) -> list[Statement]:
 
 
 def _one_difference(statements: list[Statement]) -> list[Statement]:
-    """`v * (b - a)` as `-v * (a - b)` where `a - b` stands elsewhere, and is what a person would write."""
+    """`v * (b - a)` as `-v * (a - b)` where `a - b` is written too: first, or as what a person would write of a number.
+
+    Of a sum of such products the minus stands outside, where it takes no pass.
+    """
     found = [n for s in statements for n in walk(s.value) if isinstance(n, Call) and n.fn == "sub" and is_tensor(n)]
-    wanted = {Call("sub", n.args[::-1]): n for n in found if isinstance(n.args[0], Num)}
+    found = [n for n in found if not is_outer_difference(n)]  # what weighs those of all pairs is better as it stands
+    first = {frozenset(n.args): n for n in reversed(found)} | {
+        frozenset(n.args): n for n in found if isinstance(n.args[0], Num)
+    }
+    wanted = {other: n for n in first.values() if (other := Call("sub", n.args[::-1])) in found and other != n}
 
     def turned(node: Node) -> Node:
         if isinstance(node, Reduce) and is_matrix_product(node):
             return node
-        factors = product_factors(node)
-        if len(factors) == 1 or not any(isinstance(f, Call) and f in wanted for f in factors):
+        if isinstance(node, Reduce) and node.kind == "sum":
+            body = _turned(node.body, wanted)
+            if body is not None and body.minus and _with_minus(body.factors, set(wanted.values())) is None:
+                return Call("neg", (replace(node, body=reduce(_times, [turned(f) for f in body.factors])),))
+        product = _turned(node, wanted)
+        if product is None:
             return rebuilt(node, turned)  # as it is grouped: `u * (g * h)` is one pass over `u`
-        factors = [turned(f) for f in factors]
-        right = [wanted[f] if isinstance(f, Call) and f in wanted else f for f in factors]
-        if sum(a is not b for a, b in zip(factors, right, strict=True)) % 2:
-            signed = _with_minus(right, set(wanted.values()))
-            if signed is None:
-                return rebuilt(node, turned)
-            right = signed
-        return reduce(_times, right)
+        signed = _with_minus(product.factors, set(wanted.values())) if product.minus else product.factors
+        return rebuilt(node, turned) if signed is None else reduce(_times, [turned(f) for f in signed])
 
-    return [replace(s, value=turned(s.value)) for s in statements] if wanted.keys() & set(found) else statements
+    return [replace(s, value=turned(s.value)) for s in statements] if wanted else statements
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """The factors of a product with each difference as it is wanted, and whether that leaves a minus."""
+
+    factors: list[Node]
+    minus: bool
+
+
+def _turned(node: Node, wanted: Mapping[Call, Call]) -> _Turned | None:
+    """A product with its differences as they are wanted; None of what is no product of such."""
+    factors = product_factors(node)
+    many = sum(isinstance(f, Call) and f in wanted for f in factors)
+    if len(factors) == 1 or not many:
+        return None
+    return _Turned([wanted.get(f, f) if isinstance(f, Call) else f for f in factors], many % 2 == 1)
+
+
+def _divided_last(statements: list[Statement]) -> list[Statement]:
+    """`v/c * u` as `v*u / c` where `v*u` is part of another product, and `c` has fewer axes than they."""
+    products = list(dict.fromkeys(p for s in statements for p in _products(s.value)))
+    for p in products:
+        for quotient in (f for f in product_factors(p) if isinstance(f, Call) and f.fn == "div"):
+            above, below = quotient.args
+            factors = [above if f is quotient else f for f in product_factors(p)]
+            if not set(node_axes(below)) < set(node_axes(p)) or above not in (spanning := _spanning(p, factors)):
+                continue
+            others = (product_factors(q) for q in products if q is not p)
+            if any(above in own and any(f in own for f in spanning if f != above) for own in others):
+                divided = Call("div", (reduce(_times, factors), below))
+                statements = [replace(s, value=put(s.value, p, divided)) for s in statements]
+                break
+    return statements
 
 
 def _with_minus(factors: list[Node], fixed: set[Call]) -> list[Node] | None:
@@ -105,10 +145,11 @@ def _largest_common(products: list[Call], done: set[frozenset[Node]]) -> tuple[N
     return best or None
 
 
-def _spanning(product: Call) -> list[Node]:
-    """The factors that run over all axes of the product: to multiply two of them is a pass over it."""
+def _spanning(product: Call, factors: list[Node] | None = None) -> list[Node]:
+    """The factors, its own or others, that run over all axes of the product: to multiply two of them is a pass."""
     axes = set(node_axes(product))
-    return [f for f in product_factors(product) if is_tensor(f) and axes and set(node_axes(f)) == axes]
+    factors = product_factors(product) if factors is None else factors
+    return [f for f in factors if is_tensor(f) and axes and set(node_axes(f)) == axes]
 
 
 def _put_first(node: Node, common: tuple[Node, ...]) -> Node:

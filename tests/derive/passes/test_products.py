@@ -44,10 +44,18 @@ def times(*factors: Node) -> Node:
          ("b[n, d] * (1 - a[n, d])", "(v[n, d] - u[n, d]) * (1 - a[n, d])")),
         (times(B, LEFT), times(U, RIGHT), ("b[n, d] * (1 - a[n, d])", "u[n, d] * (a[n, d] - 1)")),
         (times(B, A), times(G, RIGHT), ("b[n, d] * a[n, d]", "g[d] * (a[n, d] - 1)")),
+        (times(A, Call("sub", (U, G))), Reduce("sum", ("n", "d"), times(A, B, Call("sub", (G, U)))),
+         ("a[n, d] * (u[n, d] - g[d])", "-sum(a[n, d] * (u[n, d] - g[d]) * b[n, d], over=(n, d))")),
+        (times(Call("div", (A, G)), B), Reduce("sum", ("n", "d"), times(V, A, B)),
+         ("a[n, d] * b[n, d] / g[d]", "sum(a[n, d] * b[n, d] * v[n, d], over=(n, d))")),
+        (times(Call("div", (A, G)), B), Reduce("sum", ("n", "d"), times(V, A)),
+         ("a[n, d] / g[d] * b[n, d]", "sum(v[n, d] * a[n, d], over=(n, d))")),
+        (times(Call("div", (A, U)), B), times(V, A, B), ("a[n, d] / u[n, d] * b[n, d]", "v[n, d] * a[n, d] * b[n, d]")),
     ],
     ids=["two of three", "one alone", "one of two", "inside a sum", "a square", "a square of which none is made",
          "one square twice", "what has no difference stays as it is grouped",
-         "a difference turned", "two differences turned", "none to take the sign", "a difference alone"],
+         "a difference turned", "two differences turned", "none to take the sign", "a difference alone",
+         "a sum takes the sign", "divided last", "divided alone", "divided by as much"],
 )
 def test_put_first(first: Node, second: Node, texts: tuple[str, str]) -> None:
     last = ("n", "d") if not isinstance(second, Reduce) else ()
