@@ -9,6 +9,7 @@ from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reductions.channels import filtered
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.torch.reductions.tap_by_tap import tap_by_tap
+from derive.backends.torch.reductions.windowed_sums import summed_in_turns, with_sums_in_turns
 from derive.backends.values import Dims, Line, Value, align, permute, position, squeeze
 from derive.nodes.walking import axes_along, index_axes, reads
 from derive.program import Assign, Call, Join, Merged, Read, Reduce, Scan, Scatter, Statement
@@ -22,6 +23,9 @@ def assigned(printer: Printer, s: Assign) -> list[Line]:
     order = printer.layouts.order(s)
     if (lines := tap_by_tap(printer, s, order) or filtered(printer, s, order)) is not None:
         return lines
+    if (lines := summed_in_turns(printer, s, order)) is not None:
+        return lines
+    s = with_sums_in_turns(printer, s)
     if isinstance(s.value, Reduce):
         value = reduction(printer, s.value, order, keepdim=None in printer.layouts[s.name])
     else:

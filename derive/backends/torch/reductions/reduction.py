@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.dtypes import is_read
 from derive.backends.torch.layout import body_order, is_product, plain_dims
-from derive.backends.torch.pointwise import call_code, cast
+from derive.backends.torch.pointwise import cast
 from derive.backends.torch.products.by_vectors import is_by_vector
 from derive.backends.torch.products.chosen import chosen_product
 from derive.backends.torch.products.contractions import contraction
@@ -18,11 +18,11 @@ from derive.backends.torch.reads.gathers import gathered_column
 from derive.backends.torch.reductions.bands import in_band
 from derive.backends.torch.reductions.few_places import place_by_place
 from derive.backends.torch.reductions.pools import pooled
-from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, permute, position, squeeze, swap, unsqueeze
+from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, position, squeeze, swap, unsqueeze
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
 from derive.nodes.walking import by_axes_once, children, index_axes, node_axes
-from derive.program import Call, Index, Node, Read, Reduce, Window
+from derive.program import Call, Index, Node, Read, Reduce
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -40,8 +40,6 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
         return near
     if is_matrix_product(node) or is_by_vector(node):
         return contraction(node, order, printer.value, printer.as_real, printer.size)
-    if not keepdim and (taps_first := _over_taps(printer, node, order)) is not None:
-        return taps_first
     if not keepdim and (each := place_by_place(printer, node)) is not None:
         return printer.value(each, order)
     columns = () if keepdim else _as_columns(printer, node)
@@ -107,30 +105,6 @@ def _over_dims(node: Reduce, body: Value, keepdim: bool) -> Value:
         kept: Dims = tuple(None if d in node.axes else d for d in body.dims)
         return body.method(f".{node.kind}({text}, keepdim=True)", kept)
     return body.method(f".{node.kind}({text})", tuple(d for d in body.dims if d not in node.axes))
-
-
-def _over_taps(printer: Printer, node: Reduce, order: Dims) -> Value | None:
-    """A sum over the places in a window, each with a weight of its own at every place of the window, else None.
-
-    The weights are laid out with the places in front, as is their product then, so that slices are added: rows of
-    a few elements are slow to add up.
-    """
-    factors = product_factors(node.body) if node.kind == "sum" else []
-    for weights, seen in (factors, factors[::-1]) if len(factors) == 2 else ():
-        if not (isinstance(weights, Read) and isinstance(seen, Read) and by_axes_once(weights)):
-            continue
-        windows = [i for i in seen.index if isinstance(i, Window) and len(i.steps) == 2]
-        taps = {printer.sizes.ordered(i)[1][0] for i in windows}
-        rest = tuple(a for a in order if a is not None and a not in node.axes)
-        inner = (*node.axes, *rest)
-        own = tuple(a for a in inner if a in node_axes(weights))
-        if not set(node.axes) <= taps & set(own) or set(inner) != set(node_axes(node.body)) or any(map(is_pack, inner)):
-            continue
-        laid = permute(squeeze(printer.value(weights, own)), own).method(".contiguous()")
-        product = Call("mul", (weights, seen))
-        body = call_code(product, [align(laid, inner), printer.value(seen, inner)], printer.like)
-        return body.method(f".sum({tuple(range(len(node.axes))) if node.axes[1:] else 0})", rest)
-    return None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reads.slices import behind, flipped, span, subscript
 from derive.backends.torch.reductions.frames import frames_added
 from derive.backends.turned import forwards
-from derive.backends.values import Dims, Line, is_pack
+from derive.backends.values import Dims, Line, is_pack, permute
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import index_axes, node_axes, walk
 from derive.program import (
@@ -158,6 +158,7 @@ def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inne
         if isinstance(node, Call):
             return Call(node.fn, tuple(at(a) for a in node.args))
         if isinstance(node, Read):
+            node = _laid_by_tap(printer, node, taps, inner) or node
             return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
         return Scal(turn(node.axis)) if isinstance(node, AxisValue) else node
 
@@ -170,6 +171,24 @@ def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inne
         return Read(own, axes)
 
     return at(value)
+
+
+def _laid_by_tap(printer: Printer, node: Read, taps: frozenset[str], inner: Dims) -> Read | None:
+    """What is read at each tap, laid out with the taps first, so that what a turn reads lies together; else None.
+
+    Of what is spread over the last dimension of a turn it does not matter.
+    """
+    axes = tuple(a for a in node.index if isinstance(a, str))
+    own, rest = [a for a in axes if a in taps], [a for a in axes if a not in taps]
+    if axes != node.index or printer.layouts[node.name] != axes or not own or not rest or not inner:
+        return None
+    if axes[-1] in rest or rest[-1] != inner[-1]:
+        return None
+    name = printer.unused(f"{printer.names.get(node.name, node.name)}_by_{'_'.join(own)}".replace("'", "_"))
+    laid = permute(printer.stored(node.name), (*own, *rest)).method(".contiguous()")
+    printer.layouts.dims[name] = (*own, *rest)
+    printer.lines.append(Line(f"{name} = {laid.code}"))
+    return Read(name, (*own, *rest))
 
 
 def turn(axis: str) -> str:

@@ -1,0 +1,114 @@
+"""Sums of products of what windows read, in a loop over the places in a window: no table of all windows is made.
+
+`sum(w[b, t, g] * x[b, c, t + g], over=g)` adds a slice of `x` in each turn, weighted; `sum(q[b, t, d] * k[b, t + g, d],
+over=d)` is a sum of `q` times a slice for each `g`. From memory such a table takes ten times as long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from derive.backends.torch.fusions import added_to
+from derive.backends.torch.layout import is_product
+from derive.backends.torch.memory import is_wide
+from derive.backends.torch.reads.slices import subscript
+from derive.backends.torch.reductions.taps import at_taps, turn
+from derive.backends.values import Dims, Line, is_pack
+from derive.nodes.products import product_factors
+from derive.nodes.substituting import put
+from derive.nodes.walking import by_axes, node_axes, walk
+from derive.program import Assign, Call, Read, Reduce, Window
+
+if TYPE_CHECKING:
+    from derive.backends.torch.printer import Printer
+
+MOST = 32  # places in a window of a known length, beyond which turns are short
+
+
+def summed_in_turns(printer: Printer, s: Assign, order: Dims) -> list[Line] | None:
+    """The lines of an assignment that is such a sum; None for any other."""
+    if not isinstance(s.value, Reduce) or not order == s.axes == printer.layouts[s.name]:
+        return None
+    return _in_turns(printer, s.value, order, printer.names.get(s.name, s.name), str(s))
+
+
+def with_sums_in_turns(printer: Printer, s: Assign) -> Assign:
+    """The assignment with each such sum inside it made before, under a name of its own."""
+    for node in [n for n in walk(s.value) if isinstance(n, Reduce) and n != s.value]:
+        axes, name = tuple(a for a in s.axes if a in node_axes(node)), printer.unused("sums")
+        if (lines := _in_turns(printer, node, axes, name)) is not None:
+            printer.lines += lines
+            printer.layouts.dims[name] = axes
+            s = replace(s, value=put(s.value, node, Read(name, axes)))
+    return s
+
+
+def _in_turns(printer: Printer, node: Reduce, order: Dims, name: str, said: str = "") -> list[Line] | None:
+    axes, body = tuple(a for a in order if a is not None), node_axes(node.body)
+    taps = _taps(printer, node)
+    if not taps or axes != order or set(axes) != set(body) - set(node.axes) or any(map(is_pack, body)):
+        return None
+    if set(node.axes) <= taps and node.kind == "sum":
+        return _added(printer, node, axes, name, said)
+    if set(node.axes) & taps or _is_made_anyway(printer, node):
+        return None
+    return _at_each(printer, node, axes, [a for a in axes if a in taps], name, said)
+
+
+def _taps(printer: Printer, node: Reduce) -> set[str]:
+    """The axes of the places in the windows of a sum of products of no other kind; none of any other reduction."""
+    windows = _windows(node)
+    if node.kind not in ("sum", "mean") or not windows or len(product_factors(node.body)) < 2 or is_product(node):
+        return set()
+    if any(is_wide(n) for n in walk(node.body) if isinstance(n, Call)):
+        return set()
+    if any(len(i.steps) > 2 or step <= 0 for i in windows for _, step in i.steps):
+        return set()
+    taps = {printer.sizes.ordered(i)[1][0] for i in windows}
+    known = (size for size in map(printer.size, sorted(taps)) if size.isdigit())
+    return set() if any(int(size) > MOST for size in known) else taps
+
+
+def _windows(node: Reduce) -> list[Window]:
+    found = (i for n in walk(node.body) if isinstance(n, Read) for i in n.index)
+    return [i for i in found if isinstance(i, Window) and len(i.steps) > 1]
+
+
+def _is_made_anyway(printer: Printer, node: Reduce) -> bool:
+    """Whether a factor is as large as the table, or windows are so far apart that it is hardly more than they read."""
+    whole = set(node_axes(node.body))
+    factors = [f for f in product_factors(node.body) if isinstance(f, Read) and by_axes(f)]
+    apart = any(printer.sizes.ordered(i)[0][1] > 1 for i in _windows(node))
+    return apart or any(set(node_axes(f)) == whole for f in factors)
+
+
+def _added(printer: Printer, node: Reduce, axes: tuple[str, ...], name: str, said: str) -> list[Line] | None:
+    each = at_taps(printer, node.body, name, frozenset(node.axes), axes)
+    if each is None:
+        return None
+    loops = _loops(printer, node.axes)
+    printer.spent = frozenset()  # every turn reads what the first one reads
+    change = added_to(printer, each, axes) or f" += {printer.value(each, axes).code}"
+    made = Line(f"{name} = {printer.like}.new_zeros({', '.join(printer.lengths(axes))})")
+    return [made, *loops, Line(f"{'    ' * len(loops)}{name}{change}", said)]
+
+
+def _at_each(
+    printer: Printer, node: Reduce, axes: tuple[str, ...], own: list[str], name: str, said: str
+) -> list[Line] | None:
+    inner = tuple(a for a in node_axes(node.body) if a not in own)
+    each = at_taps(printer, node.body, name, frozenset(own), inner) if own else None
+    if each is None or set(node_axes(each)) != set(inner):
+        return None
+    loops = _loops(printer, tuple(own))
+    printer.spent = frozenset()
+    rest = tuple(a for a in axes if a not in own)
+    value = printer.value(Reduce(node.kind, node.axes, each), rest).code
+    place = subscript([turn(a) if a in own else ":" for a in axes])
+    made = Line(f"{name} = {printer.like}.new_empty({', '.join(printer.lengths(axes))})")
+    return [made, *loops, Line(f"{'    ' * len(loops)}{name}{place} = {value}", said)]
+
+
+def _loops(printer: Printer, axes: tuple[str, ...]) -> list[Line]:
+    return [Line(f"{'    ' * k}for {turn(axis)} in range({printer.size(axis)}):") for k, axis in enumerate(axes)]

@@ -1,0 +1,98 @@
+"""Sums of products of what windows read, in PyTorch: a loop over the places in a window, without a table."""
+
+import inspect
+
+import pytest
+
+from derive import axes, constant, exp, mean, op, sqrt, sum, tensor
+from derive.recording.spec import OpCall
+from derive.verify.verify import verify
+from tests.derive.live import assert_derived, module
+
+b, c, h, t, u, v, w, k = axes("b c h t u v w k")
+p, q, many = axes("p=3 q=2 many=40")
+
+
+@op
+def filtered_anew(f, x: tensor[b, c, t], w: tensor[b, u, p]):
+    """A filter of its own at every place."""
+    f.y[b, c, u] = sum(w[b, u, p] * x[b, c, u + p], over=p)
+    return f.y
+
+
+@op
+def near_scores(f, q: tensor[b, u, c], x: tensor[b, t, c]):
+    f.s[b, u, p] = exp(sum(q[b, u, c] * x[b, u + p, c], over=c) / sqrt(4))
+    return f.s
+
+
+@op
+def correlated(f, x: tensor[b, c, h, w], z: tensor[b, c, u, v]):
+    f.y[b, p, q, u, v] = mean(z[b, c, u, v] * x[b, c, u + p, v + q], over=c)
+    return f.y
+
+
+@op
+def of_as_many(f, x: tensor[b, c, t], w: tensor[b, u, k]):
+    """As many places as an input has."""
+    f.y[b, c, u] = sum(w[b, u, k] * x[b, c, u + 2 * k], over=k)
+    return f.y
+
+
+@op
+def of_many(f, x: tensor[b, c, t], w: tensor[b, u, many]):
+    f.y[b, c, u] = sum(w[b, u, many] * x[b, c, u + many], over=many)
+    return f.y
+
+
+@op
+def of_frames(f, x: tensor[b, c, t], z: constant[b, c, u]):
+    """Windows that hardly overlap: their table is as large as the signal."""
+    f.y[b, u, p] = sum(z[b, c, u] * x[b, c, 2 * u + p], over=c)
+    return f.y
+
+
+@op
+def of_a_table(f, x: tensor[b, c, t], g: constant[b, c, u, p]):
+    """A table that is there already."""
+    f.y[b, u, p] = sum(g[b, c, u, p] * x[b, c, u + p], over=c)
+    return f.y
+
+
+CASES = [
+    (filtered_anew, lambda x, w: (x.unfold(2, 3, 1) * w[:, None]).sum(-1), {"x": (2, 3, 7), "w": (2, 5, 3)}),
+    (near_scores, lambda q, x: ((q[..., None] * x.unfold(1, 3, 1)).sum(2) / 2).exp(), {"q": (2, 5, 4), "x": (2, 7, 4)}),
+    (correlated, lambda x, z: (x.unfold(2, 3, 1).unfold(3, 2, 1) * z[..., None, None]).mean(1).movedim((1, 2), (3, 4)),
+     {"x": (2, 3, 6, 5), "z": (2, 3, 4, 4)}),
+    (of_as_many, lambda x, w: (x.unfold(2, 5, 1)[..., ::2] * w[:, None]).sum(-1), {"x": (2, 3, 9), "w": (2, 5, 3)}),
+    (of_frames, lambda x, z: (x.unfold(2, 3, 2) * z[..., None]).sum(1), {"x": (2, 3, 9), "z": (2, 3, 4)}),
+]  # fmt: skip
+LOOPED = [filtered_anew, near_scores, correlated, of_as_many]
+
+
+@pytest.mark.parametrize(("made", "plain", "shapes"), CASES, ids=[made.op.name for made, *_ in CASES])
+def test_values_and_gradients(made: OpCall, plain, shapes) -> None:
+    assert_derived(made.op, plain, shapes)
+
+
+@pytest.mark.parametrize("made", LOOPED, ids=lambda made: made.op.name)
+def test_battery(made: OpCall) -> None:
+    found = verify(made.op)
+    assert found.right, [(row.line, [str(d) for d in row.wrong]) for row in found.rows if row.wrong]
+
+
+@pytest.mark.parametrize("made", LOOPED, ids=lambda made: made.op.name)
+def test_no_table_of_all_windows(made: OpCall) -> None:
+    assert "unfold" not in inspect.getsource(module(made.op))
+
+
+@pytest.mark.parametrize("made", [of_many, of_frames, of_a_table], ids=lambda made: made.op.name)
+def test_where_turns_are_short_or_a_table_is_small_it_is_made(made: OpCall) -> None:
+    assert "unfold" in inspect.getsource(getattr(module(made.op), f"{made.op.name}_forward"))
+
+
+def test_weights_of_the_last_dimension_lie_tap_by_tap() -> None:
+    """Slices of them are read along that dimension, in the forward and where they scatter."""
+    code = inspect.getsource(module(filtered_anew.op))
+    assert code.count("w_by_p = w.permute(2, 0, 1).contiguous()") == 2 and "w_by_p[at_p][:, None]" in code
+    assert "_by_" not in inspect.getsource(module(near_scores.op))
