@@ -13,6 +13,7 @@ from derive.backends.torch.between import between
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.torch.products.convolutions import convolved
+from derive.backends.torch.quotients_added import quotient_added
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.values import LONGEST_ARGUMENT, PRODUCT, Dims, Value, align, is_pack
 from derive.lowering.raising import is_finite_number
@@ -37,13 +38,12 @@ _TRIANGLES = {
 _TWO = Num(Fraction(2))
 
 
-
 def fused(printer: Printer, node: Call, order: Dims) -> Value | None:
     """Two operations that torch does in one: a matrix product plus a vector, a product added or subtracted."""
     first = _bias_first(printer, node, order)
     if first != node:
         return printer.value(first, order)
-    ways = (between, _affine, _added_up, _multiplied_in)
+    ways = (between, _affine, _added_up, quotient_added, _multiplied_in)
     return next((value for way in ways if (value := way(printer, node, order)) is not None), None)
 
 

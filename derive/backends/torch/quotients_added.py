@@ -1,0 +1,70 @@
+"""A quotient of tensors added in one pass over memory for three: `a - k*b/c` is `torch.addcdiv(a, b, c, value=-k)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from derive.backends.torch.layout import is_product
+from derive.backends.torch.pointwise import broadcast, cast
+from derive.backends.values import LONGEST_ARGUMENT, Dims, Value
+from derive.nodes.arithmetic import quotient
+from derive.nodes.products import fraction, is_tensor, numbers_apart
+from derive.passes.signs import plain as with_one_sign
+from derive.program import Call, Node, Reduce
+
+if TYPE_CHECKING:
+    from derive.backends.torch.printer import Printer
+
+
+@dataclass(frozen=True)
+class _Added:
+    """`start + factor * above / below`, with a number as the factor."""
+
+    start: Node
+    factor: Node
+    above: Node
+    below: Node
+
+    @property
+    def tensors(self) -> tuple[Node, Node, Node]:
+        return self.start, self.above, self.below
+
+
+def quotient_added(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """The call for a tensor plus, or less, a quotient of two large ones; None for any other node."""
+    found = _found(printer, node)
+    if found is None or node in printer.told_by_sign or not all(map(printer.dtypes.is_real, found.tensors)):
+        return None
+    values = [cast(printer.value(n, order), printer.like) for n in found.tensors]
+    if node == printer.top and found.start not in (found.above, found.below):
+        values[0] = printer.own(found.start, values[0], order)
+    factor, dims = printer.value(with_one_sign(found.factor), ()).code, broadcast(values)
+    arguments = [*(v.code for v in values[1:]), *([f"value={factor}"] if factor != "1" else [])]
+    if any(len(v.code) > LONGEST_ARGUMENT for v in values[1:]):
+        return None
+    if values[0].owned and values[0].dims == dims:
+        return replace(values[0].method(f".addcdiv_({', '.join(arguments)})"), owned=True)
+    if len(values[0].code) > LONGEST_ARGUMENT:
+        return None
+    return printer.owned(node, Value(f"torch.addcdiv({', '.join([values[0].code, *arguments])})", dims))
+
+
+def _found(printer: Printer, node: Call) -> _Added | None:
+    if node.fn not in ("add", "sub") or not all(map(is_tensor, node.args)):
+        return None
+    ways = (node.args, node.args[::-1]) if node.fn == "add" else (node.args,)
+    for start, added in ways:
+        above, below = fraction(added)
+        (up, tensors), (down, divisors) = numbers_apart(above), numbers_apart(below)
+        if len(tensors) != 1 or len(divisors) != 1 or not all(map(printer.memory.is_large, (*divisors, start))):
+            continue
+        if not any(_hides_much(n) for n in (start, *tensors, *divisors)):
+            factor = quotient(up, down)
+            return _Added(start, Call("neg", (factor,)) if node.fn == "sub" else factor, tensors[0], divisors[0])
+    return None
+
+
+def _hides_much(node: Node) -> bool:
+    """Whether a part is better seen: a matrix product, which compiled calls may fuse otherwise, a choice or a sign."""
+    return (isinstance(node, Reduce) and is_product(node)) or (isinstance(node, Call) and node.fn in ("neg", "where"))
