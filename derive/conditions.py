@@ -18,7 +18,7 @@ from derive.nodes.naming import name_of
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put, renamed
 from derive.nodes.walking import by_axes, children, reads, uses, walk
-from derive.program import CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
+from derive.program import COMPARISONS, CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,21 @@ def with_conditions(
     for name in (n for n in forward.returns[outputs:] if n in real and n not in forward.returns[:outputs]):
         asked = _only_asked(name, out.backward, CONDITIONS - {"not"})  # what fails is known by what holds
         made = {n for s in out.forward.statements for n in walk(s.value)}
-        if not asked or not all(_is_plain(c) and c in made for c in asked):
+        if not asked or not all(_is_plain(c) and all(part in made for part in _parts(c)) for c in asked):
             continue
         axes = next(axes for given, axes in backward.given if given == name)
         if BYTES["mask"] * sum(nominal.elements(axes_of(c)) for c in asked) < BYTES["real"] * nominal.elements(axes):
             for condition in asked:
                 out = _handed(condition, name, out)
     return replace(out, forward=check(out.forward), backward=check(out.backward))
+
+
+def _parts(condition: Node) -> Iterator[Node]:
+    """What is compared in a condition, comparison by comparison."""
+    if isinstance(condition, Call) and condition.fn in CONDITIONS - COMPARISONS:
+        yield from (part for a in condition.args for part in _parts(a))
+    else:
+        yield condition
 
 
 def with_functions(known: Handed, names: Collection[str], nominal: Nominal) -> Handed:
@@ -164,7 +172,8 @@ def _with_statement(forward: Program, made: Assign) -> Program:
     read = Read(made.name, made.axes)
     statements = [s if s == made else replace(s, value=put(s.value, made.value, read)) for s in forward.statements]
     if made not in statements:
-        statements.insert(next(k for k, s in enumerate(forward.statements) if made.value in walk(s.value)), made)
+        parts = set(_parts(made.value))
+        statements.insert(next(k for k, s in enumerate(forward.statements) if parts & set(walk(s.value))), made)
     return replace(forward, statements=tuple(statements))
 
 

@@ -92,6 +92,8 @@ def _tensors(node: Node) -> str:
     names = "_".join(dict.fromkeys(n.name for n in walk(node) if isinstance(n, Read)))
     if not isinstance(node, Call):
         return names
+    if node.fn in ("and", "or"):
+        return f"{names}_{_SPAN[node.fn]}" if _is_span(node) else "mask"
     signs = [n for n in walk(node) if isinstance(n, Call) and n.fn == "sign"]
     if len(signs) == 1 and reads(node) == reads(signs[0]):
         return f"sign_{names}"  # a step, whatever is added to it
@@ -100,6 +102,15 @@ def _tensors(node: Node) -> str:
         return f"{node.fn}_{names}" if node.fn not in ("add", "sub", "mul", "div", "pow") else names
     first, second = node.args
     return f"{_tensors(first)}_{asked}_{_words(second)}" if isinstance(first, Call) else names
+
+
+_SPAN = {"and": "inside", "or": "outside"}
+
+
+def _is_span(node: Call) -> bool:
+    """Whether a condition asks if one tensor lies between two bounds, or beyond either."""
+    sides = {n.fn[0] for n in node.args if isinstance(n, Call) and n.fn in ("gt", "ge", "lt", "le")}
+    return sides == {"g", "l"} and len({n for n in walk(node) if isinstance(n, Read)}) == 1
 
 
 def _words(node: Node) -> str:

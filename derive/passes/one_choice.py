@@ -56,7 +56,19 @@ def _within(node: Node, asked: frozenset[Node]) -> Node:
     a, b = _branch(a, condition, 1, asked), _branch(b, condition, 2, asked)
     if isinstance(a, Call) and a.fn == "neg" and b == ZERO and set(node_axes(condition)) <= set(node_axes(a)):
         return Call("neg", (Call("where", (condition, a.args[0], b)),))
-    return Call("where", (condition, a, b))
+    return _either(condition, a, b)
+
+
+def _either(condition: Node, a: Node, b: Node) -> Call:
+    """One choice for two of which both take the same: `where(c, a, where(e, a, b))` is `where(c | e, a, b)`."""
+    choice = Call("where", (condition, a, b))
+    if not isinstance(b, Call) or b.fn != "where" or set(node_axes(b.args[0])) != set(node_axes(condition)):
+        return choice
+    other, first, second = b.args
+    if not reads(other) or a not in (first, second):
+        return choice
+    joined = Call("or", (condition, other if a == first else Call("not", (other,))))
+    return Call("where", (joined, a, second if a == first else first))
 
 
 _IMPLIED = {"eq": ("ge", "le"), "gt": ("ge", "ne"), "lt": ("le", "ne")}
