@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 from torch import Tensor
 
 from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
@@ -38,15 +39,14 @@ def leaky_relu_forward(x: Tensor, slope: float = 0.01) -> tuple[Tensor, LeakyRel
     """Returns y and what the backward needs."""
     check_shapes("leaky_relu", ("x: ...",), x)
     x_above_zero = x > 0  # x_above_zero[...] = x[...] > 0
-    y = x.clamp(max=0).mul_(slope).add_(torch.relu(x))  # y[...] = slope * minimum(x[...], 0) + relu(x[...])
+    y = functional.leaky_relu(x, slope)  # y[...] = bent(x[...], slope)
     return y, LeakyReluSaved(x_above_zero, slope)
 
 
 @in_float32
 def leaky_relu_backward(dy: Tensor, x_above_zero: Tensor, slope: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    x_above_zero_mask = x_above_zero.to(dy.dtype)  # x_above_zero_mask[...] = where(x_above_zero[...], 1, 0)
-    dx = (1 - x_above_zero_mask).mul_(slope).add_(x_above_zero_mask).mul_(dy)
+    dx = functional.threshold_(x_above_zero.view(torch.int8).to(dy.dtype), 0, slope).mul_(dy)
     return dx
 
 

@@ -66,7 +66,7 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
         for at_q in range(width):
             dx[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] += dx_share * (
                 x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y
-            )
+            ).view(torch.int8)
     return dx
 
 

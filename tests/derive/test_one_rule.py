@@ -20,6 +20,7 @@ PLAIN_WORDS = {
     "diagonal": "an index read twice; a method of a torch tensor",
     "embedding": "torch's name for a gather of rows",
     "flatten": "a method of a torch tensor",
+    "leaky_relu": "torch's name for a line that bends at 0",
     "linear": "torch's name for a product plus a vector",
     "matmul": "a sum of products over one axis",
     "outer": "the opposite of inner: what stands in front of a sum",

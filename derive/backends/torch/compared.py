@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sympy import Dummy, Expr, exp, expand, tanh
@@ -14,10 +14,13 @@ from derive.nodes.arithmetic import ZERO
 from derive.nodes.substituting import put
 from derive.program import Assign, Call, Node, Read, Scal
 from derive.terms.elements import At, Scalar, Tensor
-from derive.terms.functions import expm1, sigmoid, sign
+from derive.terms.functions import expm1, maximum, minimum, relu, sigmoid, sign
 
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
-_FUNCTIONS = {"exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign}
+_FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    "exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign,
+    "relu": relu, "maximum": maximum, "minimum": minimum,
+}  # fmt: skip
 HOLD = At(Tensor("what_is_compared"))
 """Stands for what is compared while an expression is lowered."""
 
@@ -112,7 +115,9 @@ def raised_by_names(node: Node, names: Mapping[Node, Expr], known: Known) -> Exp
             return Scalar(n.name)
         if isinstance(n, Read) and n.name in known and known[n.name].axes == n.index:
             return raised_by_names(known[n.name].value, names, known)
-        argument = raised(n.args[0], names, other) if isinstance(n, Call) and n.fn in _FUNCTIONS else None
-        return None if argument is None else _FUNCTIONS[n.fn](argument)  # type: ignore[union-attr]
+        if not isinstance(n, Call) or n.fn not in _FUNCTIONS:
+            return None
+        arguments = [raised(a, names, other) for a in n.args]
+        return None if None in arguments else _FUNCTIONS[n.fn](*arguments)
 
     return raised(node, names, other)

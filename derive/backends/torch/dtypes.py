@@ -41,7 +41,7 @@ class Dtypes:
         """Whether a node is of the inputs' dtype: neither integers nor truth values."""
         if isinstance(node, Read):
             return node.name not in self.integers and self.reals.get(node.name, True)
-        if isinstance(node, Call) and node.fn in WIDTHS:
+        if isinstance(node, Call) and node.fn in (*WIDTHS, "threshold"):  # of a mask as well
             return True
         if isinstance(node, Call):
             values = node.args[1:] if node.fn == "where" else node.args

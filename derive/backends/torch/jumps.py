@@ -9,20 +9,18 @@ from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 
-from sympy import Dummy, Expr, Mul, Rational, expand
+from sympy import Dummy, Expr, Mul, expand
 
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, raised_by_names
 from derive.backends.torch.or_nothing import in_full
-from derive.lowering.raising import is_finite_number, raised
-from derive.nodes.arithmetic import ONE, ZERO
+from derive.lowering.raising import is_finite_number
+from derive.nodes.arithmetic import ONE, ZERO, number_apart, times
 from derive.nodes.walking import node_axes, reads
 from derive.program import Call, Node, Num, Read, Scal
 from derive.terms.functions import maximum, minimum, sign
 
 _LARGE = 2**15
 """What half precision still holds."""
-_WHOLE = 2**7
-"""Up to which whole numbers, and their differences, are exact in any precision."""
 
 
 def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
@@ -33,12 +31,12 @@ def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
     z, t = Dummy(real=True), raised_by_names(asked.threshold, {}, known)
     for branch_first in (False, True):
         branch, number = node.args[1:] if branch_first else node.args[:0:-1]
-        if not is_finite_number(number) or not reads(branch):
+        if not (is_finite_number(number) or isinstance(number, Scal)) or not reads(branch):
             continue
         value = as_function(branch, z, asked, branch_first, known)
         if value == z and branch_first and asked.above_first:
             return Call("threshold", (asked.x, asked.threshold, number))
-        if value is None or not _stays_small(value, z, t):
+        if value is None or isinstance(number, Scal) or not _stays_small(value, z, t):
             continue
         above = branch_first == asked.above_first
         clamp = maximum if above else minimum  # still on the other branch's side
@@ -104,47 +102,34 @@ def step_between(node: Call, known: Known, inputs: Collection[str]) -> Node | No
 
 
 def weighed(node: Call, mask: Node) -> Node | None:
-    """`v * (m + c*(1 - m))`, or less work that loses nothing, for `where(m, v, c*v)` with a number `c`; else None."""
-    _, first, second = node.args
-    left = _less(mask)
-    if (number := _multiple(second, first)) is not None:
-        other = mask if number == ZERO else _between(mask, ONE, number) or _sum(mask, _times(number, left))
-        return _times(first, other)
-    if (number := _multiple(first, second)) is not None:
-        other = left if number == ZERO else _between(mask, number, ONE) or _sum(_times(number, mask), left)
-        return _times(second, other)
-    return None
+    """`v * threshold(m, 0, c)`, which is `v` where `m` is 1 and `c*v` where it is 0, for `where(m, v, c*v)`; else None.
 
-
-def _between(mask: Node, one: Node, zero: Node) -> Node | None:
-    """`b + (a - b)*m` for `a*m + b*(1 - m)`, passes less: `2*m - 1`, `1 - 2*m`.
-
-    It is `a` where the mask is 1, to the last digit, for whole numbers that no precision rounds, and for 1 above `b`.
+    `c` is a number. PyTorch's `threshold` takes it as it is where the mask is not above 0.
     """
-    a, b = _fraction(one), _fraction(zero)
-    if a is None or b is None:
+    _, first, second = node.args
+    for value, number, taken in (
+        (first, _multiple(second, first), mask),
+        (second, _multiple(first, second), _less(mask)),
+    ):
+        if number is not None:
+            return _times(value, taken if number == ZERO else Call("threshold", (_signed(taken), ZERO, number)))
+    (a, one), (b, other) = map(number_apart, (first, second))
+    taken, size, rest = (mask, a, b) if a > 0 else (_less(mask), b, a)
+    if one != other or not reads(one) or size < 0:
         return None
-    whole = all(n.denominator == 1 and abs(n) < _WHOLE for n in (a, b))
-    if not whole and not (a == 1 and 0 < b < 1):
-        return None
-    grown = _times(Num(abs(a - b)), mask)
-    if a < b:
-        return Call("sub", (Num(b), grown))
-    return _sum(grown, Num(b)) if b > 0 else Call("sub", (grown, Num(-b)))
+    return times(size, Call("mul", (one, Call("threshold", (_signed(taken), ZERO, Num(rest / size))))))
 
 
-def _fraction(number: Node) -> Fraction | None:
-    """The number that a node of numbers is; None where it is the caller's, or -oo."""
-    value = raised(number, {}, lambda n: None)
-    return Fraction(value.p, value.q) if isinstance(value, Rational) else None
+def _signed(mask: Node) -> Node:
+    """What is above 0 where a mask is: of `sign(relu(x))`, `sign(x)`."""
+    inner = mask.args[0] if isinstance(mask, Call) and mask.fn == "sign" else None
+    return Call("sign", inner.args) if isinstance(inner, Call) and inner.fn == "relu" else mask
 
 
 def _less(mask: Node) -> Node:
-    return Call("sub", (ONE, mask))
-
-
-def _sum(a: Node, b: Node) -> Node:
-    return Call("add", (a, b))
+    """One less a mask; the opposite condition, where that has an answer already."""
+    asked = mask.args[0] if isinstance(mask, Call) and mask.fn == "where" else None
+    return Call("sub", (ONE, mask)) if asked is None else Call("where", (Call("not", (asked,)), ONE, ZERO))
 
 
 def _times(a: Node, b: Node) -> Node:

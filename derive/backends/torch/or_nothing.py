@@ -22,7 +22,7 @@ def or_nothing(node: Node, known: Mapping[str, Assign], is_real: Callable[[Node]
     node = rebuilt(node, lambda n: or_nothing(n, known, is_real))
     if not isinstance(node, Call) or node.fn != "where" or node.args[2] != ZERO or not reads(node.args[0]):
         return node
-    return (_above(node, known) if is_real(node) else None) or _number(node) or node
+    return (gap_or_nothing(node, known) if is_real(node) else None) or _number(node) or node
 
 
 def in_full(condition: Node, known: Mapping[str, Assign]) -> Node:
@@ -31,7 +31,7 @@ def in_full(condition: Node, known: Mapping[str, Assign]) -> Node:
     return known[condition.name].value if named else condition  # type: ignore[union-attr]
 
 
-def _above(node: Call, known: Mapping[str, Assign]) -> Node | None:
+def gap_or_nothing(node: Call, known: Mapping[str, Assign]) -> Node | None:
     """`relu(x - t)` for `where(x > t, x - t, 0)`, or a power of it; None for another choice.
 
     Where the difference is no number, one of both is none or they are the same infinity: there it is 0.

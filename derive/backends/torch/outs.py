@@ -7,6 +7,7 @@ the chain starts from may be a tensor of ours with a name; then the statement th
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -103,14 +104,15 @@ def _root(node: ast.expr, tensors: Collection[str]) -> str | None:
 def _is_chain(code: str, name: str) -> bool:
     """Whether code does no more than call in-place methods, one after another, on the tensor of this name."""
     node = ast.parse(code, mode="eval").body
-    return _start(node) is not node and code.startswith((f"{name}.", f"{_IN_PLACE}({name},"))
+    return _start(node) is not node and re.match(rf"{name}\.|({_IN_PLACE}|functional\.\w+_)\({name},", code) is not None
 
 
 def _start(node: ast.expr) -> ast.expr:
     """What a chain of in-place methods is called on; the node itself where there is none."""
     while isinstance(node, ast.Call):
         function = node.func
-        if isinstance(function, ast.Name) and function.id == _IN_PLACE:
+        of_torch = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "functional"
+        if ast.unparse(function) == _IN_PLACE or (of_torch and function.attr.endswith("_")):  # type: ignore[attr-defined]
             node = node.args[0]
         elif isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
             node = function.value
@@ -188,7 +190,7 @@ def _with_out(node: ast.expr, target: str, tensors: Collection[str]) -> str | No
         return f"{target}.zero_()"
     if method == "new_full":
         return f"{target}.fill_({arguments[-1]})"
-    if method == "clone":
+    if method == "clone" or (method == "to" and ast.unparse(node).endswith(".dtype)")):
         return f"{target}.copy_({ast.unparse(on)})"
     if method in _METHODS and (arguments or method not in ("sum", "mean")):
         return f"torch.{method}({', '.join([ast.unparse(on), *arguments, out])})"

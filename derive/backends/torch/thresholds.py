@@ -1,24 +1,26 @@
-"""Choices at a threshold, without choosing: `where(x > 0, x, a*x)` is `relu(x) + a*minimum(x, 0)`.
+"""Choices at a threshold, without choosing: `where(x > 0, x + 1, exp(x))` is `relu(x) + exp(minimum(x, 0))`.
 
 PyTorch chooses element by element, which takes a CPU twenty times as long as a product where the mask has no pattern.
 Two branches of one tensor that meet at the threshold are taken each on its own side, where the other stands still:
 `A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`; where they mirror each other, by `|x - t|`. Where one of them
 is a number it is `A(max(x, t))`, or `B(min(x, t))`; else one must be a polynomial, which is written as one of
 `relu(x - t)`, so that nothing is lost on either side: the one on the far side of `t`, since `x - t` has no digits of
-an `x` near 0. Where one branch is a number, or a multiple of the other, both are weighed by the mask and one less the
-mask: what is not chosen is finite and adds 0.
+an `x` near 0. Two lines that meet at 0 are one call. Where one branch is a number, both are weighed by the mask and one
+less the mask: what is not chosen is finite and adds 0. Where one is a multiple of the other, the number stands where
+the mask does not: `v * threshold(m, 0, a)`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sympy import Dummy, Expr, exp, expand
 
+from derive.backends.torch.bends import bent, bent_at_zero
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, comparison, raised_by_names
 from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.jumps import jump, step, step_between, weighed
-from derive.backends.torch.or_nothing import or_nothing
+from derive.backends.torch.or_nothing import gap_or_nothing, or_nothing
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
 from derive.nodes.walking import by_axes_once, reads, rebuilt
@@ -26,7 +28,6 @@ from derive.passes.leftovers import without_unread
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Read, Scatter, Statement
 from derive.terms.functions import absolute, maximum, minimum, relu
-from derive.terms.names import free_name
 
 
 def without_choices(
@@ -38,46 +39,39 @@ def without_choices(
     """
     added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
     known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
-    masks, is_real = _Masks(program, computed), Dtypes(program, integers).is_real
-    statements = tuple(
-        s if s.name in integers else replace(s, value=or_nothing(_within(s.value, known, masks), known, is_real))
-        for s in program.statements
-    )
+    masks, is_real = _masks(program, computed), Dtypes(program, integers).is_real
+
+    def unchosen(s: Statement) -> Statement:
+        return replace(s, value=bent_at_zero(or_nothing(_within(s.value, known, masks), known, is_real)))
+
+    statements = tuple(s if s.name in integers else unchosen(s) for s in program.statements)
     if statements == program.statements:
         return program
-    out: list[Statement] = []
-    for s in statements:
-        out += [m for m in masks.numbers if m.name in reads(s.value) and m not in out]
-        out.append(s)
-    return share(check(without_unread(replace(program, statements=tuple(out)))))
+    return share(check(without_unread(replace(program, statements=statements))))
 
 
+@dataclass(frozen=True)
 class _Masks:
-    """The masks that a program is given, beside the inputs, and what they are as numbers: 1 where they hold, else 0."""
+    """The names of what a program is given, masks among it, and of the inputs of the op among that."""
 
-    def __init__(self, program: Program, computed: frozenset[str]) -> None:
-        self.given = {n for n, _ in program.given}
-        self.inputs = self.given - computed - {s.name for s in program.statements}
-        self._taken = program.names
-        self.numbers: list[Assign] = []
+    given: frozenset[str]
+    inputs: frozenset[str]
 
-    def number(self, mask: Read) -> Read:
-        """The mask as numbers, by name."""
-        value = Call("where", (mask, ONE, ZERO))
-        found = next((m for m in self.numbers if m.value == value), None)
-        if found is None:
-            found = Assign(free_name(f"{mask.name}_mask", self._taken), mask.index, value)
-            self._taken.add(found.name)
-            self.numbers.append(found)
-        return Read(found.name, found.axes)
+
+def _masks(program: Program, computed: frozenset[str]) -> _Masks:
+    given = frozenset(n for n, _ in program.given)
+    return _Masks(given, given - computed - {s.name for s in program.statements})
 
 
 def _within(node: Node, known: Known, masks: _Masks) -> Node:
-    """The node without such choices, inner ones first. One of something or 0 is left to `or_nothing`."""
+    """The node without such choices, inner ones first. What `or_nothing` does without as well is left to it."""
     node = rebuilt(node, lambda n: _within(n, known, masks))
-    if not isinstance(node, Call) or node.fn != "where" or node.args[2] == ZERO or not reads(node.args[0]):
+    if not isinstance(node, Call) or node.fn != "where" or not reads(node.args[0]):
         return node
-    return _unchosen(node, known, masks) or node
+    if node.args[2] != ZERO:
+        return _unchosen(node, known, masks) or node
+    asked = None if gap_or_nothing(node, known) is not None else comparison(node.args[0], known)
+    return node if asked is None else _met(asked, node, known) or node
 
 
 def _unchosen(node: Call, known: Known, masks: _Masks) -> Node | None:
@@ -90,8 +84,9 @@ def _unchosen(node: Call, known: Known, masks: _Masks) -> Node | None:
         return met or jump(strict, turned, known) or weighed(turned, strict.mask)
     if (between := step_between(node, known, masks.inputs)) is not None:
         return between
-    is_given = isinstance(condition, Read) and condition.name in masks.given and by_axes_once(condition)
-    return weighed(node, masks.number(condition)) if is_given else None  # type: ignore[arg-type]
+    if not isinstance(condition, Read) or condition.name not in masks.given or not by_axes_once(condition):
+        return None
+    return weighed(node, Call("where", (condition, ONE, ZERO)))
 
 
 def _met(asked: Comparison, node: Call, known: Known) -> Node | None:
@@ -103,6 +98,8 @@ def _met(asked: Comparison, node: Call, known: Known) -> Node | None:
         return None
     if (apart := _apart(above, below, z, t)) is not None:
         return asked.lowered(apart)
+    if t == 0 and (line := bent(asked.x, above, below, z)) is not None:
+        return line
 
     if not below.has(z):
         return asked.lowered(above.subs(z, maximum(HOLD, t)))

@@ -8,7 +8,23 @@ import torch
 
 from derive.backends.torch.thresholds import without_choices
 from derive.emit import render
-from derive.notation import axes, exp, expm1, log, maximum, minimum, oo, op, scalar, sigmoid, size, sum, tensor, where
+from derive.notation import (
+    axes,
+    exp,
+    expm1,
+    log,
+    maximum,
+    minimum,
+    oo,
+    op,
+    relu,
+    scalar,
+    sigmoid,
+    size,
+    sum,
+    tensor,
+    where,
+)
 from derive.program import Assign, Call, Num, Program, Read, Scal, Scatter
 from tests.derive.live import module
 
@@ -150,7 +166,7 @@ def test_small_values_keep_their_digits() -> None:
     torch.testing.assert_close(module(bounded_loss.op).bounded_loss(x), x**2 / 2, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("made", [guarded, of_another, filled, filled_by_the_caller])
+@pytest.mark.parametrize("made", [guarded, of_another, filled])
 def test_what_may_be_infinite_is_chosen(made) -> None:
     assert "torch.where" in render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
 
@@ -160,26 +176,127 @@ def test_a_mask_that_is_kept_is_one_number_an_element() -> None:
     assert "torch.where" not in code.partition("_backward(")[2].partition("class ")[0]
 
 
-def test_a_mask_turned_is_one_less_the_mask() -> None:
+def test_a_mask_turned_is_the_opposite_condition() -> None:
     given = (("on", ("n",)),)
     chosen = Call("where", (Read("on", ("n",)), Num(Fraction(0)), Num(Fraction(1))))
     program = without_choices(Program("masked", given, (), (Assign("y", ("n",), chosen),), ("y",)))
-    assert [str(s) for s in program.statements] == ["on_mask[n] = where(on[n], 1, 0)", "y[n] = 1 - on_mask[n]"]
+    assert [str(s) for s in program.statements] == ["y[n] = where(not(on[n]), 1, 0)"]
 
 
 @op
-def leaky_by_a_number(f, x: tensor[n]):
-    f.y[n] = where(x[n] > 0, x[n], x[n] / 5)
+def bent_by_extrema(f, x: tensor[n], slope: scalar = 0.1):
+    f.y[n] = 2 + maximum(x[n], 0) + slope * minimum(x[n], 0)
     return f.y
 
 
-def test_a_number_below_one_is_a_step_from_it_up_to_one() -> None:
-    """A pass less than the mask plus a fifth of one less the mask, and still the cotangent itself above 0."""
-    backward = render(leaky_by_a_number.op.derivation).partition("_backward(")[2].partition("class ")[0]
-    assert "(0.8 * x_above_zero_mask).add_(0.2).mul_(dy)" in backward, backward
-    for k in range(2, 400):
-        for dtype in (torch.float32, torch.float64):
-            assert torch.ones((), dtype=dtype).mul(1 - 1 / k).add(1 / k) == 1
+@op
+def bent_by_a_bound(f, x: tensor[n], slope: scalar = 0.1):
+    f.y[n] = 2 + relu(x[n]) - slope * relu(-x[n])
+    return f.y
+
+
+@op
+def bent_by_a_magnitude(f, x: tensor[n], slope: scalar = 0.1):
+    f.y[n] = 2 + (1 + slope) / 2 * x[n] + (1 - slope) / 2 * abs(x[n])
+    return f.y
+
+
+@op
+def bent_by_a_choice(f, x: tensor[n], slope: scalar = 0.1):
+    f.y[n] = where(x[n] < 0, slope * x[n], x[n]) + 2
+    return f.y
+
+
+@op
+def larger_share(f, x: tensor[n]):
+    f.y[n] = 2 + maximum(x[n] / 10, x[n])
+    return f.y
+
+
+@op
+def steeper(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 0, -2 * x[n], 5 * x[n])
+    return f.y
+
+
+BENT = [bent_by_extrema, bent_by_a_bound, bent_by_a_magnitude, bent_by_a_choice, larger_share]
+
+
+@pytest.mark.parametrize("made", BENT)
+@pytest.mark.parametrize("slope", [0.1, -0.3, 0.0, 7])
+def test_a_line_that_bends_at_zero_is_one_call(made, slope) -> None:
+    forward = render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
+    assert "y = functional.leaky_relu(x, " in forward, forward
+    x = torch.cat([POINTS[1:], torch.tensor([math.inf, math.nan], dtype=torch.float64)])
+    by = (slope,) if made is not larger_share else ()
+    y, _ = getattr(module(made.op), f"{made.op.name}_forward")(x, *by)
+    right = torch.where(x > 0, x, x * (slope if by else 0.1)) + 2
+    torch.testing.assert_close(y, right, rtol=1e-15, atol=0, equal_nan=True)
+
+
+def test_what_no_call_has_is_a_multiple_of_one() -> None:
+    assert "functional.leaky_relu(x, -2.5).mul_(-2)" in render(steeper.op.derivation)
+    y, _ = module(steeper.op).steeper_forward(POINTS)
+    torch.testing.assert_close(y, torch.where(POINTS > 0, -2 * POINTS, 5 * POINTS), rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("slope", [0.01, -0.3, 0.0, 1e8, 7])
+def test_a_slope_stands_where_the_mask_does_not(slope) -> None:
+    """As it is, whatever the mask is: nothing is added up to 1."""
+    backward = render(leaky.op.derivation).partition("_backward(")[2].partition("class ")[0]
+    assert "functional.threshold_(x_from_zero.view(torch.int8).to(dy.dtype), 0, slope).mul_(dy)" in backward
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+        x = POINTS.to(dtype).requires_grad_()
+        (dx,) = torch.autograd.grad(module(leaky.op).leaky(x, slope).sum(), x)
+        assert dx.equal(torch.where(x >= 0, 1, torch.tensor(slope, dtype=dtype)))
+
+
+@op
+def between_bounds(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 1, 1, where(x[n] < -1, -1, x[n]))
+    return f.y
+
+
+@op
+def shrunk(f, x: tensor[n], by: scalar = 0.5):
+    f.y[n] = where(x[n] > by, x[n] - by, where(x[n] < -by, x[n] + by, 0))
+    return f.y
+
+
+@op
+def gentle_outside(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 1, x[n] / 10, where(x[n] < -1, x[n] / 10, 3 * x[n]))
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("made", "right"),
+    [
+        (between_bounds, lambda x: torch.where(x > 1, 1, torch.where(x < -1, -1, x))),
+        (shrunk, lambda x: torch.where(x > 0.5, x - 0.5, torch.where(x < -0.5, x + 0.5, 0))),
+        (gentle_outside, lambda x: torch.where(x.abs() > 1, x / 10, 3 * x)),
+    ],
+)
+def test_choices_that_take_the_same_are_one(made, right) -> None:
+    """One mask is kept, a byte an element, for what is asked at two bounds."""
+    forward, _, backward = render(made.op.derivation).partition("_backward(")
+    assert "x_outside = " in forward and "torch.where" not in backward.partition("class ")[0]
+    x, z = (POINTS.clone().requires_grad_() for _ in range(2))
+    y, wanted = getattr(module(made.op), made.op.name)(x), right(z)
+    torch.testing.assert_close(y, wanted, rtol=1e-14, atol=0)
+    dy = torch.randn_like(POINTS)
+    (found,), (expected,) = torch.autograd.grad(y, x, dy), torch.autograd.grad(wanted, z, dy)
+    torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
+
+
+def test_bounds_are_one_call() -> None:
+    assert "y = x.clamp(-1, 1)" in render(between_bounds.op.derivation)
+
+
+def test_what_is_below_a_threshold_may_be_any_number() -> None:
+    assert "functional.threshold(x, 0, fill)" in render(filled_by_the_caller.op.derivation)
+    y, _ = module(filled_by_the_caller.op).filled_by_the_caller_forward(POINTS)
+    assert y.equal(torch.where(POINTS > 0, POINTS, -math.inf))
 
 
 @op
@@ -195,12 +312,12 @@ def tripled(f, x: tensor[n], z: tensor[n]):
 
 
 @pytest.mark.parametrize(
-    ("made", "step", "a", "b"), [(signed, ".mul_(2).sub_(1)", 1, -1), (tripled, ".mul_(2).add_(1)", 3, 1)]
+    ("made", "step", "a", "b"), [(signed, "(torch.sign(z), 0, -1)", 1, -1), (tripled, ", 0, 3)", 3, 1)]
 )
 def test_between_whole_numbers_a_mask_is_one_step(made, step, a, b) -> None:
-    """No mask turned round beside the mask, and no digit lost in any precision."""
+    """No digit is lost in any precision."""
     code = render(made.op.derivation)
-    assert step in code and "1 - " not in code.partition("_forward(")[2], code
+    assert "functional.threshold_" in code and step in code, code
     z = torch.tensor([-math.inf, -2, -0.0, 0, 1e-7, 3, math.inf])
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         x = torch.linspace(0.3, 2, 7, dtype=dtype).requires_grad_()
@@ -238,32 +355,18 @@ def test_branches_that_mirror_each_other_are_a_magnitude() -> None:
 @pytest.mark.parametrize(
     ("one", "zero", "value"),
     [
-        (1, -1, "x[n] * (2 * on_mask[n] - 1)"),
-        (-1, 1, "x[n] * (1 - 2 * on_mask[n])"),
-        (1, Fraction(1, 4), "x[n] * (3/4 * on_mask[n] + 1/4)"),
-        (1, Fraction(201, 2), "x[n] * (on_mask[n] + 201/2 * (1 - on_mask[n]))"),
-        (1, 300, "x[n] * (on_mask[n] + 300 * (1 - on_mask[n]))"),
+        (1, -1, "x[n] * threshold(where(on[n], 1, 0), 0, -1)"),
+        (-1, 1, "x[n] * threshold(where(not(on[n]), 1, 0), 0, -1)"),
+        (1, Fraction(201, 2), "x[n] * threshold(where(on[n], 1, 0), 0, 201/2)"),
     ],
 )
-def test_multiples_are_weighed_so_that_nothing_is_rounded(one, zero, value) -> None:
-    """`201/2 - 199/2 * m` would be rounded where the mask is 1, and so would 300 less 299 in eight bits."""
+def test_multiples_are_chosen_among_numbers(one, zero, value) -> None:
     x = Read("x", ("n",))
     by = [x if k == 1 else Call("neg", (x,)) if k == -1 else Call("mul", (Num(Fraction(k)), x)) for k in (one, zero)]
     chosen = Assign("y", ("n",), Call("where", (Read("on", ("n",)), *by)))
     given = (("x", ("n",)), ("on", ("n",)))
-    (_, found) = without_choices(Program("masked", given, (), (chosen,), ("y",))).statements
+    (found,) = without_choices(Program("masked", given, (), (chosen,), ("y",))).statements
     assert str(found.value) == value
-
-
-def test_a_mask_under_a_name_that_is_taken_gets_another() -> None:
-    x, on, other = (Read(name, ("n",)) for name in ("x", "on", "on_mask"))
-    chosen = Call("mul", (Call("where", (on, x, Call("mul", (Scal("slope"), x)))), other))
-    given = (("x", ("n",)), ("on", ("n",)), ("on_mask", ("n",)))
-    program = without_choices(Program("masked", given, ("slope",), (Assign("y", ("n",), chosen),), ("y",)))
-    assert [str(s) for s in program.statements] == [
-        "on_mask2[n] = where(on[n], 1, 0)",
-        "y[n] = x[n] * (on_mask2[n] + slope * (1 - on_mask2[n])) * on_mask[n]",
-    ]
 
 
 def test_what_is_added_to_is_not_what_it_was_first() -> None:
