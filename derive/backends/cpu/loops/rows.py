@@ -18,6 +18,7 @@ from derive.backends.cpu.loops.vectors import InVectors
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.nodes.walking import axes_along
+from derive.program import Window
 
 
 @dataclass
@@ -191,8 +192,11 @@ class Rows(InVectors):
             self.finish(s)
 
     def _adds_in_windows(self, sweep: Sweep) -> bool:
-        in_windows = all(s.changes and s.slots and is_window(s.slots[-1]) for s in sweep.loops)
-        return in_windows and not sweep.ordered and self.computed(sweep.loops) == sweep.loops
+        """Whether it only adds to neighbouring places in windows: a vector of every other place is dear to add to."""
+        *_, fast = self.order(sweep)
+        last = [s.slots[-1] for s in sweep.loops if s.changes and s.slots]
+        beside = all(isinstance(i, Window) and is_window(i) and dict(i.steps).get(fast, 1) == 1 for i in last)
+        return beside and len(last) == len(sweep.loops) and self.computed(sweep.loops) == sweep.loops and not sweep.ordered
 
     def _sums_pairs(self, sweep: Sweep) -> bool:
         """Whether a sweep only sums what it computes of pairs: of what it reads, nothing has all its axes."""
