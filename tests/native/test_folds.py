@@ -210,7 +210,7 @@ def test_both_forms_stand_where_rows_may_be_short(native: ModuleType) -> None:
 
 
 def test_only_neighbours_are_added_to_in_vectors_that_overlap(native: ModuleType) -> None:
-    """A vector of every other place is gathered and scattered: rows of 128 of those took 2.3 times as long in blocks."""
+    """A vector of every other place is gathered and scattered: 128 of those took 2.3 times as long."""
     for name, blocks in {"largest_around": True, "largest_of_every_other": False}.items():
         with open(f"{native.__path__[0]}/{name}.c") as file:
             assert ("dx_new : 0;" in file.read()) is blocks, name

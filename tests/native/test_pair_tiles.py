@@ -85,8 +85,17 @@ def test_which_are_taken_in_tiles(native: ModuleType, name: str) -> None:
     assert ("LEAST_ROWS &&" in forward) is (name not in WHOLE), forward
 
 
+def test_few_places_that_are_last_in_memory_are_rows_of_a_tile(native: ModuleType) -> None:
+    """Of points in space: their three numbers are no vector, and nothing else was one."""
+    backward = Path(native.__path__[0], "two_of_each.c").read_text().partition("two_of_each_backward(")[2]
+    for points in "ij":
+        assert f"n_{points} >= TILE_COLUMNS && n_k < TILE_COLUMNS" in backward, backward
+
+
 @pytest.mark.usefixtures("kernels")
-@pytest.mark.parametrize(("rows", "columns", "deep"), [(17, 33, 5), (64, 40, 64), (130, 75, 200), (16, 500, 1)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "deep"), [(17, 33, 5), (64, 40, 64), (130, 75, 200), (16, 500, 1), (33, 70, 3)]
+)
 def test_tiles_overlap_and_give_the_same_on_any_number_of_threads(
     native: ModuleType, threads: Callable[[int], None], rows: int, columns: int, deep: int
 ) -> None:

@@ -60,7 +60,7 @@ class Plans(NamedTuple):
     plan: Plan
     short: Plan | None
     lanes: Plan | None
-    tiles: Plan | None  # in tiles of pairs
+    tiles: tuple[tuple[type[PairTiles], Plan], ...]  # in tiles of pairs
 
 
 def plans(group: Group, outside: frozenset[str], form: Normal) -> Plans:
@@ -103,8 +103,8 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     if lanes is not None:
         across = Lanes(lanes, form, out)
         forms.insert(0, (across.test, across))
-    if tiles is not None:
-        pairs = PairTiles(tiles, form, out)
+    for kind, turned in reversed(tiles):
+        pairs = kind(turned, form, out)
         scratch.lines += pairs.scratch()
         forms.insert(0, (pairs.test, pairs))
     for s in group.totals:

@@ -3,7 +3,9 @@
 `sum(abs(a[i, k] - b[j, k]), over=k)` is no product, but asks for as much: each element of a meets each row of b. Row
 by row, every step of a sum would read both anew. A tile is a few places on i by two vectors along j: what is read along
 j is laid out first, a strip of a tile's width for all of k, and what lies along i is read once for all of the strip.
-The last tile overlaps the one before, and computes the same once more.
+The last tile overlaps the one before, and computes the same once more. Where the axis that is last in memory is
+shorter than a tile is wide, `sum(sign(a[i, k] - b[j, k]) * w[i, j], over=j)` of points in space, the other one is the
+one that vectors run along.
 """
 
 from __future__ import annotations
@@ -25,12 +27,20 @@ _ALL = "TILE_ROWS * TILE_COLUMNS"
 _MOST = 2  # folds whose sums fit the registers
 
 
-def pair_tiles(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:
-    """The same loops in tiles along the last two axes of what they fold to, if they can be."""
+def pair_tiles(group: Group, form: Normal, outside: frozenset[str]) -> tuple[tuple[type[PairTiles], Plan], ...]:
+    """The same loops in tiles along the last two axes of what they fold to, vectors along either, if they can be."""
     folds = [s for s in group.loops if s.is_fold]
     if not 0 < len(folds) <= _MOST or len(folds[0].free) < 2 or len(folds[0].over) != 1:
-        return None
-    outer, over = folds[0].free, folds[0].over
+        return ()
+    *slow, row, lane = folds[0].free
+    upright = _in_tiles(group, form, outside, (*slow, row, lane))
+    turned = _in_tiles(group, form, outside, (*slow, lane, row))
+    return tuple((kind, plan) for kind, plan in ((PairTiles, upright), (TurnedTiles, turned)) if plan)
+
+
+def _in_tiles(group: Group, form: Normal, outside: frozenset[str], outer: tuple[str, ...]) -> Plan | None:
+    folds = [s for s in group.loops if s.is_fold]
+    over = folds[0].over
     own = replace(group, outer=outer, lane=outer[-1])
     if any(s.over != over or set(s.free) != set(outer) for s in folds) or set(outer) & set(over):
         return None
@@ -134,11 +144,21 @@ class PairTiles(Nest):
             for r, count in self.packed():
                 self.pack(r, count)
             with out.loop("heap", "heaps * share / shares", "heaps * (share + 1) / shares"):
-                out.line(f"const int64_t first = at_most(heap * TILE_ROWS, {length(self.row)} - TILE_ROWS);")
+                out.line(f"const int64_t first = {self.first};")
                 self.notes(self.folds)
                 self.tile()
                 self.notes(self.after)
                 self.values()
+
+    @property
+    def first(self) -> str:
+        """The first row of a tile."""
+        return f"at_most(heap * TILE_ROWS, {length(self.row)} - TILE_ROWS)"
+
+    @property
+    def here_on(self) -> str:
+        """Which place a row of a tile is."""
+        return "first + row"
 
     @property
     def work(self) -> str:
@@ -195,7 +215,7 @@ class PairTiles(Nest):
         out = self.out
         self.out.line("#pragma GCC unroll 4")
         with out.loop("row", "0", "TILE_ROWS", kind="int"):
-            out.line(f"const int64_t {variable(self.row)} = first + row;")
+            out.line(f"const int64_t {variable(self.row)} = {self.here_on};")
             for r, kind in self.kinds.items():
                 if kind == "here":
                     out.line(f"const real {self.c(r)} = {self.text.read(r).code};")
@@ -225,7 +245,7 @@ class PairTiles(Nest):
         """All pairs of a tile."""
         out = self.out
         with out.loop("row", "0", "TILE_ROWS", kind="int"):
-            out.line(f"const int64_t {variable(self.row)} = first + row;")
+            out.line(f"const int64_t {variable(self.row)} = {self.here_on};")
             with out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
                 out.line(f"const int64_t {variable(self.lane)} = from + lane;")
                 yield
@@ -243,3 +263,22 @@ class PairTiles(Nest):
             for s in self.after:
                 self._element(s)
             self.here.clear()
+
+
+@dataclass
+class TurnedTiles(PairTiles):
+    """Tiles with the axis that is last in memory down them, be it shorter than they are high: its last place is then
+    computed several times.
+    """
+
+    @property
+    def test(self) -> str:
+        return f"{length(self.lane)} >= TILE_COLUMNS && {length(self.row)} < TILE_COLUMNS"
+
+    @property
+    def first(self) -> str:
+        return f"at_least({super().first}, 0)"
+
+    @property
+    def here_on(self) -> str:
+        return f"at_most(first + row, {length(self.row)} - 1)"

@@ -195,8 +195,8 @@ class Rows(InVectors):
         """Whether it only adds to neighbouring places in windows: a vector of every other place is dear to add to."""
         *_, fast = self.order(sweep)
         last = [s.slots[-1] for s in sweep.loops if s.changes and s.slots]
-        beside = all(isinstance(i, Window) and is_window(i) and dict(i.steps).get(fast, 1) == 1 for i in last)
-        return beside and len(last) == len(sweep.loops) and self.computed(sweep.loops) == sweep.loops and not sweep.ordered
+        windows = [i for i in last if isinstance(i, Window) and is_window(i) and dict(i.steps).get(fast, 1) == 1]
+        return len(windows) == len(sweep.loops) and self.computed(sweep.loops) == sweep.loops and not sweep.ordered
 
     def _sums_pairs(self, sweep: Sweep) -> bool:
         """Whether a sweep only sums what it computes of pairs: of what it reads, nothing has all its axes."""
