@@ -73,6 +73,28 @@ def convolve(function: Callable[..., Tensor], *args: Any, groups: int = 1, **opt
     return image + bias[0].reshape(-1, *[1] * len(places)) if bias else image
 
 
+def window_sums(x: Tensor, widths: dict[int, int]) -> Tensor:
+    """The sum of each window as wide as said in each of these dimensions: of slices, one dimension after another."""
+    for at, width in widths.items():
+        places = x.shape[at] - width + 1
+        sums = x.narrow(at, 0, places).clone()
+        for place in range(1, width):
+            sums += x.narrow(at, place, places)
+        x = sums
+    return x
+
+
+def spread_over_windows(y: Tensor, widths: dict[int, int]) -> Tensor:
+    """Each element of `y` added at every place of its window: the adjoint of `window_sums`."""
+    for at, width in widths.items():
+        places = y.shape[at]
+        spread = y.new_zeros([*y.shape[:at], places + width - 1, *y.shape[at + 1 :]])
+        for place in range(width):
+            spread.narrow(at, place, places).add_(y)
+        y = spread
+    return y
+
+
 def pair_distances(x: Tensor, y: Tensor, p: int, scale: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
     """`sum(weight * abs(scale * (x[..., i, d] - y[..., j, d]))**p, over=d)` for p = 1, 2, from as many `i` at a time as
     stay in the cache; `scale` and `weight` have the last dimensions of `y`, or ones in their place.

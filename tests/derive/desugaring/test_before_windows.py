@@ -168,7 +168,7 @@ def test_places_that_no_window_reads_have_a_gradient_of_zero() -> None:
         (energies, "[:, :, at_k : at_k + 2 * u : 2] += dtanh_s_x_x_squared_share", "patches"),
         (logarithms, "torch.log(x_squared.unfold(1, width, 3))", "torch.log(x_squared)"),
         (ramps, "x_squared.unfold(1, width, 1)", "x_minus_k"),
-        (exponentials, "exp_x.unfold(1, width, 1).sum(2)", "torch.exp(x."),
+        (exponentials, "window_sums(exp_x, {1: width})", "torch.exp(x."),
         (some_exponentials, "torch.exp(x.narrow(1, 0, places + width - 1).unfold(1, width, 1))", "exp_x"),
     ],
 )

@@ -212,10 +212,10 @@ def test_ties_in_windows_are_counted_place_by_place() -> None:
     assert ".unfold(" not in code
 
 
-def test_a_sum_of_what_has_zeros_around_it_divided_by_its_places_is_a_pool() -> None:
+def test_a_sum_of_what_has_zeros_around_it_divided_by_its_places_is_a_mean() -> None:
     code = inspect.getsource(module(blurred.op))
-    assert "y = functional.avg_pool2d(x_padded[:, None], (3, 4), stride=1).squeeze(1)" in code
-    assert "(3, 4), stride=1, divisor_override=1)" in inspect.getsource(module(added_up.op))
+    assert "y = window_sums(x_padded, {1: 3, 2: 4}).div_(12)" in code
+    assert "y = window_sums(x_padded, {1: 3, 2: 4})" in inspect.getsource(module(added_up.op))
 
 
 def test_what_is_read_beside_is_read_of_the_padded_tensor() -> None:

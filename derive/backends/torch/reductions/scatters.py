@@ -18,6 +18,7 @@ from derive.backends.torch.reads.gathers import (
 from derive.backends.torch.reads.index_tensors import index_tensor, pack_first, places_end
 from derive.backends.torch.reads.slices import span, subscript
 from derive.backends.torch.reductions.added_rows import Along, gather_back, rows_turned
+from derive.backends.torch.reductions.boxes import spread_over_boxes
 from derive.backends.torch.reductions.channels import adds_by_tap
 from derive.backends.torch.reductions.extrema import extremum
 from derive.backends.torch.reductions.taps import through_windows
@@ -78,7 +79,7 @@ def scatter(printer: Printer, s: Scatter) -> None:
         return
     axes = axes_along(s.slots)
     windows = moved and all(isinstance(i, Window) for i in moved) and len(set(axes)) == len(axes)
-    if windows and through_windows(printer, s, name, target):
+    if windows and (spread_over_boxes(printer, s, name) or through_windows(printer, s, name, target)):
         return
     if isinstance(one, str) and s.slots.count(one) == 2:
         _diagonal(printer, s, name, target)
