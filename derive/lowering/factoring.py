@@ -10,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from sympy import Add, Expr, Mul, Pow, Rational, S, factor_list, gcd, symbols
+from sympy import Add, Expr, Mul, Poly, Pow, Rational, S, expand, factor_list, gcd, symbols
 
 from derive.lowering.masking import is_or_nothing, may_be_infinite
 from derive.lowering.ordering import ordered_terms, weight
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
+
+_TINY = Rational(1, 1000)
+"""What is below it keeps a sum from being 0, and is no share of one."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,12 @@ def _repeated(terms: list[_Term]) -> Product | None:
     if all(e == 1 or not isinstance(f, Add) for f, e in factors):
         return None
     named = dict(zip(stand, bases, strict=True))
+    for k, (f, e) in enumerate(factors):  # 1000000000*r + 1, to a power, as r + 1e-9
+        largest = max(map(abs, Poly(f, *stand).coeffs()))
+        if largest > 1 / _TINY:
+            number, factors[k] = number * largest**e, (f / largest, e)
     even = [(-f if e % 2 == 0 and f.as_coeff_Add()[0].is_negative else f, e) for f, e in factors]  # (1 - p)**2
-    return Product(number, tuple(Pow(f.xreplace(named), e) for f, e in even))
+    return Product(number, tuple(Pow(expand(f).xreplace(named), e) for f, e in even))
 
 
 def _turned(p: Product, k: int = 0) -> Product:
@@ -180,11 +187,11 @@ def _times(*powers: Expr) -> tuple[Expr, ...]:
 
 
 def _with_ones(number: Expr, sums: tuple[Sum, ...]) -> tuple[Expr, tuple[Sum, ...]]:
-    """`1/2 + a*x` as `1/2 * (1 + 2*a*x)`: the number joins those in front."""
+    """`1/2 + a*x` as `1/2 * (1 + 2*a*x)`: the number joins those in front; one as small as `1e-9` stays."""
     out = []
     for s in sums:
         plain = [p.number for p in s.parts if not p.powers and not p.sums]
-        unit = plain[0] if len(plain) == 1 else S.One
+        unit = plain[0] if len(plain) == 1 and abs(plain[0]) > _TINY else S.One
         number *= unit
         out.append(Sum(tuple(replace(p, number=p.number / unit) for p in s.parts)))
     return number, tuple(out)

@@ -58,3 +58,17 @@ def test_a_gain_meets_sums_over_places_and_nothing_waits_for_a_large_tensor() ->
 
 def _summed_over_places(lines: list[str]) -> list[str]:
     return [line.partition("[")[0] for line in lines if line.endswith("over=s)")]
+
+
+@op
+def shares_of_shares(f, p: tensor[n, d], x: tensor[n, d]):
+    """What keeps a sum from being 0 is no number in front of anything."""
+    f.r[n] = sum(p[n, d], over=d)
+    f.y[n, d] = (f.r[n] + 1e-9) * x[n, d] * sum(x[n, k] * (f.r[n] + 1e-9), over=k)
+    return f.y
+
+
+def test_a_tiny_number_stays_in_its_sum() -> None:
+    code = code_of(shares_of_shares.op)
+    assert "1e9" not in code and "+ 1e-09" in code, code
+    assert verify(shares_of_shares.op).right
