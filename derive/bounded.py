@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from sympy import Add, Basic, Expr, Mul, Number, Pow, S, erf, tanh
+from sympy import Add, Basic, Expr, Mul, Number, Pow, Rational, S, erf, tanh
 
 from derive.equations import Op
 from derive.lengths.kept_inside import gaps
@@ -15,36 +15,50 @@ from derive.terms.functions import maximum, minimum, relu, sigmoid, sign
 
 
 def polynomials(op: Op) -> frozenset[str]:
-    """The tensors of the forward that are finite where the inputs are: polynomials and bounded functions of them."""
-    known = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}
+    """The tensors of the forward that are finite where the inputs are: see `is_polynomial`."""
+    known, floors = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}, floored(op)
     for e in op.equations:
-        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and is_polynomial(e.body, known):
+        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and is_polynomial(e.body, known, floors):
             known.add(e.name)
     return frozenset(known)
 
 
 def floored(op: Op) -> frozenset[str]:
-    """The finite tensors of the forward that are no smaller than a number above 0, such as `maximum(count, 1)`."""
-    bounded = (e for e in op.equations if e.kind is None and isinstance(e.body, maximum))
-    names = {e.name for e in bounded if any(isinstance(a, Number) and a.is_positive for a in e.body.args)}
-    return polynomials(op) & names
+    """The tensors of the forward that are no smaller than a number above 0: `maximum(count, 1)`, `total + 1e-6`."""
+    return frozenset(e.name for e in op.equations if e.kind is None and _has_floor(e.body))
 
 
+def _has_floor(value: Expr) -> bool:
+    """Whether a value is no smaller than a number above 0 that is not tiny."""
+    if isinstance(value, maximum):
+        return any(isinstance(a, Number) and bool(a >= _SMALLEST) for a in value.args)
+    number, rest = value.as_coeff_Add()
+    return isinstance(value, Add) and bool(number >= _SMALLEST) and bool(rest.is_nonnegative)
+
+
+_SMALLEST = Rational(1, 10**12)
+"""What a finite value is divided by, to any power, with a finite result."""
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
 
 
-def is_polynomial(value: Expr, known: Collection[str]) -> bool:
-    """Whether a value is a polynomial of known tensors, or of bounded functions of them."""
+def is_polynomial(value: Expr, known: Collection[str], floors: Collection[str] = ()) -> bool:
+    """Whether a value is a polynomial of known tensors, of bounded functions of them, or of what is never near 0.
+
+    `floors` are the tensors that are no smaller than a number above 0.
+    """
     if isinstance(value, At):
         return value.name in known
     if isinstance(value, Where):
-        return all(is_polynomial(a, known) for a in value.args[1:])
+        return all(is_polynomial(a, known, floors) for a in value.args[1:])
     if isinstance(value, Concat):
-        return all(is_polynomial(a, known) for a in value.pieces)
+        return all(is_polynomial(a, known, floors) for a in value.pieces)
     if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
-        whole = bool(value.exp.is_Integer)
-        return whole and all(isinstance(f, Scalar | Size | Number) for f in Mul.make_args(value.base))  # never 0
-    fits = isinstance(value, _CLOSED) and all(is_polynomial(a, known) for a in value.args)
+        by_numbers = all(isinstance(f, Scalar | Size | Number) for f in Mul.make_args(value.base))  # never 0
+        if value.exp.is_Integer and by_numbers:
+            return True
+        above_zero = isinstance(value.base, At) and value.base.name in floors
+        return (above_zero or _has_floor(value.base)) and is_polynomial(value.base, known, floors)
+    fits = isinstance(value, _CLOSED) and all(is_polynomial(a, known, floors) for a in value.args)
     return fits or isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))
 
 

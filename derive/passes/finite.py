@@ -1,8 +1,8 @@
 """What is finite where some tensors are: sums and products of them, and what is bounded whatever it is of.
 
 The forward says so of its own tensors, a program of the gradients it makes of cotangents. A number that is not 0
-divides what is finite; of tensors, only a maximum with a number above 0, and a count of what is as large as a maximum,
-which counts one element at least.
+divides what is finite; of tensors, only a maximum with a number above 0, what is never below 0 and such a number, and a
+count of what is as large as a maximum, which counts one element at least.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from derive.nodes.walking import reads
 from derive.program import Assign, AxisValue, Call, Index, Node, Num, Read, Reduce, Scal, SizeOf, Statement
 
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
+_SMALLEST = 1e-12
+"""What a finite value is divided by with a finite result."""
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
 
 
 @dataclass(frozen=True)
 class Finite:
-    """The names of finite tensors, and of those whose reciprocal is."""
+    """The names of finite tensors, of those whose reciprocal is, and of those that are never below 0."""
 
     tensors: frozenset[str]
     reciprocals: frozenset[str] = frozenset()
+    nonnegative: frozenset[str] = frozenset()
 
     def with_more(self, names: Collection[str]) -> Finite:
         """The same where these tensors are finite as well."""
@@ -38,7 +41,8 @@ class Finite:
         reciprocals = self.reciprocals - {s.name} | ({s.name} if is_count else set())
         adds = isinstance(s, Assign) or (s.kind == "sum" and (s.onto is None or s.onto in self.tensors))
         is_finite = adds and self.includes(s.value)
-        return Finite(self.tensors - {s.name} | ({s.name} if is_finite else set()), reciprocals)
+        tensors = self.tensors - {s.name} | ({s.name} if is_finite else set())
+        return Finite(tensors, reciprocals, self.nonnegative - {s.name})
 
     def includes(self, node: Node) -> bool:
         """Whether a node is finite where these tensors are."""
@@ -71,9 +75,12 @@ class Finite:
         return node.fn in _KEEPS | _BOUNDED and all(map(self.includes, parts))
 
     def _is_above_zero(self, node: Node) -> bool:
-        """Whether a node is finite and no smaller than a number above 0: `maximum(x, 1)`."""
-        floors = node.args if isinstance(node, Call) and node.fn == "maximum" else ()
-        return any(is_finite_number(n) and n.value > 0 for n in floors) and self.includes(node)  # type: ignore[union-attr]
+        """Whether a node is no smaller than a number above 0: `maximum(x, 1)`, what is never below 0 and `1e-6`."""
+        ends = node.args if isinstance(node, Call) and node.fn in ("maximum", "add") else ()
+        floors = [n for n in ends if is_finite_number(n) and n.value >= _SMALLEST]  # type: ignore[union-attr]
+        if not floors or not isinstance(node, Call) or node.fn == "maximum":
+            return bool(floors)
+        return all(isinstance(n, Read) and n.name in self.nonnegative for n in ends if n not in floors)
 
 
 def _never_zero(node: Node) -> bool:

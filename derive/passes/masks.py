@@ -69,10 +69,11 @@ class _Known:
 
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
     """The same backward of an op, with products for choices."""
-    positive = frozenset(e.name for e in op.equations if e.kind is None and e.body.is_nonnegative)
+    positive = frozenset(e.name for e in op.equations if e.kind in (None, "sum", "mean") and e.body.is_nonnegative)
     chooses = any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
-    values = Finite(polynomials(op) | frozenset(cotangents), floored(op))
-    known = _Known(Finite(frozenset(cotangents)), values, positive, chooses, extrema(op), nominal(op))
+    values = Finite(polynomials(op) | frozenset(cotangents), floored(op), positive)
+    gradients = Finite(frozenset(cotangents), floored(op), positive)
+    known = _Known(gradients, values, positive, chooses, extrema(op), nominal(op))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))

@@ -631,3 +631,44 @@ def test_nothing_where_a_condition_holds_is_a_product_where_it_does_not() -> Non
     cotangent = torch.randn(2, 3, dtype=torch.float64)
     (found,) = torch.autograd.grad(module(nothing_first.op).nothing_first(x, z), x, cotangent)
     torch.testing.assert_close(found, torch.where(z <= 0, 0, 2 * cotangent), rtol=0, atol=0)
+
+
+@op
+def weighed_by_features(f, x: tensor[n, d], z: tensor[k, d], v: tensor[k, j]):
+    """Divided by what is never below 0, and a number."""
+    f.q[n, d] = relu(x[n, d]) ** 2
+    f.p[k, d] = relu(z[k, d]) ** 2
+    f.r[n] = sum(f.q[n, d] * sum(f.p[k, d], over=k), over=d) + 1e-6
+    f.y[n, j] = sum(f.q[n, d] * sum(f.p[k, d] * v[k, j], over=k), over=d) / f.r[n]
+    return f.y
+
+
+@op
+def over_its_sum(f, x: tensor[n, d]):
+    f.h[n, d] = relu(x[n, d])
+    f.y[n, d] = f.h[n, d] / (sum(f.h[n, k], over=k) + 1e-6)
+    return f.y
+
+
+@op
+def over_a_root(f, x: tensor[n, d]):
+    f.h[n, d] = relu(x[n, d])
+    f.y[n, d] = f.h[n, d] / sqrt(mean(f.h[n, k] ** 2, over=k) + 1e-6)
+    return f.y
+
+
+@op
+def over_what_may_be_zero(f, x: tensor[n, d]):
+    f.h[n, d] = relu(x[n, d])
+    f.y[n, d] = f.h[n, d] / (sum(f.h[n, k], over=k) + 1e-20)
+    return f.y
+
+
+@pytest.mark.parametrize("made", [weighed_by_features, over_its_sum, over_a_root])
+def test_what_is_divided_by_a_sum_with_a_floor_is_finite(made) -> None:
+    assert "torch.where" not in render(made.op.derivation)
+    assert verify(made.op).right
+
+
+def test_a_tiny_floor_is_none() -> None:
+    assert "torch.where" in render(over_what_may_be_zero.op.derivation)
