@@ -109,8 +109,16 @@ _SPAN = {"and": "inside", "or": "outside"}
 
 def _is_span(node: Call) -> bool:
     """Whether a condition asks if one tensor lies between two bounds, or beyond either."""
-    sides = {n.fn[0] for n in node.args if isinstance(n, Call) and n.fn in ("gt", "ge", "lt", "le")}
-    return sides == {"g", "l"} and len({n for n in walk(node) if isinstance(n, Read)}) == 1
+    return {_side(n) for n in node.args} == {1, -1} and len({n for n in walk(node) if isinstance(n, Read)}) == 1
+
+
+def _side(condition: Node) -> int:
+    """1 for what asks whether something is above a bound, -1 for what asks whether it is below, else 0."""
+    if not isinstance(condition, Call):
+        return 0
+    if condition.fn == "not":
+        return -_side(condition.args[0])
+    return {"gt": 1, "ge": 1, "lt": -1, "le": -1}.get(condition.fn, 0)
 
 
 def _words(node: Node) -> str:

@@ -60,15 +60,19 @@ def _within(node: Node, asked: frozenset[Node]) -> Node:
 
 
 def _either(condition: Node, a: Node, b: Node) -> Call:
-    """One choice for two of which both take the same: `where(c, a, where(e, a, b))` is `where(c | e, a, b)`."""
+    """One choice for two of which both take the same: `where(c, a, where(e, a, b))` is `where(c | e, a, b)`.
+
+    And `where(c, a, where(e, b, a))` is `where(~c & e, b, a)`.
+    """
     choice = Call("where", (condition, a, b))
     if not isinstance(b, Call) or b.fn != "where" or set(node_axes(b.args[0])) != set(node_axes(condition)):
         return choice
     other, first, second = b.args
     if not reads(other) or a not in (first, second):
         return choice
-    joined = Call("or", (condition, other if a == first else Call("not", (other,))))
-    return Call("where", (joined, a, second if a == first else first))
+    if a == first:
+        return Call("where", (Call("or", (condition, other)), a, second))
+    return Call("where", (Call("and", (Call("not", (condition,)), other)), first, a))
 
 
 _IMPLIED = {"eq": ("ge", "le"), "gt": ("ge", "ne"), "lt": ("le", "ne")}

@@ -50,6 +50,16 @@ def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
     return None
 
 
+def beyond(asked: Comparison, node: Call, known: Known) -> Node | None:
+    """`v * m` for `where(abs(u) > t, v, 0)` with a polynomial `v` of `u`, finite up to `t`; None for another."""
+    x = asked.x.args[0] if isinstance(asked.x, Call) else None
+    z = Dummy(real=True)
+    value = None if x is None or not asked.above_first else raised_by_names(node.args[1], {x: z}, known)
+    if value is None or not value.is_polynomial(z) or not value.has(z):
+        return None
+    return Call("mul", (node.args[1], Call("where", (node.args[0], ONE, ZERO))))
+
+
 def _steps(branch: Expr, z: Dummy, threshold: Expr, above: bool) -> Expr:
     """The factors of a branch that are 0 on the other side of the threshold, as half of `1 + sign(x - t)` is below."""
     beyond: dict[Expr, int] = {}

@@ -36,7 +36,7 @@ def gap_or_nothing(node: Call, known: Mapping[str, Assign]) -> Node | None:
 
     Where the difference is no number, one of both is none or they are the same infinity: there it is 0.
     """
-    condition, value = in_full(node.args[0], known), node.args[1]
+    condition, value = (in_full(n, known) for n in node.args[:2])
     if not isinstance(condition, Call) or condition.fn not in _ABOVE:
         return None
     above, below = condition.args if _ABOVE[condition.fn] else condition.args[::-1]

@@ -180,8 +180,7 @@ class Printer:
             wide = [isinstance(a, Read) and a.name in self.indices for a in node.args]
             args = [v.method(".long()") if w else v for v, w in zip(args, wide, strict=True)]
         if self.dtypes.leaves_integers(node):
-            real = f".to({self.like}.dtype)"
-            args = [v.method(real) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
+            args = [self.real(v) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
         if self.dtypes.is_real(node) and not self.counts:  # the number 1e9 is a float, and would make them so
             args = [large_number(a) or v for a, v in zip(node.args, args, strict=True)]
         return args
@@ -209,7 +208,11 @@ class Printer:
     def as_real(self, node: Node, value: Value) -> Value:
         """What torch multiplies as matrices, convolves or averages, in the dtype of the inputs, whatever it counts."""
         real = self.dtypes.is_real(node) and not value.boolean and not value.weak
-        return value if real else value.method(f".to({self.like}.dtype)")
+        return value if real else self.real(value)
+
+    def real(self, value: Value) -> Value:
+        """Whole numbers or truth values in the dtype of the inputs."""
+        return cast(value, self.like) if value.boolean else value.method(f".to({self.like}.dtype)")
 
     def compared(self, node: Call, order: Dims) -> list[Value]:
         """The sides of a comparison: places that are compared with one another, or alone, stay whole numbers."""

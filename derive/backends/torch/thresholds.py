@@ -19,7 +19,7 @@ from sympy import Dummy, Expr, exp, expand
 from derive.backends.torch.bends import bent, bent_at_zero
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, comparison, raised_by_names
 from derive.backends.torch.dtypes import Dtypes
-from derive.backends.torch.jumps import jump, step, step_between, weighed
+from derive.backends.torch.jumps import beyond, jump, step, step_between, weighed
 from derive.backends.torch.or_nothing import gap_or_nothing, or_nothing
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
@@ -71,7 +71,7 @@ def _within(node: Node, known: Known, masks: _Masks) -> Node:
     if node.args[2] != ZERO:
         return _unchosen(node, known, masks) or node
     asked = None if gap_or_nothing(node, known) is not None else comparison(node.args[0], known)
-    return node if asked is None else _met(asked, node, known) or node
+    return node if asked is None else _met(asked, node, known) or beyond(asked, node, known) or node
 
 
 def _unchosen(node: Call, known: Known, masks: _Masks) -> Node | None:

@@ -289,6 +289,39 @@ def test_choices_that_take_the_same_are_one(made, right) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-14, atol=0)
 
 
+@op
+def shrunk_hard(f, x: tensor[n], by: scalar = 0.5):
+    f.y[n] = where(abs(x[n]) > by, 3 * x[n] + x[n] ** 2, 0)
+    return f.y
+
+
+@op
+def kept_within(f, x: tensor[n], z: tensor[n]):
+    f.y[n] = where(x[n] > 1, 0, where(x[n] > -1, 2 * z[n], 0))
+    return f.y
+
+
+def test_what_is_left_out_between_two_bounds_is_finite() -> None:
+    assert "torch.where" not in render(shrunk_hard.op.derivation)
+    y, _ = module(shrunk_hard.op).shrunk_hard_forward(POINTS[1:])
+    torch.testing.assert_close(y, torch.where(POINTS[1:].abs() > 0.5, 3 * POINTS[1:] + POINTS[1:] ** 2, 0))
+
+
+def test_what_lies_between_two_bounds_is_chosen_once() -> None:
+    code = render(kept_within.op.derivation)
+    assert "x_inside = (~(x > 1)) & (x > -1)" in code and "torch.where(x_inside, 2 * z, 0)" in code, code
+
+
+@op
+def lopsided(f, x: tensor[n], tau: scalar = 0.7):
+    f.y[n] = abs(tau - where(x[n] < 0, 1, 0)) * x[n] ** 2
+    return f.y
+
+
+def test_a_mask_beside_a_number_is_read_as_bytes() -> None:
+    assert "(x < 0).view(torch.int8).to(x.dtype)" in render(lopsided.op.derivation)
+
+
 def test_bounds_are_one_call() -> None:
     assert "y = x.clamp(-1, 1)" in render(between_bounds.op.derivation)
 
