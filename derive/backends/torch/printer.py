@@ -24,6 +24,7 @@ from derive.backends.torch.reductions.runs import run_sum
 from derive.backends.torch.reductions.scans import running
 from derive.backends.torch.reductions.scatters import scatter
 from derive.backends.torch.sizes import Sizes, fixed
+from derive.backends.torch.slopes import sloped
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, squeeze
 from derive.lengths.nominal import FEW
 from derive.nodes.ties import told_by_sign
@@ -156,7 +157,7 @@ class Printer:
 
     def at_once(self, node: Call, order: Dims) -> Value | None:
         """Several operations as one call of torch, where it has one."""
-        in_one = (triangle, off_diagonal, *((fused, at_one_place) if self.fuse else ()), identity)
+        in_one = (triangle, off_diagonal, *((fused, at_one_place, sloped) if self.fuse else ()), identity)
         return next((v for one in in_one if (v := one(self, node, order)) is not None), None)
 
     def call(self, node: Call, order: Dims) -> Value:
