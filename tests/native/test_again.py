@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("kernels", "threads")
 
 SPECS = """
 from derive import *
-n, i, j, h, w, p, q = axes("n i j h w p q")
+n, i, j, h, w, p, q, d = axes("n i j h w p q d")
 
 
 @op
@@ -36,6 +36,22 @@ def distances(f, x: tensor[i], y: tensor[j], w: tensor[i, j]):
     f.s[i] = sum(w[i, j] * sqrt(f.d[i, j] ** 2 + 1), over=j)
     f.loss[()] = sum(f.s[i] ** 2, over=i)
     return f.loss
+
+
+@op
+def sloping(f, x: tensor[i, d], y: tensor[j, d], w: tensor[d]):
+    f.u[i, j, d] = x[i, d] + y[j, d]
+    f.s[i, j] = sum(w[d] * where(f.u[i, j, d] > 0, f.u[i, j, d], 0.2 * f.u[i, j, d]), over=d)
+    f.loss[()] = mean(f.s[i, j] ** 2, over=(i, j))
+    return f.loss
+
+
+@op
+def sloping_larger(f, x: tensor[i, d], y: tensor[j, d], w: tensor[d]):
+    f.u[i, j, d] = x[i, d] + y[j, d]
+    f.s[i, j] = sum(w[d] * maximum(f.u[i, j, d], 0.2 * f.u[i, j, d]), over=d)
+    f.loss[()] = mean(f.s[i, j] ** 2, over=(i, j))
+    return f.loss
 """
 
 
@@ -49,10 +65,16 @@ def _distances(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     return ((w * ((x[:, None] - y) ** 2 + 1).sqrt()).sum(1) ** 2).sum()
 
 
+def _sloping(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    return (torch.nn.functional.leaky_relu(x[:, None] + y, 0.2) @ w).square().mean()
+
+
 CASES: list[tuple[str, Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = [
     ("contrast", _contrast, ((2, 9, 40), (2, 9, 40))),
     ("contrast", _contrast, ((3, 3, 4), (3, 3, 4))),
     ("distances", _distances, ((70,), (50,), (70, 50))),
+    ("sloping", _sloping, ((70, 33), (50, 33), (33,))),
+    ("sloping_larger", _sloping, ((70, 33), (50, 33), (33,))),
 ]
 
 
@@ -76,7 +98,13 @@ def test_a_loss_with_its_gradients(
         torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-13 * float(want.abs().max()))
 
 
-@pytest.mark.parametrize(("name", "table"), [("contrast", "n_i * n_j * n_p * n_q"), ("distances", "n_i * n_j")])
+TABLES = {
+    "contrast": "n_i * n_j * n_p * n_q", "distances": "n_i * n_j", "sloping": "n_i * n_j * n_d",
+    "sloping_larger": "n_i * n_j * n_d",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "table"), TABLES.items())
 def test_no_table_lies_in_memory(native: ModuleType, name: str, table: str) -> None:
     text = Path(f"{native.__path__[0]}/{name}.c").read_text()
     taken = [size for size in re.findall(r"= take\(&next, (.*), sizeof", text) if "chunks" not in size]

@@ -40,11 +40,11 @@ class _Tables:
         own: dict[str, str] = {}  # names of tables in this group
         loops: list[Loop] = []
         for loop in group.loops:
+            table = self._inlined(loop)
             for name in sorted({r.name for r in loop.reads()} & self.found.keys()):
                 if self._is_read_at_its_places(name, group):
                     loop = self._without(loop, name, group, own, loops)
             loops.append(loop)
-            table = self._inlined(loop)
             if loop.name not in others and self._is_table(table):
                 self.found[loop.name] = table
                 own[loop.name] = loop.name
@@ -58,10 +58,11 @@ class _Tables:
         return places == {table.slots} and set(group.outer) <= set(table.slots) and not changed & reads(table.value)
 
     def _without(self, loop: Loop, name: str, group: Group, own: dict[str, str], loops: list[Loop]) -> Loop:
-        """A loop that reads the group's own table instead, or, where it folds rows of it, what that is made of."""
+        """A loop that reads the group's own table instead, or what that is made of: of a condition, or to fold rows."""
         table = self.found[name]
         read = Read(name, table.slots)
-        if loop.is_fold and not group.is_total(loop) and set(loop.free) - set(group.outer):
+        by_rows = loop.is_fold and not group.is_total(loop) and set(loop.free) - set(group.outer)
+        if by_rows or name in self.form.booleans:
             return replace(loop, value=put(loop.value, read, table.value))
         if name not in own:
             own[name] = self.form.fresh(f"{name}_again")
@@ -81,5 +82,5 @@ class _Tables:
         read = {r.name for r in loop.reads()}
         smaller = all(len(axes_along(self.form.dims[n])) < len(loop.slots) and self.written[n] <= 1 for n in read)
         plain = all(isinstance(i, str) for i in loop.slots) and len(set(loop.slots)) == len(loop.slots)
-        real = loop.kind == "set" and loop.name not in self.form.booleans | self.form.integers
-        return real and plain and smaller and bool(read) and self.written[loop.name] == 1 and is_cheap(loop.value)
+        made = loop.kind == "set" and loop.name not in self.form.integers
+        return made and plain and smaller and bool(read) and self.written[loop.name] == 1 and is_cheap(loop.value)

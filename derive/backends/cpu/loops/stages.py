@@ -202,10 +202,10 @@ def _place(name: str, work: _Work, outside: frozenset[str]) -> str:
 
 
 def is_cheap(node: Node) -> bool:
-    """Whether computing the node once more costs less than a trip through memory."""
+    """Whether computing the node once more costs less than a trip through memory: operations are counted once each."""
     done = calls(node)
     gathers = any(isinstance(i, Read) for r in _reads(node) for i in r.index)
-    return not gathers and len(done) <= _LONGEST and not any(map(is_heavy, done))
+    return not gathers and len(set(done)) <= _LONGEST and not any(map(is_heavy, done))
 
 
 def _reads(node: Node) -> list[Read]:
