@@ -20,6 +20,7 @@ from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.products.tiles import Tiles
 from derive.backends.cpu.products.updates import with_updates
 from derive.backends.cpu.statements.costly import costly_first
+from derive.backends.cpu.statements.decimals import with_decimals
 from derive.backends.cpu.statements.masked import with_masks_last
 from derive.backends.cpu.statements.neighbours import join_neighbours
 from derive.backends.cpu.statements.normal import Normal, normal
@@ -64,6 +65,7 @@ def kernel(
     with_scales(form)
     with_related(form)
     with_masks_last(form)
+    with_decimals(form)
     with_rounded_products(form, extrema & set(given))
     with_folds_spread(form)
     join_neighbours(form, (a for p in places for a in p.axes))
