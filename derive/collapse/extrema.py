@@ -2,8 +2,8 @@
 
 The gradient of `amax(E)` goes where `E == m`. Were `E` computed again in another order, or put together from other
 tensors, its last bits might differ and no place would equal `m`: a gradient of zero. So an expression under a maximum
-is a tensor with a name, and such a tensor is kept as it is: unless it is one sum of two elements in every window, which
-is rounded alike whenever it is computed. So is the number of ties, where an index tells what a maximum is taken of: it
+is a tensor with a name, and such a tensor is kept as it is: unless it is one sum of two elements in every window, or of
+two inputs with more axes than either, which is rounded alike whenever it is computed. So is the number of ties, where an index tells what a maximum is taken of: it
 is read at that index's places.
 """
 
@@ -31,7 +31,7 @@ def name_extrema(op: Op) -> Op:
     taken = op.names
     out: list[Equation] = []
     for equation in op.equations:
-        if equation.kind in _EXTREMA and not (is_exact(equation.body) or _is_of_windows(equation, op)):
+        if equation.kind in _EXTREMA and not (is_exact(equation.body) or _is_of_smaller(equation, op)):
             body = equation.body.args[1] if isinstance(equation.body, Placed) else equation.body
             name = free_name(f"{equation.name}_of", taken)
             out.append(own_equation(name, axes_of_part(body, equation), body, taken))
@@ -44,17 +44,19 @@ def name_extrema(op: Op) -> Op:
     return replace(op, equations=tuple(out))
 
 
-def _is_of_windows(equation: Equation, op: Op) -> bool:
-    """Whether an extremum is taken of the sum or the difference of what windows read and an input's element.
+def _is_of_smaller(equation: Equation, op: Op) -> bool:
+    """Whether an extremum is taken of the sum or the difference of two elements, whose table is larger than either.
 
-    It is rounded once, and so has the same bits whenever it is computed; its table is several times what it reads.
-    What is multiplied in the loop that adds it, as a tensor that is made might be, some compilers do not round before.
+    One of them is read in windows, and the other is an input's; or both are inputs', of which neither has all axes. The
+    sum is rounded once, and so has the same bits whenever it is computed. What is multiplied in the loop that adds it,
+    as a tensor that is made might be, some compilers do not round before.
     """
     terms = Add.make_args(equation.body)
     if len(terms) != 2 or not all(is_exact(t) and t.atoms(At) for t in terms):
         return False
     slid = [at for at in equation.reads if any(_slides(i, equation) for i in at.index)]
-    return bool(slid) and all(at in slid or op.operand(at.name) is not None for at in equation.reads)
+    given = all(at in slid or op.operand(at.name) is not None for at in equation.reads)
+    return given and (bool(slid) or all(free_axes(equation.body) - free_axes(t) for t in terms))
 
 
 def _slides(i: Expr, equation: Equation) -> bool:

@@ -35,9 +35,9 @@ enum { LANES = VECTOR_BYTES / sizeof(real), FOUR = 4 * LANES }; // elements of a
 enum { BLOCK = 256 };    // elements of a row that are summed at once: the processor works on the next block meanwhile
 enum { LONG = 1024 };    // the same, where four vectors of sums take them
 #if !defined(FEW_ROWS)
-enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * LANES, LEAST_ROWS = 4 * TILE_ROWS }; // pairs whose sums stay in registers
+enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * LANES }; // pairs whose sums stay in registers
 #else // who verifies kernels wants tiles where there are few rows
-enum { TILE_ROWS = 2, TILE_COLUMNS = 2, LEAST_ROWS = TILE_ROWS };
+enum { TILE_ROWS = 2, TILE_COLUMNS = 2 };
 #endif
 enum { STEPS = 16 };     // places that a pair's sum takes in before it is added to its total: one by one, with a rounding each
 enum { STRETCH = 1024 }; // elements that a thread takes at once where each stands alone

@@ -70,7 +70,7 @@ NAMES = [
     "of_differences", "among_themselves", "in_batches", "two_of_each", "beyond_a_place", "with_a_table", "largest",
     "of_all_three",
 ]  # fmt: skip
-WHOLE = {"largest", "of_all_three"}  # a table of three axes is kept or given: it comes from memory
+WHOLE = {"of_all_three"}  # a table of three axes is given: it comes from memory
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +82,7 @@ def test_gradients_in_every_situation(ops: dict[str, Op], name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_which_are_taken_in_tiles(native: ModuleType, name: str) -> None:
     forward = Path(native.__path__[0], f"{name}.c").read_text().partition(f"{name}_backward(")[0]
-    assert ("LEAST_ROWS &&" in forward) is (name not in WHOLE), forward
+    assert ("TILE_ROWS &&" in forward) is (name not in WHOLE), forward
 
 
 def test_few_places_that_are_last_in_memory_are_rows_of_a_tile(native: ModuleType) -> None:
@@ -127,3 +127,18 @@ def test_single_precision_is_as_exact_as_in_pytorch(native: ModuleType) -> None:
     plain = (a[:, None] - b).square().sum(2)
     off, plain_off = (((x.double() - right) / right).square().mean().sqrt() for x in (y, plain))
     assert off < 1.5 * plain_off
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("rows", "columns", "deep"), [(40, 70, 33), (5, 130, 20), (64, 3, 7)])
+def test_ties_share_what_a_largest_sum_passes_on(native: ModuleType, rows: int, columns: int, deep: int) -> None:
+    """No sum is kept, and each has the same bits again."""
+    torch.manual_seed(0)
+    a, b = torch.randint(4, (rows, deep)) / 7, torch.randint(4, (deep, columns)) / 3
+    dy = torch.randn(rows, columns)
+    y, saved = native.largest_forward(a, b)
+    equal = (a[:, :, None] + b == y[:, None]).double()
+    share = dy[:, None].double() * equal / equal.sum(1, keepdim=True)
+    da, db = native.largest_backward(dy, *saved)
+    torch.testing.assert_close(da.double(), share.sum(2), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(db.double(), share.sum(0), rtol=1e-5, atol=1e-5)

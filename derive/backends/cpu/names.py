@@ -16,7 +16,7 @@ _RESERVED = frozenset(
 _SHARED = frozenset(
     """at_most at_least team batch_team first_of_chunk first_of_chunks chunks_of first_of_piece blocks columns
     column_blocks whole_rows bytes take all_below larger smaller fill add_up largest smallest square
-    TILE_ROWS TILE_COLUMNS LEAST_ROWS STEPS
+    TILE_ROWS TILE_COLUMNS STEPS
     cube whole_power product sum_of_products tile_of near NEAR HIGH LOW FEW_ROWS blas use_blas malloc free
     reserve release spare kept next width fresh KEPT VECTOR rows_together TOGETHER NEARBY FAR_OFF LANES FOUR
     IN_FOURS IN_VECTORS IN_LANES sum_of_four largest_of_four smallest_of_four sum_of_lanes largest_of_lanes

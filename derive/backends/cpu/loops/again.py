@@ -24,7 +24,24 @@ def made_again(steps: list[Step], form: Normal) -> list[Step]:
     """The steps with such loops in every group that reads what they write."""
     tables = _Tables(form, Counter(s.name for g in steps if isinstance(g, Group) for s in g.loops))
     others = {n for s in steps if not isinstance(s, Group) for n in s.reads} | set(form.program.returns)
-    return [tables.within(s, others) if isinstance(s, Group) else s for s in steps]
+    made = [tables.within(s, others) if isinstance(s, Group) else s for s in steps]
+    return _without_unread(made, frozenset(tables.found))
+
+
+def _without_unread(steps: list[Step], names: frozenset[str]) -> list[Step]:
+    """The steps without the loops that write such tables where nothing reads them any more."""
+    wanted: set[str] = set()
+    out: list[Step] = []
+    for step in reversed(steps):
+        if isinstance(step, Group):
+            kept: list[Loop] = []
+            for loop in reversed(step.loops):
+                if loop.name not in names or loop.name in wanted:
+                    kept.append(loop)
+                    wanted |= {r.name for r in loop.reads()}
+            step = replace(step, loops=tuple(reversed(kept)))
+        out.append(step)
+    return out[::-1]
 
 
 @dataclass

@@ -47,7 +47,8 @@ def _in_tiles(group: Group, form: Normal, outside: frozenset[str], outer: tuple[
     inside = [s for s in group.loops if own.inner(s)]
     after = [s for s in group.loops if s not in inside]
     elements = [s for s in inside if s not in folds]
-    if not all(_is_element(s, outside) for s in elements) or not _come_after(after, inside, group, own):
+    early = not {r.name for s in inside for r in s.reads()} & {s.name for s in folds}
+    if not (early and all(_is_element(s, outside) for s in elements)) or not _come_after(after, inside, group, own):
         return None
     if any(map(is_heavy, (call for s in inside for call in calls(s.value)))) or not _pairs(inside, own, over[0], form):
         return None
@@ -110,7 +111,7 @@ class PairTiles(Nest):
     @property
     def test(self) -> str:
         """The condition under which this form is better: there are whole tiles, and enough of them for a strip."""
-        return f"{length(self.row)} >= LEAST_ROWS && {length(self.lane)} >= TILE_COLUMNS"
+        return f"{length(self.row)} >= TILE_ROWS && {length(self.lane)} >= TILE_COLUMNS"
 
     def c(self, read: Read) -> str:
         """What is read, under a name of its own."""
