@@ -92,6 +92,12 @@ def spacing(f, x: tensor[n, t]):
 
 
 @op
+def turned(f, x: tensor[n, c], a: tensor[c]):
+    f.y[n, c] = x[n, c] + sin(a[c] * x[n, c]) ** 2
+    return f.y
+
+
+@op
 def largest_around(f, x: tensor[n, t], taps: length(k)):
     f.y[n, u] = amax(x[n, u + k], over=k)
     return f.y
@@ -153,6 +159,7 @@ CASES = [
     ("shuffled", lambda x, r, s: torch.nn.functional.pixel_shuffle(x, r), [(1, 400, 2, 3), 20, 20]),
     ("discounted", _discounted, [(4, 9)]),
     *(("spacing", lambda x: (x[:, :, None] - x[:, None]).abs().mean((1, 2)), [(3, t)]) for t in (1, 5, 16, 37, 130)),
+    *(("turned", lambda x, a: x + (a * x).sin() ** 2, [(n, c), (c,)]) for n, c in [(300, 3), (40, 15), (33, 16), (5, 7)]),
     *(("largest_around", lambda x, k: x.unfold(1, k, 1).amax(2), [(3, t), 3]) for t in (4, 18, 37, 300)),
     *(("largest_of_every_other", lambda x, k: x.unfold(1, k, 2).amax(2), [(3, t), 3]) for t in (5, 37, 77, 601)),
 ]
@@ -203,6 +210,7 @@ def test_both_forms_stand_where_rows_may_be_short(native: ModuleType) -> None:
     found = {"responses": "n_c < NARROW)", "largest_of_pieces": "n_k < SHORT &&", "repulsion": "n_d < NARROW &&"}
     found["picked"] = "n_c < SHORT &&"  # an exponential of each element, of one tensor
     found["normalised"] = "n_c < NARROW &&"  # one of as many, of three
+    found["turned"] = "n_c < NARROW &&"  # no fold, but a costly function of each element
     found["spacing"] = "n_u >= LANES &&"  # a vector for all rows of pairs, which is summed once
     for name, test in found.items():
         with open(f"{native.__path__[0]}/{name}.c") as file:

@@ -49,14 +49,15 @@ def _fits(loop: Loop, group: Group) -> bool:
 
 
 def _is_worth_it(group: Group, inner: set[str]) -> bool:
-    """Whether rows are folded, or what is likely to be short lies apart in memory."""
+    """Whether rows are folded or take a costly function, or what is likely to be short lies apart in memory."""
     reads = [r for s in group.loops for r in s.reads()]
     indices = [i for r in reads for i in r.index] + [i for s in group.loops for i in s.slots]
     several = [i for i in indices if isinstance(i, Merged) or (isinstance(i, Window) and len(i.steps) > 1)]
     parts = inner <= set(axes_along(several))
     if any(s.is_fold and not group.is_total(s) for s in group.loops):
         return len(inner) == 1 or parts or _lies_across(group, inner)
-    return parts and len({m[-1:] for s in group.loops for m in memories(s)}) > 1
+    costly = any(is_heavy(call) for s in group.loops if group.inner(s) for call in calls(s.value))
+    return (costly and len(inner) == 1) or (parts and len({m[-1:] for s in group.loops for m in memories(s)}) > 1)
 
 
 def _few(group: Group, form: Normal) -> set[str]:
@@ -120,6 +121,8 @@ class ShortRows(Columns):
         lie_apart = len(inner_axes(self.group)) > 1 or any(i[-1] != axis for _, i in along)
         tensors = {name for name, _ in along if self.plan.place.get(name, "memory") == "memory"}
         cost = sum(units(call) for s in loops if self.group.inner(s) for call in calls(s.value) if is_heavy(call))
+        if not (lie_apart or any(s.is_fold for s in loops)):
+            return "NARROW"  # one vector, or two, take less than steps of rows
         return "SHORT" if lie_apart or cost > len(tensors) else "NARROW"
 
     @property
