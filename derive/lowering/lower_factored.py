@@ -72,8 +72,8 @@ def _small_first(p: Product) -> Product:
 
 def _grouped(parts: tuple[Product, ...]) -> tuple[Product, ...]:
     """The summands, those over fewer axes than all together as one for each set of axes that several have."""
-    whole = _axes(Sum(parts))
-    left = {p: own for p in parts if (own := frozenset(_axes(Sum((p,))))) < whole}
+    whole, last = _axes(Sum(parts)), _numbers_after_others(parts)
+    left = {p: own for p in parts if p not in last and (own := frozenset(_axes(Sum((p,))))) < whole}
     out = list(parts)
     for own in sorted(dict.fromkeys(left.values()), key=len, reverse=True):
         inside = tuple(p for p, axes in left.items() if axes <= own)
@@ -175,9 +175,30 @@ def _times(number: Expr, whole: Node, hoist: Hoist | None) -> Node:
 
 
 def _sum_node(s: Sum, hoist: Hoist | None) -> Node:
-    parts = _with_its_limit(sorted(s.parts, key=lambda p: bool(p.number.is_negative)))
+    last = _numbers_after_others(s.parts)
+    parts = _with_its_limit(sorted(s.parts, key=lambda p: (p in last, bool(p.number.is_negative))))
     values = (_product_node(Product(abs(p.number), p.powers, p.sums), hoist) for p in parts)
     return signed_sum([(value, bool(p.number.is_negative)) for value, p in zip(values, parts, strict=True)])
+
+
+def _numbers_after_others(parts: tuple[Product, ...]) -> tuple[Product, ...]:
+    """The numbers of a sum where an element and a mean may cancel: in `(z - mean) + 1` no large `z` loses the 1."""
+    numbers = tuple(p for p in parts if not p.sums and not any(f.atoms(At) or free_axes(f) for f in p.powers))
+    others = [p for p in parts if p not in numbers]
+    over = {frozenset(_axes(Sum((p,)))) for p in others}
+    return numbers if len(over) > 1 and _may_cancel(others) else ()
+
+
+def _may_cancel(parts: list[Product]) -> bool:
+    """Whether summands are not all of one sign, for all that is known."""
+    signs = {_sign(p) for p in parts}
+    return None in signs or len(signs) > 1
+
+
+def _sign(p: Product) -> bool | None:
+    """Whether a product is negative, where it is known never to be of the other sign."""
+    known = not p.sums and all(f.is_nonnegative for f in p.powers)
+    return bool(p.number.is_negative) if known else None
 
 
 _LIMITED = (erf, tanh)  # which are all but 1 or -1 of what is not near 0

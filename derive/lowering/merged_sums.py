@@ -1,11 +1,11 @@
-"""Sums before they get statements: two behind one factor are one, and one over the length of its axes is a mean."""
+"""Sums before they get statements: two may be one, and one over the length of its axes is a mean."""
 
 from __future__ import annotations
 
 from collections.abc import Set
 from functools import lru_cache
 
-from sympy import Add, Expr, Mul, S
+from sympy import Add, Expr, Min, Mul, S
 
 from derive.algebra import is_contraction
 from derive.lowering.positions import has_delta
@@ -54,7 +54,40 @@ def _merged(expr: Expr, shared: frozenset[Sigma]) -> Expr:
         if len(merged) > 1:
             out.append(outer * _in_one(merged))
         out += [n * outer * s for n, s in members if len(merged) < 2 or (n, s) not in merged]
-    return Add(*out)
+    return _elements_beside_means(Add(*out), shared)
+
+
+def _elements_beside_means(expr: Expr, shared: frozenset[Sigma]) -> Expr:
+    """`b*sum(g*m) + c*sum(g*z)` is `sum(g*(b*m + c*z))` where `m` has fewer axes: what cancels does first."""
+    terms = Add.make_args(expr)
+    alone = [s for t in terms for s in factors_of(t, Sigma)]
+    if len(terms) != 2 or len(alone) != 2 or not all(map(_may_take, terms, alone)) or shared & set(alone):
+        return expr
+    one, other = alone
+    if len(one.over) != len(other.over) or free_axes(one) != free_axes(other):
+        return expr
+    whole = _in_one([(t / s, s) for t, s in zip(terms, alone, strict=True)])
+    return whole if _has_mean_beside_element(whole) else expr
+
+
+def _may_take(term: Expr, s: Sigma) -> bool:
+    """Whether a sum is no product of matrices and may take in what it is multiplied by: that has no axes of its own."""
+    return not has_delta(s) and not _is_product(s) and s in Mul.make_args(term) and free_axes(term / s) <= free_axes(s)
+
+
+def _has_mean_beside_element(whole: Sigma) -> bool:
+    """Whether two summands share all but, in one of them, what has not all axes that are summed."""
+    if len(terms := Add.make_args(whole.body)) != 2:
+        return False
+    mine, theirs = (t.as_powers_dict() for t in terms)
+    shared = Mul(*(b ** _common(e, theirs[b]) for b, e in mine.items() if b in theirs and not b.is_Number))
+    rests = [free_axes(t / shared) & set(whole.over) for t in terms]
+    return free_axes(shared) >= set(whole.over) and rests[0] != rests[1] and set(whole.over) in rests
+
+
+def _common(one: Expr, other: Expr) -> Expr:
+    """The exponent that two powers of one thing have in common."""
+    return one if one == other else Min(one, other) if one.is_number and other.is_number else S.Zero
 
 
 def _counted(term: Expr, outer: Expr, members: list[tuple[Expr, Sigma]]) -> Expr | None:
