@@ -53,12 +53,18 @@ def derivative(body: Expr, read: At) -> Expr:
 
 def _as_tangents(value: Expr) -> Expr:
     """`sinh(u) / cosh(u)` as `tanh(u)`, finite where both of them overflow, and `sin(u) / cos(u)` as `tan(u)`."""
+    return value.replace(lambda e: isinstance(e, Mul) and e.has(sinh, sin), _with_tangents)
+
+
+def _with_tangents(product: Expr) -> Expr:
+    """A product in which as many of a sine as are divided by its cosine, in whole powers, are a tangent."""
+    powers = product.as_powers_dict()
     for above, below, quotient in ((sinh, cosh, tanh), (sin, cos, tan)):
-        for f in sorted(value.atoms(above), key=lambda f: f.sort_key()):
-            (u,) = f.args
-            if value.has(1 / below(u)):
-                value = value.subs(f / below(u), quotient(u))
-    return value
+        for f in (b for b in powers if isinstance(b, above)):
+            up, down = powers[f], -powers.get(below(*f.args), S.Zero)
+            if up.is_Integer and down.is_Integer and (times := min(up, down)) > 0:
+                product *= (quotient(*f.args) * below(*f.args) / f) ** times
+    return product
 
 
 def from_output(equation: Equation, local: Expr, read: At, powers: bool = True) -> Expr:
