@@ -3,8 +3,8 @@
 The gradient of `amax(E)` goes where `E == m`. Were `E` computed again in another order, or put together from other
 tensors, its last bits might differ and no place would equal `m`: a gradient of zero. So an expression under a maximum
 is a tensor with a name, and such a tensor is kept as it is: unless it is one sum of two elements in every window, or of
-two inputs with more axes than either, which is rounded alike whenever it is computed. So is the number of ties, where an index tells what a maximum is taken of: it
-is read at that index's places.
+two inputs with more axes than either, which is rounded alike whenever it is computed. So is the number of ties, where
+an index tells what a maximum is taken of: it is read at that index's places.
 """
 
 from __future__ import annotations
