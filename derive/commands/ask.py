@@ -61,7 +61,7 @@ def judge_candidate(
         str | None,
         typer.Argument(metavar="[FILE.py:NAME]", help="backward(d_output, *inputs), or a torch.autograd.Function."),
     ] = None,
-    op: Annotated[str, typer.Option(metavar="OP", help="The op whose backward it claims to be.")] = "",
+    op: Annotated[str, typer.Option("--op", metavar="OP", help="The op whose backward it claims to be.")] = "",
     file: File = None,
     formula: Annotated[
         str | None, typer.Option(metavar="TEXT", help='A formula in place of a function: "dx[..., d] = …".')
