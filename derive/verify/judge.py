@@ -150,13 +150,14 @@ def _tried(situation: Situation, op: Op, subject: Subject, seed: int) -> _Trial 
 
 
 def _could_run(op: Op, trials: Sequence[_Trial]) -> None:
-    if trials and not all(t.raised for t in trials):
-        return
+    """Raises DeriveError where it raised whenever it was given anything: of nothing, much runs."""
     if not trials:
         raise DeriveError("found no call to try the candidate with", op=op.name)
-    reason = trials[0].found[0].message
+    asked = [t for t in trials if any(i.numel() for i in t.case.call.inputs.values())] or trials
+    if not all(t.raised for t in asked):
+        return
     raise DeriveError(
-        f"the candidate could not be run in any of {len(trials)} situations: {reason}",
+        f"the candidate could not be run in any of {len(asked)} situations: {asked[0].found[0].message}",
         op=op.name,
         fix=f"it is called with d{', d'.join(op.outputs)} and then {', '.join(trials[0].case.call.inputs)}",
     )

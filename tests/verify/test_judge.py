@@ -154,11 +154,12 @@ def test_what_cannot_be_run_is_told(tmp_path) -> None:
         "def few(dy): return dy\n"
         "def two(dy, x): return dy, dy\n"
         "def raises(dy, x): raise KeyError('weight')\n"
+        "def elsewhere(dy, x): return dy if not x.numel() else dy + torch.empty((), device='nowhere')\n"
         "class Layer: pass\n"
     )
     op = find("tanh")
     for name, text in {
-        "tree": "mine.py has no tree; it has few, two, raises, Layer",
+        "tree": "mine.py has no tree; it has few, two, raises, elsewhere, Layer",
         "three": "is a int; give a function, or a torch.autograd.Function",
         "Layer": "is a class; give a function",
         "few": "op tanh: the candidate takes 1 arguments, and the op gives 2; write it as backward(dy, x)",
@@ -168,7 +169,8 @@ def test_what_cannot_be_run_is_told(tmp_path) -> None:
         assert text in str(error.value)
     for name, text in {
         "two": "TypeError: returned 2 gradients, expected 1: dx; it is called with dy and then x",
-        "raises": "could not be run in any of 25 situations: KeyError: 'weight'",
+        "raises": "could not be run in any of 24 situations: KeyError: 'weight'",
+        "elsewhere": "could not be run in any of 24 situations: RuntimeError: Expected one of cpu, ",
     }.items():
         with pytest.raises(DeriveError) as error:
             judge(op, load(f"{file}:{name}", op))
