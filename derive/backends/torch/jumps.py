@@ -14,7 +14,8 @@ from sympy import Dummy, Expr, Mul, expand
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, raised_by_names
 from derive.backends.torch.or_nothing import in_full
 from derive.lowering.raising import is_finite_number
-from derive.nodes.arithmetic import ONE, ZERO, number_apart, times
+from derive.nodes.arithmetic import ONE, ZERO, multiplied, negated, number_apart, signless, times
+from derive.nodes.products import product_factors
 from derive.nodes.walking import node_axes, reads
 from derive.program import Call, Node, Num, Read, Scal
 from derive.terms.functions import maximum, minimum, sign
@@ -128,6 +129,35 @@ def weighed(node: Call, mask: Node) -> Node | None:
     if one != other or not reads(one) or size < 0:
         return None
     return times(size, Call("mul", (one, Call("threshold", (_signed(taken), ZERO, Num(rest / size))))))
+
+
+def one_of_three(node: Call) -> Node | None:
+    """`v * (a*[c] + b*[e & ~c])` for `where(c, a*v, where(e, b*v, 0))` with numbers; None for another choice."""
+    condition, first, rest = node.args
+    found = _or_zero(rest)
+    if found is None or node_axes(condition) != node_axes(found[0]):
+        return None
+    other, second = found
+    (a, value), (b, same) = map(number_apart, (first, second))
+    if value != same or not (value == ONE or reads(value)) or 0 in (a, b):
+        return None
+    asked = (condition, Call("and", (other, Call("not", (condition,)))))
+    masks = [Call("where", (c, ONE, ZERO)) for c in asked]
+    weights = Call("add" if b > 0 else "sub", (times(a, masks[0]), times(abs(b), masks[1])))
+    return weights if value == ONE else Call("mul", (value, weights))
+
+
+def _or_zero(node: Node) -> tuple[Node, Node] | None:
+    """The condition and the value of a choice between this and 0, which may be written as a product; else None."""
+    if isinstance(node, Call) and node.fn == "where" and node.args[2] == ZERO and reads(node.args[0]):
+        return node.args[0], node.args[1]
+    product, minus = signless(node)
+    factors = product_factors(product)
+    masks = [f for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[1:] == (ONE, ZERO)]
+    rest = [f for f in factors if f not in masks]
+    if len(masks) != 1 or not rest or not reads(masks[0].args[0]):
+        return None
+    return masks[0].args[0], negated(multiplied(rest)) if minus else multiplied(rest)
 
 
 def _signed(mask: Node) -> Node:

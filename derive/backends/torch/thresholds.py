@@ -19,11 +19,12 @@ from sympy import Dummy, Expr, exp, expand
 from derive.backends.torch.bends import bent, bent_at_zero
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, comparison, raised_by_names
 from derive.backends.torch.dtypes import Dtypes
-from derive.backends.torch.jumps import beyond, jump, step, step_between, weighed
+from derive.backends.torch.jumps import beyond, jump, one_of_three, step, step_between, weighed
 from derive.backends.torch.or_nothing import gap_or_nothing, or_nothing
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
-from derive.nodes.walking import by_axes_once, reads, rebuilt
+from derive.nodes.walking import by_axes_once, reads, rebuilt, uses
+from derive.passes.distributing import written_where_read
 from derive.passes.leftovers import without_unread
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Read, Scatter, Statement
@@ -47,7 +48,16 @@ def without_choices(
     statements = tuple(s if s.name in integers else unchosen(s) for s in program.statements)
     if statements == program.statements:
         return program
-    return share(check(without_unread(replace(program, statements=statements))))
+    return share(check(_read_once(without_unread(replace(program, statements=statements)), program)))
+
+
+def _read_once(program: Program, before: Program) -> Program:
+    """The program with products written where they are read, if both branches of a choice read them before."""
+    for s in program.statements:
+        is_product = isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn in ("mul", "div")
+        if is_product and len(uses(s.name, before.statements)) > 1:
+            program = written_where_read(s, program) or program  # type: ignore[arg-type]
+    return program
 
 
 @dataclass(frozen=True)
@@ -81,12 +91,12 @@ def _unchosen(node: Call, known: Known, masks: _Masks) -> Node | None:
     if asked is not None:
         strict, turned = asked.strictly(node)
         met = _met(asked, node, known) or step(asked, node, known)
-        return met or jump(strict, turned, known) or weighed(turned, strict.mask)
+        return met or jump(strict, turned, known) or weighed(turned, strict.mask) or one_of_three(node)
     if (between := step_between(node, known, masks.inputs)) is not None:
         return between
     if not isinstance(condition, Read) or condition.name not in masks.given or not by_axes_once(condition):
         return None
-    return weighed(node, Call("where", (condition, ONE, ZERO)))
+    return weighed(node, Call("where", (condition, ONE, ZERO))) or one_of_three(node)
 
 
 def _met(asked: Comparison, node: Call, known: Known) -> Node | None:

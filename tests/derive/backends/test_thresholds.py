@@ -21,6 +21,7 @@ from derive.notation import (
     scalar,
     sigmoid,
     size,
+    sqrt,
     sum,
     tensor,
     where,
@@ -310,6 +311,42 @@ def test_what_is_left_out_between_two_bounds_is_finite() -> None:
 def test_what_lies_between_two_bounds_is_chosen_once() -> None:
     code = render(kept_within.op.derivation)
     assert "x_inside = (~(x > 1)) & (x > -1)" in code and "torch.where(x_inside, 2 * z, 0)" in code, code
+
+
+@op
+def in_three_steps(f, x: tensor[n], w: tensor[n]):
+    f.y[n] = w[n] * where(x[n] > 0.5, 3, where(x[n] < 0.7, -2, 0))
+    return f.y
+
+
+@op
+def signs_with_a_gap(f, x: tensor[n], w: tensor[n]):
+    f.y[n] = where(x[n] > 0.5, w[n], where(x[n] < -0.5, -w[n], 0))
+    return f.y
+
+
+@pytest.mark.parametrize(("made", "a", "b", "t"), [(in_three_steps, 3, -2, 0.7), (signs_with_a_gap, 1, -1, -0.5)])
+def test_one_of_three_multiples_is_weighed_by_two_masks(made, a, b, t) -> None:
+    """The first condition counts where both hold."""
+    backward = render(made.op.derivation).partition("_backward(")[2].partition("class ")[0]
+    assert "torch.where" not in backward, backward
+    w, dy = torch.randn(2, len(POINTS), dtype=torch.float64)
+    y, saved = getattr(module(made.op), f"{made.op.name}_forward")(POINTS, w)
+    _, dw = getattr(module(made.op), f"{made.op.name}_backward")(dy, *saved)
+    right = torch.where(POINTS > 0.5, a, torch.where(t > POINTS, b, 0))
+    assert y.equal(w * right) and dw.equal(dy * right)
+
+
+@op
+def scaled_and_bent(f, x: tensor[n], slope: scalar = 0.2):
+    f.y[n] = sqrt(2) * where(x[n] > 0, x[n], slope * x[n])
+    return f.y
+
+
+def test_a_product_that_both_branches_read_is_written_where_it_is_read() -> None:
+    """In the memory of the slopes: one large tensor less."""
+    wanted = "(x_above_zero.view(torch.int8).to(dy.dtype), 0, slope).mul_(dy).mul_(math.sqrt(2))"
+    assert wanted in render(scaled_and_bent.op.derivation)
 
 
 @op
