@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -89,3 +90,9 @@ def test_statistics_far_from_zero_stay_accurate(native: ModuleType) -> None:
     x, g = torch.randn(100, 50, 3) + 1000, torch.ones(3)
     y, _ = native.column_standard_forward(x, g)
     torch.testing.assert_close(y.double(), column_standard(x.double(), g.double()), rtol=0, atol=2e-3)
+
+
+def test_few_columns_of_a_costly_function_are_vectors_each(native: ModuleType) -> None:
+    code = Path(f"{native.__path__[0]}/column_softmax.c").read_text()
+    assert "n_n >= TALL && n_d < NARROW" in code
+    assert "< NARROW" not in Path(f"{native.__path__[0]}/column_range.c").read_text()  # nothing that is dear

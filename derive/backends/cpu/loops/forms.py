@@ -16,7 +16,7 @@ from derive.backends.cpu.loops.pair_tiles import PairTiles, pair_tiles
 from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
-from derive.backends.cpu.loops.streams import Streams, streams
+from derive.backends.cpu.loops.streams import NarrowStreams, Streams, streams
 from derive.backends.cpu.loops.taps import VectorRows
 from derive.backends.cpu.loops.together import RowsFarOff, RowsInFours, RowsTogether, together
 from derive.backends.cpu.products.chains import Step, names_read, names_written
@@ -91,7 +91,8 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     if isinstance(nest, Columns) and streams(plan):
         long = Streams(plan, form, out)
         scratch.lines += long.scratch()
-        forms.insert(0, (long.tall(), long))
+        narrow = NarrowStreams(plan, form, out)
+        forms = [*([(narrow.tall(), narrow)] if narrow.fits else []), (long.tall(), long), *forms]
     if isinstance(nest, RowsTogether):
         wide = RowsInFours(plan, form, out)
         forms = [(wide.test, wide), (nest.test, nest), ("", RowsFarOff(plan, form, out))]

@@ -15,6 +15,7 @@ from derive.backends.cpu.loops.nests import MERGE, extent, fold
 from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
+from derive.backends.cpu.work import calls, is_heavy
 
 
 def streams(plan: Plan) -> bool:
@@ -120,3 +121,33 @@ class Streams(Columns):
     def sweep(self, sweep: Sweep) -> None:
         with self.rows(sweep, [s for s in sweep.loops if s.is_fold]):
             self.elements(sweep.loops)
+
+
+@dataclass
+class NarrowStreams(Streams):
+    """Less columns than a vector has elements, of costly functions: vectors run down one column after the other."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether rows are counted by one axis, and something is costly enough for a step of a row from one to the next."""
+        sweeps = [sweep for stage in self.plan.stages for sweep in stage.sweeps]
+        costly = any(is_heavy(call) for sweep in sweeps for s in sweep.loops for call in calls(s.value))
+        return costly and all(len(sweep.axes) == 1 for sweep in sweeps)
+
+    def tall(self) -> str:
+        return f"{super().tall()} && {self.count} < NARROW"
+
+    @contextmanager
+    def rows(self, sweep: Sweep, folds: list[Loop]) -> Iterator[None]:
+        out, (row,) = self.out, sweep.axes
+        out.line("#pragma omp for schedule(static)")
+        with out.loop("piece", "0", f"pieces({length(row)})"), self.plain((str(self.group.lane),)):
+            start, stop = (f"first_of_piece({at}, {length(row)})" for at in ("piece", "piece + 1"))
+            with out.loop(variable(row), start, stop, f"simd{self.accumulators(folds, '_block')}"):
+                yield
+            for s in folds:
+                piece = f"{self.text.name(s.name)}_pieces[piece * {self.count} + {self.column}]"
+                out.line(f"{piece} = {self.accumulated(s, '_block')};")
+
+    def accumulate(self, s: Loop) -> None:
+        self.reduce(s, f"{self.text.name(s.name)}_block")
