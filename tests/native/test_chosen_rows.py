@@ -64,3 +64,9 @@ def test_indices_are_read_before_the_row(native: ModuleType, name: str, sums: st
     assert "const int64_t ix_at = ix[i_n];" in before, code
     assert sums in after, code
     assert "_parts" not in code, "rows are shared out, and each is summed at once"
+
+
+def test_what_sums_chosen_rows_goes_along_them_however_short_they_are(native: ModuleType) -> None:
+    backward = Path(native.__path__[0], "among_others.c").read_text().partition("_backward(")[2]
+    (summed,) = re.findall(r"(.*)\n.*for \(int64_t i_d_from = 0", backward)
+    assert "NARROW" not in summed, summed

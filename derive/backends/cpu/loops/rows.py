@@ -18,7 +18,7 @@ from derive.backends.cpu.loops.vectors import InVectors
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.nodes.walking import axes_along
-from derive.program import Window
+from derive.program import Read, Window
 
 
 @dataclass
@@ -216,10 +216,16 @@ class Rows(InVectors):
     # --- folds with inner axes of their own: one value for each place of these ------------------------------
 
     def nested(self, sweep: Sweep) -> None:
-        """Vectors run along the axis that lies last in memory, or, where that is short, along the other."""
+        """Vectors run along the axis that lies last in memory, or, where that is short, along the other: but for a fold
+        of chosen rows, which may lie anywhere.
+        """
         *_, fastest = in_memory_order((*sweep.axes, *sweep.nested), sweep.loops)
         along, across = self._along, self._across
         short, long = (across, along) if fastest in sweep.nested else (along, across)
+        chosen = any(isinstance(i, Read) for s in sweep.loops for r in s.reads() for i in r.index)
+        if chosen and fastest in sweep.axes:
+            long(sweep)
+            return
         with self.out.block(f"if ({length(fastest)} < NARROW)"):
             short(sweep)
         with self.out.otherwise():
