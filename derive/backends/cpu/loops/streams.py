@@ -16,6 +16,7 @@ from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.backends.cpu.work import calls, is_heavy
+from derive.nodes.walking import node_axes
 
 
 def streams(plan: Plan) -> bool:
@@ -129,10 +130,15 @@ class NarrowStreams(Streams):
 
     @property
     def fits(self) -> bool:
-        """Whether rows are counted by one axis, and something is costly enough for a step of a row from one to the next."""
+        """Whether rows are counted by one axis, and something is costly enough for a step of a row from one to the next.
+
+        What a column alone decides is a branch to GCC, which then makes no vectors.
+        """
         sweeps = [sweep for stage in self.plan.stages for sweep in stage.sweeps]
-        costly = any(is_heavy(call) for sweep in sweeps for s in sweep.loops for call in calls(s.value))
-        return costly and all(len(sweep.axes) == 1 for sweep in sweeps)
+        done = [(call, set(sweep.axes)) for sweep in sweeps for s in sweep.loops for call in calls(s.value)]
+        branches = any(call.fn == "where" and not set(node_axes(call.args[0])) & rows for call, rows in done)
+        costly = any(is_heavy(call) for call, _ in done)
+        return costly and not branches and all(len(sweep.axes) == 1 for sweep in sweeps)
 
     def tall(self) -> str:
         return f"{super().tall()} && {self.count} < NARROW"
