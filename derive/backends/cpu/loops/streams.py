@@ -130,7 +130,7 @@ class NarrowStreams(Streams):
 
     @property
     def fits(self) -> bool:
-        """Whether rows are counted by one axis, and something is costly enough for a step of a row from one to the next.
+        """Whether rows are counted by one axis, and something is costly enough for a step of a row to the next.
 
         What a column alone decides is a branch to GCC, which then makes no vectors.
         """
