@@ -25,6 +25,7 @@ from derive.verify.lengths import containers, emptied, filled, fitting, free_axe
 from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
+_SHORT = (3, 2, 4, 5)
 _LONG = 600
 _ATTEMPTS = 6
 _GOALS = {"many rows": 600, "long rows": 2400}
@@ -134,6 +135,9 @@ class Situation:
         wish = {**wish, **changed, **override, PACK_NAME: math.prod(leading)}
         sizes = None if override else fitting(op, wish, 3) or fitting(op, wish, 2)
         sizes = sizes or fitting(op, wish)
+        if sizes is None:  # of many axes, products of the last ones are longer than any may be
+            short = {a: _SHORT[k % len(_SHORT)] for k, a in enumerate(axes)}
+            sizes = fitting(op, {**wish, **short, **changed, **override})
         if sizes is not None and self.lengths == "empty" and not override:
             chosen = {o.ranges_over.base for o in op.operands if o.kind == "index" and o.ranges_over is not None}
             fit = [a for a in axes if a not in chosen]  # no value lies on an empty axis

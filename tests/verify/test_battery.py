@@ -124,6 +124,27 @@ def test_lengths_follow_merges_and_windows(tmp_path) -> None:
     assert situation("ordinary").make(merged) is not None
 
 
+PATCHES = """from derive import *
+b, c, d, h, p, q, w, x, y = axes("b c d h p q w x y")
+
+@op
+def patches(f, image: tensor[b, c, y, x], weight: tensor[d, c, p, q], at: tensor[h, w, d]):
+    f.y[b, h, w, d] = sum(image[b, c, (h, p), (w, q)] * weight[d, c, p, q], over=(c, p, q)) + at[h, w, d]
+    return f.y
+"""
+
+
+def test_of_many_axes_the_last_products_are_short(tmp_path) -> None:
+    file = tmp_path / "spec.py"
+    file.write_text(PATCHES)
+    (op,) = load_file(file)
+    ordinary = situation("ordinary").make(op, 0)
+    assert ordinary is not None
+    _, _, y, x = ordinary.call.inputs["image"].shape
+    h, w, _ = ordinary.call.inputs["at"].shape
+    assert (y, x) == (h * ordinary.call.inputs["weight"].shape[2], w * ordinary.call.inputs["weight"].shape[3])
+
+
 def test_lengths_grow_where_there_are_places_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """An axis that no tensor has, only the values of an index, has no places and is left as long as it is."""
     m, s = axes("m s")
