@@ -37,7 +37,7 @@ def bounded_twice(f, x: tensor[n, d], w: tensor[n, d], g: tensor[n]):
 
 
 def test_a_choice_has_one_name() -> None:
-    for spec, choice in ((replaced, "valid_above_zero.to("), (bounded_twice, "torch.where(s > g, s, g / 2)")):
+    for spec, choice in ((replaced, "valid_above_zero.view("), (bounded_twice, "torch.where(s > g, s, g / 2)")):
         forward, _, backward = code_of(spec.op).partition("_backward(")
         assert max(forward.count(choice), backward.count(choice)) == 1
 
