@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -39,12 +38,12 @@ def waiting(device: torch.device) -> Callable[[], object]:
 @contextmanager
 def float32_in_full() -> Iterator[None]:
     """Products and convolutions in float32 without TF32, which a GPU of NVIDIA's may otherwise round them to."""
-    places: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [place.allow_tf32 for place in places]
-    try:
-        for place in places:
-            place.allow_tf32 = False
-        yield
-    finally:
-        for place, allowed in zip(places, before, strict=True):
-            place.allow_tf32 = allowed
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32
+    same = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
+    with cudnn.flags(**same, allow_tf32=False):  # its settings may be refused otherwise
+        matmul.allow_tf32 = False
+        try:
+            yield
+        finally:
+            matmul.allow_tf32 = before

@@ -60,7 +60,7 @@ def measured(threads: int, device: torch.device = CPU) -> Rates:
     return Rates(threads, copies, products)
 
 
-def _products(side: int, device: torch.device) -> Iterator[Callable[[], object]]:
+def _products(side: int, device: torch.device = CPU) -> Iterator[Callable[[], object]]:
     """A matrix product by each library that PyTorch brings: on some processors one is twice as fast as the other."""
     a, b, out = (torch.ones(side, side, device=device) for _ in range(3))
     yield lambda: torch.mm(a, b, out=out)

@@ -71,8 +71,8 @@ def test_erf_stays_where_it_stands_without_its_one(sources: dict[str, str], name
 
 @pytest.mark.parametrize("name", ["halves", "whole", "expected_improvement"])
 def test_the_exponential_beside_it_is_of_the_same_number(sources: dict[str, str], name: str) -> None:
-    (of,) = (line.partition("one_plus_erf(")[2] for line in sources[name].splitlines() if "real_one_plus" in line)
-    (squared,) = (line.partition("(-square(")[2] for line in sources[name].splitlines() if "real_exp" in line)
+    (of,) = {line.partition("one_plus_erf(")[2] for line in sources[name].splitlines() if "real_one_plus" in line}
+    (squared,) = {line.partition("(-square(")[2] for line in sources[name].splitlines() if "real_exp" in line}
     number = of.removeprefix("-(").partition(";")[0].split(" * ")
     assert squared.startswith(" * ".join(number[:-1]))
 
