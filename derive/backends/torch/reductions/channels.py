@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from derive.backends.convolution_roles import Convolution, one_signal, roles
-from derive.backends.torch.fusions import added_to
-from derive.backends.torch.reductions.taps import at_taps, turn
+from derive.backends.torch.reductions.windowed_sums import added_in_turns, made_in_turns
 from derive.backends.values import Dims, Line, is_pack
 from derive.nodes.arithmetic import multiplied
 from derive.nodes.products import fraction
 from derive.nodes.walking import axes_along, node_axes
-from derive.program import Assign, Index, Read, Reduce, Scatter, Window
+from derive.program import Assign, Index, Reduce, Scatter, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -27,13 +26,16 @@ def filtered(printer: Printer, s: Assign, order: Dims) -> list[Line] | None:
     """A signal filtered so, or the gradient of the filter, as a loop over the taps; None for any other assignment."""
     found = one_signal(s.value)
     plain = tuple(a for a in s.axes if isinstance(a, str))
-    if found is None or not isinstance(s.value, Reduce) or not order == s.axes == plain == printer.layouts[s.name]:
+    if found is None or not isinstance(s.value, Reduce) or s.value.kind != "sum":
         return None
-    (signal, other), result = found, node_axes(s.value)
+    if not order == s.axes == plain == printer.layouts[s.name]:
+        return None
+    (signal, other), result, name = found, node_axes(s.value), printer.names.get(s.name, s.name)
     if _is_by_tap(printer, roles(signal.index, node_axes(other), result), signal.index):
-        return _filtered(printer, s, s.value, plain)
+        return added_in_turns(printer, s.value, plain, name, str(s))
     if _is_by_tap(printer, roles(signal.index, result, node_axes(other)), signal.index):
-        return _filter(printer, s, s.value, signal, plain)
+        steps = {a for i in signal.index if isinstance(i, Window) for a, _ in i.steps}
+        return made_in_turns(printer, s.value, plain, tuple(a for a in plain if a in steps), name, str(s))
     return None
 
 
@@ -56,31 +58,3 @@ def _is_by_tap(printer: Printer, c: Convolution | None, index: tuple[Index, ...]
     taps = printer.size_names.get(c.windowed[0].tap, "")
     packs = any(map(is_pack, axes_along(index)))
     return not packs and taps.isdecimal() and 1 < int(taps) <= _MOST and printer.fuse
-
-
-def _filtered(printer: Printer, s: Assign, node: Reduce, order: tuple[str, ...]) -> list[Line] | None:
-    name = printer.names.get(s.name, s.name)
-    each = at_taps(printer, node.body, name, frozenset(node.axes), order)
-    if each is None or node.kind != "sum":
-        return None
-    printer.spent = frozenset()  # every turn reads what the first one reads
-    added = added_to(printer, each, order) or f" += {printer.value(each, order).code}"
-    zeros = f"{printer.like}.new_zeros({', '.join(printer.lengths(order))})"
-    return [Line(f"{name} = {zeros}"), _loop(printer, node.axes[0]), Line(f"    {name}{added}", str(s))]
-
-
-def _filter(printer: Printer, s: Assign, node: Reduce, signal: Read, axes: tuple[str, ...]) -> list[Line] | None:
-    tap = next(a for a in axes for i in signal.index if isinstance(i, Window) and a in dict(i.steps))
-    name, rest = printer.names.get(s.name, s.name), tuple(a for a in axes if a != tap)
-    each = at_taps(printer, node.body, name, frozenset({tap}), node_axes(node.body))
-    if each is None or node.kind != "sum":
-        return None
-    printer.spent = frozenset()
-    value = printer.value(Reduce("sum", node.axes, each), rest).code
-    pieces = ", ".join(turn(tap) if a == tap else ":" for a in axes[: axes.index(tap) + 1])
-    made = Line(f"{name} = {printer.like}.new_empty({', '.join(printer.lengths(axes))})")
-    return [made, _loop(printer, tap), Line(f"    {name}[{pieces}] = {value}", str(s))]
-
-
-def _loop(printer: Printer, tap: str) -> Line:
-    return Line(f"for {turn(tap)} in range({printer.size(tap)}):")

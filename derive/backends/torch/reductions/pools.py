@@ -6,13 +6,13 @@ Sums of windows that overlap place by place are made one dimension after another
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
 from derive.backends.torch.reads.slices import reached, sliced
 from derive.backends.torch.reductions.boxes import said
 from derive.backends.values import Value, is_pack, squeeze
-from derive.program import Node, Read, Reduce, Window
+from derive.nodes.arithmetic import multiplied
+from derive.program import Node, Read, Reduce, SizeOf, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -68,7 +68,8 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
     if node.kind != "amax" and {*stride, *dilation} == {"1"}:
         widths = {k: w for k, w in zip(range(len(code.dims) - len(width), len(code.dims)), width, strict=True)}
         sums = Value(f"window_sums({code.code}, {said(widths)})", tuple(out))
-        return sums if node.kind == "sum" else sums.method(f".div_({_count(width)})")
+        places = printer.number(multiplied([SizeOf(a) for a in node.axes]))
+        return sums if node.kind == "sum" else sums.method(f".div_({places})")
     options = f", stride={_together(stride)}" + (f", dilation={_together(dilation)}" if set(dilation) != {"1"} else "")
     options += ", divisor_override=1" if node.kind == "sum" else ""
     name = f"functional.{_KINDS[node.kind]}_pool{len(width)}d"
@@ -79,12 +80,6 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
     rows = f"{code.code}[:, None]" if len(plain) == 1 else f"{code.code}.flatten(0, {len(plain) - 1})[:, None]"
     apart = f".unflatten(0, ({', '.join(map(printer.size, plain))}))" if len(plain) > 1 else ""
     return Value(f"{name}({rows}, {_together(width)}{options}).squeeze(1){apart}", tuple(out))
-
-
-def _count(lengths: list[str]) -> str:
-    known = prod(int(n) for n in lengths if n.isdecimal())
-    others = [n for n in lengths if not n.isdecimal()]
-    return " * ".join([*([str(known)] if known > 1 or not others else []), *others])
 
 
 def _together(numbers: list[str]) -> str:

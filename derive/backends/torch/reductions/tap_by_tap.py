@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.reductions.runs import BEYOND
-from derive.backends.torch.reductions.taps import at_taps, turn
+from derive.backends.torch.reductions.taps import at_taps, loops, turn
 from derive.backends.values import Dims, Line, is_pack
 from derive.nodes.products import product_factors
 from derive.nodes.substituting import put
@@ -49,7 +49,7 @@ def _over_taps(printer: Printer, s: Assign, node: Reduce, order: Dims) -> list[L
         return None
     lengths = ", ".join(printer.lengths(order))
     made = f"new_zeros({lengths})" if start is None else f"new_full(({lengths}), {printer.number(start)})"
-    lines = [Line(f"{name} = {printer.like}.{made}"), *_loops(printer, node.axes)]
+    lines = [Line(f"{name} = {printer.like}.{made}"), *loops(printer, node.axes)]
     printer.spent = frozenset()  # every turn reads what the first one reads
     value = printer.value(each, order).code
     change = f" += {value}" if start is None else f" = torch.{_CHOSEN[node.kind]}({name}, {value})"
@@ -67,15 +67,11 @@ def _at_each_tap(printer: Printer, s: Assign, node: Reduce, axes: tuple[str, ...
     rest = at_taps(printer, put(s.value, node, summed), name, taps, ())
     if each is None or rest is None or set(inner) != set(node.axes) or set(node_axes(each)) != set(inner):
         return None
-    lines = [Line(f"{name} = {printer.like}.new_empty({', '.join(printer.lengths(axes))})"), *_loops(printer, axes)]
+    lines = [Line(f"{name} = {printer.like}.new_empty({', '.join(printer.lengths(axes))})"), *loops(printer, axes)]
     printer.spent = frozenset()  # every turn reads what the first one reads
     value = printer.value(put(rest, summed, Reduce("sum", node.axes, each)), ()).code
     lines.append(Line(f"{'    ' * len(axes)}{name}[{', '.join(map(turn, axes))}] = {value}", str(s)))
     return lines
-
-
-def _loops(printer: Printer, axes: tuple[str, ...]) -> list[Line]:
-    return [Line(f"{'    ' * k}for {turn(axis)} in range({printer.size(axis)}):") for k, axis in enumerate(axes)]
 
 
 def _compared(printer: Printer, node: Reduce) -> Node | None:

@@ -196,6 +196,11 @@ def turn(axis: str) -> str:
     return f"at_{axis}".replace("'", "_")
 
 
+def loops(printer: Printer, axes: tuple[str, ...]) -> list[Line]:
+    """A loop over the places of each axis, one inside another."""
+    return [Line(f"{'    ' * k}for {turn(axis)} in range({printer.size(axis)}):") for k, axis in enumerate(axes)]
+
+
 def _at_tap(i: Index, taps: frozenset[str]) -> Index:
     """An index with each axis that is looped over as the number it has in that turn."""
     if isinstance(i, str) and i in taps:

@@ -13,7 +13,7 @@ from derive.backends.torch.fusions import added_to
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.memory import is_wide
 from derive.backends.torch.reads.slices import subscript
-from derive.backends.torch.reductions.taps import at_taps, turn
+from derive.backends.torch.reductions.taps import at_taps, loops, turn
 from derive.backends.values import Dims, Line, is_pack
 from derive.nodes.products import product_factors
 from derive.nodes.substituting import put
@@ -50,10 +50,10 @@ def _in_turns(printer: Printer, node: Reduce, order: Dims, name: str, said: str 
     if not taps or axes != order or set(axes) != set(body) - set(node.axes) or any(map(is_pack, body)):
         return None
     if set(node.axes) <= taps and node.kind == "sum":
-        return _added(printer, node, axes, name, said)
+        return added_in_turns(printer, node, axes, name, said)
     if set(node.axes) & taps or _is_made_anyway(printer, node):
         return None
-    return _at_each(printer, node, axes, [a for a in axes if a in taps], name, said)
+    return made_in_turns(printer, node, axes, tuple(a for a in axes if a in taps), name, said)
 
 
 def _taps(printer: Printer, node: Reduce) -> set[str]:
@@ -83,32 +83,29 @@ def _is_made_anyway(printer: Printer, node: Reduce) -> bool:
     return apart or any(set(node_axes(f)) == whole for f in factors)
 
 
-def _added(printer: Printer, node: Reduce, axes: tuple[str, ...], name: str, said: str) -> list[Line] | None:
+def added_in_turns(printer: Printer, node: Reduce, axes: tuple[str, ...], name: str, said: str) -> list[Line] | None:
+    """The lines that add up what a sum takes at each place in a window, a slice in each turn."""
     each = at_taps(printer, node.body, name, frozenset(node.axes), axes)
     if each is None:
         return None
-    loops = _loops(printer, node.axes)
+    made = Line(f"{name} = {printer.like}.new_zeros({', '.join(printer.lengths(axes))})")
+    around = loops(printer, node.axes)
     printer.spent = frozenset()  # every turn reads what the first one reads
     change = added_to(printer, each, axes) or f" += {printer.value(each, axes).code}"
-    made = Line(f"{name} = {printer.like}.new_zeros({', '.join(printer.lengths(axes))})")
-    return [made, *loops, Line(f"{'    ' * len(loops)}{name}{change}", said)]
+    return [made, *around, Line(f"{'    ' * len(around)}{name}{change}", said)]
 
 
-def _at_each(
-    printer: Printer, node: Reduce, axes: tuple[str, ...], own: list[str], name: str, said: str
+def made_in_turns(
+    printer: Printer, node: Reduce, axes: tuple[str, ...], own: tuple[str, ...], name: str, said: str
 ) -> list[Line] | None:
+    """The lines that make a sum for each place in a window, which are `own` of its axes."""
     inner = tuple(a for a in node_axes(node.body) if a not in own)
     each = at_taps(printer, node.body, name, frozenset(own), inner) if own else None
     if each is None or set(node_axes(each)) != set(inner):
         return None
-    loops = _loops(printer, tuple(own))
-    printer.spent = frozenset()
-    rest = tuple(a for a in axes if a not in own)
-    value = printer.value(Reduce(node.kind, node.axes, each), rest).code
-    place = subscript([turn(a) if a in own else ":" for a in axes])
     made = Line(f"{name} = {printer.like}.new_empty({', '.join(printer.lengths(axes))})")
-    return [made, *loops, Line(f"{'    ' * len(loops)}{name}{place} = {value}", said)]
-
-
-def _loops(printer: Printer, axes: tuple[str, ...]) -> list[Line]:
-    return [Line(f"{'    ' * k}for {turn(axis)} in range({printer.size(axis)}):") for k, axis in enumerate(axes)]
+    around = loops(printer, own)
+    printer.spent = frozenset()  # every turn reads what the first one reads
+    value = printer.value(Reduce(node.kind, node.axes, each), tuple(a for a in axes if a not in own)).code
+    place = subscript([turn(a) if a in own else ":" for a in axes])
+    return [made, *around, Line(f"{'    ' * len(around)}{name}{place} = {value}", said)]
