@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from sympy import Add, Basic, Expr, Mul, Number, Pow, Rational, S, erf, tanh
+from sympy import Add, Basic, Expr, Mul, Number, Pow, S, erf, tanh
 
 from derive.equations import Op
 from derive.lengths.kept_inside import gaps
@@ -12,6 +12,9 @@ from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
 from derive.terms.functions import maximum, minimum, relu, sigmoid, sign
+
+SMALLEST = 1e-12
+"""What a finite value is divided by with a finite result."""
 
 
 def polynomials(op: Op) -> frozenset[str]:
@@ -31,13 +34,11 @@ def floored(op: Op) -> frozenset[str]:
 def _has_floor(value: Expr) -> bool:
     """Whether a value is no smaller than a number above 0 that is not tiny."""
     if isinstance(value, maximum):
-        return any(isinstance(a, Number) and bool(a >= _SMALLEST) for a in value.args)
+        return any(isinstance(a, Number) and bool(a >= SMALLEST) for a in value.args)
     number, rest = value.as_coeff_Add()
-    return isinstance(value, Add) and bool(number >= _SMALLEST) and bool(rest.is_nonnegative)
+    return isinstance(value, Add) and bool(number >= SMALLEST) and bool(rest.is_nonnegative)
 
 
-_SMALLEST = Rational(1, 10**12)
-"""What a finite value is divided by, to any power, with a finite result."""
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
 
 

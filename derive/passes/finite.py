@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from derive.bounded import SMALLEST
 from derive.equations import Op
 from derive.lowering.lower import node as lowered
 from derive.lowering.raising import is_finite_number
@@ -19,8 +20,6 @@ from derive.nodes.walking import reads
 from derive.program import Assign, AxisValue, Call, Index, Node, Num, Read, Reduce, Scal, SizeOf, Statement
 
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
-_SMALLEST = 1e-12
-"""What a finite value is divided by with a finite result."""
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
 
 
@@ -77,7 +76,7 @@ class Finite:
     def _is_above_zero(self, node: Node) -> bool:
         """Whether a node is no smaller than a number above 0: `maximum(x, 1)`, what is never below 0 and `1e-6`."""
         ends = node.args if isinstance(node, Call) and node.fn in ("maximum", "add") else ()
-        floors = [n for n in ends if is_finite_number(n) and n.value >= _SMALLEST]  # type: ignore[union-attr]
+        floors = [n for n in ends if is_finite_number(n) and n.value >= SMALLEST]  # type: ignore[union-attr]
         if not floors or not isinstance(node, Call) or node.fn == "maximum":
             return bool(floors)
         return all(isinstance(n, Read) and n.name in self.nonnegative for n in ends if n not in floors)
