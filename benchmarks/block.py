@@ -33,9 +33,7 @@ Functions = dict[str, Callable[..., Any]]
 _copies = count()
 
 
-def whole(
-    size: str, compiled: bool, native: NativePackage | None = None, device: torch.device = CPU
-) -> Whole:
+def whole(size: str, compiled: bool, native: NativePackage | None = None, device: torch.device = CPU) -> Whole:
     """The ways that exist for a block of this size, and the bytes that each keeps for its backward."""
     n, t, d, heads = SHAPES[size]
     generator = torch.Generator().manual_seed(0)

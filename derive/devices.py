@@ -41,7 +41,7 @@ def float32_in_full() -> Iterator[None]:
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32
     same = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
-    with cudnn.flags(**same, allow_tf32=False):  # its settings may be refused otherwise
+    with cudnn.flags(**same, allow_tf32=False):  # to set it alone may be refused
         matmul.allow_tf32 = False
         try:
             yield

@@ -1,5 +1,6 @@
 """A subject on another device: the CPU stands in for it, by the way that a GPU is taken."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,18 +66,33 @@ def test_a_gradient_that_lies_elsewhere_is_named() -> None:
     ]
 
 
-def test_products_there_are_whole_and_the_setting_is_put_back() -> None:
-    seen = []
+@pytest.fixture
+def tf32() -> Iterator[None]:
+    """With TF32 allowed in products, as it is in convolutions."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_products_there_are_whole_and_the_settings_are_put_back(
+    tf32: None, guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's own test suite, and who calls `disable_global_flags`, lets nobody write the settings of cuDNN."""
+    if guarded:
+        monkeypatch.setattr("torch.backends.__allow_nonbracketed_mutation_flag", False)
+    places = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    seen: list[bool] = []
 
     def look(call: Call) -> Answer:
-        seen.append(torch.backends.cudnn.allow_tf32)
+        seen.extend(place.allow_tf32 for place in places)
         return Answer({})
 
-    before = torch.backends.cudnn.allow_tf32
     case = situation("ordinary").make(find("tanh"), 0)
     assert case is not None
     on(HERE, look)(case.call)
-    assert seen == [False] and torch.backends.cudnn.allow_tf32 == before
+    assert seen == [False, False] and [place.allow_tf32 for place in places] == [True, True]
 
 
 @pytest.mark.parametrize("name", ["meta", "nowhere"])
