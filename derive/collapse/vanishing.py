@@ -17,6 +17,7 @@ from sympy import Add, Expr, Function, Mul, Pow, S
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
 from derive.collapse.chain import Laws, Step, collapsed
+from derive.collapse.chance import Instance
 from derive.collapse.emptied import Total, as_if_filled, is_by_total
 from derive.collapse.reassociate import reassociated
 from derive.collapse.wholes import use_wholes
@@ -44,10 +45,12 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
     nothing: _Known = {}
     adjoints: list[Adjoint] = []
     history: list[Step] = []
+    chance = Instance.of(steps)
     for adjoint in steps.adjoints:
+        chance.evaluate(adjoint.target.name, adjoint.axes, adjoint.axes, adjoint.value)
         named = laws.always if not adjoint.value.atoms(Delta) else frozenset()  # what scatters may still be 0
         if adjoint.of not in laws.gradients | named and (_sums(adjoint, known) or _is_shift(adjoint, steps.op, known)):
-            why = _vanishes(adjoint, known, forward, laws)
+            why = _vanishes(adjoint, known, forward, laws) if chance.may_vanish(adjoint.target.name) else ()
         else:
             why = _of_nothing(adjoint, nothing, laws)
         if why:

@@ -1,0 +1,64 @@
+"""An adjoint that differs from 0 at random places is never multiplied out to see whether it is 0."""
+
+import pytest
+import torch
+from sympy import loggamma
+
+from derive.catalogue import find
+from derive.collapse import vanishing
+from derive.collapse.chance import Instance
+from derive.equations import Op
+from derive.notation import axes, exp, mean, op, sqrt, sum, tensor
+from derive.verify.reference import World, execute
+
+n, k, d, e, s = axes("n k d e s")
+OPS = ["layernorm", "causal_attention", "names_step", "groupnorm", "softplus", "conv1d", "rotary", "l2_normalize"]
+
+
+@op
+def two_blocks(f, x: tensor[n, d], w: tensor[d, e], u: tensor[e, k]):
+    """A norm, a product, a norm, a product: no adjoint of it is 0."""
+    f.m[n] = mean(x[n, d], over=d)
+    f.v[n] = mean((x[n, d] - f.m[n]) ** 2, over=d)
+    f.z[n, e] = sum((x[n, d] - f.m[n]) / sqrt(f.v[n] + 1e-5) * w[d, e], over=d)
+    f.p[n] = mean(f.z[n, e], over=e)
+    f.q[n] = mean((f.z[n, e] - f.p[n]) ** 2, over=e)
+    f.y[n, k] = sum((f.z[n, e] - f.p[n]) / sqrt(f.q[n] + 1e-5) * u[e, k], over=e)
+    return f.y
+
+
+@op
+def of_a_gamma(f, x: tensor[n, d]):
+    """Not evaluated by chance: `loggamma` is not among its functions."""
+    f.a[n, d] = loggamma(x[n, d])
+    f.b[n, d] = exp(x[n, d])
+    f.y[n] = sum(f.a[n, d] * f.b[n, d], over=d)
+    return f.y
+
+
+@pytest.mark.parametrize("made", [find(name) for name in OPS], ids=lambda made: made.name)
+def test_the_forward_is_that_of_the_reference(made: Op) -> None:
+    steps = made.derivation.steps
+    instance = Instance.of(steps)
+    world = World(instance.lengths, {name: _dense(v) for name, v in instance.tensors.items()}, instance.numbers)
+    inputs = {o.name: world.tensors[o.name] for o in steps.op.operands if o.is_tensor}
+    inputs = {name: t.long() if steps.op.operand(name).kind == "index" else t for name, t in inputs.items()}
+    found = execute(steps.op, World(instance.lengths, inputs, instance.numbers))
+    for equation in steps.op.equations:
+        torch.testing.assert_close(world.tensors[equation.name], found.tensors[equation.name], msg=equation.name)
+
+
+def _dense(elements: dict[tuple[int, ...], float]) -> torch.Tensor:
+    shape = [1 + max(places) for places in zip(*elements, strict=True)]
+    return torch.tensor([elements[place] for place in sorted(elements)], dtype=torch.float64).reshape(shape)
+
+
+def test_what_is_not_0_is_not_multiplied_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vanishing, "_vanishes", lambda adjoint, *_: pytest.fail(f"{adjoint.target} is multiplied out"))
+    two_blocks.op.derivation.closed  # noqa: B018
+
+
+def test_what_cannot_be_evaluated_may_vanish() -> None:
+    instance = Instance.of(of_a_gamma.op.derivation.steps)
+    assert "a" not in instance.tensors and "y" not in instance.tensors
+    assert instance.may_vanish("a") and not instance.may_vanish("b")
