@@ -67,6 +67,11 @@ def is_product(node: Reduce) -> bool:
     return any(ask(node) for ask in asked)
 
 
+def is_matmul(node: Node) -> bool:
+    """Whether it is such a reduction."""
+    return isinstance(node, Reduce) and is_product(node)
+
+
 def plain_dims(out: Layouts, read: Read) -> Dims | None:
     """The dimensions of a plain read, or None for any other."""
     return named_by(out.dims[read.name], axes_along(read.index)) if by_axes_once(read) else None

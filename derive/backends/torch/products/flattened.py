@@ -6,6 +6,7 @@ would bring `h` to the end. `sum(x[n, t, i] * y[n, t, j], over=(n, t))` is a pro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
@@ -13,6 +14,8 @@ from derive.nodes.walking import axes_along
 from derive.program import Merged, Node, Read
 
 Size = Callable[[str], str]
+
+_APART = re.compile(r"\((?P<product>[^@]+ @ [^@]+)\)(?P<back>\.unflatten\(-1, \([\w, ]+\)\))")
 
 
 def lying(node: Node, value: Callable[[Node, Dims], Value]) -> Value | None:
@@ -29,9 +32,13 @@ def flattened(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Si
     shared = {d for d in a.dims if d in b.dims}
     if shared != set(summed):
         return None
+    if order[:1] and order[0] in b.dims:
+        a, b = b, a
     if len(summed) == 1:
-        return _from_the_left(a, b, summed[0], order, size) or _from_the_left(b, a, summed[0], order, size)
-    return _summed(b, a, summed) if order[:1] and order[0] in b.dims else _summed(a, b, summed)
+        product = _from_the_left(a, b, summed[0], order, size) or _from_the_left(b, a, summed[0], order, size)
+    else:
+        product = _summed(a, b, summed)
+    return product or _as_matrices(a, b, summed, order, size)
 
 
 def _from_the_left(matrix: Value, tensor: Value, summed: str, order: Dims, size: Size) -> Value | None:
@@ -49,7 +56,7 @@ def _from_the_left(matrix: Value, tensor: Value, summed: str, order: Dims, size:
     code = f"{permute(matrix, (own[0], summed)).inside(PRODUCT)} @ {flat.inside(PRODUCT + 1)}"
     if len(after) == 1:
         return Value(code, dims, PRODUCT)
-    return Value(f"({code}).unflatten(-1, ({', '.join(size(d) for d in after if d is not None)}))", dims, ATOM)
+    return Value(f"({code}){_apart(-1, after, size)}", dims, ATOM)
 
 
 def _summed(a: Value, b: Value, summed: tuple[str, ...]) -> Value | None:
@@ -73,3 +80,45 @@ def _summed(a: Value, b: Value, summed: tuple[str, ...]) -> Value | None:
     left, right = (v.method(f".flatten({at + 1})") for v in (a, b))
     where = "0" if at == 1 else f"({', '.join(map(str, range(at)))})"
     return Value(f"({left.code} @ {right.code}.mT).sum({where})", dims, ATOM)
+
+
+def _as_matrices(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Size) -> Value | None:
+    """Tensors that have what is summed at one of their ends, in one order: every block of axes is one of a matrix.
+
+    `sum(x[b, t, h, e] * w[h, e, d], over=(h, e))` is `x.flatten(2) @ w.flatten(0, 1)`.
+    """
+    rows, columns = (tuple(d for d in v.dims if d not in summed) for v in (a, b))
+    within = tuple(d for d in a.dims if d in summed)
+    blocks = (a.dims in (rows + within, within + rows), b.dims in (columns + within, within + columns))
+    if not all(blocks) or not rows or not columns or any(map(is_pack, (*a.dims, *b.dims))):
+        return None
+    if tuple(d for d in order if d is not None) != rows + columns or len(a.dims) == len(b.dims) == 2:
+        return None
+    summed_last = a.dims == rows + within
+    if summed_last and len(columns) == len(within) == 1:
+        return None  # rows of any number of axes meet a matrix as they are
+    left = _matrix(a, () if summed_last else within, within if summed_last else rows)
+    right = _matrix(b, *((within, columns) if b.dims == within + columns else (columns, within)))
+    left = left if summed_last else left.method(".T", ("rows", "within"))
+    right = right if b.dims == within + columns else right.method(".T", ("within", "columns"))
+    code = f"{left.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}"
+    back = "" if summed_last or len(rows) == 1 else _apart(0, rows, size)
+    back += _apart(-1, columns, size) if len(columns) > 1 else ""
+    return Value(f"({code}){back}", rows + columns, ATOM) if back else Value(code, rows + columns, PRODUCT)
+
+
+def _matrix(tensor: Value, first: Dims, last: Dims) -> Value:
+    """The tensor with its first axes as one, and its last."""
+    if len(last) > 1:
+        tensor = tensor.method(f".flatten({len(tensor.dims) - len(last)})", tensor.dims[: 1 - len(last)])
+    return tensor.method(f".flatten(0, {len(first) - 1})", tensor.dims[len(first) - 1 :]) if len(first) > 1 else tensor
+
+
+def columns_apart(code: str) -> tuple[str, str]:
+    """A printed product, and what takes its columns apart: `h @ w` and `.unflatten(-1, (u, k))`, or nothing."""
+    found = _APART.fullmatch(code)
+    return (found["product"], found["back"]) if found else (code, "")
+
+
+def _apart(at: int, axes: Dims, size: Size) -> str:
+    return f".unflatten({at}, ({', '.join(size(d) for d in axes if d is not None)}))"

@@ -1,0 +1,136 @@
+"""A matrix product and what is added to it, in one call: a vector over its columns, another product, a matrix.
+
+Columns may be several axes of the weights, as the gates of a cell are: they are one until the last product is added,
+`torch.addmm(o.flatten(), s, r.flatten(1)).addmm_(x, w.flatten(1)).unflatten(-1, (u, k))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from derive.backends.convolution_roles import is_convolution
+from derive.backends.torch.layout import is_matmul
+from derive.backends.torch.multiples import factor_code, split
+from derive.backends.torch.products.convolutions import convolved
+from derive.backends.torch.products.flattened import columns_apart
+from derive.backends.torch.reductions.reduction import reduction
+from derive.backends.values import LONGEST_ARGUMENT, Dims, Value, align, is_pack
+from derive.nodes.products import is_matrix_product, product_factors
+from derive.nodes.walking import node_axes
+from derive.program import Call, Node, Read, Reduce
+
+if TYPE_CHECKING:
+    from derive.backends.torch.printer import Printer
+
+
+def bias_first(printer: Printer, node: Call, order: Dims) -> Call:
+    """`x @ w + h @ u + b` as `x @ w + b + h @ u`: with the first product the vector takes no pass of its own."""
+    terms = list(_terms(node))
+    products = (t for t in terms if isinstance(t, Reduce) and is_matmul(t))
+    product = next((t for t in products if is_matrix_product(t)), None)
+    ends = [order[-k:] for k in range(1, len(order)) if k == 1 or (product and _is_by_matrix(product, order, k))]
+    vectors = (t for t in terms if isinstance(t, Read) and t.index in ends)
+    vector = next((t for t in vectors if printer.dtypes.is_real(t)), None)
+    if product is None or vector is None or len(terms) < 3:
+        return node
+    rest = [t for t in terms if t is not product and t is not vector]
+    return reduce(lambda a, b: Call("add", (a, b)), rest, Call("add", (product, vector)))
+
+
+def _terms(node: Node) -> Iterator[Node]:
+    if isinstance(node, Call) and node.fn == "add":
+        yield from (t for a in node.args for t in _terms(a))
+    else:
+        yield node
+
+
+def affine(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """A matrix product plus a vector over its columns, a convolution plus one over its channels."""
+    if node.fn == "add" and is_convolution(node.args[0]):
+        assert isinstance(node.args[0], Reduce)
+        image = convolved(printer, node.args[0], node.args[1])
+        return None if image is None else align(image, order)
+    if node.fn != "add" or not isinstance(node.args[0], Reduce) or not is_matrix_product(node.args[0]):
+        return None
+    if not printer.dtypes.is_real(node.args[1]):  # torch adds no whole numbers there
+        return None
+    product = reduction(printer, node.args[0], order, keepdim=False)
+    bias = printer.value(node.args[1], order)
+    code, apart = columns_apart(product.code)
+    left, _, right = code.partition(" @ ")
+    columns = _columns(apart)
+    if not right or " @ " in right or bias.dims != product.dims[-columns:] or len(order) < 2 or product.dims != order:
+        return None
+    many = len(order) > 1 + columns
+    if many and not _is_by_matrix(node.args[0], order, columns):
+        return None
+    added = bias.method(".flatten()").code if apart else bias.code
+    if many or is_pack(product.dims[0]):
+        transposed = right.removesuffix(".T") if right.endswith(".T") else f"{right}.T"
+        code = f"functional.linear({left}, {transposed}, {added}){apart}"
+    else:
+        code = f"torch.addmm({added}, {left}, {right}){apart}"
+    return printer.owned(node, Value(code, product.dims))
+
+
+def added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
+    """A matrix product, or a multiple of it, added to a matrix of ours as it is computed: `h.addmm_(x, w, alpha=k)`.
+
+    A pass over memory less, or two. Rows of several axes are those of a matrix, which looks at the same memory.
+    """
+    if node.fn != "add" or len(order) < 2 or any(d is None or is_pack(d) for d in order):
+        return None
+    for start, addend in (node.args, node.args[::-1]):
+        numbers, tensors = split(addend)
+        product = tensors[0] if len(tensors) == 1 else None
+        if not isinstance(product, Reduce) or not is_matmul(product) or not is_matrix_product(product):
+            continue
+        value, added = printer.value(start, order), printer.value(product, order)
+        code, apart = columns_apart(added.code)
+        factors = code.split(" @ ")
+        whole = value.owned and value.dims == added.dims == order and len(factors) == 2
+        is_matrix = len(order) == 1 + _columns(apart)
+        if whole and all(map(_is_argument, factors)) and (is_matrix or (not apart and _is_by_matrix(product, order))):
+            factor = factor_code(printer, numbers, negative=False)
+            alpha = [f"alpha={factor}"] if factor != "1" else []
+            return _addmm_apart(value, factors, alpha, apart) if apart else _addmm(printer, value, factors, alpha)
+    return None
+
+
+def _addmm(printer: Printer, value: Value, factors: list[str], alpha: list[str]) -> Value:
+    """What is ours with a product added; of more dimensions than a matrix has, the leading ones as one."""
+    if len(value.dims) == 2:
+        return replace(value.method(f".addmm_({', '.join([*factors, *alpha])})"), owned=True)
+    *leading, _ = value.dims
+    rows = f".flatten(0, {len(leading) - 1})"
+    arguments = ", ".join([f"{factors[0]}{rows}", factors[1], *alpha])
+    back = f".unflatten(0, ({', '.join(printer.size(str(d)) for d in leading)}))"
+    start = replace(value, code=value.code.removesuffix(back))  # of several products, each is added to the same rows
+    start = start.method(rows) if start == value else start
+    return replace(start.method(f".addmm_({arguments}){back}"), owned=True)
+
+
+def _addmm_apart(value: Value, factors: list[str], alpha: list[str], apart: str) -> Value:
+    """What is ours with a product added whose columns are several axes; of several products, they are apart once."""
+    start = replace(value, code=value.code.removesuffix(apart))
+    start = start.method(".flatten(1)") if start == value else start
+    return replace(start.method(f".addmm_({', '.join([*factors, *alpha])}){apart}"), owned=True)
+
+
+def _columns(apart: str) -> int:
+    """How many axes the columns of a product are: 2 of `.unflatten(-1, (u, k))`."""
+    return max(1, apart.count(","))
+
+
+def _is_by_matrix(product: Reduce, order: Dims, columns: int = 1) -> bool:
+    """Whether rows of several axes meet one matrix: `sum(x[n, t, d] * w[d, e], over=d)`; its columns may be several."""
+    factors = [set(node_axes(f)) for f in product_factors(product.body)]
+    return len(product.axes) == 1 and {*product.axes, *order[-columns:]} in factors and len(factors) == 2
+
+
+def _is_argument(code: str) -> bool:
+    """Whether a factor of a printed product is whole, and reads well as an argument."""
+    return len(code) <= LONGEST_ARGUMENT and code.count("(") == code.count(")")
