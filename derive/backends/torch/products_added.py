@@ -62,7 +62,9 @@ def affine(printer: Printer, node: Call, order: Dims) -> Value | None:
     code, apart = columns_apart(product.code)
     left, _, right = code.partition(" @ ")
     columns = _columns(apart)
-    if not right or " @ " in right or bias.dims != product.dims[-columns:] or len(order) < 2 or product.dims != order:
+    if not right or " @ " in right or not _is_whole(left) or len(order) < 2:  # `(x @ y).sum(0)` is none of two
+        return None
+    if product.dims != order or bias.dims != product.dims[-columns:]:
         return None
     many = len(order) > 1 + columns
     if many and not _is_by_matrix(node.args[0], order, columns):
@@ -128,9 +130,13 @@ def _columns(apart: str) -> int:
 def _is_by_matrix(product: Reduce, order: Dims, columns: int = 1) -> bool:
     """Whether rows of several axes meet one matrix: `sum(x[n, t, d] * w[d, e], over=d)`; its columns may be several."""
     factors = [set(node_axes(f)) for f in product_factors(product.body)]
-    return len(product.axes) == 1 and {*product.axes, *order[-columns:]} in factors and len(factors) == 2
+    return {*product.axes, *order[-columns:]} in factors and len(factors) == 2
 
 
 def _is_argument(code: str) -> bool:
     """Whether a factor of a printed product is whole, and reads well as an argument."""
-    return len(code) <= LONGEST_ARGUMENT and code.count("(") == code.count(")")
+    return len(code) <= LONGEST_ARGUMENT and _is_whole(code)
+
+
+def _is_whole(code: str) -> bool:
+    return code.count("(") == code.count(")")

@@ -100,10 +100,10 @@ def gates(f, x: tensor[n, i], h: tensor[n, d], w: tensor[i, g, d], u: tensor[g, 
 
 
 @op
-def heads(f, x: tensor[b, n, i], w: tensor[i, g, d], bias: tensor[g, d], v: tensor[g, d, e]):
+def heads(f, x: tensor[b, n, i], w: tensor[i, g, d], bias: tensor[g, d], v: tensor[g, d, i]):
     """A projection to heads and one back."""
     f.q[b, n, g, d] = sum(x[b, n, i] * w[i, g, d], over=i) + bias[g, d]
-    f.y[b, n, e] = sum(tanh(f.q[b, n, g, d]) * v[g, d, e], over=(g, d))
+    f.y[b, n, i] = x[b, n, i] + sum(tanh(f.q[b, n, g, d]) * v[g, d, i], over=(g, d))
     return f.y
 
 
@@ -114,12 +114,19 @@ def heads_elsewhere(f, x: tensor[b, n, i], w: tensor[i, g, d], bias: tensor[g, d
     return f.q
 
 
+@op
+def of_images(f, x: tensor[n, d, i, j], z: tensor[n, e, i, j], bias: tensor[e]):
+    """A sum of products of matrices is no product that a vector is added to."""
+    f.y[d, e] = sum(x[n, d, i, j] * z[n, e, i, j], over=(n, i, j)) + bias[e]
+    return f.y
+
+
 def _gates(x: Tensor, h: Tensor, w: Tensor, u: Tensor, bias: Tensor) -> Tensor:
     return (torch.einsum("ni, igd -> ngd", x, w) + torch.einsum("ne, gde -> ngd", h, u) + bias).tanh()
 
 
 def _heads(x: Tensor, w: Tensor, bias: Tensor, v: Tensor) -> Tensor:
-    return torch.einsum("bngd, gde -> bne", (torch.einsum("bni, igd -> bngd", x, w) + bias).tanh(), v)
+    return x + torch.einsum("bngd, gdi -> bni", (torch.einsum("bni, igd -> bngd", x, w) + bias).tanh(), v)
 
 
 def _layers(x: Tensor, w: Tensor, bias: Tensor, v: Tensor, c: Tensor) -> Tensor:
@@ -136,7 +143,12 @@ def _recurrent(x: Tensor, h: Tensor, w: Tensor, u: Tensor, bias: Tensor) -> Tens
 
 CASES = [
     (gates.op, _gates, {"x": (6, 3), "h": (6, 5), "w": (3, 4, 5), "u": (4, 5, 5), "bias": (4, 5)}),
-    (heads.op, _heads, {"x": (2, 6, 3), "w": (3, 4, 5), "bias": (4, 5), "v": (4, 5, 7)}),
+    (heads.op, _heads, {"x": (2, 6, 3), "w": (3, 4, 5), "bias": (4, 5), "v": (4, 5, 3)}),
+    (
+        of_images.op,
+        lambda x, z, bias: torch.einsum("ndij, neij -> de", x, z) + bias,
+        {"x": (2, 3, 4, 6), "z": (2, 5, 4, 6), "bias": (5,)},
+    ),
     (
         heads_elsewhere.op,
         lambda x, w, bias: (torch.einsum("bni, igd -> bngd", x, w) + bias).transpose(1, 2),
