@@ -33,6 +33,7 @@ from derive.passes.share import share
 from derive.passes.shared_sums import shared_sums
 from derive.passes.signs import one_sign
 from derive.passes.sums_apart import sums_apart
+from derive.passes.sums_in_turn import sums_in_turn
 from derive.passes.weighted_sums import weighted_sums
 from derive.program import Program
 
@@ -76,6 +77,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(distributed, nominal=lengths),
         partial(pairwise, nominal=lengths),
         partial(joined_products, nominal=lengths),
+        sums_in_turn,
         after_sums,
         partial(with_masks, cotangents=cotangents, op=steps.op),
         other_shares,
