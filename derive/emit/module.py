@@ -101,7 +101,7 @@ def _functions(
     if kernels is None:
         return pair.forward, pair.backward, *extra
     forward = _led(pair.forward, kernels.forward, pair.lengths_read)
-    every = (forward, _led(pair.backward, kernels.backward), *extra)
+    every = (forward, _led(pair.backward, pair.of_something(kernels.backward)), *extra)
     return tuple(map(_told, every)) if kernels.take_all else every
 
 

@@ -22,6 +22,7 @@ from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line
 from derive.emit.checks import first_reader, guarding, indices, named_places, ranges, read_as, read_by, shape
 from derive.emit.dimensions import LaidOut, with_fewest_views
+from derive.emit.empty import left_undefined
 from derive.emit.lengths import length_lines
 from derive.emit.model import Field, Function
 from derive.emit.names import Names
@@ -84,6 +85,7 @@ class Pair:
         self.saved = self._fields(kept, backward, unknown)
         self.returns, self.kept = backward.returns, kept
         self.returned = tuple(names.tensors.get(r, r) for r in backward.returns)
+        self.undefined = left_undefined(forward, backward, self.cotangents)
         self.backward = self._backward(backward_name)
         self.forward = self._forward(forward_name)
 
@@ -129,8 +131,28 @@ class Pair:
         return Function(
             name, types, kind,
             f"The gradient of every real input, from {listed(self.cotangents)} and what the forward saved.",
-            (*self.head, *map(commented, self.backward_printed.lines), f"return {result}"),
+            (*self.head, *map(commented, self.backward_printed.lines), *self.zeros(), f"return {result}"),
         )  # fmt: skip
+
+    def zeros(self, written: bool = False) -> tuple[str, ...]:
+        """Lines for gradients of nothing that their statements leave nan; `written` where they are the caller's."""
+        if not self.undefined:
+            return ()
+        names = (self.names.tensors.get(n, n) for n in self.undefined)
+        zero = [f"    {n}.zero_()" if written else f"    {n} = torch.zeros_like({n})" for n in names]
+        return (f"if not {self._elements}:  # the statistics of nothing are nan, and its gradients 0", *zero)
+
+    def of_something(self, lines: tuple[str, ...]) -> tuple[str, ...]:
+        """The lines that call a kernel of the backward, which is not asked for such gradients."""
+        if not self.undefined or not lines:
+            return lines
+        return (f"{lines[0]} if {self._elements} else None", *lines[1:])
+
+    @property
+    def _elements(self) -> str:
+        """Whether a cotangent has elements, as code."""
+        asked = " or ".join(f"{c}.numel()" for c in self.cotangents)
+        return f"({asked})" if len(self.cotangents) > 1 else asked
 
     def _forward(self, name: str) -> Function:
         op, names, printed = self.op, self.names, self.forward_printed

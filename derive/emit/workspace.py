@@ -37,7 +37,8 @@ def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Fu
     return Function(
         f"{pair.backward.name}_out", f"{pair.backward.signature}, *, out: {pair.backward.returns}",
         pair.backward.returns, "The same, written into the tensors of `out`, which share no memory with the rest.",
-        (*native, *pair.head, *lines, *copies, "return out"), decorators=("writes_out",),
+        (*pair.of_something(native), *pair.head, *lines, *pair.zeros(written=True), *copies, "return out"),
+        decorators=("writes_out",),
         compared=_compared_backward(pair, gradients), copies=bool(copies),
     )  # fmt: skip
 

@@ -123,11 +123,20 @@ def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) ->
         return None
     if is_pack(summed):
         return None  # einsum sums over any number of axes
-    left = _as(value(a, (*r.batch, *r.left, summed)), (*r.batch, *r.left, summed))
-    right = _as(value(b, (*r.batch, summed, *r.right)), (*r.batch, summed, *r.right))
+    left = _as(_turned(a, (*r.batch, *r.left, summed), value), (*r.batch, *r.left, summed))
+    right = _as(_turned(b, (*r.batch, summed, *r.right), value), (*r.batch, summed, *r.right))
     if left is None or right is None or (len(r.left) > 1 and left.dims != value(a, left.dims).dims):
         return None
     return Value(f"{left.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", (*r.batch, *r.left, *r.right), PRODUCT)
+
+
+def _turned(node: Node, dims: Dims, value: Callable[[Node, Dims], Value]) -> Value:
+    """What is computed, turned as a whole where all that it reads would be: `(r * s).T`, not `r.T * s.T`."""
+    made = value(node, dims)
+    if not isinstance(node, Call) or len(dims) != 2 or made.code.count(".T") < 2:
+        return made
+    whole = value(node, dims[::-1])
+    return whole if whole.dims == dims[::-1] and ".T" not in whole.code else made
 
 
 def _as(value: Value, dims: Dims) -> Value | None:
