@@ -1,4 +1,4 @@
-"""Which gradients an empty axis would leave nan, where the gradient of nothing is 0.
+"""Which gradients an empty batch would leave nan, where the gradient of nothing is 0.
 
 The statistics of an empty batch are nan, and so is a sum over it, which is 0, times one of them:
 `rsqrt_v * sum(dy * u)`. Gradients are linear in the incoming ones: where none of these has an element, they are 0.
@@ -13,13 +13,13 @@ from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, ba
 
 
 def left_undefined(forward: Program, backward: Program, cotangents: Sequence[str]) -> tuple[str, ...]:
-    """The gradients that hold elements and are nan, or divided by 0, where no cotangent has any."""
+    """The gradients that hold elements and are nan, or divided by 0, where the cotangents have an empty first axis."""
     axes = dict(backward.given)
-    shared = set.intersection(*(set(axes[c]) for c in cotangents)) if cotangents else set()
-    found: set[str] = set()
-    for axis in sorted(shared):
-        kept = _undefined(forward, axis, ())
-        found |= _undefined(backward, axis, kept & set(axes))
+    first = {axes[c][:1] for c in cotangents}
+    if len(first) != 1 or () in first:
+        return ()
+    ((batch,),) = first
+    found = _undefined(backward, batch, _undefined(forward, batch, ()) & set(axes))
     return tuple(name for name in backward.returns if name in found and name not in axes)
 
 

@@ -48,8 +48,9 @@ def _inner(node: Reduce) -> Reduce | None:
     lacking = over - {a for f in small for a in node_axes(f)}
     if not (small and large and lacking and lacking < over) or not all(map(plain, factors)):
         return None
-    inner = Reduce(node.kind, tuple(a for a in node.axes if a in lacking), multiplied(large))
-    return inner if set(node_axes(inner.body)) == whole else None
+    if any(is_tensor(f) and set(node_axes(f)) < whole for f in large):  # better the small are multiplied into that one
+        return None
+    return Reduce(node.kind, tuple(a for a in node.axes if a in lacking), multiplied(large))
 
 
 def _is_small(factor: Node, whole: set[str], over: set[str]) -> bool:

@@ -117,6 +117,12 @@ def dropping(place: object, name: str, of: Callable[[Any], Any]) -> Callable[[py
     return sabotage
 
 
+def all_as_one(patch: pytest.MonkeyPatch) -> None:
+    """Every adjoint is 0 with its sums in one, also those that differ from 0 at random places."""
+    dropping(vanishing, "_in_one", lambda value: S.Zero)(patch)
+    patch.setattr(vanishing.Instance, "may_vanish", lambda *_: True)
+
+
 SABOTAGE = [
     pytest.param(dropping(chain, "substitute", shorter), "chain", id="put in its place"),
     pytest.param(dropping(chain, "use_relations", lambda r: (shorter(r[0]), r[1])), "relation", id="relations"),
@@ -126,7 +132,7 @@ SABOTAGE = [
         "reassociate",
         id="reassociation",
     ),
-    pytest.param(dropping(vanishing, "_in_one", lambda value: S.Zero), "reassociate", id="sums in one"),
+    pytest.param(all_as_one, "reassociate", id="sums in one"),
 ]
 
 

@@ -97,6 +97,8 @@ def _as_matrices(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size:
     summed_last = a.dims == rows + within
     if summed_last and len(columns) == len(within) == 1:
         return None  # rows of any number of axes meet a matrix as they are
+    if not summed_last and len(rows) > 1 < len(columns):
+        return None  # both would be taken apart
     left = _matrix(a, () if summed_last else within, within if summed_last else rows)
     right = _matrix(b, *((within, columns) if b.dims == within + columns else (columns, within)))
     left = left if summed_last else left.method(".T", ("rows", "within"))
