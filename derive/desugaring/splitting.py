@@ -65,8 +65,11 @@ def _name_of_sum(total: Expr) -> str | None:
 
 
 def order_axes(axes: Set[Axis], like: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Axes in the order they stand on the left, the others after them by name; `...` in front where it is another."""
-    ordered = ([PACK] if PACK in axes and PACK not in like else []) + [a for a in like if a in axes]
+    """Axes in the order they stand on the left, the others after them by name; `...` in front where it is another.
+
+    Each once: on a diagonal, `s[n, n]`, one stands twice.
+    """
+    ordered = ([PACK] if PACK in axes and PACK not in like else []) + [a for a in dict.fromkeys(like) if a in axes]
     return tuple(ordered + sorted_axes(axes - set(ordered)))
 
 

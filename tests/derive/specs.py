@@ -224,6 +224,13 @@ def diagonal(f, s: tensor[n, m]):
 
 
 @spec(n=3, m=3, d=2)
+def sum_beside_a_diagonal(f, a: tensor[n, d], b: tensor[n, d]):
+    f.s[n, m] = sum(a[n, d] * b[m, d], over=d)
+    f.loss[()] = mean(log(sum(exp(f.s[n, m]), over=m)) - f.s[n, n], over=n)
+    return f.loss
+
+
+@spec(n=3, m=3, d=2)
 def diagonal_and_whole(f, s: tensor[n, m, d]):
     f.t[n, d] = s[n, n, d] ** 2
     f.y[n, m, d] = s[n, m, d] * f.t[m, d]

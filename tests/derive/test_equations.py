@@ -9,7 +9,7 @@ from derive.equations import Op, Operand
 from derive.errors import DeriveError
 from derive.notation import axes, exp, index, log, mean, op, scalar, size, sqrt, sum, tensor, where
 
-n, d, k, t, c, i, e = axes("n d k t c i e")
+n, m, d, k, t, c, i, e = axes("n m d k t c i e")
 
 
 def axis_on_the_right_only():
@@ -254,6 +254,13 @@ def merged_left(f, x: tensor[n, t, e]):
     return f.y
 
 
+@op
+def beside_a_diagonal(f, a: tensor[n, d], b: tensor[n, d]):
+    f.s[n, m] = sum(a[n, d] * b[m, d], over=d)
+    f.loss[()] = mean(log(sum(exp(f.s[n, m]), over=m)) - f.s[n, n], over=n)
+    return f.loss
+
+
 SPLIT = [
     (nested, ["x_mean[n] = mean(x[n, d], over=d)", "y_sum[n] = sum(exp(-x_mean[n] + x[n, d]), over=d)",
               "y[n, d] = x[n, d]/y_sum[n]"]),
@@ -261,6 +268,8 @@ SPLIT = [
     (scaled_by_a_tensor, ["x_sum[n] = sum(x[n, d], over=d)", "y[n] = w[n]*x_sum[n]"]),
     (twice_the_same, ["x_sum[n] = sum(x[n, d], over=d)", "y[n] = x_sum[n]/(x_sum[n]**2 + 1)"]),
     (merged_left, ["x_sum[n, t] = sum(x[n, t, e], over=e)", "y[(n, t)] = x_sum[n, t]"]),
+    (beside_a_diagonal, ["s[n, m] = sum(a[n, d]*b[m, d], over=d)", "loss_sum[n] = sum(exp(s[n, m]), over=m)",
+                         "loss[] = mean(log(loss_sum[n]) - s[n, n], over=n)"]),
 ]  # fmt: skip
 
 
