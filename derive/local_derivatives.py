@@ -161,6 +161,9 @@ def _handed(
     for local in some:
         own, value = local.definition, local.rest
         for part in local.parts:
+            if (known_one := _signed(part.derivative, own, made)) is not None:  # as those of `f(a - b)`
+                value += part.factor * known_one
+                continue
             taken = op.names | {d.name for d in definitions} | {c.target.name for c in steps.cotangents}
             name = _name(part, own.name, of, taken)
             equation = Equation(Tensor(name), own.axes, part.derivative, normal=True)
@@ -171,6 +174,12 @@ def _handed(
     elsewhere = frozenset(e.name for e in op.equations) - {e.name for e in made}
     again = recompute(steps, changed, elsewhere, frozenset(), policy)
     return changed, Handing(op, with_kept(steps, [*again, *changed], policy=policy), made)
+
+
+def _signed(derivative: Expr, own: Definition, made: tuple[Equation, ...]) -> Expr | None:
+    """What the forward makes already of which a derivative is that, or minus that."""
+    alike = (e for e in made if e.axes == own.axes)
+    return next((sign * e.left for e in alike for sign in (1, -1) if e.body == sign * derivative), None)
 
 
 def _shortened(handing: Handing) -> Handing:

@@ -215,3 +215,31 @@ def test_what_the_forward_has_by_name_is_not_made_again() -> None:
     assert not derived.local
     assert "p_minus_m" in [s.label for s in derived.saved]
     assert "p_minus_m_2" not in render(derived)
+
+
+@op
+def of_a_difference(f, a: tensor[n], b: tensor[n]):
+    f.loss[n] = softplus(b[n] - a[n])
+    f.total[()] = sum(f.loss[n], over=n)
+    return f.total
+
+
+@op
+def of_differences(f, a: tensor[n, d], b: tensor[n, d]):
+    f.y[n, d] = softplus(a[n, d] - b[n, d])
+    return f.y
+
+
+@pytest.mark.parametrize("spec", [of_a_difference, of_differences])
+def test_derivatives_that_are_one_or_opposite_are_kept_once(spec):
+    derived = derive_op(spec.op)
+    assert len(derived.kept) == 1 and len(derived.backward.statements) == 2, derived.backward
+    assert str(derived.backward).count("-") == 1, derived.backward
+    shape = (4, 3) if spec is of_differences else (4,)
+    a, b = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    given = getattr(module(spec.op), spec.op.name)(a, b)
+    z = a - b if spec is of_differences else b - a
+    value = torch.nn.functional.softplus(z)
+    right = value if spec is of_differences else value.sum()
+    dy = torch.randn_like(right)
+    torch.testing.assert_close(torch.autograd.grad(given, (a, b), dy), torch.autograd.grad(right, (a, b), dy))
