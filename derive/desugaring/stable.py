@@ -3,7 +3,7 @@
 `1 / (1 + exp(-x))` is `sigmoid(x)`, `log(1 + exp(x))` is `softplus(x)`, and `log(sigmoid(x))` is `-softplus(-x)`. As
 they are written they are 0, infinite or nan, or their gradients are, where no dtype holds the exponential. And what is
 written so that it is not, `maximum(x, 0) + log1p(exp(-abs(x)))`, is that function too; not with `relu(x)`, which has
-another slope at 0.
+another slope at 0. Exponentials that have names, `u = exp(-x)` and `1 / (1 + u)`, are read as what they are.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sympy import Add, Expr, Mul, Pow, S, exp, log
 
+from derive.desugaring.two_exponentials import by_quotients, exponents
 from derive.equations import Equation, Op
 from derive.terms.choices import Where
 from derive.terms.elements import At, at_index
@@ -20,12 +21,18 @@ from derive.terms.functions import absolute, log1p, maximum, minimum, sigmoid, s
 
 
 def by_stable_functions(op: Op) -> Op:
-    """The same op with every such expression as one function, also where the sigmoid in it has a name."""
+    """The same op with every such expression as one function, also where what it is made of has a name."""
     named: dict[str, Equation] = {}
+    made: dict[str, Equation] = {}  # of one exponential or two
     out = []
     for equation in op.equations:
-        e = _rewritten(equation, named)
+        full = replace(equation, body=in_full(equation.body, made))
+        e = _rewritten(full, named)
+        if e == full:
+            e = _rewritten(equation, named)
         whole = replace(e, body=in_full(e.body, named))
+        if full.kind is None and full.is_plain and (found := exponents(full.body)) is not None and len(found) <= 2:
+            made[e.name] = full
         if e.kind is None and e.is_plain and _log_of(whole.body) is not None:
             named[e.name] = whole
         out.append(e)
@@ -33,8 +40,8 @@ def by_stable_functions(op: Op) -> Op:
 
 
 def _rewritten(e: Equation, named: Mapping[str, Equation]) -> Equation:
-    body = e.body.replace(_is_inverse, _sigmoids).replace(_has_sigmoid, _with_exponential)
-    body = body.replace(lambda f: isinstance(f, log | log1p), lambda f: _logarithm(f, named))
+    body = by_quotients(e.body).replace(_is_inverse, _sigmoids).replace(_has_sigmoid, _with_exponential)
+    body = by_quotients(body).replace(lambda f: isinstance(f, log | log1p), lambda f: _logarithm(f, named))
     body = body.replace(lambda f: isinstance(f, Add), _joined)
     if body == e.body:
         return e

@@ -102,12 +102,63 @@ def focal(f, x: tensor[n], t: constant[n]):
     return f.loss, f.kept
 
 
+@op
+def in_steps(f, x: tensor[n]):
+    f.u[n] = exp(-x[n])
+    f.below[n] = 1 + f.u[n]
+    f.s[n] = f.below[n] ** -1
+    f.y[n] = x[n] * f.s[n]
+    return f.y
+
+
+@op
+def named_fraction(f, x: tensor[n]):
+    f.u[n] = exp(x[n])
+    f.y[n] = x[n] * f.u[n] / (f.u[n] + 1) + log(1 + f.u[n])
+    return f.y
+
+
+@op
+def tangent(f, x: tensor[n]):
+    f.u[n] = exp(2 * x[n])
+    f.y[n] = (f.u[n] - 1) / (f.u[n] + 1)
+    return f.y
+
+
+@op
+def tangent_of_both(f, x: tensor[n]):
+    f.over[n] = (exp(x[n]) - exp(-x[n])) / 2
+    f.under[n] = (exp(x[n]) + exp(-x[n])) / 2
+    f.y[n] = 3 * f.over[n] / f.under[n]
+    return f.y
+
+
+@op
+def tangent_by_sigmoid(f, x: tensor[n], b: tensor[n]):
+    f.y[n] = 2 / (1 + exp(-2 * x[n])) - 1 + b[n]
+    return f.y
+
+
+@op
+def one_of_two(f, x: tensor[n], z: tensor[n]):
+    f.first[n] = exp(x[n])
+    f.second[n] = exp(z[n])
+    f.p[n] = f.first[n] / (f.first[n] + f.second[n])
+    f.loss[n] = -log(f.p[n])
+    return f.loss, f.p
+
+
 PLAIN: dict[str, Callable[..., Tensor]] = {
     "inverse": lambda x, b: torch.sigmoid(x + b),
     "fraction": lambda x: torch.sigmoid(2 * x),
     "times": functional.silu,
     "squared": lambda x: torch.sigmoid(x) * torch.sigmoid(-x),
     "logarithm": lambda x: -functional.logsigmoid(-x) - 3 * functional.logsigmoid(x),
+    "in_steps": functional.silu,
+    "named_fraction": lambda x: functional.silu(x) + functional.softplus(x),
+    "tangent": torch.tanh,
+    "tangent_of_both": lambda x: 3 * torch.tanh(x),
+    "tangent_by_sigmoid": lambda x, b: torch.tanh(x) + b,
     "preference": lambda a, r: -functional.logsigmoid(0.5 * (a - r)).mean(),
     "above": functional.softplus,
     "below": lambda x: 2 * functional.logsigmoid(x),
@@ -119,7 +170,7 @@ OPS: dict[str, OpCall] = {
     made.op.name: made
     for made in (
         inverse, fraction, times, squared, logarithm, preference, entropy, above, below, targets, by_name, focal,
-        of_others,
+        of_others, in_steps, named_fraction, tangent, tangent_of_both, tangent_by_sigmoid, one_of_two,
     )
 }
 
@@ -153,6 +204,21 @@ def test_nothing_is_exponentiated(name: str) -> None:
 
 def test_what_both_sigmoids_multiply_needs_neither() -> None:
     assert "torch.sigmoid(x).sub_(t).mul_(dloss / n)" in _code("entropy")
+
+
+def test_one_of_two_is_a_sigmoid_of_their_difference() -> None:
+    x = torch.tensor([-800.0, -3, 0.5, 90, 800], dtype=torch.float64, requires_grad=True)
+    z = torch.tensor([700.0, -2, 0.5, -95, 798], dtype=torch.float64, requires_grad=True)
+    assert_alike(module(one_of_two.op).one_of_two(x, z)[0], functional.softplus(z - x), [x, z])
+    assert_alike(module(one_of_two.op).one_of_two(x, z)[1], torch.sigmoid(x - z), [x, z])
+
+
+def test_a_tangent_keeps_its_digits_near_0() -> None:
+    x = torch.tensor([1e-4, -3e-3, 1e-6])
+    for name in ("tangent", "tangent_of_both", "tangent_by_sigmoid"):
+        rest = () if name != "tangent_by_sigmoid" else (torch.zeros(3),)
+        factor = 3 if name == "tangent_of_both" else 1
+        torch.testing.assert_close(getattr(module(OPS[name].op), name)(x, *rest), factor * x, rtol=1e-5, atol=0)
 
 
 def test_softplus_by_a_maximum_is_one_function() -> None:
