@@ -18,6 +18,7 @@ from derive.conditions import with_conditions, with_dear, with_elements, with_fu
 from derive.costs.cost import work
 from derive.desugaring.before_padding import made_before_padding
 from derive.desugaring.before_windows import made_before_windows
+from derive.desugaring.deviations import with_deviations
 from derive.desugaring.each_place import said_for_each_place
 from derive.desugaring.guards import unguarded
 from derive.desugaring.inner_choices import chosen_between_ends
@@ -110,7 +111,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     within = with_place_signs(by_stable_functions(with_logs_of_shares(with_squares(within))))
-    written = made_before_windows(one_of_each(selected(within)))
+    written = made_before_windows(with_deviations(one_of_each(selected(within))))
     written = merged_apart(made_before_padding(written))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:

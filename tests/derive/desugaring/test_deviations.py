@@ -1,0 +1,128 @@
+"""A variance or covariance as a difference of means is one of deviations, so that it keeps its digits far from 0."""
+
+import pytest
+import torch
+
+from derive import axes, constant, maximum, mean, op, relu, rsqrt, size, sqrt, sum, tensor
+from derive.pipeline import derive_op
+from derive.verify.verify import verify
+from tests.derive.live import module
+
+n, i, j, k, d, t = axes("n i j k d t")
+
+
+@op
+def scaled_rows(f, x: tensor[..., d]):
+    f.mu[...] = mean(x[..., d], over=d)
+    f.var[...] = mean(x[..., d] ** 2, over=d) - f.mu[...] ** 2
+    f.y[..., d] = (x[..., d] - f.mu[...]) * rsqrt(f.var[...] + 1e-5)
+    return f.y
+
+
+@op
+def divided_later(f, x: tensor[n, d]):
+    f.s[d] = sum(x[n, d], over=n)
+    f.square[n, d] = x[n, d] * x[n, d]
+    f.q[d] = sum(f.square[n, d], over=n)
+    f.var[d] = (f.q[d] - f.s[d] ** 2 / size(n)) / (size(n) - 1)
+    f.y[n, d] = (x[n, d] - f.s[d] / size(n)) / sqrt(f.var[d] + 1e-5)
+    return f.y
+
+
+@op
+def bounded(f, x: tensor[n, k, t]):
+    f.count[()] = size(k) * size(t)
+    f.mu[n] = sum(x[n, k, t], over=(k, t)) / f.count[()]
+    f.y[n] = sqrt(maximum(sum(x[n, k, t] ** 2, over=(k, t)) / f.count[()] - f.mu[n] ** 2, 0) + 1e-5)
+    return f.y
+
+
+@op
+def under_a_mask(f, x: tensor[n, d], m: constant[n]):
+    f.count[()] = sum(m[n], over=n)
+    f.mu[d] = sum(m[n] * x[n, d], over=n) / f.count[()]
+    f.var[d] = relu(sum(m[n] * x[n, d] ** 2, over=n) / f.count[()] - f.mu[d] ** 2)
+    f.y[n, d] = m[n] * (x[n, d] - f.mu[d]) / sqrt(f.var[d] + 1e-5)
+    return f.y, f.var
+
+
+@op
+def covariance(f, x: tensor[n, i], z: tensor[n, j]):
+    f.c[i, j] = mean(x[n, i] * z[n, j], over=n) - mean(x[n, i], over=n) * mean(z[n, j], over=n)
+    return f.c
+
+
+@op
+def correlation(f, x: tensor[n], z: tensor[n]):
+    """As textbooks have it for a calculator."""
+    f.xz[()] = size(n) * sum(x[n] * z[n], over=n) - sum(x[n], over=n) * sum(z[n], over=n)
+    f.xx[()] = size(n) * sum(x[n] ** 2, over=n) - sum(x[n], over=n) ** 2
+    f.zz[()] = size(n) * sum(z[n] ** 2, over=n) - sum(z[n], over=n) ** 2
+    f.r[()] = f.xz[()] / sqrt(f.xx[()] * f.zz[()])
+    return f.r
+
+
+OPS = [scaled_rows, divided_later, bounded, under_a_mask, covariance, correlation]
+
+
+@pytest.mark.parametrize("spec", OPS, ids=lambda o: o.op.name)
+def test_battery(spec):
+    found = verify(spec.op)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+@pytest.mark.parametrize("spec", OPS, ids=lambda o: o.op.name)
+def test_digits_far_from_0(spec):
+    """Of numbers about 100 with a deviation of 1: as it is written, 1e-3 is left of float32's 1e-7."""
+    own = getattr(module(spec.op), spec.op.name)
+    operands = [o for o in spec.op.operands if o.is_tensor]
+    shape = [(40, *(5,) * (len(o.axes) - 1)) for o in operands]
+    shape = [(5, 8, 5)] if spec is bounded else [(6, 40)] if spec is scaled_rows else shape
+    wide = [torch.randn(s, dtype=torch.float64) + 100 for s in shape]
+    if spec is under_a_mask:
+        wide[1] = (torch.rand(40, dtype=torch.float64) > 0.3).double()
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        x = [a.float().to(dtype).requires_grad_(o.differentiable) for a, o in zip(wide, operands, strict=True)]
+        y = own(*x)
+        first = y[0] if isinstance(y, tuple) else y
+        dy = torch.linspace(-1, 1, first.numel(), dtype=torch.float64).sin().mul(7).cos().reshape(first.shape).to(dtype)
+        grads = torch.autograd.grad(first, [a for a in x if a.requires_grad], dy)
+        found.append([first, *grads])
+    for right, ours in zip(*found, strict=True):
+        assert (ours.double() - right).abs().max() < 1e-4 * right.abs().max()
+
+
+def test_a_bound_on_a_variance_goes():
+    assert "maximum" not in str(derive_op(bounded.op).forward)
+    assert "relu" in str(derive_op(under_a_mask.op).forward)  # whose weights may be below 0
+
+
+@op
+def under_attention(f, p: tensor[i, j], v: tensor[j, d]):
+    """Deviations would be a table of `i j d`."""
+    f.total[i] = sum(p[i, j], over=j)
+    f.m[i, d] = sum(p[i, j] * v[j, d], over=j) / f.total[i]
+    f.y[i, d] = sum(p[i, j] * v[j, d] ** 2, over=j) / f.total[i] - f.m[i, d] ** 2
+    return f.y
+
+
+@op
+def in_windows(f, x: tensor[n, t], w: constant[k]):
+    """Here it would be one of all windows."""
+    f.m[n, i] = sum(w[k] * x[n, i + k], over=k) / sum(w[k], over=k)
+    f.y[n, i] = sum(w[k] * x[n, i + k] ** 2, over=k) / sum(w[k], over=k) - f.m[n, i] ** 2
+    return f.y
+
+
+@op
+def of_others(f, x: tensor[n, d], z: tensor[n, d]):
+    """No variance: another mean, or another number before it."""
+    f.y[d] = mean(x[n, d] ** 2, over=n) - mean(x[n, d], over=n) * mean(z[n, d], over=n)
+    f.half[d] = mean(x[n, d] ** 2, over=n) - mean(x[n, d], over=n) ** 2 / 2
+    return f.y, f.half
+
+
+@pytest.mark.parametrize("spec", [under_attention, in_windows, of_others], ids=lambda o: o.op.name)
+def test_what_is_no_sum_of_deviations_stays(spec):
+    assert "_minus_" not in str(derive_op(spec.op).forward)
