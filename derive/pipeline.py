@@ -28,6 +28,7 @@ from derive.desugaring.log_shares import with_logs_of_shares
 from derive.desugaring.merged_apart import merged_apart
 from derive.desugaring.padding import padded
 from derive.desugaring.place_signs import with_place_signs
+from derive.desugaring.rectified import with_relu
 from derive.desugaring.selections import selected
 from derive.desugaring.squares import with_squares
 from derive.desugaring.stable import by_stable_functions
@@ -110,7 +111,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
-    within = with_place_signs(by_stable_functions(with_logs_of_shares(with_squares(within))))
+    within = with_place_signs(by_stable_functions(with_logs_of_shares(with_squares(with_relu(within)))))
     written = made_before_windows(with_deviations(one_of_each(selected(within))))
     written = merged_apart(made_before_padding(written))
     named, steps, closed = _cheapest(written, policy)
