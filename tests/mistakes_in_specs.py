@@ -1113,6 +1113,21 @@ MISTAKES = {
         "f.y[n, d] = x[n, d]\n    f.y.requires_grad = True\n    return f.y",
         "op mine, equation requires_grad: requires_grad of y is set; write an equation, f.y[…] = …: dtypes, devices and gradients are those of the caller's tensors",
     ),
+    "loop_over_an_axis": (
+        "f, x: tensor[n, d]",
+        "for k in d:\n        f.y[n] = x[n, k]\n    return f.y",
+        "op mine: an axis is no number here ('Axis' object is not iterable); an equation holds at all places of its axes: write no loop",
+    ),
+    "two_outputs_in_one": (
+        None,
+        "@op\ndef moments(f, x: tensor[..., d]):\n    f.mu[...] = mean(x[..., d], over=d)\n    f.var[...] = mean((x[..., d] - f.mu[...]) ** 2, over=d)\n    return f.mu, f.var\n\n\n@op\ndef mine(f, x: tensor[n, d]):\n    f.s = moments(x)\n    f.y[n, d] = x[n, d] - f.s[n]\n    return f.y",
+        "op mine, equation s: f.s is given 2 tensors; give each a name: f.mu, f.var = moments(…)",
+    ),
+    "a_product_as_an_argument": (
+        None,
+        "from derive.ops.activations import softmax\n@op\ndef mine(f, x: tensor[n, d], w: tensor[d]):\n    f.y = softmax(x[n, d] * w[d])\n    return f.y",
+        "op mine, equation y: softmax: argument x is no tensor of this spec; name it first, f.a[n, d] = w[d]*x[n, d], and pass f.a",
+    ),
     "loop_over_a_tensor": (
         "f, x: tensor[n, d]",
         "for row in x:\n        f.y[n, d] = row[d]\n    return f.y",

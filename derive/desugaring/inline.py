@@ -11,7 +11,7 @@ from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple
 from derive.desugaring.arguments import Tensors, check_arguments, number_of, runs
 from derive.equations import Equation, Op, Operand, signs
 from derive.errors import DeriveError
-from derive.terms.axes import PACK, Axis, Size
+from derive.terms.axes import PACK, Axis, Size, free_axes
 from derive.terms.elements import At, Scalar, Tensor, reads_of
 from derive.terms.indices import Merge
 from derive.terms.reductions import Reduce
@@ -97,7 +97,8 @@ def _arguments(op: Op, given: dict[str, Any], tensors: Tensors) -> tuple[dict[Ba
         if name not in tensors:
             fix = "pass f.name or an input"
             if isinstance(value, Expr) and value.atoms(At):
-                own = dict.fromkeys(str(i) for at in reads_of(value) for i in at.index if isinstance(i, Axis))
+                largest = sorted(reads_of(value), key=lambda at: -len(free_axes(at)))  # whose order is the author's
+                own = dict.fromkeys(str(i) for at in largest for i in at.index if isinstance(i, Axis))
                 fix = f"name it first, f.a[{', '.join(own)}] = {value}, and pass f.a"
             raise DeriveError(f"{op.name}: argument {operand.name} is no tensor of this spec", fix=fix)
         tensor, dims = tensors[name]

@@ -102,6 +102,13 @@ class Frame:
 
     def __setattr__(self, name: str, value: Any) -> None:
         recorder: Recorder = super().__getattribute__("_recorder")
+        if isinstance(value, tuple) and value and all(isinstance(v, Handle) for v in value):
+            called, first = value[0]._name.partition("_call")[0], [v._name.rpartition("__")[2] for v in value]
+            raise DeriveError(
+                f"f.{name} is given {len(value)} tensors",
+                op=recorder.name,
+                fix=f"give each a name: {', '.join(f'f.{n}' for n in first)} = {called}(…)",
+            )
         if not isinstance(value, Handle):
             raise DeriveError(
                 f"f.{name} is given something that is no tensor",

@@ -84,7 +84,7 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
         "put each comparison in brackets: (a > 0) & (b < 1)",
     ),
     (
-        "'(Axis|Size)' object cannot be interpreted",
+        "'(Axis|Size)' object (cannot be interpreted|is not iterable)",
         "an axis is no number here",
         "an equation holds at all places of its axes: write no loop",
     ),
