@@ -21,6 +21,7 @@ from derive.collapse.known_sums import Sums, cancelled
 from derive.collapse.left_over import left_over, marked
 from derive.collapse.masked import Masked, use_masked
 from derive.collapse.relations import Relations, use_relations
+from derive.collapse.sides_taken import Extrema, use_sides
 from derive.collapse.supports import Support, reason_of, without_masks
 from derive.collapse.wholes import Wholes, use_wholes
 from derive.lowering.definitions import Definition
@@ -103,6 +104,7 @@ class Laws:
     gathers: Gathers = field(default_factory=dict)  # for what vanishes: elsewhere one tensor more to keep
     subtracted: dict[Inversion, Expr] = field(default_factory=dict)  # what an elimination must not leave behind
     sums: Sums = field(default_factory=dict)
+    extrema: Extrema = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
     finite: frozenset[str] = frozenset()  # tensors of the forward that are so where its inputs are
     memo: Memo = field(default_factory=dict, compare=False)
@@ -210,6 +212,8 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
     yield "relation", value, "; ".join(str(r) for r in used)
     value, shares = use_wholes(value, laws.wholes)
     yield "whole", value, "; ".join(shares)
+    value, sides = use_sides(value, laws.extrema)
+    yield "side", value, "; ".join(sides)
     if laws.masked:
         value, equations = use_masked(value, laws.masked)
         yield "support", value, "; ".join(equations)

@@ -18,6 +18,7 @@ from derive.collapse.local_search import Candidate
 from derive.collapse.masked import masked
 from derive.collapse.relations import Relation, by_names, of_what_is_chosen, relations
 from derive.collapse.segments import segments
+from derive.collapse.sides_taken import extrema
 from derive.collapse.stretches import beside_each_other, solved
 from derive.collapse.supports import supports
 from derive.collapse.symmetries import in_one_order
@@ -56,7 +57,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(
         valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op),
-        finite=polynomials(steps.op),
+        finite=polynomials(steps.op), extrema=extrema(steps.op),
     )  # fmt: skip
     steps, gone = vanishing(steps, replace(facts, totals=totals(steps.op), gathers=gathers(steps.op)))
     laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))
