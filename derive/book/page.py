@@ -20,6 +20,7 @@ from derive.collapse import (
     denominators,
     inversions,
     known_gathers,
+    known_products,
     known_sums,
     magnitudes,
     openings,
@@ -69,6 +70,7 @@ _LAWS = {
     "denominator": denominators,
     "magnitude": magnitudes,
     "multiple": sums_of_multiples,
+    "product": known_products,
     "open": openings,
 }
 

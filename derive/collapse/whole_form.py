@@ -15,6 +15,7 @@ from derive.collapse.chain import Laws, Step
 from derive.collapse.complements import both_sides, by_other_side, complements, tangents
 from derive.collapse.denominators import cancelled
 from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
+from derive.collapse.known_products import by_products, products
 from derive.collapse.local_search import Candidate
 from derive.collapse.magnitudes import magnitudes
 from derive.collapse.openings import bodies, opened, with_definitions
@@ -128,8 +129,9 @@ def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
     magnitude: _Identity = ("magnitude", partial(magnitudes, op=steps.op), "sign(u) * abs(u) = u")
     sides = both_sides(steps.op)
     other: _Identity = ("complement", partial(by_other_side, other=sides), "sigmoid(u) + sigmoid(-u) = 1")
+    named: _Identity = ("product", partial(by_products, known=products(steps.op)), "the forward has this product")
     for k in range(len(found.definitions)):
-        for law, values, reason in (other, *_IDENTITIES, magnitude):
+        for law, values, reason in (other, *_IDENTITIES, magnitude, named):
             ways = ((value, reason) for value in values(found.definitions[k].value))
             found = _cheaper(steps, found, k, law, ways, policy)
         names = with_definitions(known, list(found.definitions[:k]))

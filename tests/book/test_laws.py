@@ -10,7 +10,7 @@ from derive.collapse import chain
 
 SOURCES = [file.read_text(encoding="utf-8") for file in Path(chain.__file__).parent.glob("*.py")]
 NAMED = {law for text in SOURCES for law in re.findall(r'Step\(\s*"(\w+)"', text)}
-TOLD = {"complement", "denominator", "eliminate", "magnitude", "open", "relation", "side", "whole"}
+TOLD = {"complement", "denominator", "eliminate", "magnitude", "open", "product", "relation", "side", "whole"}
 """Those that a step has by a variable."""
 
 
