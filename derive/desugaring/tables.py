@@ -1,7 +1,8 @@
 """A table of what an index selects is not made where sums read it: they say themselves what they select.
 
 With `hot[n, c] = where(eq(c, y[n]), 1, 0)`, `sum(hot[n, c] * z[n, c], over=c)` is the sum of that choice times `z`, a
-gather. With `q[n, c] = (1 - a) * hot[n, c] + a / size(c)` it is two sums, of which one is a gather.
+gather. With `q[n, c] = (1 - a) * hot[n, c] + a / size(c)` it is two sums, of which one is a gather, and so it is where
+that is written as a choice of two numbers, `where(eq(c, y[n]), 1 - a + a / size(c), a / size(c))`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sympy import Add, Expr, Mul, S
 from derive.desugaring.asked_places import Ranges, place_of
 from derive.equations import Equation, Op, signs
 from derive.terms.axes import Axis, Size, free_axes
+from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor, at_index
 from derive.terms.names import free_name
 
@@ -24,7 +26,7 @@ def without_tables(op: Op, ranges: Ranges) -> Op:
     tables: dict[str, Equation] = {}
     taken, out = op.names, []
     for e in op.equations:
-        in_full = _written_out(e, tables)
+        in_full = _written_out(e, tables, ranges)
         if e.kind is None and _is_table(in_full, ranges):
             tables[e.name] = in_full
         out += _sums(e, tables, ranges, taken) or [e]
@@ -48,19 +50,28 @@ def _selects(term: Expr, ranges: Ranges, axes: set[Axis]) -> bool:
     return any(p is not None and p[0] in axes for p in places)
 
 
-def _written_out(e: Equation, tables: dict[str, Equation]) -> Equation:
+def _written_out(e: Equation, tables: dict[str, Equation], ranges: Ranges) -> Equation:
     """The equation with tables in the place of the factors that read them, each at its axes."""
-    terms = [Mul(*(_opened(f, tables) for f in Mul.make_args(t))) for t in Add.make_args(e.body)]
+    terms = [Mul(*(_opened(f, tables, ranges) for f in Mul.make_args(t))) for t in Add.make_args(e.body)]
     return replace(e, body=Add(*terms))
 
 
-def _opened(factor: Expr, tables: dict[str, Equation]) -> Expr:
-    """A factor, or the table that it reads by plain axes."""
+def _opened(factor: Expr, tables: dict[str, Equation], ranges: Ranges) -> Expr:
+    """A factor, or the table that it reads by plain axes; a choice of two numbers as one and a selection."""
+    if isinstance(factor, Where) and factor.args[2] != 0 and all(_is_number(a) for a in factor.args[1:]):
+        condition, chosen, other = factor.args
+        mask = Where(condition, S.One, S.Zero)
+        return factor if place_of(mask, ranges)[0] is None else other + (chosen - other) * mask
     table = tables.get(factor.name) if isinstance(factor, At) else None
     index = factor.index if table is not None else ()
     if table is None or not all(isinstance(i, Axis) for i in index):
         return factor
     return at_index(table.body, table.axes, index)
+
+
+def _is_number(value: Expr) -> bool:
+    """Whether it is finite and the same at all places."""
+    return not value.atoms(At) and not free_axes(value) and not value.has(S.Infinity, S.NegativeInfinity)
 
 
 def _sums(e: Equation, tables: dict[str, Equation], ranges: Ranges, taken: set[str]) -> list[Equation]:
@@ -84,7 +95,7 @@ def _sums(e: Equation, tables: dict[str, Equation], ranges: Ranges, taken: set[s
 def _terms(e: Equation, tables: dict[str, Equation], ranges: Ranges) -> Iterator[Expr]:
     """The products that are added up where a factor reads a table; none where no term of it could select."""
     factors = Mul.make_args(e.body)
-    opened = [_opened(f, tables) for f in factors]
+    opened = [_opened(f, tables, ranges) for f in factors]
     axes = {*e.over, *e.axes}
     sides = [Add.make_args(o) if o != f else (o,) for f, o in zip(factors, opened, strict=True)]
     if opened != list(factors) and any(_selects(t, ranges, axes) for side in sides for t in side):

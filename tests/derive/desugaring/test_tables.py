@@ -53,6 +53,21 @@ def brier(f, z: tensor[n, c], y: index(c)[n]):
     return f.loss
 
 
+@op
+def of_two_numbers(f, z: tensor[n, c], y: index(c)[n], a: scalar = 0.1):
+    f.q[n, c] = where(eq(c, y[n]), 1 - a + a / size(c), a / size(c))
+    f.logp[n, c] = z[n, c] - log(sum(exp(z[n, c]), over=c))
+    f.loss[()] = -sum(f.q[n, c] * f.logp[n, c], over=(n, c)) / size(n)
+    return f.loss
+
+
+@op
+def of_two_numbers_inside(f, z: tensor[n, c], y: index(c)[n], a: scalar = 0.1):
+    f.logp[n, c] = z[n, c] - log(sum(exp(z[n, c]), over=c))
+    f.loss[()] = -mean(sum(where(eq(c, y[n]), 1 - a + a / size(c), a / size(c)) * f.logp[n, c], over=c), over=n)
+    return f.loss
+
+
 def of_targets(q: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     return -(q * z.log_softmax(1)).sum() / len(z)
 
@@ -72,7 +87,10 @@ def test_losses_of_targets_gather() -> None:
     assert_right(smoothed.op, module(smoothed.op).smoothed(z, y, 0.2), of_targets(0.8 * hot + 0.2 / 3, z), z)
     right = of_targets(hot * w, z) * 5 / (hot * w).sum()
     assert_right(weighted.op, module(weighted.op).weighted(z, y, w), right, z)
-    for made in (one_hot, smoothed, weighted):
+    for made in (of_two_numbers, of_two_numbers_inside):
+        found = getattr(module(made.op), made.op.name)(z, y, 0.2)
+        assert_right(made.op, found, of_targets(0.8 * hot + 0.2 / 3, z), z)
+    for made in (one_hot, smoothed, weighted, of_two_numbers, of_two_numbers_inside):
         code = render(made.op.derivation)
         assert "hot" not in made.op.derivation.forward.names, code
         assert ".gather(" in code and "torch.arange" not in code, code
