@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
 
-from sympy import Dummy, Expr, Mul, expand
+from sympy import Dummy, Expr, Mul, S, expand
 
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, raised_by_names
 from derive.backends.torch.or_nothing import in_full
@@ -76,7 +76,7 @@ def _stays_small(value: Expr, z: Dummy, threshold: Expr) -> bool:
         return bool(value.is_polynomial(z))
     there = value.subs(z, threshold)
     size = abs(there.subs(dict.fromkeys(there.free_symbols, 1)))
-    return bool(size.is_finite and size < _LARGE)
+    return bool(size.is_finite) and (size < _LARGE) is S.true  # SymPy does not say what `relu` of a number is
 
 
 def step(asked: Comparison, node: Call, known: Known) -> Node | None:

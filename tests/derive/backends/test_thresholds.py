@@ -644,3 +644,20 @@ def test_a_threshold_that_is_one_less_a_number_of_the_callers_is_a_number() -> N
     program = Program("step", (("r", ("n",)),), ("low",), (Assign("y", ("n",), choice),), ("y",))
     (made,) = without_choices(program, computed=frozenset({"r"})).statements
     assert str(made.value) == "(sign(r[n] - (1 - low)) + 1) / 2", made
+
+
+@op
+def hard_swish(f, x: tensor[n]):
+    """A choice inside a choice, both by numbers; the inner one may be written by a `relu` of a number."""
+    f.y[n] = where(x[n] <= -3, 0, where(x[n] >= 3, x[n], x[n] * (x[n] + 3) / 6))
+    return f.y
+
+
+def test_a_choice_inside_a_choice_by_another_number() -> None:
+    x = torch.linspace(-6, 6, 41, dtype=torch.float64, requires_grad=True)
+    dy = torch.randn(41, dtype=torch.float64)
+    found, right = module(hard_swish.op).hard_swish(x), torch.nn.functional.hardswish(x)
+    torch.testing.assert_close(found, right)
+    (ours,), (theirs,) = (torch.autograd.grad(v, x, dy) for v in (found, right))
+    inside = (x.detach().abs() - 3).abs() > 1e-9  # there the slopes are conventions
+    torch.testing.assert_close(ours[inside], theirs[inside])
