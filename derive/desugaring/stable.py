@@ -23,7 +23,7 @@ from derive.terms.functions import absolute, log1p, maximum, minimum, sigmoid, s
 def by_stable_functions(op: Op) -> Op:
     """The same op with every such expression as one function, also where what it is made of has a name."""
     named: dict[str, Equation] = {}
-    made: dict[str, Equation] = {}  # of one exponential or two
+    made: dict[str, Equation] = {}  # of one exponential or two, or a magnitude that one may be of
     out = []
     for equation in op.equations:
         full = replace(equation, body=in_full(equation.body, made))
@@ -31,12 +31,17 @@ def by_stable_functions(op: Op) -> Op:
         if e == full:
             e = _rewritten(equation, named)
         whole = replace(e, body=in_full(e.body, named))
-        if full.kind is None and full.is_plain and (found := exponents(full.body)) is not None and len(found) <= 2:
+        if full.kind is None and full.is_plain and _is_made_of_exponentials(full.body):
             made[e.name] = full
         if e.kind is None and e.is_plain and _log_of(whole.body) is not None:
             named[e.name] = whole
         out.append(e)
     return replace(op, equations=tuple(out))
+
+
+def _is_made_of_exponentials(body: Expr) -> bool:
+    found = exponents(body)
+    return isinstance(body, absolute) or (found is not None and len(found) <= 2)
 
 
 def _rewritten(e: Equation, named: Mapping[str, Equation]) -> Equation:

@@ -73,6 +73,14 @@ def above(f, x: tensor[n]):
 
 
 @op
+def above_in_steps(f, x: tensor[n]):
+    f.a[n] = abs(x[n])
+    f.u[n] = exp(-f.a[n])
+    f.y[n] = maximum(x[n], 0) + log(1 + f.u[n])
+    return f.y
+
+
+@op
 def below(f, x: tensor[n]):
     f.y[n] = 2 * minimum(x[n], 0) - 2 * log(1 + exp(-abs(x[n])))
     return f.y
@@ -161,6 +169,7 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "tangent_by_sigmoid": lambda x, b: torch.tanh(x) + b,
     "preference": lambda a, r: -functional.logsigmoid(0.5 * (a - r)).mean(),
     "above": functional.softplus,
+    "above_in_steps": functional.softplus,
     "below": lambda x: 2 * functional.logsigmoid(x),
     "targets": lambda x, t: functional.binary_cross_entropy_with_logits(x, t),
     "by_name": lambda x, t: functional.binary_cross_entropy_with_logits(x, t),
@@ -169,7 +178,8 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
 OPS: dict[str, OpCall] = {
     made.op.name: made
     for made in (
-        inverse, fraction, times, squared, logarithm, preference, entropy, above, below, targets, by_name, focal,
+        inverse, fraction, times, squared, logarithm, preference, entropy, above, above_in_steps, below, targets,
+        by_name, focal,
         of_others, in_steps, named_fraction, tangent, tangent_of_both, tangent_by_sigmoid, one_of_two,
     )
 }
@@ -222,7 +232,7 @@ def test_a_tangent_keeps_its_digits_near_0() -> None:
 
 
 def test_softplus_by_a_maximum_is_one_function() -> None:
-    for name in ("above", "below"):
+    for name in ("above", "above_in_steps", "below"):
         assert "softplus(" in _code(name) and "clamp" not in _code(name) and "abs(" not in _code(name), _code(name)
 
 
