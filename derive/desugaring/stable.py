@@ -3,7 +3,8 @@
 `1 / (1 + exp(-x))` is `sigmoid(x)`, `log(1 + exp(x))` is `softplus(x)`, and `log(sigmoid(x))` is `-softplus(-x)`. As
 they are written they are 0, infinite or nan, or their gradients are, where no dtype holds the exponential. And what is
 written so that it is not, `maximum(x, 0) + log1p(exp(-abs(x)))`, is that function too; not with `relu(x)`, which has
-another slope at 0. Exponentials that have names, `u = exp(-x)` and `1 / (1 + u)`, are read as what they are.
+another slope at 0. `log(cosh(x))` is `x + softplus(-2*x) - log(2)`. Exponentials that have names, `u = exp(-x)` and
+`1 / (1 + u)`, are read as what they are.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sympy import Add, Expr, Mul, Pow, S, exp, log
+from sympy import Add, Expr, Mul, Pow, S, cosh, exp, log
 
-from derive.desugaring.two_exponentials import by_quotients, exponents
+from derive.desugaring.splitting import own_equation
+from derive.desugaring.two_exponentials import by_quotients, exponents, mirrored
 from derive.equations import Equation, Op
+from derive.lowering.lower import node
+from derive.nodes.naming import name_of
+from derive.terms.axes import free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, at_index
+from derive.terms.elements import At, at_index, reads_of
 from derive.terms.functions import absolute, log1p, maximum, minimum, sigmoid, softplus
 
 
@@ -24,10 +29,13 @@ def by_stable_functions(op: Op) -> Op:
     """The same op with every such expression as one function, also where what it is made of has a name."""
     named: dict[str, Equation] = {}
     made: dict[str, Equation] = {}  # of one exponential or two, or a magnitude that one may be of
-    out = []
+    out: list[Equation] = []
+    taken = set(op.names)
     for equation in op.equations:
         full = replace(equation, body=in_full(equation.body, made))
-        e = _rewritten(full, named)
+        out += (apart := _sums_apart(full, taken))
+        whole = replace(full, body=full.body.xreplace({s.body: s.left for s in apart}))
+        e = _rewritten(whole, named)
         if e == full:
             e = _rewritten(equation, named)
         whole = replace(e, body=in_full(e.body, named))
@@ -39,9 +47,26 @@ def by_stable_functions(op: Op) -> Op:
     return replace(op, equations=tuple(out))
 
 
+def _sums_apart(e: Equation, taken: set[str]) -> list[Equation]:
+    """A name for each sum whose hyperbolic cosine has its logarithm taken: it comes before what is added to it."""
+    logs = sorted(e.body.atoms(log), key=lambda f: f.sort_key())
+    found = [c[0] for f in logs if (c := _cosine(f.args[0])) is not None]
+    sums = dict.fromkeys(u for u in found if isinstance(u, Add) and reads_of(u))
+    axes = (*e.axes, *e.over)
+    return [own_equation(name_of(node(u), taken), tuple(a for a in axes if a in free_axes(u)), u, taken) for u in sums]
+
+
+def _cosine(total: Expr) -> tuple[Expr, Expr] | None:
+    """What a hyperbolic cosine is of, written by exponentials or not, and the number before it."""
+    if isinstance(total, cosh):
+        return total.args[0], S.One
+    both = mirrored(total)
+    return None if both is None else (both[0], 2 * both[1])
+
+
 def _is_made_of_exponentials(body: Expr) -> bool:
     found = exponents(body)
-    return isinstance(body, absolute) or (found is not None and len(found) <= 2)
+    return isinstance(body, absolute | cosh) or (found is not None and len(found) <= 2)
 
 
 def _rewritten(e: Equation, named: Mapping[str, Equation]) -> Equation:
@@ -94,6 +119,9 @@ def _logarithm(e: Expr, named: Mapping[str, Equation]) -> Expr:
     exponent = _exponent(total)
     if exponent is not None:
         return softplus(exponent)
+    if (cosine := _cosine(total)) is not None:
+        u, number = cosine
+        return u + softplus(-2 * u) + log(number / 2)
     found = _log_of(in_full(total, named))
     return e if found is None else found
 

@@ -22,6 +22,14 @@ def exponents(total: Expr) -> dict[Expr, Expr] | None:
     return found if any(u != 0 for u in found) else None
 
 
+def mirrored(total: Expr) -> tuple[Expr, Expr] | None:
+    """Of `c*exp(u) + c*exp(-u)` both `u` and `c`, where `c` is above 0; nothing for another sum."""
+    found = exponents(total) or {}
+    u = next((u for u in found if not u.could_extract_minus_sign()), S.Zero)
+    alike = set(found) == {u, -u} and u != 0 and found[u] == found[-u] and found[u].is_positive
+    return (u, found[u]) if alike else None
+
+
 def by_quotients(e: Expr) -> Expr:
     """The expression with every quotient of two exponentials and their sum as one function."""
     return e.replace(lambda f: isinstance(f, Mul), _over_sum).replace(lambda f: isinstance(f, Add), _less_one)

@@ -1,10 +1,12 @@
 """Sigmoids and their logarithms, however they are written, are finite wherever they are, and so are their gradients."""
 
 import inspect
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
+from sympy import cosh
 from torch import Tensor
 from torch.nn import functional
 
@@ -148,6 +150,28 @@ def tangent_by_sigmoid(f, x: tensor[n], b: tensor[n]):
 
 
 @op
+def log_cosine(f, x: tensor[n], z: tensor[n]):
+    f.loss[()] = mean(log(cosh(x[n] - z[n])), over=n)
+    return f.loss
+
+
+@op
+def log_cosine_in_steps(f, x: tensor[n]):
+    f.u[n] = exp(x[n])
+    f.v[n] = exp(-x[n])
+    f.c[n] = (f.u[n] + f.v[n]) / 2
+    f.y[n] = log(f.c[n])
+    return f.y
+
+
+@op
+def log_cosine_by_name(f, x: tensor[n]):
+    f.c[n] = cosh(x[n])
+    f.y[n] = 3 * log(f.c[n])
+    return f.y
+
+
+@op
 def one_of_two(f, x: tensor[n], z: tensor[n]):
     f.first[n] = exp(x[n])
     f.second[n] = exp(z[n])
@@ -156,7 +180,14 @@ def one_of_two(f, x: tensor[n], z: tensor[n]):
     return f.loss, f.p
 
 
+def log_cosh(x: Tensor) -> Tensor:
+    return x.abs() + torch.log1p(torch.exp(-2 * x.abs())) - math.log(2)
+
+
 PLAIN: dict[str, Callable[..., Tensor]] = {
+    "log_cosine": lambda x, z: log_cosh(x - z).mean(),
+    "log_cosine_in_steps": log_cosh,
+    "log_cosine_by_name": lambda x: 3 * log_cosh(x),
     "inverse": lambda x, b: torch.sigmoid(x + b),
     "fraction": lambda x: torch.sigmoid(2 * x),
     "times": functional.silu,
@@ -181,6 +212,7 @@ OPS: dict[str, OpCall] = {
         inverse, fraction, times, squared, logarithm, preference, entropy, above, above_in_steps, below, targets,
         by_name, focal,
         of_others, in_steps, named_fraction, tangent, tangent_of_both, tangent_by_sigmoid, one_of_two,
+        log_cosine, log_cosine_in_steps, log_cosine_by_name,
     )
 }
 
@@ -229,6 +261,13 @@ def test_a_tangent_keeps_its_digits_near_0() -> None:
         rest = () if name != "tangent_by_sigmoid" else (torch.zeros(3),)
         factor = 3 if name == "tangent_of_both" else 1
         torch.testing.assert_close(getattr(module(OPS[name].op), name)(x, *rest), factor * x, rtol=1e-5, atol=0)
+
+
+def test_the_logarithm_of_a_cosine_is_finite_in_float32_and_its_difference_is_taken_first() -> None:
+    x, z = torch.tensor([300.0, -1e3, 1000.5]), torch.tensor([0.0, 0.0, 1000.25])
+    found = module(log_cosine.op).log_cosine(x, z)
+    torch.testing.assert_close(found, log_cosh(x.double() - z.double()).mean().float(), rtol=1e-6, atol=0)
+    assert "x_minus_z = x - z" in _code("log_cosine")
 
 
 def test_softplus_by_a_maximum_is_one_function() -> None:
