@@ -32,6 +32,7 @@ from derive.explaining.words import listed
 from derive.lengths.length_code import lengths_of, size_code
 from derive.lengths.nominal import nominal
 from derive.passes.differences import squares_of_differences
+from derive.passes.finite import finite_unchosen
 from derive.passes.leftovers import without_unread
 from derive.pipeline import Derivation
 from derive.program import Assign, Program, Read, Reduce
@@ -65,7 +66,9 @@ class Pair:
         self.whole = self._whole(forward, kept)
         if fuse:  # else the equations as they are written are wanted
             computed = frozenset(kept) - {o.name for o in self.op.operands}
-            forward, backward = (choices_first(without_choices(p, self.whole, computed)) for p in (forward, backward))
+            finite = finite_unchosen(self.op, self.cotangents)
+            both = (without_choices(p, self.whole, computed, finite) for p in (forward, backward))
+            forward, backward = map(choices_first, both)
             forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))
             forward = forward_in_float64(forward, backward, kept)

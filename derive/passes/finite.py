@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from derive.bounded import SMALLEST
+from derive.bounded import SMALLEST, floored, polynomials
 from derive.equations import Op
 from derive.lowering.lower import node as lowered
 from derive.lowering.raising import is_finite_number
@@ -18,6 +18,8 @@ from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.products import is_matrix_product, is_weighted
 from derive.nodes.walking import reads
 from derive.program import Assign, AxisValue, Call, Index, Node, Num, Read, Reduce, Scal, SizeOf, Statement
+from derive.terms.choices import Where
+from derive.terms.elements import At
 
 _KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
 _BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
@@ -97,6 +99,24 @@ def _ends(node: Call) -> tuple[Node, Node] | None:
     return node.args[0].args[1], node.args[1]
 
 
+def finite_of(op: Op, cotangents: Collection[str]) -> tuple[Finite, Finite]:
+    """What is finite where the cotangents are, and where the inputs are as well."""
+    positive = frozenset(e.name for e in op.equations if e.kind in (None, "sum", "mean") and e.body.is_nonnegative)
+    both = (frozenset(cotangents), polynomials(op) | frozenset(cotangents))
+    return Finite(both[0], floored(op), positive), Finite(both[1], floored(op), positive)
+
+
+def chooses(op: Op) -> bool:
+    """Whether the op itself chooses by values, so that what is not chosen may be anything."""
+    return any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
+
+
+def finite_unchosen(op: Op, cotangents: Collection[str]) -> Finite:
+    """What is finite where it is not chosen: only gradients, where the op itself leaves out values by values."""
+    gradients, values = finite_of(op, cotangents)
+    return gradients if chooses(op) else values
+
+
 # --- counts of ties ---------------------------------------------------------------------------------------------------
 
 Extremum = tuple[Node, frozenset[str], tuple[Index, ...]]
@@ -122,5 +142,3 @@ def counts_ties(node: Node, extrema: Mapping[str, Extremum]) -> bool:
 
 
 # --- the forward's side -----------------------------------------------------------------------------------------------
-
-

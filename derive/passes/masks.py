@@ -18,7 +18,6 @@ from fractions import Fraction
 
 from sympy import Expr, S
 
-from derive.bounded import floored, polynomials
 from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
 from derive.lowering.raising import expanded, is_finite_number
@@ -26,12 +25,10 @@ from derive.nodes.arithmetic import ONE, ZERO, quotient
 from derive.nodes.products import fraction, numbers_apart
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
-from derive.passes.finite import Extremum, Finite, counts_ties, extrema
+from derive.passes.finite import Extremum, Finite, chooses, counts_ties, extrema, finite_of
 from derive.passes.sides import on_each_side, vanishes_beside
 from derive.passes.steps import clamped, half_of, total
 from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Statement
-from derive.terms.choices import Where
-from derive.terms.elements import At
 
 _TWO = Num(Fraction(2))
 
@@ -69,11 +66,8 @@ class _Known:
 
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
     """The same backward of an op, with products for choices."""
-    positive = frozenset(e.name for e in op.equations if e.kind in (None, "sum", "mean") and e.body.is_nonnegative)
-    chooses = any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
-    values = Finite(polynomials(op) | frozenset(cotangents), floored(op), positive)
-    gradients = Finite(frozenset(cotangents), floored(op), positive)
-    known = _Known(gradients, values, positive, chooses, extrema(op), nominal(op))
+    gradients, values = finite_of(op, cotangents)
+    known = _Known(gradients, values, values.nonnegative, chooses(op), extrema(op), nominal(op))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))

@@ -5,8 +5,7 @@ What is not chosen is finite and adds 0: a number, a multiple of what is chosen,
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from fractions import Fraction
 
 from sympy import Dummy, Expr, Mul, S, expand
@@ -17,6 +16,7 @@ from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO, multiplied, negated, number_apart, signless, times
 from derive.nodes.products import product_factors
 from derive.nodes.walking import node_axes, reads
+from derive.passes.steps import half_of
 from derive.program import Call, Node, Num, Read, Scal
 from derive.terms.functions import maximum, minimum, sign
 
@@ -79,15 +79,16 @@ def _stays_small(value: Expr, z: Dummy, threshold: Expr) -> bool:
     return bool(size.is_finite) and (size < _LARGE) is S.true  # SymPy does not say what `relu` of a number is
 
 
-def step(asked: Comparison, node: Call, known: Known) -> Node | None:
-    """`(1 + sign(t - x))/2` for `where(x < t, 1, where(x == t, 1/2, 0))`; None for another choice."""
+def step(asked: Comparison, node: Call, known: Known, is_finite: Callable[[Node], bool]) -> Node | None:
+    """`v * (1 + sign(t - x))/2` for `where(x < t, v, where(x == t, v/2, 0))` with a finite `v`, or 1; else None."""
     _, first, rest = node.args
-    half = Call("where", (Call("eq", (asked.x, asked.threshold)), Num(Fraction(1, 2)), ZERO))
-    if first != ONE or not isinstance(rest, Call) or rest.fn != "where" or not asked.strict:
+    found = _or_zero(rest)
+    if found is None or not asked.strict or in_full(found[0], known) != Call("eq", (asked.x, asked.threshold)):
         return None
-    if replace(rest, args=(in_full(rest.args[0], known), *rest.args[1:])) != half:
+    (a, value), (b, same) = map(number_apart, (first, found[1]))
+    if value != same or a != 2 * b or not (value == ONE or is_finite(value)):
         return None
-    return Call("div", (Call("add", (Call("sign", (asked.gap,)), ONE)), Num(Fraction(2))))
+    return half_of(first, Call("add", (Call("sign", (asked.gap,)), ONE)))
 
 
 def step_between(node: Call, known: Known, inputs: Collection[str]) -> Node | None:
@@ -131,17 +132,17 @@ def weighed(node: Call, mask: Node) -> Node | None:
     return times(size, Call("mul", (one, Call("threshold", (_signed(taken), ZERO, Num(rest / size))))))
 
 
-def one_of_three(node: Call) -> Node | None:
-    """`v * (a*[c] + b*[e & ~c])` for `where(c, a*v, where(e, b*v, 0))` with numbers; None for another choice."""
+def one_of_three(node: Call, known: Known, is_finite: Callable[[Node], bool]) -> Node | None:
+    """`v * (a*[c] + b*[e & ~c])` for `where(c, a*v, where(e, b*v, 0))` with numbers and a finite `v`; else None."""
     condition, first, rest = node.args
     found = _or_zero(rest)
     if found is None or node_axes(condition) != node_axes(found[0]):
         return None
     other, second = found
     (a, value), (b, same) = map(number_apart, (first, second))
-    if value != same or not (value == ONE or reads(value)) or 0 in (a, b):
+    if value != same or not (value == ONE or (reads(value) and is_finite(value))) or 0 in (a, b):
         return None
-    asked = (condition, Call("and", (other, Call("not", (condition,)))))
+    asked = (condition, _without(condition, other, known))
     masks = [Call("where", (c, ONE, ZERO)) for c in asked]
     weights = Call("add" if b > 0 else "sub", (times(a, masks[0]), times(abs(b), masks[1])))
     return weights if value == ONE else Call("mul", (value, weights))
@@ -158,6 +159,14 @@ def _or_zero(node: Node) -> tuple[Node, Node] | None:
     if len(masks) != 1 or not rest or not reads(masks[0].args[0]):
         return None
     return masks[0].args[0], negated(multiplied(rest)) if minus else multiplied(rest)
+
+
+def _without(condition: Node, other: Node, known: Known) -> Node:
+    """Where one condition holds and the first does not: what are equal are so where neither is larger."""
+    first, second = in_full(condition, known), in_full(other, known)
+    if isinstance(first, Call) and first.fn in ("gt", "lt") and second == Call("eq", first.args):
+        return other
+    return Call("and", (other, Call("not", (condition,))))
 
 
 def _signed(mask: Node) -> Node:

@@ -20,27 +20,34 @@ from derive.backends.torch.bends import bent, bent_at_zero
 from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, comparison, raised_by_names
 from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.jumps import beyond, jump, one_of_three, step, step_between, weighed
-from derive.backends.torch.or_nothing import gap_or_nothing, or_nothing
+from derive.backends.torch.or_nothing import gap_or_nothing, in_full, or_nothing
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
 from derive.nodes.walking import by_axes_once, reads, rebuilt, uses
 from derive.passes.distributing import written_where_read
+from derive.passes.finite import Finite
 from derive.passes.leftovers import without_unread
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Program, Read, Scatter, Statement
 from derive.terms.functions import absolute, maximum, minimum, relu
 
+_NOTHING = Finite(frozenset())
+
 
 def without_choices(
-    program: Program, integers: frozenset[str] = frozenset(), computed: frozenset[str] = frozenset()
+    program: Program,
+    integers: frozenset[str] = frozenset(),
+    computed: frozenset[str] = frozenset(),
+    finite: Finite = _NOTHING,
 ) -> Program:
     """The same program with sums and products in place of such choices.
 
-    `integers` are no real tensors; `computed` are no inputs of the op, though they may be given to the program.
+    `integers` are no real tensors; `computed` are no inputs of the op, though they may be given to the program. What is
+    `finite` is so where it is not chosen, too.
     """
     added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
     known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
-    masks, is_real = _masks(program, computed), Dtypes(program, integers).is_real
+    masks, is_real = _masks(program, computed, finite, known), Dtypes(program, integers).is_real
 
     def unchosen(s: Statement) -> Statement:
         return replace(s, value=bent_at_zero(or_nothing(_within(s.value, known, masks), known, is_real)))
@@ -62,15 +69,28 @@ def _read_once(program: Program, before: Program) -> Program:
 
 @dataclass(frozen=True)
 class _Masks:
-    """The names of what a program is given, masks among it, and of the inputs of the op among that."""
+    """The names of what a program is given, masks among it, and of the inputs of the op among that; what is finite."""
 
     given: frozenset[str]
     inputs: frozenset[str]
+    finite: Finite
+    known: Known
+
+    def is_finite(self, node: Node) -> bool:
+        """Whether a node is finite where it is not chosen either."""
+        return self.finite.includes(self._opened(node))
+
+    def _opened(self, node: Node) -> Node:
+        """A node with what its names stand for, but for those that are known to be finite."""
+        if isinstance(node, Read) and node.name not in self.finite.tensors | self.finite.reciprocals:
+            whole = in_full(node, self.known)
+            return node if whole is node else self._opened(whole)
+        return rebuilt(node, self._opened) if isinstance(node, Call) else node
 
 
-def _masks(program: Program, computed: frozenset[str]) -> _Masks:
+def _masks(program: Program, computed: frozenset[str], finite: Finite, known: Known) -> _Masks:
     given = frozenset(n for n, _ in program.given)
-    return _Masks(given, given - computed - {s.name for s in program.statements})
+    return _Masks(given, given - computed - {s.name for s in program.statements}, finite, known)
 
 
 def _within(node: Node, known: Known, masks: _Masks) -> Node:
@@ -90,13 +110,14 @@ def _unchosen(node: Call, known: Known, masks: _Masks) -> Node | None:
     asked = comparison(condition, known)
     if asked is not None:
         strict, turned = asked.strictly(node)
-        met = _met(asked, node, known) or step(asked, node, known)
-        return met or jump(strict, turned, known) or weighed(turned, strict.mask) or one_of_three(node)
+        met = _met(asked, node, known) or step(asked, node, known, masks.is_finite)
+        met = met or jump(strict, turned, known) or weighed(turned, strict.mask)
+        return met or one_of_three(node, known, masks.is_finite)
     if (between := step_between(node, known, masks.inputs)) is not None:
         return between
     if not isinstance(condition, Read) or condition.name not in masks.given or not by_axes_once(condition):
         return None
-    return weighed(node, Call("where", (condition, ONE, ZERO))) or one_of_three(node)
+    return weighed(node, Call("where", (condition, ONE, ZERO))) or one_of_three(node, known, masks.is_finite)
 
 
 def _met(asked: Comparison, node: Call, known: Known) -> Node | None:

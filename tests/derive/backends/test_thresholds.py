@@ -10,6 +10,7 @@ from derive.backends.torch.thresholds import without_choices
 from derive.emit import render
 from derive.notation import (
     axes,
+    cos,
     exp,
     expm1,
     log,
@@ -20,6 +21,7 @@ from derive.notation import (
     relu,
     scalar,
     sigmoid,
+    sin,
     size,
     sqrt,
     sum,
@@ -335,6 +337,32 @@ def test_one_of_three_multiples_is_weighed_by_two_masks(made, a, b, t) -> None:
     _, dw = getattr(module(made.op), f"{made.op.name}_backward")(dy, *saved)
     right = torch.where(POINTS > 0.5, a, torch.where(t > POINTS, b, 0))
     assert y.equal(w * right) and dw.equal(dy * right)
+
+
+@op
+def turned_by_margin(f, c: tensor[n], m: tensor[n], z: tensor[n]):
+    f.y[n] = where(z[n] > 0, c[n] * cos(m[n]) - sqrt(maximum(1 - c[n] ** 2, 1e-7)) * sin(m[n]), c[n])
+    return f.y
+
+
+def test_what_may_be_infinite_is_chosen_among_three() -> None:
+    """Where c is 1, what the bound leaves out is 1/sqrt(1 - c**2)."""
+    c, m, z = (torch.tensor(v, dtype=torch.float64) for v in ([1, -1, 1.1, 0.6], [0.3, 2, 1, 1], [1, 1, 1, 1]))
+    y, saved = module(turned_by_margin.op).turned_by_margin_forward(c, m, z)
+    dc, *_ = module(turned_by_margin.op).turned_by_margin_backward(torch.ones_like(y), *saved)
+    right = torch.stack([*torch.cos(m[:3]), torch.cos(m[3]) + 0.75 * torch.sin(m[3])])
+    torch.testing.assert_close(dc, right)
+
+
+@op
+def log_clamped(f, x: tensor[n], z: tensor[n]):
+    f.y[n] = z[n] * log(maximum(x[n], 0.5))
+    return f.y
+
+
+def test_half_at_a_tie_is_one_step() -> None:
+    """One pass asks for the sign, where two masks would be two comparisons, made real and added."""
+    assert "(z / maximum_x_half).mul_((x - 0.5).sign_().add_(1)).div_(2)" in render(log_clamped.op.derivation)
 
 
 @op
