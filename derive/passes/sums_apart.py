@@ -19,7 +19,7 @@ from derive.nodes.products import is_matrix_product, is_outer_sum, is_tensor, pr
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.passes.divided_factors import with_divided_factors
-from derive.program import Call, Node, Program, Read, Reduce, SizeOf, Window
+from derive.program import Call, Index, Node, Num, Program, Read, Reduce, SizeOf, Window
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:
@@ -83,12 +83,29 @@ def _nearly_equal(one: Node, other: Node) -> bool:
 
     With a product in it that it has to round, as `z*(x*g - h)` has, it is not.
     """
-    if not reads(one) & reads(other):
+    if not _may_be_alike([one], [other]):
         return False
     left, right = (_powers(term) for term in (one, other))
     alone = [[f for f in rest.elements() if is_tensor(f)] for rest in (left - right, right - left)]
-    apart = not {name for f in alone[0] for name in reads(f)} & {name for f in alone[1] for name in reads(f)}
-    return not (apart and all(alone) and max(map(len, alone)) > 1)
+    return not (not _may_be_alike(*alone) and all(alone) and max(map(len, alone)) > 1)
+
+
+def _may_be_alike(some: list[Node], others: list[Node]) -> bool:
+    """Whether a number that the one reads may be one that the others read: `x[n, 0]` and `x[n, 1]` are two of them."""
+    first, second = ([n for node in nodes for n in walk(node) if isinstance(n, Read)] for nodes in (some, others))
+    return any(a.name == b.name and not _are_two_places(a, b) for a in first for b in second)
+
+
+def _are_two_places(a: Read, b: Read) -> bool:
+    """Whether two reads of a tensor are at two places of one of its dimensions."""
+    numbers = [(_number_of(i), _number_of(j)) for i, j in zip(a.index, b.index, strict=True)]
+    return any(None not in pair and pair[0] != pair[1] for pair in numbers)
+
+
+def _number_of(index: Index) -> object:
+    """The place that an index always is, counted from the first; None for any other."""
+    fixed = isinstance(index, Window) and not index.steps and isinstance(index.offset, Num)
+    return index.offset.value if fixed else None  # type: ignore[union-attr]
 
 
 def _powers(term: Node) -> Counter[Node]:

@@ -13,6 +13,7 @@ from derive.program import Reduce
 from tests.derive.live import assert_derived
 
 d, k, m, n, o, p = axes("d k m n o p")
+two = axes("two=2")
 
 
 @op
@@ -107,6 +108,18 @@ def larger_factor(f, q: tensor[p, o, n, k], a: tensor[o, d, k], b: tensor[n, d, 
     return f.y
 
 
+@op
+def of_two_places(f, z: tensor[n, two, d], w: tensor[m, d, two]):
+    f.y[n, m] = sum(w[m, d, 0] * z[n, 0, d] - w[m, d, 1] * z[n, 1, d], over=d)
+    return f.y
+
+
+@op
+def of_one_place(f, z: tensor[n, two, d], w: tensor[m, d, two]):
+    f.y[n, m] = sum(w[m, d, 0] * z[n, 0, d] - z[n, 0, d] ** 2, over=d)
+    return f.y
+
+
 REFERENCES = {
     "waves": lambda u, a, b, c: u.cos() @ a.T + u.sin() @ b.T + u.shape[1] * c[:, None],
     "real_part": lambda u, v, a, b: u @ a.T - v @ b.T,
@@ -121,12 +134,15 @@ REFERENCES = {
     "common_factor": lambda u, v, a, b: (u * v) @ a.T - u @ b.T,
     "differences": lambda u, v, a, b: u @ a.T - (u * v).sum(1)[:, None] + 0 * b.sum(),
     "of_one_tensor": lambda u, v, a: (u * v.sin()) @ a.T - (u * v) @ a.sin().T,
+    "of_two_places": lambda z, w: z[:, 0] @ w[..., 0].T - z[:, 1] @ w[..., 1].T,
+    "of_one_place": lambda z, w: z[:, 0] @ w[..., 0].T - z[:, :1].square().sum(2),
     "gated": lambda u, a: u @ a.T + (u[:, None] + a).sin().sum(2),
 }
-SHAPES = {"u": (5, 3), "v": (5, 3), "a": (4, 3), "b": (4, 3), "c": (5,)}
+SHAPES = {"u": (5, 3), "v": (5, 3), "a": (4, 3), "b": (4, 3), "c": (5,), "z": (5, 2, 3), "w": (4, 3, 2)}
 OPS = [
     waves.op, real_part.op, scaled.op, distances.op, divided.op, divided_both.op, numbered.op, averaged.op,
-    averaged_beside.op, numbered_quotients.op, common_factor.op, differences.op, of_one_tensor.op, gated.op,
+    averaged_beside.op, numbered_quotients.op, common_factor.op, differences.op, of_one_tensor.op, of_two_places.op,
+    of_one_place.op, gated.op,
 ]  # fmt: skip
 
 
@@ -139,6 +155,7 @@ def _products(made: Op) -> list[bool]:
 COUNTS = [
     (waves.op, 2), (real_part.op, 2), (scaled.op, 1), (divided.op, 1), (divided_both.op, 2), (numbered.op, 2),
     (averaged.op, 1), (averaged_beside.op, 1), (numbered_quotients.op, 2), (common_factor.op, 2),
+    (of_two_places.op, 2),
 ]  # fmt: skip
 
 
@@ -152,10 +169,13 @@ def test_what_a_mean_has_at_every_place_is_not_divided_again() -> None:
     assert str(y) == "y[n, m] = cos(b[m, 0]) * c[n] - sum(a[m, d] * u[n, d], over=d) / size(d)"
 
 
-_TOGETHER = [distances.op, differences.op, of_one_tensor.op, gated.op]
+_TOGETHER = [distances.op, differences.op, of_one_tensor.op, of_one_place.op, gated.op]
 
 
-@pytest.mark.parametrize("made", _TOGETHER, ids=["all but equal", "exact", "one tensor's", "still over all axes"])
+_NAMES = ["all but equal", "exact", "one tensor's", "one place's", "still over all axes"]
+
+
+@pytest.mark.parametrize("made", _TOGETHER, ids=_NAMES)
 def test_what_is_left_together(made: Op) -> None:
     assert _products(made) == [False]
 
