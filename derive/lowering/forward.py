@@ -16,7 +16,7 @@ from derive.lowering.definitions import Definition
 from derive.lowering.lower_factored import factored
 from derive.lowering.positions import slots_of, spread_over
 from derive.nodes.arithmetic import multiplied, signed_terms
-from derive.nodes.products import is_matrix_product, is_weighted
+from derive.nodes.products import is_matrix_product, is_tensor, is_weighted, quotient_factors
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
 from derive.nodes.walking import walk
@@ -196,11 +196,17 @@ def _reduced(kind: str, over: tuple[str, ...], body: Node) -> Node:
 
 
 def _is_product_beside(own: Read, value: Node, reader: Node) -> bool:
-    """Whether a matrix product is a term of a sum that has another one: both are added up in one matrix."""
+    """Whether a matrix product, or a multiple, is a term of a sum that has another one: one matrix adds up both."""
     if not isinstance(value, Reduce) or not is_matrix_product(value):
         return False
-    sums = ([term for term, minus in signed_terms(n) if not minus] for n in walk(reader) if isinstance(n, Call))
+    sums = ([_unnumbered(term) for term, _ in signed_terms(n)] for n in walk(reader) if isinstance(n, Call))
     return any(own in terms and any(isinstance(t, Reduce) and is_matrix_product(t) for t in terms) for terms in sums)
+
+
+def _unnumbered(term: Node) -> Node:
+    """A tensor without the numbers that it is multiplied with or divided by."""
+    tensors = [(f, divides) for f, divides in quotient_factors(term) if is_tensor(f)]
+    return tensors[0][0] if len(tensors) == 1 and not tensors[0][1] else term
 
 
 def _inline(equation: Equation, values: dict[str, Node]) -> None:
@@ -214,9 +220,11 @@ def _inline(equation: Equation, values: dict[str, Node]) -> None:
     if len(readers) != 1 or readers[0][1] != [own]:
         return
     reader = readers[0][0]
-    if any(isinstance(n, Reduce) for n in walk(values[reader])) and any(
-        isinstance(n, Reduce) for n in walk(values[equation.name])
-    ) and not _is_product_beside(own, values[equation.name], values[reader]):
+    if (
+        any(isinstance(n, Reduce) for n in walk(values[reader]))
+        and any(isinstance(n, Reduce) for n in walk(values[equation.name]))
+        and not _is_product_beside(own, values[equation.name], values[reader])
+    ):
         return
     values[reader] = put(values[reader], own, values[equation.name])
     del values[equation.name]

@@ -6,9 +6,7 @@ Columns may be several axes of the weights, as the gates of a cell are: they are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from derive.backends.convolution_roles import is_convolution
@@ -18,9 +16,10 @@ from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.flattened import columns_apart
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.values import LONGEST_ARGUMENT, Dims, Value, align, is_pack
+from derive.nodes.arithmetic import signed_terms, summed
 from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.walking import node_axes
-from derive.program import Call, Node, Read, Reduce
+from derive.program import Call, Read, Reduce
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -28,23 +27,19 @@ if TYPE_CHECKING:
 
 def bias_first(printer: Printer, node: Call, order: Dims) -> Call:
     """`x @ w + h @ u + b` as `x @ w + b + h @ u`: with the first product the vector takes no pass of its own."""
-    terms = list(_terms(node))
-    products = (t for t in terms if isinstance(t, Reduce) and is_matmul(t))
+    terms = signed_terms(node)
+    added = [t for t, minus in terms if not minus]
+    products = (t for t in added if isinstance(t, Reduce) and is_matmul(t))
     product = next((t for t in products if is_matrix_product(t)), None)
     ends = [order[-k:] for k in range(1, len(order)) if k == 1 or (product and _is_by_matrix(product, order, k))]
-    vectors = (t for t in terms if isinstance(t, Read) and t.index in ends)
+    vectors = (t for t in added if isinstance(t, Read) and t.index in ends)
     vector = next((t for t in vectors if printer.dtypes.is_real(t)), None)
     if product is None or vector is None or len(terms) < 3:
         return node
-    rest = [t for t in terms if t is not product and t is not vector]
-    return reduce(lambda a, b: Call("add", (a, b)), rest, Call("add", (product, vector)))
-
-
-def _terms(node: Node) -> Iterator[Node]:
-    if isinstance(node, Call) and node.fn == "add":
-        yield from (t for a in node.args for t in _terms(a))
-    else:
-        yield node
+    rest = [(t, minus) for t, minus in terms if t is not product and t is not vector]
+    first = summed([(product, False), (vector, False), *rest])
+    assert isinstance(first, Call)
+    return first
 
 
 def affine(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -81,11 +76,13 @@ def affine(printer: Printer, node: Call, order: Dims) -> Value | None:
 def added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
     """A matrix product, or a multiple of it, added to a matrix of ours as it is computed: `h.addmm_(x, w, alpha=k)`.
 
-    A pass over memory less, or two. Rows of several axes are those of a matrix, which looks at the same memory.
+    A pass over memory less, or two; so for what is subtracted, and for one product each of a batch. Rows of several
+    axes are those of a matrix, which looks at the same memory.
     """
-    if node.fn != "add" or len(order) < 2 or any(d is None or is_pack(d) for d in order):
+    if node.fn not in ("add", "sub") or len(order) < 2 or any(d is None or is_pack(d) for d in order):
         return None
-    for start, addend in (node.args, node.args[::-1]):
+    either = (node.args, node.args[::-1]) if node.fn == "add" else (node.args,)
+    for start, addend in sorted(either, key=lambda pair: not split(pair[1])[0]):  # a multiple as it is added
         numbers, tensors = split(addend)
         product = tensors[0] if len(tensors) == 1 else None
         if not isinstance(product, Reduce) or not is_matmul(product) or not is_matrix_product(product):
@@ -93,13 +90,29 @@ def added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
         value, added = printer.value(start, order), printer.value(product, order)
         code, apart = columns_apart(added.code)
         factors = code.split(" @ ")
-        whole = value.owned and value.dims == added.dims == order and len(factors) == 2
-        is_matrix = len(order) == 1 + _columns(apart)
-        if whole and all(map(_is_argument, factors)) and (is_matrix or (not apart and _is_by_matrix(product, order))):
-            factor = factor_code(printer, numbers, negative=False)
-            alpha = [f"alpha={factor}"] if factor != "1" else []
-            return _addmm_apart(value, factors, alpha, apart) if apart else _addmm(printer, value, factors, alpha)
+        if not value.owned or not value.dims == added.dims == order or len(factors) != 2:
+            continue
+        if not all(map(_is_argument, factors)):
+            continue
+        factor = factor_code(printer, numbers, negative=node.fn == "sub")
+        made = _with_product(printer, value, product, factors, apart, [f"alpha={factor}"] if factor != "1" else [])
+        if made is not None:
+            return made
     return None
+
+
+def _with_product(
+    printer: Printer, value: Value, product: Reduce, factors: list[str], apart: str, alpha: list[str]
+) -> Value | None:
+    """What is ours with a product added to its matrix, or each of a batch to its own; None where it has no matrix."""
+    order = value.dims
+    if len(order) == 1 + _columns(apart):
+        return _addmm_apart(value, factors, alpha, apart) if apart else _addmm(printer, value, factors, alpha)
+    if apart:
+        return None
+    if len(order) == 3 and all(order[0] in node_axes(f) for f in product_factors(product.body)):
+        return replace(value.method(f".baddbmm_({', '.join([*factors, *alpha])})"), owned=True)
+    return _addmm(printer, value, factors, alpha) if _is_by_matrix(product, order) else None
 
 
 def _addmm(printer: Printer, value: Value, factors: list[str], alpha: list[str]) -> Value:

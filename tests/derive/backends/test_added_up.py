@@ -141,6 +141,18 @@ def _recurrent(x: Tensor, h: Tensor, w: Tensor, u: Tensor, bias: Tensor) -> Tens
     return _affine(x, h, w, u, bias).tanh()
 
 
+@op
+def difference(f, x: tensor[n, i], h: tensor[n, j], w: tensor[d, i], u: tensor[d, j], bias: tensor[d]):
+    f.z[n, d] = sum(w[d, i] * x[n, i], over=i) - 3 * sum(u[d, j] * h[n, j], over=j) + bias[d]
+    return f.z
+
+
+@op
+def of_a_batch(f, x: tensor[b, n, i], h: tensor[b, n, j], w: tensor[b, d, i], u: tensor[b, d, j]):
+    f.z[b, n, d] = sum(w[b, d, i] * x[b, n, i], over=i) - sum(u[b, d, j] * h[b, n, j], over=j) / 2
+    return f.z
+
+
 CASES = [
     (gates.op, _gates, {"x": (6, 3), "h": (6, 5), "w": (3, 4, 5), "u": (4, 5, 5), "bias": (4, 5)}),
     (heads.op, _heads, {"x": (2, 6, 3), "w": (3, 4, 5), "bias": (4, 5), "v": (4, 5, 3)}),
@@ -153,6 +165,16 @@ CASES = [
         heads_elsewhere.op,
         lambda x, w, bias: (torch.einsum("bni, igd -> bngd", x, w) + bias).transpose(1, 2),
         {"x": (2, 6, 3), "w": (3, 4, 5), "bias": (4, 5)},
+    ),
+    (
+        difference.op,
+        lambda x, h, w, u, bias: x @ w.T - 3 * h @ u.T + bias,
+        {"x": (4, 3), "h": (4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)},
+    ),
+    (
+        of_a_batch.op,
+        lambda x, h, w, u: x @ w.mT - h @ u.mT / 2,
+        {"x": (2, 4, 3), "h": (2, 4, 2), "w": (2, 5, 3), "u": (2, 5, 2)},
     ),
     (layers_in_batches.op, _layers, {"x": (2, 4, 3), "w": (5, 3), "bias": (5,), "v": (5, 3), "c": (3,)}),
     (in_packs.op, _affine, {"x": (2, 4, 3), "h": (2, 4, 2), "w": (5, 3), "u": (5, 2), "bias": (5,)}),
@@ -237,3 +259,11 @@ def test_columns_of_several_axes_are_those_of_a_matrix() -> None:
     assert "q = functional.linear(x, w.flatten(1).T, bias.flatten()).unflatten(-1, (g, d))" in code
     assert "einsum" not in code and ".flatten(2) @ v.flatten(0, 1)" in code
     assert "einsum" in code_of(heads_elsewhere.op)
+
+
+def test_what_is_subtracted_is_so_as_it_is_computed() -> None:
+    assert "z = torch.addmm(bias, x, w.T).addmm_(h, u.T, alpha=-3)" in code_of(difference.op)
+
+
+def test_of_a_batch_each_product_is_added_to_its_own_matrix() -> None:
+    assert "z = (x @ w.mT).baddbmm_(h, u.mT, alpha=-0.5)" in code_of(of_a_batch.op)
