@@ -218,8 +218,12 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
         value, equations = use_masked(value, laws.masked)
         yield "support", value, "; ".join(equations)
     if laws.supports:
+        before = value
         value, facts = without_masks(value, laws.supports, laws.finite)
         yield "support", value, reason_of(facts)
+        if value != before:  # what was summed under a mask may be all of it
+            value, used = use_relations(normal(value), laws.relations)
+            yield "relation", value, "; ".join(str(r) for r in used)
 
 
 @lru_cache(maxsize=20_000)

@@ -10,6 +10,7 @@ local derivative.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 
 from sympy import Add, Expr, S
 
@@ -39,13 +40,25 @@ def weighted_sums_of_adjoints(
 
 def _as_sum(definition: Definition, left: At, other: Definition, weight: Expr) -> Iterator[tuple[Expr, str]]:
     """The definition as a multiple of the weighted sum of another, where it is one."""
-    over = set(other.axes) - set(definition.axes)
     if not set(definition.axes) < set(other.axes):
         return
-    total = sigma(other.value * weight, over)
-    for times in _ratios(definition.value, total, over):
-        if definition.value == normal(times * total):
-            yield times * sigma(left * weight, over), f"{left} = {other.value}"
+    for over, places in _ways(definition.axes, other.axes):
+        total = sigma(other.value * weight, over).xreplace(places)
+        for times in _ratios(definition.value, total, over - set(definition.axes)):
+            if definition.value == normal(times * total):
+                yield times * sigma(left * weight, over).xreplace(places), f"{left} = {other.value}"
+                return
+
+
+def _ways(axes: tuple[Axis, ...], of: tuple[Axis, ...]) -> Iterator[tuple[set[Axis], dict[Axis, Axis]]]:
+    """Over which axes a sum has these axes, and where it is read then: along them, or along others that are as long.
+
+    What reads `c[i]` and `c[j]` has `sum(dw[i', i], over=i')` for the second.
+    """
+    yield set(of) - set(axes), {}
+    for left in combinations(of, len(axes)):
+        if left != axes:
+            yield set(of) - set(left), dict(zip(left, axes, strict=True))
 
 
 def _ratios(value: Expr, total: Expr, over: set[Axis]) -> tuple[Expr, ...]:

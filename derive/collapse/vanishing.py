@@ -57,9 +57,30 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
             history += why
             adjoint = replace(adjoint, contributions=(), cotangent=None)
             nothing[adjoint.target.name] = adjoint.axes, S.Zero
+        else:
+            adjoint, why = _without_nothing(adjoint, known, forward, laws)
+            history += why
         known[adjoint.target.name] = adjoint.axes, adjoint.value
         adjoints.append(adjoint)
     return (replace(steps, adjoints=tuple(adjoints)), tuple(history)) if history else (steps, ())
+
+
+def _without_nothing(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws) -> tuple[Adjoint, tuple[Step, ...]]:
+    """The adjoint without those of its contributions that vanish, and why they do: what shifts a whole softmax."""
+    steps: list[Step] = []
+    for one in adjoint.contributions if len(adjoint.contributions) > 1 else ():
+        alone = replace(adjoint, contributions=(one,), cotangent=None)
+        if _is_plain_sum(one.value, known) and (why := _vanishes(alone, known, forward, laws)):
+            steps += why
+            adjoint = replace(adjoint, contributions=tuple(c for c in adjoint.contributions if c is not one))
+    return adjoint, tuple(steps)
+
+
+def _is_plain_sum(value: Expr, known: _Known) -> bool:
+    """Whether it is a sum of another adjoint, as it is or under masks: one that is weighed is nothing by chance."""
+    total = value.as_coeff_Mul()[1]
+    factors = factors_of(total.body, At) if isinstance(total, Sigma) else []
+    return len(factors) == 1 and factors[0].name in known and tensor_names(total) == {factors[0].name}
 
 
 def _of_nothing(adjoint: Adjoint, nothing: _Known, laws: Laws) -> tuple[Step, ...]:

@@ -36,6 +36,7 @@ from derive.collapse.supports import of_definition, reason_of, without_masks
 from derive.collapse.together import Whole, cheapest, merged, priced
 from derive.equations import Op
 from derive.lowering.definitions import Definition, circular
+from derive.matching import match
 from derive.saving import Policy, with_kept
 from derive.terms.elements import At, Tensor, tensor_names
 from derive.terms.reductions import Sigma
@@ -53,9 +54,7 @@ def whole_form(steps: Stepwise, parts: list[Candidate], laws: Laws, facts: Laws,
     asked = {a.target.name for a in steps.adjoints if a.of in laws.gradients}
     ways = sums_named(whole.definitions, products_of(steps.op), asked, steps.op.names)
     whole = cheapest(steps, whole, "reassociate", ways, policy)
-    return cheapest(
-        steps, whole, "multiple", sums_of_multiples(whole.definitions, steps.op, whole.kept.names), policy
-    )
+    return cheapest(steps, whole, "multiple", sums_of_multiples(whole.definitions, steps.op, whole.kept.names), policy)
 
 
 def _reassociate(
@@ -72,9 +71,10 @@ def _reassociate(
     allowed = divisors(steps) | {n for d in found.definitions for n in divided_by(d.value)}
     adjoints = {a.target.name: a.left for a in steps.adjoints}
     made = [(adjoints[d.name], d) for d in everything]
-    for s, (value, because) in _in_another_order(steps, found, made, laws):
-        changed = [replace(d, value=normal(d.value.xreplace({s: value}))) for d in found.definitions]
-        if circular({d.name: d for d in (*everything, *changed)}.values()) or any(d.value == 0 for d in changed):
+    for put, because in _everywhere(_in_another_order(steps, found, made, laws)):
+        changed = [replace(d, value=normal(d.value.xreplace(put))) for d in found.definitions]
+        gone = any(c.value == 0 != d.value for d, c in zip(found.definitions, changed, strict=True))
+        if circular({d.name: d for d in (*everything, *changed)}.values()) or gone:
             continue  # gradients of inputs stay as they are asked for
         kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
         better = (kept.total, _read_twice(changed)) < (found.kept.total, _read_twice(found.definitions))
@@ -94,6 +94,17 @@ def _read_twice(definitions: Iterable[Definition]) -> int:
         for d in definitions
         for sums in (d.value.atoms(Sigma),)
     )
+
+
+def _everywhere(ways: list[tuple[Sigma, Found]]) -> Iterator[tuple[dict[Expr, Expr], str]]:
+    """Each way for a sum, taken for what is the same sum at other places too: one that is left would be computed."""
+    by_sum: dict[Sigma, list[Found]] = {}
+    for s, way in ways:
+        by_sum.setdefault(s, []).append(way)
+    for s, own in by_sum.items():
+        alike = [o for o, others in by_sum.items() if len(others) == len(own) and match(s, o) is not None]
+        for k, (_, because) in enumerate(own):
+            yield {o: by_sum[o][k][0] for o in alike}, because
 
 
 def _in_another_order(

@@ -175,3 +175,48 @@ def test_running_sums_of_one_list(made: Op) -> None:
     assert_alike(getattr(module(made), made.name)(*inputs), want, inputs)
     backward = code_of(made).partition("_backward(")[2].partition("class ")[0]
     assert ".cumsum(0)" in backward and "None]" not in backward and "==" not in backward, backward
+
+
+@op
+def forgetting(f, s: tensor[i, j], v: tensor[j, e], g: tensor[i]):
+    """A decay between two places is a shift of all scores of a row, less one of each column."""
+    f.c[i] = exp(g[i])
+    f.w[i, j] = where(j <= i, s[i, j] + f.c[i] - f.c[j], -oo)
+    f.m[i] = amax(f.w[i, j], over=j)
+    f.u[i, j] = exp(f.w[i, j] - f.m[i])
+    f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
+    f.o[i, e] = sum(f.p[i, j] * v[j, e], over=j)
+    return f.o
+
+
+def test_what_shifts_a_whole_softmax_gets_nothing() -> None:
+    """No pass over all scores sums them along rows: it would be 0 but for rounding."""
+    inputs = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((5, 5), (5, 3), (5,))]
+    s, v, g = inputs
+    c = g.exp()
+    w = (s + c[:, None] - c).masked_fill(~torch.ones(5, 5, dtype=torch.bool).tril(), -torch.inf)
+    assert_alike(module(forgetting.op).forgetting(*inputs), w.softmax(1) @ v, inputs)
+    backward = code_of(forgetting.op).partition("_backward(")[2].partition("class ")[0]
+    assert "sum_ds = ds.sum(0)" in backward and backward.count(".sum(") == 2, backward
+
+
+@op
+def masked_at_once(f, q: tensor[i, d], k: tensor[j, d], v: tensor[j, e], a: tensor[i], c: tensor[j]):
+    f.s[i, j] = where(j <= i, sum(q[i, d] * k[j, d], over=d) + a[i] - c[j], -oo)
+    f.m[i] = amax(f.s[i, j], over=j)
+    f.u[i, j] = exp(f.s[i, j] - f.m[i])
+    f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
+    f.o[i, e] = sum(f.p[i, j] * v[j, e], over=j)
+    return f.o
+
+
+def test_a_mask_in_the_equation_of_the_scores_hides_nothing() -> None:
+    """What is summed under it is all of a row's shares, and a row's sum is taken by way of the output everywhere."""
+    shapes = ((5, 2), (5, 2), (5, 3), (5,), (5,))
+    inputs = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+    q, k, v, a, c = inputs
+    s = (q @ k.T + a[:, None] - c).masked_fill(~torch.ones(5, 5, dtype=torch.bool).tril(), -torch.inf)
+    assert_alike(module(masked_at_once.op).masked_at_once(*inputs), s.softmax(1) @ v, inputs)
+    backward = code_of(masked_at_once.op).partition("_backward(")[2].partition("class ")[0]
+    assert "sum_do_o = (do * o).sum(1, keepdim=True)" in backward and "da = do.new_zeros((i,))" in backward, backward
+    assert "dc = -ds_sum.sum(0)" in backward, backward
