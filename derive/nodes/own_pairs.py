@@ -10,6 +10,10 @@ from derive.nodes.products import fraction
 from derive.nodes.walking import by_axes_once, node_axes, walk
 from derive.program import Assign, AxisValue, Call, Node, Read
 
+_ZERO_AT_ZERO = frozenset(
+    {"sign", "absolute", "relu", "neg", "tanh", "erf", "sin", "tan", "sinh", "atan", "asinh", "expm1"}
+)
+
 
 def of_one_set(difference: Node) -> frozenset[str] | None:
     """The axes of a set of points that is subtracted from itself, `x[i, d] - x[j, d]`, which is 0 where they meet.
@@ -47,7 +51,10 @@ def vanishes_for_own(factor: Node, pair: frozenset[str], known: Mapping[str, Ass
         return vanishes_for_own(made.value, frozenset(str(own[a]) for a in pair), known)
     up, _ = fraction(factor)
     if up == [factor]:
-        return of_one_set(factor) == pair or _is_without(factor, pair, known)
+        of_zero = (
+            isinstance(factor, Call) and factor.fn in _ZERO_AT_ZERO and vanishes_for_own(factor.args[0], pair, known)
+        )
+        return of_zero or of_one_set(factor) == pair or _is_without(factor, pair, known)
     return any(vanishes_for_own(f, pair, known) for f in up)
 
 

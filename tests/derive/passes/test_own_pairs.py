@@ -128,7 +128,9 @@ def second(weight: Node, *others: Node) -> Node:
 
 BY_DIFFERENCES = Call("exp", (Reduce("sum", ("d",), Call("sub", (Read("x", ("n", "d")), Read("x", ("j", "d"))))),))
 APART = Call("where", (Call("ne", (AxisValue("n"), AxisValue("j"))), Read("given", ("n", "j")), ZERO))
+SIGN = Call("sign", (Call("sub", (m("n"), m("j"))),))
 CASES = [
+    pytest.param("sign", first(w("i", "n")), "sub", second(w("n", "j"), m("j")), False, id="0 for itself"),
     pytest.param("w", first(w("i", "n")), "sub", second(w("n", "j"), m("j")), True, id="cancels"),
     pytest.param("w", first(w("i", "n")), "sub", second(w("j", "n"), m("j")), True, id="one way round"),
     pytest.param("w", first(w("i", "n")), "add", second(w("n", "j"), m("j")), False, id="added"),
@@ -142,8 +144,9 @@ CASES = [
 @pytest.mark.parametrize(("weight", "one", "fn", "other", "apart"), CASES)
 @pytest.mark.parametrize("named", [False, True])
 def test_both_or_neither(weight: str, one: Node, fn: str, other: Node, apart: bool, named: bool) -> None:
-    value = {"w": BY_DIFFERENCES, "given": Read("given", ("n", "j")), "left out": times(APART, BY_DIFFERENCES)}[weight]
-    made = [Assign("w", ("n", "j"), value)]
+    given, left_out = Read("given", ("n", "j")), times(APART, BY_DIFFERENCES)
+    values = {"w": BY_DIFFERENCES, "given": given, "left out": left_out, "sign": SIGN}
+    made = [Assign("w", ("n", "j"), values[weight])]
     if named:
         made.append(Assign("a", ("n", "d"), other))
         other = Read("a", ("n", "d"))
