@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -81,6 +82,34 @@ def window_sums(x: Tensor, widths: dict[int, int]) -> Tensor:
         for place in range(1, width):
             sums += x.narrow(at, place, places)
         x = sums
+    return x
+
+
+def over_windows(
+    extremum: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    widths: dict[int, int],
+    steps: dict[int, int] | None = None,
+    apart: dict[int, int] | None = None,
+) -> Tensor:
+    """The largest or smallest in each window as wide as said in each of these dimensions, one dimension after another.
+
+    Windows begin some `steps` from one another, and what they read may lie `apart`. Those that begin at every place are
+    made of two that overlap.
+    """
+    for at, width in widths.items():
+        step, gap = (some.get(at, 1) if some else 1 for some in (steps, apart))
+        if step > 1 or width == 1:
+            reach = x.shape[at] - gap * (width - 1)
+            slices = [x[(slice(None),) * at + (slice(k, k + reach, step),)] for k in range(0, gap * width, gap)]
+            x = functools.reduce(extremum, slices) if width > 1 else slices[0].clone()
+            continue
+        have = 1
+        while have < width:
+            more = min(have, width - have)
+            places = x.shape[at] - gap * more
+            x = extremum(x.narrow(at, 0, places), x.narrow(at, gap * more, places))
+            have += more
     return x
 
 

@@ -23,9 +23,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch.nn import functional
 from torch import Tensor
 
+from ._functions import over_windows
 from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
@@ -47,7 +47,7 @@ def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     check_length("max_pool2d", "y", width >= 1, "axis q must be at least 1 long", width=width)
     check_length("max_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
     check_length("max_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
-    y = functional.max_pool2d(x, (height, width), stride=2)
+    y = over_windows(torch.maximum, x, {2: height, 3: width}, steps={2: 2, 3: 2})
     return y, MaxPool2dSaved(y, x, height, width)
 
 
@@ -59,7 +59,7 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     sum_x_y = dy.new_zeros(n, c, i, j)
     for at_p in range(height):
         for at_q in range(width):
-            sum_x_y += x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y
+            sum_x_y += (x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y).view(torch.int8)
     dx_share = dy / sum_x_y
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):

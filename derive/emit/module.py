@@ -133,8 +133,8 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
-CALLED = ("as_float64", "convolve", "fill_diagonal_", "of_numbers", "pair_distances", "places_of", "ratio_of",
-          "rows_by_matrices", "run_sums", "spread_over_windows", "sums_of_outer", "weighed_distances",
+CALLED = ("as_float64", "convolve", "fill_diagonal_", "of_numbers", "over_windows", "pair_distances", "places_of",
+          "ratio_of", "rows_by_matrices", "run_sums", "spread_over_windows", "sums_of_outer", "weighed_distances",
           "window_sums")  # fmt: skip
 """What a module imports where its code calls it."""
 _HOMES = {

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, amin, axes, op, tensor
+from derive import amax, amin, axes, length, op, tensor
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
 
-h, k, n, o, t, u, v, w = axes("h k n o t u v w")
+h, j, k, n, o, t, u, v, w = axes("h j k n o t u v w")
 p, q = axes("p=3 q=2")
 many = axes("many=40")
 
@@ -120,6 +120,28 @@ def test_what_might_be_rounded_otherwise_is_kept(made: OpCall, kept: bool) -> No
     assert ("y_of: Tensor" in inspect.getsource(module(made.op))) is kept
 
 
-@pytest.mark.parametrize("made", [of_rows, of_many], ids=lambda made: made.op.name)
-def test_what_torch_compares_fast_it_compares(made: OpCall) -> None:
-    assert "unfold" in inspect.getsource(module(made.op))
+def test_what_torch_compares_fast_it_compares() -> None:
+    assert "unfold" in inspect.getsource(module(of_rows.op))
+
+
+@op
+def closed(f, x: tensor[n, t, w], height: length(j), width: length(k)):
+    """Of windows two places apart, with gaps in one dimension."""
+    f.y[n, u, v] = amin(x[n, 2 * u + j, 2 * v + 3 * k], over=(j, k))
+    return f.y
+
+
+def test_extrema_of_windows_are_made_of_slices() -> None:
+    """Of windows at every place from two that overlap: 6 passes for 40 places."""
+    assert "y = over_windows(torch.minimum, x, {1: 40})" in inspect.getsource(module(of_many.op))
+    assert "(torch.minimum, x, {1: height, 2: width}, steps={1: 2, 2: 2}, apart={1: 1, 2: 3})" in inspect.getsource(
+        module(closed.op)
+    )
+    for height, width in [(1, 1), (2, 1), (1, 2), (3, 2), (5, 3)]:
+        x = torch.randn(2, 11, 13, dtype=torch.float64)
+        y = module(closed.op).closed(x, height, width)
+        right = -torch.nn.functional.max_pool2d(-x[:, None], (height, width), stride=2, dilation=(1, 3)).squeeze(1)
+        assert y.equal(right)
+        before = x.clone()
+        y.add_(1)  # never a view of what is given
+        assert x.equal(before)

@@ -361,7 +361,7 @@ WRITTEN = [
     (kernel_of_each_place, "dx[:, at_k : at_k + t].addcmul_(", "patches"),
     (scores_nearby, "for at_k in range(width):", "conv"),
     (window_maxima, "+= dx_share * (x[:, :, 2 * at_k : 2 * at_k + t] == y)", "patches"),
-    (window_maxima, "sum_x_y += x[:, :, 2 * at_k : 2 * at_k + t] == y", ".unfold("),
+    (window_maxima, "sum_x_y += (x[:, :, 2 * at_k : 2 * at_k + t] == y).view(torch.int8)", ".unfold("),
     (window_means, "functional.avg_pool2d(x[:, :, :, 1:], (height, width), stride=(2, 3))", "patches"),
     (window_maxima, "functional.max_pool1d(x, width, stride=1, dilation=2)", "index_put_"),
     (means_of_pairs, "pool2d(x.flatten(0, 2)[:, None], 2, stride=2).squeeze(1).unflatten(0, (n, g, c))", ".unfold("),

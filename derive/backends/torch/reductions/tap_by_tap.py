@@ -52,7 +52,8 @@ def _over_taps(printer: Printer, s: Assign, node: Reduce, order: Dims) -> list[L
     lines = [Line(f"{name} = {printer.like}.{made}"), *loops(printer, node.axes)]
     printer.spent = frozenset()  # every turn reads what the first one reads
     value = printer.value(each, order).code
-    change = f" += {value}" if start is None else f" = torch.{_CHOSEN[node.kind]}({name}, {value})"
+    counted = f" += ({value}).view(torch.int8)"  # added up twice as fast as truth values
+    change = counted if start is None else f" = torch.{_CHOSEN[node.kind]}({name}, {value})"
     lines.append(Line(f"{'    ' * len(node.axes)}{name}{change}", str(s)))
     return lines
 
