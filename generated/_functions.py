@@ -74,14 +74,17 @@ def convolve(function: Callable[..., Tensor], *args: Any, groups: int = 1, **opt
     return image + bias[0].reshape(-1, *[1] * len(places)) if bias else image
 
 
-def window_sums(x: Tensor, widths: dict[int, int]) -> Tensor:
-    """The sum of each window as wide as said in each of these dimensions: of slices, one dimension after another."""
+def window_sums(x: Tensor, widths: dict[int, int], steps: dict[int, int] | None = None) -> Tensor:
+    """The sum of each window as wide as said in each of these dimensions: of slices, one dimension after another.
+
+    Windows begin some `steps` from one another.
+    """
     for at, width in widths.items():
-        places = x.shape[at] - width + 1
-        sums = x.narrow(at, 0, places).clone()
-        for place in range(1, width):
-            sums += x.narrow(at, place, places)
-        x = sums
+        reach, step = x.shape[at] - width + 1, steps.get(at, 1) if steps else 1
+        slices = [x[(slice(None),) * at + (slice(k, k + reach, step),)] for k in range(width)]
+        x = slices[0].clone()
+        for more in slices[1:]:
+            x += more
     return x
 
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch.nn import functional
 from torch import Tensor
 
+from ._functions import window_sums
 from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
@@ -46,7 +46,7 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     check_length("avg_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
     check_length("avg_pool2d", "y", width >= 1, "axis q must be at least 1 long", width=width)
     check_length("avg_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
-    y = functional.avg_pool2d(x, (height, width), stride=2)
+    y = window_sums(x, {2: height, 3: width}, steps={2: 2, 3: 2}).div_(height * width)
     return y, AvgPool2dSaved(h, w, height, width)
 
 
