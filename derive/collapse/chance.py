@@ -123,9 +123,12 @@ class Instance:
             before += self.lengths[own.base]
         self.tensors[equation.name] = elements
 
-    def may_vanish(self, name: str) -> bool:
-        """Whether all elements of a tensor are 0 here, or one is not known."""
-        elements = self.tensors.get(name, {}).values()
+    def may_vanish(self, axes: tuple[Axis, ...], value: Expr) -> bool:
+        """Whether all elements of an expression are 0 here, or one cannot be evaluated."""
+        try:
+            elements = [self._value(value, at) for at in self._places(axes)]
+        except _UNDEFINED:
+            return True
         return not all(map(math.isfinite, elements)) or all(abs(v) < _NOISE for v in elements)
 
     def _draw(self, name: str, axes: tuple[Axis, ...], draw: Callable[[], float]) -> None:

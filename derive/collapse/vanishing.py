@@ -50,7 +50,7 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
         chance.evaluate(adjoint.target.name, adjoint.axes, adjoint.axes, adjoint.value)
         named = laws.always if not adjoint.value.atoms(Delta) else frozenset()  # what scatters may still be 0
         if adjoint.of not in laws.gradients | named and (_sums(adjoint, known) or _is_shift(adjoint, steps.op, known)):
-            why = _vanishes(adjoint, known, forward, laws) if chance.may_vanish(adjoint.target.name) else ()
+            why = _vanishes(adjoint, known, forward, laws, chance)
         else:
             why = _of_nothing(adjoint, nothing, laws)
         if why:
@@ -58,19 +58,21 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
             adjoint = replace(adjoint, contributions=(), cotangent=None)
             nothing[adjoint.target.name] = adjoint.axes, S.Zero
         else:
-            adjoint, why = _without_nothing(adjoint, known, forward, laws)
+            adjoint, why = _without_nothing(adjoint, known, forward, laws, chance)
             history += why
         known[adjoint.target.name] = adjoint.axes, adjoint.value
         adjoints.append(adjoint)
     return (replace(steps, adjoints=tuple(adjoints)), tuple(history)) if history else (steps, ())
 
 
-def _without_nothing(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws) -> tuple[Adjoint, tuple[Step, ...]]:
+def _without_nothing(
+    adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws, chance: Instance
+) -> tuple[Adjoint, tuple[Step, ...]]:
     """The adjoint without those of its contributions that vanish, and why they do: what shifts a whole softmax."""
     steps: list[Step] = []
     for one in adjoint.contributions if len(adjoint.contributions) > 1 else ():
         alone = replace(adjoint, contributions=(one,), cotangent=None)
-        if _is_plain_sum(one.value, known) and (why := _vanishes(alone, known, forward, laws)):
+        if _is_plain_sum(one.value, known) and (why := _vanishes(alone, known, forward, laws, chance)):
             steps += why
             adjoint = replace(adjoint, contributions=tuple(c for c in adjoint.contributions if c is not one))
     return adjoint, tuple(steps)
@@ -112,8 +114,10 @@ def _forward(op: Op, totals: dict[str, Total]) -> Iterator[tuple[str, tuple[tupl
             yield e.name, (e.axes, value_of(e))
 
 
-def _vanishes(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws) -> tuple[Step, ...]:
-    """The steps to 0; none where it is not reached."""
+def _vanishes(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws, chance: Instance) -> tuple[Step, ...]:
+    """The steps to 0; none where it is not reached, which is not tried where it is not 0 at random places."""
+    if not chance.may_vanish(adjoint.axes, adjoint.value):
+        return ()
     eliminated = {i.of: i for i in reversed(laws.inversions) if i.nonzero is None}
     for value, put in _put_in(adjoint.value, known):
         final, steps = collapsed(adjoint, value, eliminated, laws)
