@@ -29,12 +29,27 @@ def ordered_terms(expr: Expr) -> list[Expr]:
     A subtracted tensor comes before a subtracted function: `z - m - log(s)` cancels `z - m` exactly first, where
     `z - log(s) - m` would lose `log(s)` beside a large `z`. So does a difference of tensors before a number that is
     added to it: `a - b + eps`, where `a + eps` would lose it. Elements of one tensor, which neighbours make nearly
-    equal, take turns: `x[t + 2] - 2*x[t + 1] + x[t]` is exact, where `x[t + 2] + x[t]` is rounded.
+    equal, take turns: `x[t + 2] - 2*x[t + 1] + x[t]` is exact, where `x[t + 2] + x[t]` is rounded. Beside other terms
+    their difference comes first: `c[i] - c[j] + g[j]`.
     """
     terms = Add.make_args(expr)
     differ = len({is_negative(t) for t in terms if not _is_bare(t)}) == 2
     ordered = sorted(terms, key=lambda t: (differ and _is_bare(t), *_term_order(t)))
-    return in_turns(ordered) if differ and len(terms) > 2 and _of_one_tensor(terms) else ordered
+    if not differ or len(terms) < 3:
+        return ordered
+    return in_turns(ordered) if _of_one_tensor(terms) else _differences_first(ordered)
+
+
+def _differences_first(terms: list[Expr]) -> list[Expr]:
+    """The terms, first elements of one tensor, as much added as subtracted; not what an index chooses."""
+    first: list[Expr] = []
+    plain = [t for t in terms if len(t.atoms(At)) == 1]
+    for term in plain:
+        number = term.as_coeff_Mul()[0]
+        opposite = (t for t in plain if t not in first and t.as_coeff_Mul()[0] == -number and _of_one_tensor((term, t)))
+        if number.is_positive and (other := next(opposite, None)) is not None:
+            first += [term, other]
+    return [*first, *(t for t in terms if t not in first)]
 
 
 def in_turns(terms: list[Expr]) -> list[Expr]:

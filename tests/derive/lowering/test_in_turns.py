@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, op, tensor
+from derive import axes, index, op, tensor
 from derive.recording.spec import OpCall
 from tests.derive.live import module
 
@@ -44,3 +44,25 @@ def test_far_from_zero(spec: OpCall, plain: Callable[[Tensor], Tensor]) -> None:
     truth = plain(x.double())
     ours, theirs = (float((y - truth).abs().max()) for y in (getattr(module(spec.op), spec.op.name)(x), plain(x)))
     assert ours <= 2 * theirs + 1e-6
+
+
+@op
+def decayed(f, c: tensor[n], g: tensor[n]):
+    f.y[i, j] = c[i] - c[j] + g[j]
+    return f.y
+
+
+@op
+def translated(f, e: tensor[n, t], r: tensor[n, t], head: index(n)[h], tail: index(n)[h]):
+    f.y[h, t] = e[head[h], t] + r[head[h], t] - e[tail[h], t]
+    return f.y
+
+
+def test_a_difference_of_one_tensor_comes_before_what_is_added_to_it() -> None:
+    """Of running sums, which are large where they differ little; what an index chooses is left as it is read."""
+    c = torch.linspace(-5e4, -4.9e4, 50)
+    g = torch.rand(50, generator=torch.Generator().manual_seed(0))
+    truth = c.double()[:, None] - c.double() + g.double()
+    assert float((module(decayed.op).decayed(c, g) - truth).abs().max()) <= 1e-4
+    forward = str(translated.op.derivation.forward)  # type: ignore[attr-defined]
+    assert "y[h, t] = e[head[h], t] + r[head[h], t] - e[tail[h], t]" in forward
