@@ -43,12 +43,17 @@ def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
         clamp = maximum if above else minimum  # still on the other branch's side
         if (steps := _steps(value, z, t, above)) != 1:  # a mask of their own
             taken = asked.lowered((value / steps).subs(z, clamp(HOLD, t)) * steps.subs(z, HOLD))
-            return Call("add", (_times(number, asked.mask if not branch_first else _less(asked.mask)), taken))
+            return _with_number(number, asked.mask if not branch_first else _less(asked.mask), taken)
         taken = asked.lowered(value.subs(z, clamp(HOLD, t)))
         mask, left = asked.mask, _less(asked.mask)
         of_branch, of_number = (mask, left) if branch_first else (left, mask)
-        return Call("add", (_times(number, of_number), Call("mul", (taken, of_branch))))
+        return _with_number(number, of_number, Call("mul", (taken, of_branch)))
     return None
+
+
+def _with_number(number: Node, mask: Node, taken: Node) -> Node:
+    """What is chosen where a mask is 0, and the number where it is 1."""
+    return taken if number == ZERO else Call("add", (_times(number, mask), taken))
 
 
 def beyond(asked: Comparison, node: Call, known: Known) -> Node | None:

@@ -366,6 +366,19 @@ def test_half_at_a_tie_is_one_step() -> None:
 
 
 @op
+def gone_above(f, x: tensor[n]):
+    f.y[n] = where(x[n] > 0, 0, exp(x[n]))
+    return f.y
+
+
+def test_nothing_is_added_to_what_is_weighed_by_a_mask() -> None:
+    code = render(gone_above.op.derivation)
+    assert "torch.where" not in code and "0 * " not in code and ".add" not in code.partition("_backward(")[0], code
+    y, _ = module(gone_above.op).gone_above_forward(POINTS)
+    assert y.equal(torch.where(POINTS > 0, 0, POINTS.exp()))
+
+
+@op
 def scaled_and_bent(f, x: tensor[n], slope: scalar = 0.2):
     f.y[n] = sqrt(2) * where(x[n] > 0, x[n], slope * x[n])
     return f.y
