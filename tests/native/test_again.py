@@ -52,6 +52,17 @@ def sloping_larger(f, x: tensor[i, d], y: tensor[j, d], w: tensor[d]):
     f.s[i, j] = sum(w[d] * maximum(f.u[i, j, d], 0.2 * f.u[i, j, d]), over=d)
     f.loss[()] = mean(f.s[i, j] ** 2, over=(i, j))
     return f.loss
+
+
+@op
+def paired(f, x: tensor[i, d], y: tensor[j, d], tau: scalar = 0.5):
+    # a table of conditions that is all that a pass makes: without it the pass is empty
+    f.a[i] = rsqrt(sum(x[i, d] ** 2, over=d))
+    f.b[j] = rsqrt(sum(y[j, d] ** 2, over=d))
+    f.s[i, j] = f.a[i] * f.b[j] * sum(x[i, d] * y[j, d], over=d) / tau
+    f.p[i, j] = f.s[i, j] - log(sum(exp(f.s[i, j] - amax(f.s[i, j], over=j)), over=j)) - amax(f.s[i, j], over=j)
+    f.loss[()] = -sum(delta(i, j) * f.p[i, j], over=(i, j)) / size(i)
+    return f.loss
 """
 
 
@@ -69,12 +80,18 @@ def _sloping(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     return (torch.nn.functional.leaky_relu(x[:, None] + y, 0.2) @ w).square().mean()
 
 
+def _paired(x: Tensor, y: Tensor) -> Tensor:
+    s = torch.nn.functional.normalize(x, dim=1) @ torch.nn.functional.normalize(y, dim=1).T / 0.5
+    return -s.log_softmax(1).diagonal().sum() / len(x)
+
+
 CASES: list[tuple[str, Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = [
     ("contrast", _contrast, ((2, 9, 40), (2, 9, 40))),
     ("contrast", _contrast, ((3, 3, 4), (3, 3, 4))),
     ("distances", _distances, ((70,), (50,), (70, 50))),
     ("sloping", _sloping, ((70, 33), (50, 33), (33,))),
     ("sloping_larger", _sloping, ((70, 33), (50, 33), (33,))),
+    ("paired", _paired, ((40, 9), (40, 9))),
 ]
 
 

@@ -29,7 +29,7 @@ def made_again(steps: list[Step], form: Normal) -> list[Step]:
 
 
 def _without_unread(steps: list[Step], names: frozenset[str]) -> list[Step]:
-    """The steps without the loops that write such tables where nothing reads them any more."""
+    """The steps without the loops that write such tables where nothing reads them any more, and without empty ones."""
     wanted: set[str] = set()
     out: list[Step] = []
     for step in reversed(steps):
@@ -40,7 +40,8 @@ def _without_unread(steps: list[Step], names: frozenset[str]) -> list[Step]:
                     kept.append(loop)
                     wanted |= {r.name for r in loop.reads()}
             step = replace(step, loops=tuple(reversed(kept)))
-        out.append(step)
+        if not isinstance(step, Group) or step.loops:
+            out.append(step)
     return out[::-1]
 
 
