@@ -132,7 +132,7 @@ class _Known:
             if one is None or one * ratio != 1:
                 continue
             factors = [(part / weight, self.mean(at, one)) for at, part in zip(both, (left, right), strict=True)]
-            if all(free_axes(mean) <= free_axes(a) for a, mean in factors):
+            if all(free_axes(mean) <= free_axes(a) and _is_of_one_size(a) for a, mean in factors):
                 body = weight * Mul(*(self.deviation(a, mean) for a, mean in factors))
                 return _Deviations(number * self.sums[square.name].weight, body, over)
         return None
@@ -182,6 +182,11 @@ class _Known:
 def _is_product(value: Expr) -> bool:
     """Whether it is made of tensors and numbers by products alone."""
     return all(not b.atoms(Add) and (isinstance(b, At) or not reads_of(b)) for b in value.as_powers_dict())
+
+
+def _is_of_one_size(value: Expr) -> bool:
+    """Whether a value is as large as a tensor that it is made of; deviations of an outer product are a table."""
+    return any(free_axes(at) == free_axes(value) for at in reads_of(value))
 
 
 def _is_along(body: Expr | None, over: tuple[Axis, ...]) -> bool:

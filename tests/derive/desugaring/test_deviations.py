@@ -123,6 +123,13 @@ def of_others(f, x: tensor[n, d], z: tensor[n, d]):
     return f.y, f.half
 
 
-@pytest.mark.parametrize("spec", [under_attention, in_windows, of_others], ids=lambda o: o.op.name)
+@op
+def of_outer_products(f, x: tensor[n, i], z: tensor[n, j]):
+    """The mean of squares is a matrix product, and deviations would be a table of `n i j`."""
+    f.y[i, j] = mean((x[n, i] * z[n, j]) ** 2, over=n) - mean(x[n, i] * z[n, j], over=n) ** 2
+    return f.y
+
+
+@pytest.mark.parametrize("spec", [under_attention, in_windows, of_others, of_outer_products], ids=lambda o: o.op.name)
 def test_what_is_no_sum_of_deviations_stays(spec):
     assert "_minus_" not in str(derive_op(spec.op).forward)
