@@ -6,6 +6,7 @@ Columns may be several axes of the weights, as the gates of a cell are: they are
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -55,10 +56,10 @@ def affine(printer: Printer, node: Call, order: Dims) -> Value | None:
     product = reduction(printer, node.args[0], order, keepdim=False)
     bias = printer.value(node.args[1], order)
     code, apart = columns_apart(product.code)
-    left, _, right = code.partition(" @ ")
-    columns = _columns(apart)
-    if not right or " @ " in right or not _is_whole(left) or len(order) < 2:  # `(x @ y).sum(0)` is none of two
+    factors, columns = _factors(code), _columns(apart)
+    if factors is None or len(order) < 2:
         return None
+    left, right = factors
     if product.dims != order or bias.dims != product.dims[-columns:]:
         return None
     many = len(order) > 1 + columns
@@ -89,10 +90,10 @@ def added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
             continue
         value, added = printer.value(start, order), printer.value(product, order)
         code, apart = columns_apart(added.code)
-        factors = code.split(" @ ")
-        if not value.owned or not value.dims == added.dims == order or len(factors) != 2:
+        factors = _factors(code)
+        if factors is None or not value.owned or not value.dims == added.dims == order:
             continue
-        if not all(map(_is_argument, factors)):
+        if any(len(f) > LONGEST_ARGUMENT for f in factors):
             continue
         factor = factor_code(printer, numbers, negative=node.fn == "sub")
         made = _with_product(printer, value, product, factors, apart, [f"alpha={factor}"] if factor != "1" else [])
@@ -102,7 +103,7 @@ def added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 
 def _with_product(
-    printer: Printer, value: Value, product: Reduce, factors: list[str], apart: str, alpha: list[str]
+    printer: Printer, value: Value, product: Reduce, factors: tuple[str, str], apart: str, alpha: list[str]
 ) -> Value | None:
     """What is ours with a product added to its matrix, or each of a batch to its own; None where it has no matrix."""
     order = value.dims
@@ -115,7 +116,7 @@ def _with_product(
     return _addmm(printer, value, factors, alpha) if _is_by_matrix(product, order) else None
 
 
-def _addmm(printer: Printer, value: Value, factors: list[str], alpha: list[str]) -> Value:
+def _addmm(printer: Printer, value: Value, factors: tuple[str, str], alpha: list[str]) -> Value:
     """What is ours with a product added; of more dimensions than a matrix has, the leading ones as one."""
     if len(value.dims) == 2:
         return replace(value.method(f".addmm_({', '.join([*factors, *alpha])})"), owned=True)
@@ -128,7 +129,7 @@ def _addmm(printer: Printer, value: Value, factors: list[str], alpha: list[str])
     return replace(start.method(f".addmm_({arguments}){back}"), owned=True)
 
 
-def _addmm_apart(value: Value, factors: list[str], alpha: list[str], apart: str) -> Value:
+def _addmm_apart(value: Value, factors: tuple[str, str], alpha: list[str], apart: str) -> Value:
     """What is ours with a product added whose columns are several axes; of several products, they are apart once."""
     start = replace(value, code=value.code.removesuffix(apart))
     start = start.method(".flatten(1)") if start == value else start
@@ -146,10 +147,14 @@ def _is_by_matrix(product: Reduce, order: Dims, columns: int = 1) -> bool:
     return {*product.axes, *order[-columns:]} in factors and len(factors) == 2
 
 
-def _is_argument(code: str) -> bool:
-    """Whether a factor of a printed product is whole, and reads well as an argument."""
-    return len(code) <= LONGEST_ARGUMENT and _is_whole(code)
+def _factors(code: str) -> tuple[str, str] | None:
+    """The two factors of a printed product of matrices; None for `(a @ b).sum(0)`, `a @ b * c` and `a @ b @ c`."""
+    tree = ast.parse(code, mode="eval").body
+    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.MatMult) or code.count(" @ ") > 1:
+        return None
+    left, right = (ast.get_source_segment(code, side) or "" for side in (tree.left, tree.right))
+    return _in_brackets(tree.left, left), _in_brackets(tree.right, right)
 
 
-def _is_whole(code: str) -> bool:
-    return code.count("(") == code.count(")")
+def _in_brackets(node: ast.expr, code: str) -> str:
+    return f"({code})" if isinstance(node, ast.BinOp | ast.UnaryOp) else code
