@@ -257,7 +257,7 @@ CASES |= {
     "attended_with_slopes": Case(attended_with_slopes, ("sub_(sum_dy_y)",), ("tril",)),
     "relative_scores": Case(
         lambda q, z, r, ix: torch.einsum("bid,bitd->bit", q, z[:, None] + r[ix]) / q.shape[2] ** 0.5,
-        ("q @ z.mT", "ds @ z"),
+        (".baddbmm_(q, z.mT)", ".baddbmm_(ds, z)"),
         (".sum(",),
     ),
     "local_response": Case(lambda x: F.local_response_norm(x, 5, 1.5, 0.75, 2.0), (" @ ",), (".sum(", "torch.where")),
@@ -269,7 +269,7 @@ CASES |= {
     "continuous_elu": Case(lambda x: F.celu(x, 1.5), ("dx = dy * dy_dx",), ("torch.where",)),
     "learned_average": Case(learned_average, ("* x\n    ).sum()",), ("dy[:, :, None]", "einsum")),
     "margin_off_the_label": Case(margin_off_the_label, ("dx.scatter_add_(1, y.unsqueeze",), ("where", "one_hot")),
-    "pooled_pairs": Case(pooled_pairs, ("(x[:, :, : 2 * rows, : 2 * columns], 2", "in range(2)"), ("divisor",)),
+    "pooled_pairs": Case(pooled_pairs, (": 2 * columns], {2: 2, 3: 2}", "in range(2)"), ("divisor",)),
     "patch_embedding": Case(patch_embedding, ("x.unflatten(2, (i, k)).unflatten(4, (j, g))",), ("unfold",)),
     "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }
