@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.reads.slices import reached, sliced
 from derive.backends.torch.reductions.boxes import said
-from derive.backends.values import Value, is_pack, squeeze
+from derive.backends.values import ATOM, UNARY, Value, is_pack, squeeze
 from derive.nodes.arithmetic import multiplied
 from derive.program import Node, Read, Reduce, SizeOf, Window
 
@@ -66,6 +66,8 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
         stride.append(str(step))
         dilation.append(str(d))
         out.append(place)
+    if not printer.fuse and (node.kind != "sum" or len(width) > 1):  # the call that an operation of the equations is
+        return _pool(printer, node.kind, code, (width, stride, dilation), out)
     sides = range(len(code.dims) - len(width), len(code.dims))
     widths = dict(zip(sides, width, strict=True))
     steps, gaps = (dict(zip(sides, some, strict=True)) for some in (stride, dilation))
@@ -77,11 +79,26 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
         sums = Value(f"window_sums({code.code}, {said(widths)}{more})", tuple(out))
         places = printer.number(multiplied([SizeOf(a) for a in node.axes]))
         return sums if node.kind == "sum" else sums.method(f".div_({places})")
-    options = f", stride={stride[0]}" + (f", dilation={dilation[0]}" if dilation != ["1"] else "")
-    pool, plain = f"functional.{'max' if node.kind == 'amax' else 'avg'}_pool1d", out[:-1]
+    return _pool(printer, node.kind, code, (width, stride, dilation), out)
+
+
+def _pool(
+    printer: Printer, kind: str, code: Value, windows: tuple[list[str], list[str], list[str]], out: list[str]
+) -> Value:
+    """The call of PyTorch's pool: how wide its windows are, how far they lie from one another, and what is in them."""
+    width, stride, dilation = map(_together, windows)
+    options = f", stride={stride}" + (f", dilation={dilation}" if dilation != "1" else "")
+    options += ", divisor_override=1" if kind == "sum" else ""
+    pool = f"functional.{'max' if kind in _EXTREMA else 'avg'}_pool{len(windows[0])}d"
+    plain = out[: len(out) - len(windows[0])]
+    sign, strength = ("-", UNARY) if kind == "amin" else ("", ATOM)
     if len(plain) == 2:
-        return Value(f"{pool}({code.code}, {width[0]}{options})", tuple(out))
+        return Value(f"{sign}{pool}({sign}{code.code}, {width}{options})", tuple(out), strength)
     # torch takes rows alone for channels, of which there must be one; it pools behind two dimensions, no more
     rows = f"{code.code}[:, None]" if len(plain) == 1 else f"{code.code}.flatten(0, {len(plain) - 1})[:, None]"
     apart = f".unflatten(0, ({', '.join(map(printer.size, plain))}))" if len(plain) > 1 else ""
-    return Value(f"{pool}({rows}, {width[0]}{options}).squeeze(1){apart}", tuple(out))
+    return Value(f"{sign}{pool}({sign}{rows}, {width}{options}).squeeze(1){apart}", tuple(out), strength)
+
+
+def _together(numbers: list[str]) -> str:
+    return numbers[0] if len(set(numbers)) == 1 else f"({', '.join(numbers)})"
