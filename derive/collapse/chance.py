@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import product
@@ -97,7 +98,7 @@ class Instance:
         for cotangent in steps.cotangents:
             out._draw(cotangent.target.name, cotangent.axes, number)
         for equation in op.equations:
-            if isinstance(equation.body, Concat):
+            if isinstance(equation.body, Concat) and equation.is_plain:
                 out._join(equation, equation.body)
             else:
                 out.evaluate(equation.name, equation.index, equation.axes, equation.right)
@@ -132,12 +133,13 @@ class Instance:
         return not all(map(math.isfinite, elements)) or all(abs(v) < _NOISE for v in elements)
 
     def _draw(self, name: str, axes: tuple[Axis, ...], draw: Callable[[], float]) -> None:
-        if _are_known(axes, self.lengths):
+        with suppress(_Unknown):  # of too many places, or of a length that is none here
             self.tensors[name] = {tuple(at.values()): float(draw()) for at in self._places(axes)}
 
     def _places(self, axes: tuple[Axis, ...], beside: _Where | None = None) -> Iterator[dict[Axis, int]]:
         beside = beside or {}
-        if not _are_known(axes, self.lengths) or math.prod(self.lengths[a.base] for a in (*axes, *beside)) > _MOST:
+        lengths = [self.lengths.get(a.base) for a in (*axes, *beside)]
+        if None in lengths or math.prod(n for n in lengths if n) > _MOST:
             raise _Unknown
         for at in product(*(range(self.lengths[a.base]) for a in axes)):
             yield {**beside, **dict(zip(axes, at, strict=True))}
@@ -217,10 +219,6 @@ class Instance:
         if isinstance(e, And | Or):
             return (all if isinstance(e, And) else any)(self._holds(a, at) for a in e.args)
         raise _Unknown
-
-
-def _are_known(axes: tuple[Axis, ...], lengths: Mapping[str, int]) -> bool:
-    return all(a.base in lengths for a in axes)
 
 
 def _lengths(op: Op) -> dict[str, int]:

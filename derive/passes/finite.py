@@ -139,6 +139,3 @@ def counts_ties(node: Node, extrema: Mapping[str, Extremum]) -> bool:
     sides = (tie.args, tie.args[::-1]) if isinstance(tie, Call) and tie.fn == "eq" else ()
     tops = ((top, (value, frozenset(node.axes), top.index)) for value, top in sides if isinstance(top, Read))
     return any(extrema.get(top.name) == counted for top, counted in tops)
-
-
-# --- the forward's side -----------------------------------------------------------------------------------------------

@@ -61,7 +61,5 @@ def _is_small(factor: Node, whole: set[str], over: set[str]) -> bool:
 def _outer(node: Reduce, inner: Reduce, read: Read) -> Reduce:
     """The same sum by way of the inner one."""
     large = product_factors(inner.body)
-    rest = list(product_factors(node.body))
-    for f in large:
-        rest.remove(f)
+    rest = [f for f in product_factors(node.body) if f not in large]
     return Reduce(node.kind, tuple(a for a in node.axes if a not in inner.axes), multiplied([*rest, read]))

@@ -183,5 +183,3 @@ def _on_diagonal(printer: Printer, there: Node, row: str, column: str) -> str | 
 def _is_plus(node: Node) -> bool:
     """Whether a factor is itself no sign change, which would hide in the call."""
     return not (isinstance(node, Call) and node.fn in ("neg", "where"))
-
-

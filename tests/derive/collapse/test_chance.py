@@ -12,6 +12,7 @@ from derive.notation import axes, exp, mean, op, sqrt, sum, tensor
 from derive.verify.reference import World, execute
 
 n, k, d, e, s = axes("n k d e s")
+r, t, u, v = axes("r=8 t=8 u=8 v=8")
 OPS = ["layernorm", "causal_attention", "names_step", "groupnorm", "softplus", "conv1d", "rotary", "l2_normalize"]
 
 
@@ -36,6 +37,16 @@ def of_a_gamma(f, x: tensor[n, d]):
     return f.y
 
 
+@op
+def of_large_blocks(f, x: tensor[r, t, u, v, n], w: tensor[n, k]):
+    """More places than are evaluated, in an input."""
+    f.a[n] = sum(x[r, t, u, v, n], over=(r, t, u, v))
+    f.b[k] = sum(f.a[n] * w[n, k], over=n)
+    f.m[()] = mean(f.b[k], over=k)
+    f.y[k] = f.b[k] - f.m[()]
+    return f.y
+
+
 @pytest.mark.parametrize("made", [find(name) for name in OPS], ids=lambda made: made.name)
 def test_the_forward_is_that_of_the_reference(made: Op) -> None:
     steps = made.derivation.steps
@@ -56,6 +67,14 @@ def _dense(elements: dict[tuple[int, ...], float]) -> torch.Tensor:
 def test_what_is_not_0_is_not_multiplied_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vanishing, "_put_in", lambda value, known: pytest.fail(f"{value} is multiplied out"))
     two_blocks.op.derivation.closed  # noqa: B018
+
+
+def test_what_is_too_large_may_vanish() -> None:
+    op = of_large_blocks.op
+    instance = Instance.of(op.derivation.steps)
+    assert {"w"} <= instance.tensors.keys() and not {"x", "a", "b"} & instance.tensors.keys()
+    assert instance.may_vanish(op.equations[0].axes, op.equations[0].right)
+    assert op.derivation.closed
 
 
 def test_what_cannot_be_evaluated_may_vanish() -> None:
