@@ -49,6 +49,14 @@ def test_kernels_keep_inputs_and_statistics_rather_than_what_is_made_of_them() -
     assert derive_op(find("layernorm"), cheapest("torch")).kept == ("rstd", "xhat", "gamma")
 
 
+def test_kernels_are_called_first_where_the_backward_is_handed_a_number(tmp_path: Path) -> None:
+    """What they cannot say of their tensors is asked before: twice the time of a call with few elements."""
+    write_package([find("batchnorm")], tmp_path, backend="cpu", workspace=True)
+    text = (tmp_path / "batchnorm.py").read_text()
+    assert "    correction: float  # a number" in text
+    assert (text.count("@kernel_in_float32"), text.count("@kernel_writes_out")) == (2, 2)
+
+
 def test_what_is_the_same_along_a_row_or_a_column_is_computed_before_the_loop(tmp_path: Path) -> None:
     row = _c("l2_normalize", tmp_path / "row")
     assert "const real dx_factor = r_sum[i_rows] > R(eps * eps) ?" in row
