@@ -14,7 +14,6 @@ from derive.backends.values import Dims, Line, is_pack
 from derive.emit.model import Function
 from derive.emit.pair import Pair, commented, length_said
 from derive.emit.signatures import signature
-from derive.terms.axes import PACK
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def forward_out(pair: Pair, kernels: Native | None) -> Function:
     places = {f.name: f"out[-1].{f.name}" for f in pair.saved} | places
     targets = {name: place for name, place in places.items() if name in made}
     inputs, printed = {o.name for o in pair.op.operands}, pair.forward_printed.lines
-    views = views_of(inputs, printed, _tensors(pair, pair.forward_layouts), _elements(pair.forward_layouts))
+    views = views_of(inputs, printed, _tensors(pair, pair.forward_layouts) - _points(pair.forward_layouts))
     written = {name: place for name, place in targets.items() if name not in views}
     *lines, result = pair.forward.lines
     before = lines[: len(lines) - len(printed)]
@@ -73,10 +72,9 @@ def _into(pair: Pair, printed: list[Line], targets: dict[str, str], laid: Layout
     return [commented(line) for line in into(printed, targets, _tensors(pair, laid), vectors, deep)]
 
 
-def _elements(laid: Layouts) -> set[str]:
-    """How code reads a vector at the places of an index that may have no dimensions."""
-    vectors = [name for name, dims in laid.dims.items() if len(dims) == 1]
-    return {f"{name}[{index}]" for name in vectors for index in vectors if laid.dims[index] == (PACK.base,)}
+def _points(laid: Layouts) -> set[str]:
+    """The tensors that may have no dimensions: to read at such an index, `x[i]`, is to look at one place."""
+    return {name for name, dims in laid.dims.items() if all(map(is_pack, dims))}
 
 
 def _tensors(pair: Pair, laid: Layouts) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from derive import axes, exp, tensor
+from derive import axes, exp, index, tensor
 from derive import op as define
 from derive.backends.torch.outs import into
 from derive.backends.values import Line
@@ -192,6 +192,23 @@ def test_what_looks_at_another_result_is_written_over_with_it() -> None:
         gradients = live.backward(*dys, *saved)
         again = live.function.__globals__[f"{op.name}_backward_out"](*dys, *kept, out=live.backward(*dys, *saved))
         assert all(map(torch.equal, got, want)) and all(map(torch.equal, tensors_in((again,)), tensors_in((gradients,))))
+
+
+@define
+def one_page(f, x: tensor[n, t, e], page: index(n)[()]):
+    f.y[e, t] = x[page[()], t, e]
+    f.z[t, e] = f.y[e, t] ** 3
+    return f.z, f.y
+
+
+def test_a_view_of_one_place_that_an_index_chooses_is_not_written_over() -> None:
+    live = build(one_page, workspace=True)
+    x = torch.randn(3, 4, 5)
+    kept, first = x.clone(), live.forward(x, torch.tensor(1))
+    again = live.function.__globals__["one_page_forward_out"](x, torch.tensor(2), out=first)
+    torch.testing.assert_close(x, kept, rtol=0, atol=0)
+    torch.testing.assert_close(again[0], x[2] ** 3)
+    torch.testing.assert_close(again[1], x[2].T)
 
 
 def test_half_precision_is_computed_in_float32() -> None:

@@ -8,7 +8,7 @@ from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.layout import is_product
 from derive.backends.values import is_pack
 from derive.nodes.products import product_factors
-from derive.nodes.walking import axes_along, node_axes, reads, walk
+from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
 from derive.program import WIDTHS, Assign, Call, Node, Program, Read, Reduce, Scatter, base
 
 
@@ -63,7 +63,7 @@ class Memory:
         here, *later = self.program.statements[k:]
         made = {s.name for s in self.program.statements[:k] if isinstance(s, Assign) and self._is_made(s)}
         looked_at = [s.value for s in self.program.statements if isinstance(s, Assign) and isinstance(s.value, Read)]
-        viewed = {n.name for n in looked_at if not any(isinstance(i, Read) for i in n.index)}  # what is gathered is new
+        viewed = {n.name for n in looked_at if not _is_gathered(n)}
         wide = (s.value.args[0] for s in self.program.statements if is_wide(s.value))  # type: ignore[union-attr]
         viewed |= {n.name for n in wide if isinstance(n, Read)}
         summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]
@@ -80,6 +80,11 @@ class Memory:
         if not isinstance(s.value, Call) or s.value.fn in WIDTHS:
             return False
         return self.is_large(s.value) and self.dtypes.is_real(s.value) and is_whole(s)
+
+
+def _is_gathered(node: Read) -> bool:
+    """Whether a read copies the places that an index chooses: one without dimensions chooses a view."""
+    return any(isinstance(i, Read) and any(not is_pack(a) for a in index_axes(i)) for i in node.index)
 
 
 def _over_pack(node: Reduce) -> bool:

@@ -61,18 +61,15 @@ def into(
     return out[::-1]
 
 
-def views_of(
-    inputs: Collection[str], lines: Sequence[Line], tensors: Collection[str], elements: Collection[str] = ()
-) -> set[str]:
+def views_of(inputs: Collection[str], lines: Sequence[Line], tensors: Collection[str]) -> set[str]:
     """The names that may lie in the memory of the inputs, or repeat their elements: nothing is written there.
 
-    `elements` is code such as `x[i]` of a vector and an index that may have no dimensions: that is a view.
+    To read at one of `tensors` is to gather: an index that may have no dimensions is none of them.
     """
     found = set(inputs)
     for line in lines:
         name, equals, code = line.code.partition(" = ")
-        looks = code in elements or _root(ast.parse(code, mode="eval").body, tensors) in found if equals else False
-        if equals and (".expand(" in code or looks):
+        if equals and (".expand(" in code or _root(ast.parse(code, mode="eval").body, tensors) in found):
             found.add(name)
     return found - set(inputs)
 
