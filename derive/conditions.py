@@ -17,7 +17,7 @@ from derive.lengths.nominal import Nominal
 from derive.nodes.naming import name_of
 from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put, renamed
-from derive.nodes.walking import by_axes, children, reads, uses, walk
+from derive.nodes.walking import axes_along, by_axes, children, reads, uses, walk
 from derive.program import COMPARISONS, CONDITIONS, Assign, Call, Node, Num, Program, Read, Scal, Scatter
 
 
@@ -193,5 +193,6 @@ def _given(backward: Program, made: Assign, theirs: Assign | None) -> tuple[Prog
 
 
 def _statement_of(condition: Call | Read, program: Program) -> Assign | None:
-    """The statement that gives a condition a name already."""
-    return next((s for s in program.statements if isinstance(s, Assign) and s.value == condition), None)
+    """The statement that gives a condition a name already, and does not repeat it along an axis."""
+    named = (s for s in program.statements if isinstance(s, Assign) and s.value == condition)
+    return next((s for s in named if set(axes_along(s.axes)) == set(axes_of(condition))), None)
