@@ -213,7 +213,7 @@ class Pair:
             program, known, names.tensors, names.sizes, merged, names.slow, names.tight, names.behind,
             self.fuse, like, self.whole,
             frozenset(o.name for o in self.op.operands if o.kind == "index"), named_places(self.op),
-            self._results(program) if like == self._like else frozenset(), self.twice,
+            frozenset(self.op.outputs), self._results(program) if like == self._like else frozenset(), self.twice,
         )  # fmt: skip
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)
 

@@ -33,6 +33,8 @@ def assigned(printer: Printer, s: Assign) -> list[Line]:
     fresh = (isinstance(s.value, Call | Reduce | Join | Scan) and is_whole(s)) or value.scalar
     if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
         value = cast(value, printer.like)  # numbers, not a condition
+    elif s.name in printer.outputs and not value.scalar:
+        value = printer.as_real(s.value, value)
     value = _laid_out(printer, value, s, order)
     changed = any(isinstance(x, Scatter) and x.onto == s.name for x in printer.program.statements)
     if changed and not fresh and not _passed_on(printer, s):

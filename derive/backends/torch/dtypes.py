@@ -31,11 +31,13 @@ class Dtypes:
 
     program: Program
     integers: frozenset[str]
+    real: frozenset[str] = frozenset()  # of the inputs' dtype whatever they count
 
     def __post_init__(self) -> None:
         self.reals: dict[str, bool] = {}
         for s in self.program.statements:
-            self.reals[s.name] = isinstance(s, Scatter) or self.is_real(s.value) or _is_choice_of_numbers(s.value)
+            made = isinstance(s, Scatter) or self.is_real(s.value) or _is_choice_of_numbers(s.value)
+            self.reals[s.name] = made or s.name in self.real
 
     def is_real(self, node: Node | Index) -> bool:
         """Whether a node is of the inputs' dtype: neither integers nor truth values."""

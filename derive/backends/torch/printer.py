@@ -69,6 +69,7 @@ class Printer:
     integers: frozenset[str] = frozenset()  # tensors that hold integers or truth values
     indices: frozenset[str] = frozenset()  # the inputs among them
     places: Mapping[str, str] = field(default_factory=dict)  # those that name a place of this axis, whatever is asked
+    outputs: frozenset[str] = frozenset()  # of the inputs' dtype, also where they count
     results: frozenset[str] = frozenset()  # what a forward returns, and what that is made of: see `exact`
     twice: frozenset[str] = frozenset()  # what forward and backward may both make, to be rounded alike
     used_sizes: dict[str, None] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Printer:
     def __post_init__(self) -> None:
         device = f"{self.like}.device"
         self.sizes = Sizes(self.size, self.number, lambda: device, set(), self.slow, self.tight, self.behind)
-        self.dtypes = Dtypes(self.program, self.integers)
+        self.dtypes = Dtypes(self.program, self.integers, self.outputs)
         few = (a for a, size in self.size_names.items() if size.isdigit() and int(size) <= FEW)
         self.memory = Memory(self.program, self.dtypes, frozenset(few))
         self.told_by_sign = told_by_sign((s.name, s.value) for s in self.program.statements)
