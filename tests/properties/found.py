@@ -323,4 +323,40 @@ def spec(f, x: tensor[..., n, d]):
     f.q[..., n, d] = f.p[..., n, d] / f.s[..., n]
     f.g[()] = sum(f.a[..., n] * f.s[..., n], over=(..., n))
     return f.q, f.g""",
+    "a matrix that an index without dimensions chooses, a view of what is written over": """
+def spec(f, x: tensor[n, d, k], o: tensor[k], ix: index(n)[()]):
+    f.b[n, k] = amax(x[n, d, k], over=d)
+    f.c[n, d, k] = exp(x[n, d, k] - f.b[n, k])
+    f.g[n, k] = f.b[n, k] + log(sum(f.c[n, d, k], over=d))
+    f.h[d, k] = where(k <= d, o[k], sum(f.c[n, d, k], over=n)) * f.g[ix[()], k]
+    return f.h""",
+    "what is added to a diagonal beside an index": """
+def spec(f, x: tensor[n, d, k], ix: index(n)[()]):
+    f.a[i] = sum(x[ix[()], i + k, k] + x[ix[()], k, k] ** 2, over=k)
+    return f.a""",
+    "the largest on diagonals, at two places of another axis": """
+def spec(f, x: tensor[n, d, k]):
+    f.a[i] = amax(x[n, size(d) - 1, i + n] + x[n, 0, i + n], over=n)
+    return f.a""",
+    "a product that repeats along an axis, and the same product": """
+def spec(f, x: tensor[m, n], o: tensor[m]):
+    f.h[m] = exp(o[m])
+    f.q[n, m] = o[m] / exp(o[m])
+    f.r[n, m] = tanh(f.q[n, m]) * x[m, n]
+    return f.r, f.h""",
+    "an output that repeats places of what is kept": """
+def spec(f, x: tensor[n, d, k]):
+    f.a[d, i] = concat(exp(x[n, d, 0]), exp(x[n, d, 0]), along=i)
+    f.b[n, d, k] = f.a[d, (n, d)]
+    return f.b""",
+    "a condition of an axis and its copy, asked twice": """
+def spec(f, x: tensor[n], o: tensor[n, d], o2: tensor[..., t]):
+    f.a[t, n, d] = x[n] * o[n, d] / exp(where(n <= t, o[(t, d), d], 2)) * x[n]
+    return f.a""",
+    "outputs that count": """
+def spec(f, x: tensor[n, d]):
+    f.a[n] = sum(where(x[n, d] > 0, 1, 0), over=d)
+    f.b[()] = sum(where(x[n, 0] > x[n, 1], 1, 0), over=n) + 1
+    f.c[n] = sum(x[n, d], over=d) / (1 + f.a[n])
+    return f.a, f.b, f.c""",
 }

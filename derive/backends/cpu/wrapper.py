@@ -173,7 +173,7 @@ def _registered(kernel: str, called: Called, form: str, parameters: list[str], r
 
 
 def _take_all(op: Op, kernels: Mapping[str, Kernel], given: set[str], shapes: Shapes) -> bool:
-    """Whether the kernels take every real tensor that the functions do; `given` is what the backward has, numbers too."""
+    """Whether the kernels take every real tensor that the functions do; `given` is all that the backward has."""
     real = {shapes.names(o.name) for o in op.operands if o.is_tensor and o.kind != "index"}
     taken = {n: {shapes.names(i) for i in (*k.inputs, *k.numbers)} for n, k in kernels.items()}
     tensors = {shapes.names(n) for n in given} - set(shapes.backward_lengths.values())

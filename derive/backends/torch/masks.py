@@ -51,7 +51,7 @@ def _axes_beside(condition: Call, asking: Statement) -> tuple[str, ...]:
 def _reading(s: Statement, asked: Call, mask: Assign) -> Statement:
     """The statement with the mask read wherever it asks that condition, of whichever axes of those lengths."""
     for n in [n for n in _conditions(s.value) if _plain(n) == asked]:
-        own = {base(a): a for a in node_axes(n)}
+        own = {base(a): a for a in node_axes(n)} | {a: a for a in node_axes(n)}
         s = replace(s, value=put(s.value, n, Read(mask.name, tuple(own[str(a)] for a in mask.axes))))
     return s
 

@@ -123,6 +123,8 @@ def _in_a_view(printer: Printer, s: Scatter, name: str, target: str) -> bool:
     rest = [k for k in range(len(s.axes)) if k not in fixed]
     own = {k: i.steps[0][0] for k, i in cut.items()}
     axes, slots = tuple(own.get(k, s.axes[k]) for k in rest), tuple(own.get(k, s.slots[k]) for k in rest)
+    if len(set(axes)) < len(axes):  # a diagonal is no slice
+        return False
     part = replace(s, axes=axes, slots=slots)
     index = s.slots[along[0]]
     code = gather_back(printer, Along(part, rest.index(along[0]), index)) if isinstance(index, Read) else None

@@ -48,7 +48,8 @@ def _over_taps(printer: Printer, s: Assign, node: Reduce, order: Dims) -> list[L
     if each is None or set(node_axes(each)) != set(order):
         return None
     lengths = ", ".join(printer.lengths(order))
-    made = f"new_zeros({lengths})" if start is None else f"new_full(({lengths}), {printer.number(start)})"
+    shape = f"({lengths}{',' if len(order) == 1 else ''})"
+    made = f"new_zeros({lengths})" if start is None else f"new_full({shape}, {printer.number(start)})"
     lines = [Line(f"{name} = {printer.like}.{made}"), *loops(printer, node.axes)]
     printer.spent = frozenset()  # every turn reads what the first one reads
     value = printer.value(each, order).code
