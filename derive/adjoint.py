@@ -219,14 +219,14 @@ def _contributions(
 
 
 def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges, inside: Inside) -> Expr:
-    """A derivative that is 0 but at the place of a summed axis that an index names, with a delta: no sum is left.
+    """A derivative that is 0 but at the place that an index names, with a delta: what is summed is read there, or added.
 
     What is read by that index, here or elsewhere, is: one that is only compared may lie outside.
     """
     out = []
     for factor in Mul.make_args(local):
         place, value = place_of(factor, ranges)
-        there = place is not None and place[0] in summed and not in_a_window(place[0], local)
+        there = place is not None and summed & {place[0], *free_axes(place[1])} and not in_a_window(place[0], local)
         if place is not None and there and (place[1] in read.index or (place[1].name, place[0].base) in inside):
             factor = Delta(*place) * value
         out.append(factor)

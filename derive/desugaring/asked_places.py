@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sympy import Add, Basic, Eq, Expr, Mul, S
+from sympy import Add, Basic, Eq, Equality, Expr, Mul, S, Unequality
+from sympy.core.relational import Relational
 
 from derive.equations import Op
 from derive.terms.axes import Axis, free_axes
@@ -47,8 +48,9 @@ def in_a_window(axis: Axis, value: Expr) -> bool:
 
 
 def indices_inside(op: Op) -> Inside:
-    """The indices of which every value reads a place of an axis, whatever is chosen: none of them lies outside."""
-    found = set()
+    """The indices of which every value reads or names a place of an axis, whatever is chosen: none lies outside."""
+    asked = asked_for_a_place(op)
+    found = {(o.name, o.ranges_over.base) for o in op.operands if o.ranges_over is not None and o.name in asked}
     for equation in op.equations:
         chosen = {at for w in equation.body.atoms(Where) for at in w.atoms(At)}
         for read in (at for at in equation.reads if at not in chosen):
@@ -57,3 +59,25 @@ def indices_inside(op: Op) -> Inside:
                 if isinstance(i, At) and plain and len(set(i.index)) == len(i.index):
                     found.add((i.name, axis))
     return frozenset(found)
+
+
+def asked_for_a_place(op: Op) -> set[str]:
+    """The integer inputs that are compared with the places of their own axis, and with nothing else.
+
+    A condition of another kind, `ne(y[n], -100)`, leaves out values that are no places.
+    """
+    questions = [q for e in op.equations for q in e.body.atoms(Relational)]
+    found = set()
+    for o in op.operands:
+        own = [q for q in questions if any(at.name == o.name for at in q.atoms(At))]
+        if o.ranges_over is not None and own and all(_asks_for_a_place(q, o.ranges_over) for q in own):
+            found.add(o.name)
+    return found
+
+
+def _asks_for_a_place(question: Basic, axis: Axis) -> bool:
+    """Whether it is asked if an index, as it is given, names a place of an axis."""
+    if not isinstance(question, Equality | Unequality):
+        return False
+    axes = [a for a in question.args if isinstance(a, Axis) and a.base == axis.base]
+    return len(axes) == 1 and any(isinstance(a, At) and not a.atoms(Axis) & set(axes) for a in question.args)

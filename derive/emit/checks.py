@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Basic, Equality, Unequality
-from sympy.core.relational import Relational
+from sympy import Basic
 
 from derive.backends.values import Dims
+from derive.desugaring.asked_places import asked_for_a_place
 from derive.desugaring.selections import selected
 from derive.equations import Op, Operand
 from derive.terms.axes import Axis, Size
@@ -58,7 +58,7 @@ def _is_source(operand: Operand, axis: Axis, op: Op) -> bool:
 def indices(op: Op) -> set[str]:
     """The integer tensors that are read by as they are given, where no condition guards them, or name a place."""
     compared = {at.name for e in selected(op).equations for d in _compared(e.body) for at in d.atoms(At)}
-    return read_by(op) | compared | _asked_for_a_place(op)
+    return read_by(op) | compared | asked_for_a_place(op)
 
 
 def read_by(op: Op) -> set[str]:
@@ -71,30 +71,8 @@ def read_by(op: Op) -> set[str]:
 
 def named_places(op: Op) -> dict[str, str]:
     """The integer inputs of which every value is a place, and the axis of that place: what is none has been refused."""
-    named = read_by(op) | _asked_for_a_place(op)
+    named = read_by(op) | asked_for_a_place(op)
     return {o.name: o.ranges_over.base for o in op.operands if o.ranges_over is not None and o.name in named}
-
-
-def _asked_for_a_place(op: Op) -> set[str]:
-    """The integer inputs that are compared with the places of their own axis, and with nothing else.
-
-    A condition of another kind, `ne(y[n], -100)`, leaves out values that are no places.
-    """
-    questions = [q for e in op.equations for q in e.body.atoms(Relational)]
-    found = set()
-    for o in op.operands:
-        own = [q for q in questions if any(at.name == o.name for at in q.atoms(At))]
-        if o.ranges_over is not None and own and all(_asks_for_a_place(q, o.ranges_over) for q in own):
-            found.add(o.name)
-    return found
-
-
-def _asks_for_a_place(question: Basic, axis: Axis) -> bool:
-    """Whether it is asked if an index, as it is given, names a place of an axis."""
-    if not isinstance(question, Equality | Unequality):
-        return False
-    axes = [a for a in question.args if isinstance(a, Axis) and a.base == axis.base]
-    return len(axes) == 1 and any(isinstance(a, At) and not a.atoms(Axis) & set(axes) for a in question.args)
 
 
 def _compared(expr: Basic) -> Iterator[Delta]:
