@@ -123,7 +123,8 @@ def _put(printer: Printer, chosen: _Chosen, order: Dims) -> str | None:
     row = tuple(None if d == chosen.axis else d for d in order)
     at = [n for n in walk(there) if isinstance(n, Read) and chosen.index in n.index]
     whole = set(node_axes(there)) == {d for d in row if d is not None}
-    if not whole or not printer.dtypes.is_real(there) or any(gathered_column(n) != row for n in at):
+    columns = [n for n in at if n.index != (chosen.index,)]  # beside elements of a vector
+    if not whole or not printer.dtypes.is_real(there) or any(gathered_column(n) != row for n in columns):
         return None
     value = align(printer.value(there, row), row)
     return value.code if value.dims == row and not value.boolean and not value.weak else None
