@@ -219,9 +219,9 @@ def _contributions(
 
 
 def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges, inside: Inside) -> Expr:
-    """A derivative that is 0 but at the place that an index names, with a delta: what is summed is read there, or added.
+    """A derivative that is 0 but at the place that an index names, with a delta: it is read there, or added there.
 
-    What is read by that index, here or elsewhere, is: one that is only compared may lie outside.
+    That is a place where something is read by it, or all that is asked of it is which: another may lie outside.
     """
     out = []
     for factor in Mul.make_args(local):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Function, Mul, exp, expand_mul, log
+from sympy import Add, Basic, Expr, Function, Mul, default_sort_key, exp, expand_mul, log
 from sympy.logic.boolalg import Boolean
 
 from derive.equations import Equation, Op
@@ -36,14 +36,15 @@ def without_logarithms(op: Op) -> Op:
     """The same op with `exp(a - log(s))` as `exp(a) / s`, where another equation has `exp(a)`."""
     logarithms = _logarithms(op)
     present = {f for e in op.equations for f in e.body.atoms(exp)}
+    known = {expand_mul(f.args[0]): f for f in sorted(present, key=default_sort_key)}
 
     def unlogged(f: Expr) -> Expr:
         whole = f.args[0]
         for _ in logarithms:  # each may read another
             whole = _opened(whole, logarithms)
         logs = [t for t in Add.make_args(whole) if _is_log(t)]
-        rest = exp(Add(*(t for t in Add.make_args(whole) if t not in logs)))
-        if not logs or rest not in present or not all(t.as_coeff_Mul()[0].is_Integer for t in logs):
+        rest = known.get(expand_mul(Add(*(t for t in Add.make_args(whole) if t not in logs))))
+        if not logs or rest is None or not all(t.as_coeff_Mul()[0].is_Integer for t in logs):
             return f
         return rest * Mul(*(t.as_coeff_Mul()[1].args[0] ** t.as_coeff_Mul()[0] for t in logs))
 

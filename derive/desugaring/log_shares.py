@@ -52,8 +52,10 @@ class _Known:
             self.shares[e.name] = replace(e, body=full)
 
     def has_largest(self, e: Equation, body: Expr) -> bool:
-        """Whether a sum is of exponentials of what their maximum over the same axes was taken off."""
+        """Whether a sum is of exponentials of what their maximum over the same axes was taken off, or of multiples."""
         exponent = body.args[0] if isinstance(body, exp) else S.Zero
+        if isinstance(exponent, Mul):  # by a temperature, one for all that is summed
+            exponent = next((a for a in exponent.args if not free_axes(exponent / a) & set(e.over)), S.Zero)
         for at in (-t for t in Add.make_args(exponent) if isinstance(-t, At)):
             largest = self.maxima.get(at.name)
             if largest is not None and len(largest.over) == len(e.over):

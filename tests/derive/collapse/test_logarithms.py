@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from derive import amax, axes, constant, exp, log, mean, op, sum, tensor, where
+from derive import amax, axes, constant, exp, log, mean, op, scalar, sum, tensor, where
 from derive.collapse.logarithms import logarithms_apart, without_logarithms
 from derive.emit import render
 from derive.equations import Op
@@ -61,6 +61,14 @@ def weights(f, z: tensor[n, c]):
     return f.p
 
 
+@op
+def at_a_temperature(f, z: tensor[n, c], q: tensor[n, c], tau: scalar):
+    f.m[n] = amax(z[n, c], over=c)
+    f.logp[n, c] = (z[n, c] - f.m[n]) / tau - log(sum(exp((z[n, c] - f.m[n]) / tau), over=c))
+    f.y[n] = sum(exp(f.logp[n, c]) * (f.logp[n, c] - q[n, c]), over=c)
+    return f.y
+
+
 def _equations(op: Op) -> list[str]:
     return [f"{e.left} = {e.body}" for e in op.equations]
 
@@ -78,6 +86,12 @@ def test_it_stays_whole_where_it_is_not_of_the_same_differences_or_inside_a_func
 
 def test_the_exponential_of_a_logarithm_is_a_quotient() -> None:
     assert "p[n, c] = exp(-m[n] + z[n, c])/lse_sum[n]" in _equations(without_logarithms(weights.op))
+
+
+def test_so_it_is_however_the_difference_is_divided() -> None:
+    """`exp(log p)` is no second exponential of each element."""
+    forward = render(derive_op(at_a_temperature.op)).split("def at_a_temperature_forward")[1].split("def ")[0]
+    assert forward.count("torch.exp(") + forward.count(".exp_()") == 1
 
 
 def test_the_entropy_has_the_gradient_of_the_textbook() -> None:

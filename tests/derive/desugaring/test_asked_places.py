@@ -30,20 +30,29 @@ def compared(f, z: tensor[n, c], b: tensor[n], y: index(c)[n]):
 
 @op
 def guarded(f, z: tensor[n, c], b: tensor[n], y: index(c)[n], k: constant[n]):
-    """A label that is read where a condition holds, and may lie outside elsewhere."""
-    f.s[n, c] = where(eq(c, y[n]), z[n, c] - b[n], z[n, c])
+    """A label that is asked whether it is one, and may lie outside."""
+    f.s[n, c] = where((y[n] >= 0) & eq(c, y[n]), z[n, c] - b[n], z[n, c])
     f.loss[()] = sum(where(k[n] > 0, f.s[n, y[n]] ** 2, 0), over=n) + sum(exp(f.s[n, c]), over=(n, c))
     return f.loss
 
 
+@op
+def margin(f, z: tensor[n, c], m: tensor[c], y: index(c)[n]):
+    """A learned margin a class, taken off the logit of the label (Cao et al., 2019)."""
+    f.s[n, c] = z[n, c] - where(eq(c, y[n]), m[c], 0)
+    f.t[n] = sum(exp(f.s[n, c]), over=c)
+    return f.t
+
+
 def test_which_indices_lie_inside() -> None:
-    assert indices_inside(own_label.op.derivation.named) == {("y", "c")}
-    assert not indices_inside(compared.op.derivation.named)
+    for spec in (own_label, compared, margin):
+        assert indices_inside(spec.op.derivation.named) == {("y", "c")}
     assert ("y", "c") not in indices_inside(guarded.op.derivation.named)
 
 
 def test_no_tensor_of_zeros_is_made_to_gather_from() -> None:
-    assert "zeros" not in code_of(own_label.op)
+    assert "zeros" not in code_of(own_label.op) + code_of(compared.op)
+    assert "scatter" not in code_of(margin.op).split("def margin_backward")[1] and "arange" not in code_of(margin.op)
 
 
 def margins(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -58,6 +67,9 @@ def test_it_is_right() -> None:
     assert_alike(module(own_label.op).own_label(z, y), margins(z, y), (z,))
     own = (torch.arange(4) == y[:, None]) * b[:, None]
     assert_alike(module(compared.op).compared(z, b, y), (z - own).exp(), (z, b))
+    m = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    taken = z - torch.nn.functional.one_hot(y, 4) * m
+    assert_alike(module(margin.op).margin(z, m, y), taken.exp().sum(1), (z, m))
     k = (y != 1).double()
     s = z - own
     picked = s.gather(1, y[:, None])[:, 0] ** 2 * k

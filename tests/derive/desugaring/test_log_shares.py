@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, exp, index, log, mean, op, sum, tensor
+from derive import amax, axes, exp, index, log, mean, op, scalar, sum, tensor
 from tests.derive.live import assert_derived_at, module
 
 c, k, n, t = axes("c k n t")
@@ -122,6 +122,16 @@ def of_exponentials(f, z: tensor[n, c]):
     return f.y
 
 
+@op
+def at_a_temperature(f, z: tensor[n, c], q: tensor[n, c], tau: scalar = 0.5):
+    """What a student learns of a teacher's shares (Hinton et al., 2015)."""
+    f.m[n] = amax(z[n, c], over=c)
+    f.e[n, c] = exp((z[n, c] - f.m[n]) / tau)
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    f.h[n] = -sum(q[n, c] * log(f.p[n, c]), over=c)
+    return f.h
+
+
 def _entropy(z: Tensor) -> Tensor:
     return -(z.softmax(-1) * z.log_softmax(-1)).sum(-1)
 
@@ -143,6 +153,7 @@ def _divergence(z: Tensor, w: Tensor) -> Tensor:
         (divergence, _divergence),
         (in_one_line, lambda z, q: -(q * z.log_softmax(-1)).sum(-1)),
         (over_two_axes, lambda z: _entropy(z.flatten(1))),
+        (at_a_temperature, lambda z, q: -(q * (2 * z).log_softmax(-1)).sum(-1)),
         (largest_of_others, lambda z, w: _entropy(z) + 0 * w.sum(-1)),
     ],
     ids=lambda value: getattr(getattr(value, "op", None), "name", ""),
@@ -169,6 +180,13 @@ def test_a_share_of_0_adds_nothing(made):
     h, saved = getattr(derived, f"{made.op.name}_forward")(z)
     torch.testing.assert_close(h, _entropy(FAR))
     assert getattr(derived, f"{made.op.name}_backward")(torch.ones(2), *saved).isfinite().all()
+
+
+def test_a_share_at_a_temperature_costs_what_it_is_far():
+    derived, q = module(at_a_temperature.op), torch.rand(2, 3)
+    h, saved = derived.at_a_temperature_forward(FAR, q)
+    torch.testing.assert_close(h, -(q * (2 * FAR).log_softmax(-1)).sum(-1))
+    assert derived.at_a_temperature_backward(torch.ones(2), *saved).dz.isfinite().all()
 
 
 def test_a_divergence_is_finite_where_both_shares_are_0():
