@@ -20,6 +20,7 @@ from derive.passes.leftovers import under_last_names, without_copies
 from derive.passes.masked_sums import after_sums, before_masks
 from derive.passes.masks import with_masks
 from derive.passes.merged_once import merged_once
+from derive.passes.multiples import without_multiples
 from derive.passes.named_sums import through_named_sums
 from derive.passes.numbers_on import numbers_on
 from derive.passes.numbers_outside import numbers_outside
@@ -84,6 +85,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         numbers_outside,
         one_sign,
         numbers_on,
+        partial(without_multiples, nominal=lengths),
         common_quotients,
         common_products,
         partial(without_what_cancels, op=steps.op),
