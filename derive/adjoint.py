@@ -226,8 +226,15 @@ def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges, insi
     out = []
     for factor in Mul.make_args(local):
         place, value = place_of(factor, ranges)
-        there = place is not None and summed & {place[0], *free_axes(place[1])} and not in_a_window(place[0], local)
-        if place is not None and there and (place[1] in read.index or (place[1].name, place[0].base) in inside):
-            factor = Delta(*place) * value
+        if place is not None and _is_reached(place, local * read, summed):
+            axis, index = place
+            if index in read.index or (index.name, axis.base) in inside:
+                factor = Delta(axis, index) * value
         out.append(factor)
     return Mul(*out)
+
+
+def _is_reached(place: tuple[Axis, At], value: Expr, summed: set[Axis]) -> bool:
+    """Whether a sum runs over the axis, or over those of the index: in windows, only what is read by the axis stays."""
+    axis, index = place
+    return not summed.isdisjoint({axis, *free_axes(index)}) and not in_a_window(axis, value)
