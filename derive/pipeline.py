@@ -15,7 +15,7 @@ from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.conditions import with_conditions, with_dear, with_elements, with_functions
-from derive.costs.cost import work
+from derive.costs.cost import DEAR, work
 from derive.desugaring.before_padding import made_before_padding
 from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.deviations import with_deviations
@@ -167,19 +167,25 @@ def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
         found.append((named, steps, search(steps, policy)))
     best, *others = found
     for other in others:
-        if other[2].kept.total < best[2].kept.total and _keeps_little_more(other, best):
+        if other[2].kept.total < best[2].kept.total and _keeps_little_more(other, best, policy):
             best = other
     return best
 
 
-def _keeps_little_more(one: tuple[Op, Stepwise, Closed], other: tuple[Op, Stepwise, Closed]) -> bool:
-    """Whether a form keeps little more than another, or less but for outputs, which the caller holds in any case."""
+def _keeps_little_more(
+    one: tuple[Op, Stepwise, Closed], other: tuple[Op, Stepwise, Closed], policy: Policy
+) -> bool:
+    """Whether a form keeps little more than another, or less but for outputs, which the caller holds in any case.
+
+    What takes long to compute again is handed on by either form, where that may be (`conditions.py`).
+    """
+    dear = {e.name for e in one[0].equations if policy.dear and type(e.body).__name__ in DEAR}
     whole, own = (
         [
             sum(nominal(op).elements(op.dims(n)) for n in closed.kept.names if n not in left_out)
             for op, _, closed in (one, other)
         ]
-        for left_out in ((), one[0].outputs)
+        for left_out in (dear, {*dear, *one[0].outputs})
     )
     return whole[0] <= _MORE * whole[1] or own[0] < own[1]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sympy import Add, Expr, Function, Mul, Pow, S
+from sympy import Add, Basic, Expr, Function, Mul, Pow, S
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
@@ -106,11 +106,11 @@ def _is_shift(adjoint: Adjoint, op: Op, known: _Known) -> bool:
 
 
 def _forward(op: Op, totals: dict[str, Total]) -> Iterator[tuple[str, tuple[tuple[Axis, ...], Expr]]]:
-    """The tensors of the forward that are sums or plain arithmetic of others; choices by what is shared are too."""
+    """The tensors of the forward that are sums or arithmetic of others; choices by what is shared are too."""
     for e in op.equations:
         others = [c for c in e.body.atoms(Where) if not is_by_total(c, totals)]
         others += [p for p in e.body.atoms(Pow) if not p.exp.is_Integer]
-        if e.is_plain and e.kind in (None, "sum", "mean") and not others and not e.body.atoms(Function, Concat):
+        if e.is_plain and e.kind in (None, "sum", "mean") and not others and not e.body.atoms(Concat):
             yield e.name, (e.axes, value_of(e))
 
 
@@ -123,11 +123,17 @@ def _vanishes(adjoint: Adjoint, known: _Known, forward: _Known, laws: Laws, chan
         final, steps = collapsed(adjoint, value, eliminated, laws)
         if final != 0:
             final, steps = collapsed(adjoint, value, {}, laws)
-        if final == 0 or any(_is_nothing(v, laws) for v, _ in [(final, put), *_put_in(final, forward)]):
+        alike = {name: made for name, made in forward.items() if _functions(made[1]) <= _functions(final)}
+        if final == 0 or any(_is_nothing(v, laws) for v, _ in [(final, put), *_put_in(final, alike)]):
             start = Step("chain", adjoint.left, adjoint.value, value, f"put in {', '.join(put)}")
             end = Step(_LAW, adjoint.left, final, S.Zero, "a sum of a sum in either order")
             return (start, *steps, *([end] if final != 0 else []))
     return ()
+
+
+def _functions(value: Expr) -> set[tuple[type[Basic], frozenset[str]]]:
+    """The functions in an expression, by what they are of: another one would bring in what nothing cancels."""
+    return {(type(f), frozenset(tensor_names(f))) for f in value.atoms(Function)}
 
 
 def _put_in(value: Expr, known: _Known) -> Iterator[tuple[Expr, list[str]]]:

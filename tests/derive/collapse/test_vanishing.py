@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from derive.equations import Op
-from derive.notation import amax, amin, axes, eq, exp, index, length, log, maximum, oo, op, sum, tensor, where
+from derive.notation import amax, amin, axes, eq, exp, index, length, log, maximum, oo, op, sum, tanh, tensor, where
+from derive.pipeline import derive_op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
@@ -220,3 +221,25 @@ def test_a_mask_in_the_equation_of_the_scores_hides_nothing() -> None:
     backward = code_of(masked_at_once.op).partition("_backward(")[2].partition("class ")[0]
     assert "sum_do_o = (do * o).sum(1, keepdim=True)" in backward and "da = do.new_zeros((i,))" in backward, backward
     assert "dc = -ds_sum.sum(0)" in backward, backward
+
+
+@op
+def additive(f, a: tensor[i, d], c: tensor[j, d], w: tensor[d], v: tensor[j, e]):
+    """Scores by a tanh (Bahdanau et al., 2014), whose shares are written without a name for their exponentials."""
+    f.s[i, j] = sum(w[d] * tanh(a[i, d] + c[j, d]), over=d)
+    f.m[i] = amax(f.s[i, j], over=j)
+    f.p[i, j] = exp(f.s[i, j] - f.m[i]) / sum(exp(f.s[i, j] - f.m[i]), over=j)
+    f.o[i, e] = sum(f.p[i, j] * v[j, e], over=j)
+    return f.o
+
+
+@pytest.mark.parametrize("save", ["cost", "kernel"])
+def test_exponentials_without_a_name_hide_nothing(save: str) -> None:
+    inputs = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((5, 2), (4, 2), (2,), (4, 3))]
+    a, c, w, v = inputs
+    wanted = ((a[:, None] + c).tanh() @ w).softmax(1) @ v
+    assert_alike(module(additive.op).additive(*inputs), wanted, inputs)
+    derivation = derive_op(additive.op, save)
+    assert "==" not in str(derivation.backward)
+    if save == "cost":
+        assert {"s", "m"}.isdisjoint(name for name, _ in derivation.backward.given)
