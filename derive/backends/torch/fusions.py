@@ -17,7 +17,7 @@ from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.other_axes import plain, with_axes
 from derive.nodes.products import is_tensor
-from derive.nodes.walking import node_axes, reads, walk
+from derive.nodes.walking import index_axes, node_axes, reads, walk
 from derive.program import AxisValue, Call, Node, Num, Read
 
 if TYPE_CHECKING:
@@ -169,12 +169,15 @@ def identity(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 
 def _on_diagonal(printer: Printer, there: Node, row: str, column: str) -> str | None:
-    """What stands on the diagonal, computed there alone; None where that asks for places, or reads no matrices alone.
+    """What stands on the diagonal, computed there alone; None where that asks for places, or reads no matrices by both.
 
     The diagonal is as long as the shorter side.
     """
-    whole = all({row, column} <= set(n.index) for n in walk(there) if isinstance(n, Read))
-    if not plain(there) or not whole:
+    both = {row, column}
+    read = [n for n in walk(there) if isinstance(n, Read)]
+    whole = all(both <= set(n.index) for n in read)
+    others = {a for n in read for i in n.index if i not in both for a in index_axes(i)}  # of sides of other lengths
+    if not plain(there) or not whole or both & others:
         return None
     value = printer.value(with_axes(there, {column: row}), (row,))
     return value.code if value.dims == (row,) and not value.boolean and not value.weak else None
