@@ -364,4 +364,8 @@ def spec(f, x: tensor[m], o: tensor[n, d]):
     f.b[n, d, m] = o[n, d] * x[m]
     f.g[n, d] = where(ne(n, d), o[n, d], f.b[n, d, (d, n)])
     return f.g""",
+    "a gather beside an axis of a dimension taken apart": """
+def spec(f, x: tensor[n, d], ix: index(n)[n, d]):
+    f.g[i] = sum(tanh(mean(x[ix[n, d], (d, i)], over=n)), over=d)
+    return f.g""",
 }

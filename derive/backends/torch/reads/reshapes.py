@@ -34,7 +34,9 @@ def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple
         return None
     while any(isinstance(i, Merged) for i in view.slots):
         view = _split(view, next(k for k, i in enumerate(view.slots) if isinstance(i, Merged)), sizes)
-    return Value(view.code, tuple(f"?{k}" for k in range(len(view.slots)))), Read(node.name, view.slots)
+    known = dict(zip(node.index, stored.dims, strict=True)) | {i: i for i in view.slots if isinstance(i, str)}
+    dims = (known.get(i) if view.slots.count(i) == 1 else None for i in view.slots)
+    return Value(view.code, tuple(d or f"?{k}" for k, d in enumerate(dims))), Read(node.name, view.slots)
 
 
 @dataclass(frozen=True)
