@@ -85,9 +85,14 @@ def _name(length: str, kind: str) -> str:
 
 
 def _named(lines: list[Line], code: str, name: str) -> list[Line]:
-    """The lines with this code under a name, made in front of its first use."""
-    first = next(k for k, line in enumerate(lines) if code in line.code)
+    """The lines with this code under a name, made in front of its first use.
+
+    `i == j[:, None]` is no view of `i == j`, and `x.unflatten(…)` not what `max_x.unflatten(…)` ends in.
+    """
+    ends = "" if code.endswith(")") else r"(?![\w\[])"
+    whole = re.compile(rf"(?<![\w.]){re.escape(code)}{ends}")
+    first = next(k for k, line in enumerate(lines) if whole.search(line.code))
     while lines[first].code.startswith(" "):  # inside a loop
         first -= 1
-    out = [replace(line, code=line.code.replace(code, name)) for line in lines]
+    out = [replace(line, code=whole.sub(name, line.code)) for line in lines]
     return [*out[:first], Line(f"{name} = {code}"), *out[first:]]
