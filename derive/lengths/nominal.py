@@ -127,7 +127,7 @@ def lengths_of(
     for name, rule in rules.items():
         if rule.operand is not None and name not in splits:
             lengths.setdefault(name, usual_of(name))
-    for whole, parts in splits.items():
+    for whole, parts in sorted(splits.items(), key=lambda split: split[0] not in lengths):  # what is given, first
         _shared_out(whole, [p.base for p in parts], lengths, usual_of(whole))
     for name, rule in rules.items():  # what a window leaves
         if rule.formula is not None and name not in lengths:

@@ -3,7 +3,7 @@
 from sympy import tanh
 
 from derive.catalogue import find
-from derive.lengths.nominal import FEW, nominal
+from derive.lengths.nominal import FEW, lengths_of, nominal
 from derive.notation import axes, concat, constant, eq, length, op, sum, tensor, where
 from derive.pipeline import derive_op
 from derive.verify.verify import verify
@@ -16,6 +16,11 @@ def test_what_inputs_carry_is_alike_and_the_rest_follows() -> None:
     assert (groups["g"], groups["k"], groups["c"]) == (FEW, 32 / FEW, 32)
     heads = nominal(find("split_heads")).lengths
     assert (heads["h"], heads["k"], heads["d"]) == (FEW, 32 / FEW, 32)
+
+
+def test_a_merged_length_that_is_given_stays_and_its_parts_follow() -> None:
+    lengths = lengths_of(find("groupnorm").derivation.named, 64, given={"c": 128, "g": 8})
+    assert (lengths["c"], lengths["g"], lengths["k"]) == (128, 8, 16)
 
 
 def test_a_kernel_is_short_and_a_merged_axis_as_long_as_its_parts() -> None:
