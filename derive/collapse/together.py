@@ -61,7 +61,8 @@ def cheapest(
     """The form with all definitions as the cheapest of these ways has them, where one is cheaper than it is."""
     best, allowed = whole, divisors(steps) | {n for d in whole.definitions for n in divided_by(d.value)}
     for changed, reason in ways:
-        if outside_domain(changed, allowed) or circular(changed):
+        same = set(whole.definitions) <= set(changed)
+        if same or outside_domain(changed, allowed) or circular(changed):
             continue
         other = priced(steps, _with_changed(steps, whole.parts, changed, law, reason, policy), policy)
         best = min(best, other, key=lambda w: w.kept.total)

@@ -368,4 +368,12 @@ def spec(f, x: tensor[m], o: tensor[n, d]):
 def spec(f, x: tensor[n, d], ix: index(n)[n, d]):
     f.g[i] = sum(tanh(mean(x[ix[n, d], (d, i)], over=n)), over=d)
     return f.g""",
+    "a sum of a multiple that is written as it was": """
+def spec(f, x: tensor[n, d]):
+    f.a[d] = mean(x[n, d], over=n)
+    f.b[d] = rsqrt(mean((x[n, d] - f.a[d]) ** 2, over=n) + 0.5)
+    f.c[n, d] = (x[n, d] - f.a[d]) * f.b[d]
+    f.g[d] = f.a[d] - mean(f.a[d], over=d)
+    f.h[n, d] = (f.g[d] + f.c[n, d]) * x[n, d]
+    return f.h, f.c""",
 }
