@@ -221,6 +221,7 @@ CASES = [
     ("each_channel", (2, 3, 7, 12), (3, 3, 3)),
     ("each_channel", (2, 3, 70, 40), (3, 3, 3)),  # more than ROWS rows
     ("each_channel", (1, 2, 20, 25), (2, 9, 8)),  # more than ROWS places
+    ("each_channel", (1, 2, 9, 30), (2, 4, 5)),  # sums at once, of which two are left
     ("each_channel", (9, 2, 5, 600), (2, 2, 3)),  # long rows
     ("each_channel_last", (3, 40, 19), (4, 19)),
     ("image", (30, 47), (3, 5)),

@@ -9,20 +9,18 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from derive.backends.cpu.loops.blocks import InBlocks
 from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
 from derive.backends.cpu.loops.nests import START, decode, extent, fold
-from derive.backends.cpu.loops.short import is_window
 from derive.backends.cpu.loops.stages import Sweep
-from derive.backends.cpu.loops.taps import in_vectors, lanes, overlapping
-from derive.backends.cpu.loops.vectors import InVectors
+from derive.backends.cpu.loops.taps import in_vectors
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
-from derive.nodes.walking import axes_along
-from derive.program import Read, Window
+from derive.program import Read
 
 
 @dataclass
-class Rows(InVectors):
+class Rows(InBlocks):
     def print(self) -> None:
         outer, out = self.group.outer, self.out
         buffers = [n for n, p in self.plan.place.items() if p == "buffer"]
@@ -162,13 +160,13 @@ class Rows(InVectors):
                 self.vectors(fast, extent(order), folds, sweep)
         else:
             with ExitStack() as stack:
-                added, summed = self._adds_in_windows(sweep), bool(slow) and self._sums_pairs(sweep)
+                added, summed = self.adds_in_windows(sweep), bool(slow) and self.sums_pairs(sweep)
                 if added or summed:
                     with self.out.block(f"if ({in_vectors(fast)})"):
                         if added:
-                            self._added(tuple(slow), fast, sweep.loops)
+                            self.added(tuple(slow), fast, sweep.loops)
                         else:
-                            self._sums_of_rows(folds[0], tuple(slow), fast)
+                            self.sums_of_rows(folds[0], tuple(slow), fast)
                     stack.enter_context(self.out.otherwise())
                 stack.enter_context(self.plain(tuple(slow)))
                 self.vectors(fast, length(fast), folds, sweep)
@@ -190,28 +188,6 @@ class Rows(InVectors):
                 self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
         for s in whole:
             self.finish(s)
-
-    def _adds_in_windows(self, sweep: Sweep) -> bool:
-        """Whether it only adds to neighbouring places in windows: a vector of every other place is dear to add to."""
-        *_, fast = self.order(sweep)
-        last = [s.slots[-1] for s in sweep.loops if s.changes and s.slots]
-        windows = [i for i in last if isinstance(i, Window) and is_window(i) and dict(i.steps).get(fast, 1) == 1]
-        return len(windows) == len(sweep.loops) and self.computed(sweep.loops) == sweep.loops and not sweep.ordered
-
-    def _sums_pairs(self, sweep: Sweep) -> bool:
-        """Whether a sweep only sums what it computes of pairs: of what it reads, nothing has all its axes."""
-        (s, *others) = self.computed(sweep.loops)
-        alone = not others and s.kind == "sum" and not self.group.is_total(s)
-        return alone and all(set(sweep.axes) - set(axes_along(r.index)) for r in s.reads())
-
-    def _added(self, slow: tuple[str, ...], fast: str, loops: list[Loop]) -> None:
-        """Additions to places in windows, whole vectors at a time."""
-        out = self.out
-        with self.plain(slow), overlapping(out, length(fast)), lanes(out, fast):
-            for s in loops:
-                new, kind = f"{self.text.name(s.name)}_new", CHANGES[s.kind]
-                out.line(f"const real {new} = {self.text.real(s.value)};")
-                out.line(fold(kind, self.stored(s), f"lane >= done ? {new} : {START[kind]}"))
 
     # --- folds with inner axes of their own: one value for each place of these ------------------------------
 
@@ -235,33 +211,18 @@ class Rows(InVectors):
         """One value after the other, vectors along what is folded."""
         (s,) = sweep.loops
         *slow, fast = self.order(Sweep(sweep.nested, [s]))
-        with self.plain(self.order(sweep)):
+        *outer, last = self.order(sweep)
+        with self.plain(tuple(outer)), ExitStack() as stack:
+            if slow and s.kind == "sum":
+                with self.out.block(f"if ({in_vectors(fast)})"):
+                    self.sums_of_few(s, tuple(slow), fast, last)
+                stack.enter_context(self.out.otherwise())
+            stack.enter_context(self.plain((last,)))
             self.start([s])
-            with ExitStack() as stack:
-                if slow and s.kind == "sum":
-                    with self.out.block(f"if ({in_vectors(fast)})"):
-                        self._sums_of_rows(s, tuple(slow), fast)
-                    stack.enter_context(self.out.otherwise())
-                stack.enter_context(self.plain(tuple(slow)))
+            with self.plain(tuple(slow)):
                 self.vectors(fast, length(fast), [s], Sweep(sweep.nested, [s]))
             total = f"{self.text.name(s.name)}_total"
             self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
-
-    def _sums_of_rows(self, s: Loop, slow: tuple[str, ...], fast: str) -> None:
-        """Rows are added up, ROWS at once, and then summed: a sum of each would wait for its last addition."""
-        *outer, row = slow
-        i, out, name = variable(row), self.out, self.text.name(s.name)
-        with self.plain(tuple(outer)), overlapping(out, length(fast)):
-            rows = f"for (int64_t {i}_block = 0; {i}_block < {length(row)}; {i}_block += ROWS)"
-            with out.block(rows):
-                out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {length(row)});")
-                out.line(f"real {name}_block[LANES] = {{0}}, {name}_sum = 0;")
-                with out.loop(i, f"{i}_block", f"{i}_end"), lanes(out, fast):
-                    out.line(f"const real {name}_new = {self.text.real(s.value)};")
-                    out.line(f"{name}_block[lane] += lane >= done ? {name}_new : 0;")
-                with out.loop("lane", "0", "LANES", f"simd reduction(+ : {name}_sum)", "int"):
-                    out.line(f"{name}_sum += {name}_block[lane];")
-                out.line(f"{name}_total += {name}_sum;")
 
     def _across(self, sweep: Sweep) -> None:
         """Neighbouring values at once, in arrays: sums of ROWS places each, added to totals in double precision."""
