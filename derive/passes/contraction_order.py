@@ -141,12 +141,18 @@ class _Orders:
         groups = Groups.of(tensors, node_axes(node))
         if node.kind != "sum" or not 1 < len(groups) <= _MOST or not all(self.is_plain(f) for f in tensors):
             return node
+        windows = [f for f in tensors if _in_windows(f)]
+        if windows and self.every:
+            return node
         if len(groups) == 2:
             return node if self.every else self.in_one_step(node, groups, numbers)
         if self.every and not is_matrix_product(as_product(node)):
             return node
         best = cheapest(groups, self.nominal, self.known, self.halved)
         as_written = at_once(groups, self.nominal) if self.every else in_turn(groups, self.nominal)
+        if windows and not self.is_shared(best.steps, windows):
+            self.cost += as_written
+            return node
         settled = self.every or (self.shared is not None and not self.shared & best.steps)
         if best.cost * _GAIN >= as_written and settled:
             self.cost += as_written
@@ -161,12 +167,21 @@ class _Orders:
         return Reduce("sum", rest, body) if rest else body
 
     def is_plain(self, factor: Node) -> bool:
-        """Whether a factor may be multiplied early: some are printed in ways of their own.
+        """Whether a factor may be multiplied early: what is joined is printed in ways of its own.
 
         So is one that is masked by places, but where it is laid out as a matrix.
         """
         laid_out = self.every and bool(reads(factor))
-        return not _in_windows(factor) and (laid_out or not _asks_places(factor))
+        joined = any(isinstance(n, Join) for n in walk(factor))
+        return not joined and (laid_out or not _asks_places(factor))
+
+    def is_shared(self, steps: frozenset[Key], windows: list[Node]) -> bool:
+        """Whether what is read through windows is multiplied in steps that are products of two elsewhere as well.
+
+        By itself a product through windows is one call, whatever is multiplied with it.
+        """
+        common = [key for key in steps & self.halved if len(key[0]) == 2]
+        return all(any(f in key[0] for key in common) for f in windows)
 
     def in_one_step(self, node: Reduce, groups: Groups, numbers: list[Node]) -> Node:
         """A product of two factors: where longer ones have it for a step, it is that tensor."""
@@ -227,8 +242,5 @@ def _asks_places(factor: Node) -> bool:
 
 
 def _in_windows(factor: Node) -> bool:
-    """Whether a factor has ways of its own to be printed: it is joined, or read through windows."""
-    return any(
-        isinstance(n, Join) or (isinstance(n, Read) and any(isinstance(i, Window | Arithmetic) for i in n.index))
-        for n in walk(factor)
-    )
+    """Whether a factor is read through windows, which have ways of their own to be printed."""
+    return any(isinstance(i, Window | Arithmetic) for n in walk(factor) if isinstance(n, Read) for i in n.index)
