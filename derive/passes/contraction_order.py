@@ -2,7 +2,8 @@
 
 A product is taken from left to right, two factors at a time, and an axis is summed as soon as no later factor has it:
 `sum(x[n, i] * a[i, k] * w[k, o], over=(i, k))` multiplies `x` and `a` first. What two sums begin with alike is a tensor
-with a name, computed once.
+with a name, computed once. What is read through windows meets its filter first: `sum(dy*w*x[u + s], over=(s, u))` is a
+convolution, weighed and summed.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class _Orders:
             return node
         best = cheapest(groups, self.nominal, self.known, self.halved)
         as_written = at_once(groups, self.nominal) if self.every else in_turn(groups, self.nominal)
-        if windows and not self.is_shared(best.steps, windows):
+        if windows and not _are_convolutions(best.steps, windows):
             self.cost += as_written
             return node
         settled = self.every or (self.shared is not None and not self.shared & best.steps)
@@ -174,14 +175,6 @@ class _Orders:
         laid_out = self.every and bool(reads(factor))
         joined = any(isinstance(n, Join) for n in walk(factor))
         return not joined and (laid_out or not _asks_places(factor))
-
-    def is_shared(self, steps: frozenset[Key], windows: list[Node]) -> bool:
-        """Whether what is read through windows is multiplied in steps that are products of two elsewhere as well.
-
-        By itself a product through windows is one call, whatever is multiplied with it.
-        """
-        common = [key for key in steps & self.halved if len(key[0]) == 2]
-        return all(any(f in key[0] for key in common) for f in windows)
 
     def in_one_step(self, node: Reduce, groups: Groups, numbers: list[Node]) -> Node:
         """A product of two factors: where longer ones have it for a step, it is that tensor."""
@@ -225,6 +218,13 @@ class _Orders:
         name = free_name(stem, self.taken, "_")
         self.taken.add(name)
         return name
+
+
+def _are_convolutions(steps: frozenset[Key], windows: list[Node]) -> bool:
+    """Whether each factor that is read through windows meets one other first, in a product that sums an axis."""
+    pairs = [(factors, kept) for factors, kept in steps if len(factors) == 2]
+    summing = [factors for factors, kept in pairs if {a for f in factors for a in node_axes(f)} - kept]
+    return all(any(f in factors for factors in summing) for f in windows)
 
 
 def _as_they_lie(axes: tuple[str, ...], orders: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
