@@ -12,7 +12,7 @@ from derive.lengths.nominal import Nominal
 from derive.nodes.arithmetic import multiplied, quotient
 from derive.nodes.products import fraction, is_matrix_product, is_tensor, product_factors
 from derive.nodes.soundness import check
-from derive.nodes.walking import axes_along, node_axes, rebuilt, uses
+from derive.nodes.walking import axes_along, node_axes, reads, rebuilt, uses
 from derive.program import Assign, Node, Program, Read, Reduce, Statement
 
 _MOST = 2
@@ -52,7 +52,7 @@ def _multiple(s: Statement, program: Program) -> _Multiple | None:
             theirs, *others = _numbers_apart(base.value)
             if own == ((Read(base.name, s.axes),), ()):
                 return _Multiple(s, base, above, below)
-            if own == theirs and not any(others):
+            if own == theirs and not any(others) and reads(s.value).isdisjoint(program.added_to):
                 return _Multiple(s, base, above, below)
     return None
 
