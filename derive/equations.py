@@ -90,6 +90,11 @@ class Equation:
         return all(isinstance(i, Axis) for i in self.index)
 
     @property
+    def names_its_body(self) -> bool:
+        """Whether the tensor is its right side under a name: no sum, and nothing that it repeats along an axis."""
+        return self.kind is None and self.is_plain and set(self.axes) == free_axes(self.body)
+
+    @property
     def is_over_axes(self) -> bool:
         """Whether every index on the left is an axis, or several merged."""
         return all(isinstance(i, Axis | Merge) for i in self.index)

@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from sympy import Add, Expr, Mul
 
 from derive.equations import Equation, Op
-from derive.terms.axes import free_axes
 from derive.terms.elements import At, reads_of
 
 
 def products(op: Op) -> tuple[Equation, ...]:
     """The inner equations of an op that are products of several tensors, in order."""
-    inner = (e for e in op.equations if e.name not in op.outputs and e.kind is None and e.is_plain and not e.first)
-    whole = (e for e in inner if free_axes(e.body) == set(e.axes))  # none that repeats its product along an axis
-    return tuple(e for e in whole if _is_product(e.body))
+    inner = (e for e in op.equations if e.name not in op.outputs and e.names_its_body and not e.first)
+    return tuple(e for e in inner if _is_product(e.body))
 
 
 def by_products(value: Expr, known: tuple[Equation, ...]) -> Iterator[Expr]:

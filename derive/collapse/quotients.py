@@ -38,7 +38,7 @@ def name_quotients(op: Op) -> Op:
                 out.append(own_equation(name, axes_of_part(quotient, equation), quotient, taken))
                 named[quotient] = out[-1].left
         out.append(replace(equation, body=_by_name(equation.body, named)) if named else equation)
-        if equation.kind is None and equation.is_plain and set(equation.axes) == free_axes(equation.body):
+        if equation.names_its_body:
             written.setdefault(equation.body, equation.left)
     return replace(op, equations=tuple(out))
 

@@ -34,8 +34,7 @@ class _Share:
 
 def extrema(op: Op) -> Extrema:
     """The equations of an op that are the larger or the smaller of two values."""
-    return {e.body: e.left for e in op.equations
-            if e.kind is None and e.is_plain and isinstance(e.body, minimum | maximum)}  # fmt: skip
+    return {e.body: e.left for e in op.equations if e.names_its_body and isinstance(e.body, minimum | maximum)}
 
 
 def use_sides(value: Expr, known: Extrema) -> tuple[Expr, tuple[str, ...]]:

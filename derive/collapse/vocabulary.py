@@ -33,8 +33,7 @@ _BENT = (relu, absolute, atan2)
 def name_functions(op: Op) -> Op:
     """The same op with every nested function of tensors that its derivative holds as an equation of its own, once."""
     taken = op.names
-    plain = [e for e in op.equations if e.kind is None and e.is_plain]
-    named = {e.body: e.left for e in plain if isinstance(e.body, _OWN_DERIVATIVE)}
+    named = {e.body: e.left for e in op.equations if e.names_its_body and isinstance(e.body, _OWN_DERIVATIVE)}
     out: list[Equation] = []
     for equation in op.equations:
         body = equation.body
@@ -114,7 +113,7 @@ def name_sums(op: Op) -> Op:
         if isinstance(body, Add) and body in named:
             body = named[body]
         out.append(replace(equation, body=body))
-        if equation.kind is None and isinstance(body, Add) and equation.is_plain:
+        if isinstance(body, Add) and equation.names_its_body:
             named.setdefault(body, equation.left)
     return replace(op, equations=tuple(out))
 

@@ -45,7 +45,7 @@ def _by_name(equations: list[Equation]) -> list[Equation]:
     for e in equations:
         twin = (e.kind is None and e.body in names) or e.target.is_integer  # one of them goes, or both are the author's
         out.append(e if twin else replace(e, body=e.body.xreplace(names)))
-        if e.kind is None and isinstance(e.body, Function) and not isinstance(e.body, Where) and e.is_plain:
+        if isinstance(e.body, Function) and not isinstance(e.body, Where) and e.names_its_body:
             names.setdefault(out[-1].body, e.left)
     return out
 
