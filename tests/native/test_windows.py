@@ -132,6 +132,36 @@ def image(f, x: tensor[h, w], k: tensor[p, q]):
 def spread(f, x: tensor[n, h, w], k: tensor[p, q]):
     f.y[n, i, j] = sum((x[n, i + p, j + q] - k[p, q]) ** 2, over=(p, q))
     return f.y
+
+
+@op
+def diagonal_taps(f, x: tensor[n, h, w], k: tensor[p, q]):
+    f.y[n, i, j] = sum(x[n, i + p, j + p] * k[p, q], over=(p, q))
+    return f.y
+
+
+@op
+def rows_apart(f, x: tensor[r, h, w], k: tensor[p, q], ix: index(r)[i]):
+    f.y[i, j] = sum(x[ix[i], i + p, j + q] * k[p, q], over=(p, q))
+    return f.y
+
+
+@op
+def taps_apart(f, x: tensor[r, h, w], k: tensor[p, q], ix: index(r)[p]):
+    f.y[i, j] = sum(x[ix[p], i + p, j + q] * k[p, q], over=(p, q))
+    return f.y
+
+
+@op
+def both_ways(f, x: tensor[n, h, w], k: tensor[p, q], z: tensor[n, i]):
+    f.y[n, i, j] = z[n, i] * sum(x[n, i + p, j + p + q] * k[p, q], over=(p, q))
+    return f.y
+
+
+@op
+def many_slopes(f, x: tensor[h, w], k: tensor[p, q, o]):
+    f.y[i, j, o] = sum(tanh(x[i + p, j + q] * k[p, q, o]), over=(p, q))
+    return f.y
 """
 
 
@@ -253,6 +283,43 @@ def test_agrees_with_autograd(
         most = float(exact.detach().abs().max())
         tolerance = 1e-12 if dtype == torch.float64 else 2e-5
         torch.testing.assert_close(got.double(), exact.detach(), rtol=0, atol=tolerance * max(most, 1.0))
+
+
+ALONE = {
+    "diagonal_taps": ((2, 9, 40), (3, 2)),
+    "rows_apart": ((3, 9, 41), (3, 2)),
+    "taps_apart": ((3, 9, 41), (3, 2)),
+    "both_ways": ((2, 9, 45), (3, 2), (2, 7)),
+    "many_slopes": ((9, 41), (3, 2, 20)),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_taps_that_say_more_of_a_place_are_added_there(native: ModuleType, name: str) -> None:
+    """Where more than the row depends on a tap, what meets at the row does not meet: held against PyTorch's form."""
+    torch.manual_seed(0)
+    args = [torch.randn(*s, dtype=torch.float64) for s in ALONE[name]]
+    args += [torch.randint(0, 3, (7 if name == "rows_apart" else 3,))] if name.endswith("_apart") else []
+    leaves = [a.requires_grad_() for a in args if a.is_floating_point()]
+    rows, columns = 7, args[0].shape[-1] - (2 if name == "diagonal_taps" else 3 if name == "both_ways" else 1)
+    x, k = args[:2]
+    p, q = k.shape[:2]
+    wanted = torch.zeros(*({"diagonal_taps": (2,), "both_ways": (2,)}.get(name, ())), rows, columns, *k.shape[2:])
+    for a in range(p):
+        for b in range(q):
+            first = a if name == "diagonal_taps" else a + b if name == "both_ways" else b
+            part = x[..., a : a + rows, first : first + columns]
+            if name == "rows_apart":
+                part = part[args[-1], torch.arange(rows)]
+            elif name == "taps_apart":
+                part = part[args[-1][a]]
+            wanted = wanted + ((part[..., None] * k[a, b]).tanh() if name == "many_slopes" else part * k[a, b])
+    wanted = wanted * args[2][:, :, None] if name == "both_ways" else wanted
+    dy = torch.randn_like(wanted)
+    y, saved = getattr(native, f"{name}_forward")(*(a.detach() for a in args))
+    found = (y, *tensors_in(getattr(native, f"{name}_backward")(dy, *saved)))
+    for got, exact in zip(found, (wanted, *torch.autograd.grad(wanted, leaves, dy)), strict=True):
+        torch.testing.assert_close(got, exact.detach(), rtol=1e-11, atol=1e-11)
 
 
 def test_what_is_added_is_where_the_sum_begins(native: ModuleType) -> None:

@@ -21,7 +21,34 @@ from derive.nodes.walking import axes_along, index_axes
 from derive.program import Window
 
 _FEW = 3
-"""Sums at once: more would share what they read with others, and leave more to be taken again at the end."""
+"""Sums at once: more would leave more to be taken again at the end."""
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The variables of a sum; of several at once, with a number before what they end in, which no tensor does."""
+
+    name: str
+    place: int | None = None
+
+    def variable(self, suffix: str) -> str:
+        return self.name + ("" if self.place is None else f"_{self.place}") + suffix
+
+    @property
+    def total(self) -> str:
+        return self.variable("_total")
+
+    @property
+    def block(self) -> str:
+        return self.variable("_block")
+
+    @property
+    def sum(self) -> str:
+        return self.variable("_one")
+
+    @property
+    def new(self) -> str:
+        return self.variable("_new")
 
 
 @dataclass
@@ -43,10 +70,17 @@ class InBlocks(InVectors):
 
     def added(self, slow: tuple[str, ...], fast: str, loops: list[Loop]) -> None:
         """Additions to places in windows, whole vectors at a time."""
-        out = self.out
-        if len(loops) == 1 and (ends := self._meeting(loops[0], slow)) is not None:
-            self._added_at_once(loops[0], slow, fast, *ends)
+        ends = self._meeting(loops[0], slow) if len(loops) == 1 else None
+        if ends is None:
+            self._added_in_turn(slow, fast, loops)
             return
+        with self.out.block(f"if ({length(ends[1])} > 1)"):
+            self._added_at_once(loops[0], slow, fast, *ends)
+        with self.out.otherwise():
+            self._added_in_turn(slow, fast, loops)
+
+    def _added_in_turn(self, slow: tuple[str, ...], fast: str, loops: list[Loop]) -> None:
+        out = self.out
         with self.plain(slow), overlapping(out, length(fast)), lanes(out, fast):
             for s in loops:
                 new, kind = f"{self.text.name(s.name)}_new", CHANGES[s.kind]
@@ -54,80 +88,82 @@ class InBlocks(InVectors):
                 out.line(fold(kind, self.stored(s), f"lane >= done ? {new} : {START[kind]}"))
 
     def _meeting(self, s: Loop, slow: tuple[str, ...]) -> tuple[str, str] | None:
-        """Two axes of which pairs meet at a row, `i + p`, the longer first: what they add there is summed first."""
-        for i in s.slots[:-1]:
-            axes = index_axes(i)
+        """Two axes of which many pairs meet at a row, `i + p`, the longer first: what they add there is summed first.
+
+        So it is where neither says anything else of the place: `dx[i + p, k + p]` has no other pair there.
+        """
+        for k, i in enumerate(s.slots[:-1]):
+            axes = set(index_axes(i))
             at_one = isinstance(i, Window) and {step for _, step in i.steps} == {1} and len(axes) == 2
-            if at_one and set(axes) <= set(slow) and CHANGES[s.kind] == "sum":
-                place = self.normal.nominal.longest(axes)
+            others = {a for other in (*s.slots[:k], *s.slots[k + 1 :]) for a in index_axes(other)}
+            if at_one and axes <= set(slow) - others and CHANGES[s.kind] == "sum":
+                place = self.normal.nominal.longest(index_axes(i))
                 return place, next(a for a in axes if a != place)
         return None
 
     def _added_at_once(self, s: Loop, slow: tuple[str, ...], fast: str, place: str, tap: str) -> None:
         """What all taps add to a row, in registers, and then to memory once."""
-        i, k, out, name = variable(place), variable(tap), self.out, self.text.name(s.name)
+        i, k, out, row = variable(place), variable(tap), self.out, f"{self.text.name(s.name)}_lanes"
         rows = f"{length(place)} + {length(tap)} - 1"
         others = self.plain(tuple(a for a in slow if a not in (place, tap)))
         with others, out.loop(f"{i}_at", "0", rows), overlapping(out, length(fast)):
             out.line(f"const int64_t from = at_least({i}_at - {length(place)} + 1, 0);")
-            out.line(f"real {name}_sum[LANES] = {{0}};")
+            out.line(f"real {row}[LANES] = {{0}};")
             with out.loop(k, "from", f"at_most({i}_at + 1, {length(tap)})"):
                 out.line(f"const int64_t {i} = {i}_at - {k};")
                 with lanes(out, fast):
-                    out.line(f"{name}_sum[lane] += {self.text.real(s.value)};")
+                    out.line(f"{row}[lane] += {self.text.real(s.value)};")
             out.line(f"const int64_t {k} = from, {i} = {i}_at - from;")
             with lanes(out, fast):
-                out.line(f"{self.stored(s)} += lane >= done ? {name}_sum[lane] : 0;")
+                out.line(f"{self.stored(s)} += lane >= done ? {row}[lane] : 0;")
 
-    def sums_of_rows(self, s: Loop, slow: tuple[str, ...], fast: str) -> None:
-        """Rows are added up, ROWS at once, and then summed: a sum of each would wait for its last addition."""
-        *outer, row = slow
-        i, out, name = variable(row), self.out, self.text.name(s.name)
-        with self.plain(tuple(outer)), overlapping(out, length(fast)):
-            rows = f"for (int64_t {i}_block = 0; {i}_block < {length(row)}; {i}_block += ROWS)"
-            with out.block(rows):
-                out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {length(row)});")
-                out.line(f"real {name}_block[LANES] = {{0}}, {name}_sum = 0;")
-                with out.loop(i, f"{i}_block", f"{i}_end"), lanes(out, fast):
-                    out.line(f"const real {name}_new = {self.text.real(s.value)};")
-                    out.line(f"{name}_block[lane] += lane >= done ? {name}_new : 0;")
-                with out.loop("lane", "0", "LANES", f"simd reduction(+ : {name}_sum)", "int"):
-                    out.line(f"{name}_sum += {name}_block[lane];")
-                out.line(f"{name}_total += {name}_sum;")
+    def sums_of_rows(self, s: Loop, slow: tuple[str, ...], fast: str, places: range = range(1), last: str = "") -> None:
+        """Rows are added up, ROWS at once, and then summed: a sum of each would wait for its last addition.
 
-    def sums_of_few(self, s: Loop, slow: tuple[str, ...], fast: str, last: str) -> None:
-        """Neighbouring sums at once: what they read alike is read once, and none waits for the one before it.
-
-        Where fewer are left the last of them is taken again.
+        With several `places` of an axis, these sums at once: what they read alike is read once.
         """
         *outer, row = slow
-        i, q, out, name = variable(row), variable(last), self.out, self.text.name(s.name)
-        few = range(_FEW)
-        with out.block(f"for (int64_t {q}_from = 0; {q}_from < {length(last)}; {q}_from += {_FEW})"):
-            out.line(f"double {', '.join(f'{name}_total_{k} = 0' for k in few)};")
-            rows = out.block(f"for (int64_t {i}_block = 0; {i}_block < {length(row)}; {i}_block += ROWS)")
-            with self.plain(tuple(outer)), overlapping(out, length(fast)), rows:
-                out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {length(row)});")
-                out.line(f"real {', '.join(f'{name}_block_{k}[LANES] = {{0}}, {name}_sum_{k} = 0' for k in few)};")
-                with out.loop(i, f"{i}_block", f"{i}_end"), lanes(out, fast):
-                    for k in few:
-                        with self._neighbour(last, k):
-                            out.line(f"const real {name}_new = {self.text.real(s.value)};")
-                            out.line(f"{name}_block_{k}[lane] += lane >= done ? {name}_new : 0;")
-                sums = ", ".join(f"{name}_sum_{k}" for k in few)
-                with out.loop("lane", "0", "LANES", f"simd reduction(+ : {sums})", "int"):
-                    for k in few:
-                        out.line(f"{name}_sum_{k} += {name}_block_{k}[lane];")
-                for k in few:
-                    out.line(f"{name}_total_{k} += {name}_sum_{k};")
-            for k in few:
-                with self._neighbour(last, k):
-                    out.line(f"{self.stored(s)} = (real){name}_total_{k};")
+        i, out = variable(row), self.out
+        one = [_Sum(self.text.name(s.name), k if last else None) for k in places]
+        rows = out.block(f"for (int64_t {i}_block = 0; {i}_block < {length(row)}; {i}_block += ROWS)")
+        with self.plain(tuple(outer)), overlapping(out, length(fast)), rows:
+            out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {length(row)});")
+            out.line(f"real {', '.join(f'{x.block}[LANES] = {{0}}, {x.sum} = 0' for x in one)};")
+            with out.loop(i, f"{i}_block", f"{i}_end"), lanes(out, fast):
+                for x in one:
+                    with self._neighbour(last, x):
+                        out.line(f"const real {x.new} = {self.text.real(s.value)};")
+                        out.line(f"{x.block}[lane] += lane >= done ? {x.new} : 0;")
+            with out.loop("lane", "0", "LANES", f"simd reduction(+ : {', '.join(x.sum for x in one)})", "int"):
+                for x in one:
+                    out.line(f"{x.sum} += {x.block}[lane];")
+            for x in one:
+                out.line(f"{x.total} += {x.sum};")
+
+    def sums_of_few(self, s: Loop, slow: tuple[str, ...], fast: str, last: str) -> None:
+        """Neighbouring sums, some at once; where two are left the last of them is taken again, and one by itself."""
+        q, out, places = variable(last), self.out, range(_FEW)
+        several = [_Sum(self.text.name(s.name), k) for k in places]
+        out.line(f"int64_t {q}_from = 0;")
+        with out.block(f"for (; {q}_from + 1 < {length(last)}; {q}_from += {_FEW})"):
+            out.line(f"double {', '.join(f'{x.total} = 0' for x in several)};")
+            self.sums_of_rows(s, slow, fast, places, last)
+            for x in several:
+                with self._neighbour(last, x):
+                    out.line(f"{self.stored(s)} = (real){x.total};")
+        with out.loop(q, f"{q}_from", length(last)):
+            total = _Sum(self.text.name(s.name)).total
+            out.line(f"double {total} = 0;")
+            self.sums_of_rows(s, slow, fast)
+            out.line(f"{self.stored(s)} = (real){total};")
 
     @contextmanager
-    def _neighbour(self, axis: str, k: int) -> Iterator[None]:
-        """One of the places at once."""
+    def _neighbour(self, axis: str, one: _Sum) -> Iterator[None]:
+        """The place of one of several sums."""
+        if one.place is None:
+            yield
+            return
         at = variable(axis)
         with self.out.block(""):
-            self.out.line(f"const int64_t {at} = at_most({at}_from + {k}, {length(axis)} - 1);")
+            self.out.line(f"const int64_t {at} = at_most({at}_from + {one.place}, {length(axis)} - 1);")
             yield
