@@ -52,10 +52,13 @@ class _Known:
             self.shares[e.name] = replace(e, body=full)
 
     def has_largest(self, e: Equation, body: Expr) -> bool:
-        """Whether a sum is of exponentials of what their maximum over the same axes was taken off, or of multiples."""
+        """Whether a sum is of exponentials of what their maximum over the same axes was taken off, or of multiples.
+
+        A caller's number is taken to be positive: what a temperature below 0 leaves is all the larger.
+        """
         exponent = body.args[0] if isinstance(body, exp) else S.Zero
-        if isinstance(exponent, Mul):  # by a temperature, one for all that is summed
-            exponent = next((a for a in exponent.args if not free_axes(exponent / a) & set(e.over)), S.Zero)
+        if isinstance(exponent, Mul):
+            exponent = next((a for a in exponent.args if _is_temperature(exponent / a, e)), S.Zero)
         for at in (-t for t in Add.make_args(exponent) if isinstance(-t, At)):
             largest = self.maxima.get(at.name)
             if largest is not None and len(largest.over) == len(e.over):
@@ -90,3 +93,9 @@ class _Known:
         self.taken.add(made.name)
         self.equations.append(made)
         return made.left
+
+
+def _is_temperature(factor: Expr, e: Equation) -> bool:
+    """Whether a factor is one for all that is summed, and positive as far as is known."""
+    alike = free_axes(factor).isdisjoint(e.over)
+    return alike and (factor.is_positive or not factor.atoms(At)) and not factor.could_extract_minus_sign()

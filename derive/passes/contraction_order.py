@@ -2,8 +2,8 @@
 
 A product is taken from left to right, two factors at a time, and an axis is summed as soon as no later factor has it:
 `sum(x[n, i] * a[i, k] * w[k, o], over=(i, k))` multiplies `x` and `a` first. What two sums begin with alike is a tensor
-with a name, computed once. What is read through windows meets its filter first: `sum(dy*w*x[u + s], over=(s, u))` is a
-convolution, weighed and summed.
+with a name, computed once. What is read through windows meets one factor first, in a product that sums an axis: of
+`sum(dy*w*x[u + s], over=(s, u))` a convolution, which is weighed and summed.
 """
 
 from __future__ import annotations

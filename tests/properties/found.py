@@ -376,4 +376,16 @@ def spec(f, x: tensor[n, d]):
     f.g[d] = f.a[d] - mean(f.a[d], over=d)
     f.h[n, d] = (f.g[d] + f.c[n, d]) * x[n, d]
     return f.h, f.c""",
+    "one place that two indices choose": """
+def spec(f, x: tensor[d], o: tensor[n, n, d], ix: index(n)[()], ix1: index(n)[()]):
+    f.y[d] = x[d] * o[ix[()], ix1[()], d] ** 3
+    return f.y""",
+    "functions, sums and extrema that repeat along an axis, and the same": """
+def spec(f, x: tensor[m], o: tensor[m, n]):
+    f.a[n, m] = exp(x[m])
+    f.b[n, m] = x[m] + x[m] ** 2
+    f.c[n, m] = relu(x[m])
+    f.g[m] = exp(x[m]) * x[m] + (x[m] + x[m] ** 2) * x[m] + relu(x[m]) * x[m]
+    f.h[n, m] = f.a[n, m] * f.b[n, m] * f.c[n, m] * o[m, n]
+    return f.h, f.g""",
 }

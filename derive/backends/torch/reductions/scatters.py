@@ -210,6 +210,8 @@ def _rows_at_merged(printer: Printer, s: Scatter, run: range) -> str:
     if len(own) > 1:
         where = f"({where}).flatten()"
         value = value.method(f".flatten({run.start}, {run.start + len(own) - 1})")
+    elif not own:  # one place
+        where, value = f"({where}).reshape(1)", value.method(f".unsqueeze({run.start})")
     return f".index_add_({run.start}, {where}, {value.code})"
 
 
