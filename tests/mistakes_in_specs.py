@@ -463,6 +463,11 @@ MISTAKES = {
         "f.y[n, d] = 2 * _x[n, d]\n    return f.y",
         "op mine: input _x begins with an underscore; choose another name",
     ),
+    "input_like_its_op": (
+        "f, x: tensor[n, d], mine: tensor[d]",
+        "f.y[n, d] = mine[d] * x[n, d]\n    return f.y",
+        "op mine: an input has the op's own name, mine; call one of them something else",
+    ),
     "input_like_its_module": (
         "f, x: tensor[n, d], mine_forward: tensor[d]",
         "f.y[n, d] = mine_forward[d] * x[n, d]\n    return f.y",

@@ -136,6 +136,8 @@ def operand(parameter: inspect.Parameter, op: str) -> Operand:
         raise _no_kind(parameter.name, kind)
     if parameter.name.startswith("_"):
         raise DeriveError(f"input {parameter.name} begins with an underscore", fix="choose another name")
+    if parameter.name == op:
+        raise DeriveError(f"an input has the op's own name, {op}", fix="call one of them something else")
     if parameter.name in RESERVED | made_of(op):
         raise DeriveError(
             f"an input cannot be called {parameter.name}, which generated code uses itself", fix="choose another name"

@@ -243,3 +243,27 @@ def test_exponentials_without_a_name_hide_nothing(save: str) -> None:
     assert "==" not in str(derivation.backward)
     if save == "cost":
         assert {"s", "m"}.isdisjoint(name for name, _ in derivation.backward.given)
+
+
+@op
+def energy_and_update(f, x: tensor[n, d], z: tensor[k, d], beta: tensor[()]):
+    """Of a modern Hopfield network (Ramsauer et al., 2020)."""
+    f.s[n, k] = exp(beta[()]) * sum(x[n, d] * z[k, d], over=d)
+    f.m[n] = amax(f.s[n, k], over=k)
+    f.t[n] = sum(exp(f.s[n, k] - f.m[n]), over=k)
+    f.energy[n] = -exp(-beta[()]) * (f.m[n] + log(f.t[n])) + sum(x[n, d] ** 2, over=d) / 2
+    f.y[n, d] = sum(exp(f.s[n, k] - f.m[n]) * z[k, d], over=k) / f.t[n]
+    return f.energy, f.y
+
+
+def test_what_is_found_to_be_0_last_is_read_by_nobody() -> None:
+    inputs = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((5, 3), (4, 3), ())]
+    x, z, beta = inputs
+    s = beta.exp() * (x @ z.T)
+    wanted = (-s.logsumexp(1) / beta.exp() + x.square().sum(1) / 2, s.softmax(1) @ z)
+    got = module(energy_and_update.op).energy_and_update(*inputs)
+    dys = [torch.randn_like(w) for w in wanted]
+    found, exact = (torch.autograd.grad(out, inputs, dys) for out in (got, wanted))
+    for one, other in zip((*got, *found), (*wanted, *exact), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+    assert "==" not in code_of(energy_and_update.op).split("def energy_and_update_backward")[1]
