@@ -25,7 +25,7 @@ from derive.equations import Op
 from derive.saving import value_of
 from derive.terms.axes import Axis
 from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, Delta, tensor_names
+from derive.terms.elements import At, tensor_names
 from derive.terms.functions import maximum, minimum
 from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
@@ -48,8 +48,7 @@ def vanishing(steps: Stepwise, laws: Laws) -> tuple[Stepwise, tuple[Step, ...]]:
     chance = Instance.of(steps)
     for adjoint in steps.adjoints:
         chance.evaluate(adjoint.target.name, adjoint.axes, adjoint.axes, adjoint.value)
-        named = laws.always if not adjoint.value.atoms(Delta) else frozenset()  # what scatters may still be 0
-        if adjoint.of not in laws.gradients | named and (_sums(adjoint, known) or _is_shift(adjoint, steps.op, known)):
+        if adjoint.of not in laws.gradients and (_sums(adjoint, known) or _is_shift(adjoint, steps.op, known)):
             why = _vanishes(adjoint, known, forward, laws, chance)
         else:
             why = _of_nothing(adjoint, nothing, laws)

@@ -10,6 +10,7 @@ from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
 n, i, j, k, d, e = axes("n i j k d e")
+near = axes("near=3")
 
 
 @op
@@ -267,3 +268,18 @@ def test_what_is_found_to_be_0_last_is_read_by_nobody() -> None:
     for one, other in zip((*got, *found), (*wanted, *exact), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
     assert "==" not in code_of(energy_and_update.op).split("def energy_and_update_backward")[1]
+
+
+@op
+def smooth_maximum(f, x: tensor[n, j]):
+    """Of every three neighbours."""
+    f.m[n, i] = amax(x[n, i + near], over=near)
+    f.s[n, i] = sum(exp(x[n, i + near] - f.m[n, i]), over=near)
+    f.y[n, i] = f.m[n, i] + log(f.s[n, i])
+    return f.y
+
+
+def test_a_maximum_in_windows_gets_no_gradient_either() -> None:
+    x = torch.randn(4, 9, dtype=torch.float64, requires_grad=True)
+    assert_alike(module(smooth_maximum.op).smooth_maximum(x), x.unfold(1, 3, 1).logsumexp(2), (x,))
+    assert "==" not in code_of(smooth_maximum.op).split("def smooth_maximum_backward")[1]
