@@ -127,6 +127,7 @@ LOOPS: tuple[Situation, ...] = tuple(
     for lengths, why in (
         ("many rows", "loops that threads share, sums that are put together of parts"),
         ("long rows", "loops that are cut into blocks, and what whole vectors leave over"),
+        ("rows of some vectors", "windows along rows of some vectors, which have loops of their own"),
     )
     for dtype in (torch.float64, torch.float32)
 )

@@ -28,9 +28,9 @@ _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
 _SHORT = (3, 2, 4, 5)
 _LONG = 600
 _ATTEMPTS = 6
-_GOALS = {"many rows": 600, "long rows": 2400}
+_GOALS = {"many rows": (600, 2**20), "long rows": (2400, 2**20), "rows of some vectors": (48, 2**17)}
+"""The length of the first or the last axis, and how many places of one equation there is room for."""
 _SUMS = ("long first", "long last", *_GOALS)
-_ROOM = 2**20  # places of one equation
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Situation:
     """One way in which a call is unusual. What is not said is ordinary: distinct sizes, two leading axes, float64.
 
     `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "long first" or "long last", or, for
-    loops that take a while, "many rows" or "long rows"; `inputs` and `cotangents` are a layout, "contiguous",
-    "transposed", and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the last dimension);
-    `indices` are "any", "repeated", "last" or "distinct"; `numbers` are "default", "other", "zero", or "two", which
-    values that are rounded can meet.
+    loops that take a while, "many rows", "long rows" or "rows of some vectors"; `inputs` and `cotangents` are a layout,
+    "contiguous", "transposed", and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the last
+    dimension); `indices` are "any", "repeated", "last" or "distinct"; `numbers` are "default", "other", "zero", or
+    "two", which values that are rounded can meet.
     """
 
     name: str
@@ -176,12 +176,14 @@ def _divisors(op: Op) -> frozenset[str]:
 def _filled(
     op: Op, sizes: dict[str, int], leading: tuple[int, ...], lengths: str
 ) -> tuple[dict[str, int], tuple[int, ...]]:
-    """Lengths that make many rows, or long ones, and the leading lengths that go with them."""
+    """Lengths that make many rows, or longer ones, and the leading lengths that go with them."""
     axes = free_axes_of(op)
     if not axes:
         return sizes, leading
     own = [a for a in axes if a != PACK_NAME] or axes
-    found = filled(op, sizes, axes[0] if lengths == "many rows" else own[-1], _GOALS[lengths], _ROOM)
+    largest = max((o.axes for o in op.operands), key=len)  # whose rows windows run along
+    rows = [a.base for a in largest if a.base in own][-1:] if lengths == "rows of some vectors" else []
+    found = filled(op, sizes, axes[0] if lengths == "many rows" else (rows or own)[-1], *_GOALS[lengths])
     same = found.get(PACK_NAME) in (None, math.prod(leading))
     return found, leading if same else (found[PACK_NAME],)
 
