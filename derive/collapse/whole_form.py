@@ -9,7 +9,7 @@ from functools import partial
 from sympy import Expr, S
 
 from derive.adjoint import Stepwise
-from derive.algebra import normal, substitute
+from derive.algebra import normal
 from derive.collapse.carried import Carried, carried
 from derive.collapse.chain import Laws, Step
 from derive.collapse.complements import both_sides, by_other_side, complements, tangents
@@ -54,17 +54,7 @@ def whole_form(steps: Stepwise, parts: list[Candidate], laws: Laws, facts: Laws,
     asked = {a.target.name for a in steps.adjoints if a.of in laws.gradients}
     ways = sums_named(whole.definitions, products_of(steps.op), asked, steps.op.names)
     whole = cheapest(steps, whole, "reassociate", ways, policy)
-    ways = sums_of_multiples(whole.definitions, steps.op, whole.kept.names)
-    whole = cheapest(steps, whole, "multiple", ways, policy)
-    return cheapest(steps, whole, "chain", _without_nothing(whole.definitions, asked), policy)
-
-
-def _without_nothing(definitions: list[Definition], asked: set[str]) -> Iterator[tuple[list[Definition], str]]:
-    """The definitions without those that are 0 under a name, which the others need not read."""
-    nothing = {d.name: (d.axes, d.value) for d in definitions if d.value == 0 and d.name not in asked}
-    if nothing:
-        rest = [d for d in definitions if d.name not in nothing]
-        yield [replace(d, value=normal(substitute(d.value, nothing))) for d in rest], f"put in {', '.join(nothing)}"
+    return cheapest(steps, whole, "multiple", sums_of_multiples(whole.definitions, steps.op, whole.kept.names), policy)
 
 
 def _reassociate(

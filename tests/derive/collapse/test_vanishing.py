@@ -234,7 +234,7 @@ def additive(f, a: tensor[i, d], c: tensor[j, d], w: tensor[d], v: tensor[j, e])
     return f.o
 
 
-@pytest.mark.parametrize("save", ["cost", "kernel"])
+@pytest.mark.parametrize("save", ["cost", "kernel", "fused"])
 def test_exponentials_without_a_name_hide_nothing(save: str) -> None:
     inputs = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((5, 2), (4, 2), (2,), (4, 3))]
     a, c, w, v = inputs
@@ -257,7 +257,7 @@ def energy_and_update(f, x: tensor[n, d], z: tensor[k, d], beta: tensor[()]):
     return f.energy, f.y
 
 
-def test_what_is_found_to_be_0_last_is_read_by_nobody() -> None:
+def test_a_maximum_in_two_outputs_gets_no_gradient_where_both_agree() -> None:
     inputs = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((5, 3), (4, 3), ())]
     x, z, beta = inputs
     s = beta.exp() * (x @ z.T)
