@@ -151,7 +151,7 @@ class _Orders:
             return node
         best = cheapest(groups, self.nominal, self.known, self.halved)
         as_written = at_once(groups, self.nominal) if self.every else in_turn(groups, self.nominal)
-        if windows and not _are_convolutions(best.steps, windows):
+        if windows and not _each_meets_one(best.steps, windows):
             self.cost += as_written
             return node
         settled = self.every or (self.shared is not None and not self.shared & best.steps)
@@ -220,7 +220,7 @@ class _Orders:
         return name
 
 
-def _are_convolutions(steps: frozenset[Key], windows: list[Node]) -> bool:
+def _each_meets_one(steps: frozenset[Key], windows: list[Node]) -> bool:
     """Whether each factor that is read through windows meets one other first, in a product that sums an axis."""
     pairs = [(factors, kept) for factors, kept in steps if len(factors) == 2]
     summing = [factors for factors, kept in pairs if {a for f in factors for a in node_axes(f)} - kept]

@@ -153,6 +153,12 @@ def taps_apart(f, x: tensor[r, h, w], k: tensor[p, q], ix: index(r)[p]):
 
 
 @op
+def one_image(f, x: tensor[c, h, w], k: tensor[c, p, q]):
+    f.y[c, i, j] = sum(x[c, i + p, j + q] * k[c, p, q], over=(p, q))
+    return f.y
+
+
+@op
 def both_ways(f, x: tensor[n, h, w], k: tensor[p, q], z: tensor[n, i]):
     f.y[n, i, j] = z[n, i] * sum(x[n, i + p, j + p + q] * k[p, q], over=(p, q))
     return f.y
@@ -296,7 +302,7 @@ ALONE = {
 
 @pytest.mark.parametrize("name", ALONE)
 def test_taps_that_say_more_of_a_place_are_added_there(native: ModuleType, name: str) -> None:
-    """Where more than the row depends on a tap, what meets at the row does not meet: held against PyTorch's form."""
+    """Where more than the row depends on a tap, what meets at the row does not meet there."""
     torch.manual_seed(0)
     args = [torch.randn(*s, dtype=torch.float64) for s in ALONE[name]]
     args += [torch.randint(0, 3, (7 if name == "rows_apart" else 3,))] if name.endswith("_apart") else []
@@ -320,6 +326,25 @@ def test_taps_that_say_more_of_a_place_are_added_there(native: ModuleType, name:
     found = (y, *tensors_in(getattr(native, f"{name}_backward")(dy, *saved)))
     for got, exact in zip(found, (wanted, *torch.autograd.grad(wanted, leaves, dy)), strict=True):
         torch.testing.assert_close(got, exact.detach(), rtol=1e-11, atol=1e-11)
+
+
+@pytest.fixture(scope="module")
+def over_memory(package: Callable[..., ModuleType]) -> ModuleType:
+    return package(specs=SPECS, workspace=True)
+
+
+@pytest.mark.parametrize("taps", [1, 2, 3, 4, 5])
+def test_sums_at_once_end_where_their_tensor_does(over_memory: ModuleType, taps: int) -> None:
+    """The gradient of a filter lies in a longer tensor: what is behind it stays."""
+    x, k = torch.randn(2, 9, 40), torch.randn(2, 3, taps)
+    y, saved = over_memory.one_image_forward(x, k)
+    dy = torch.randn_like(y)
+    want = over_memory.one_image_backward(dy, *saved)
+    behind = torch.full((k.numel() + 64,), 7.0)
+    out = type(want)(torch.empty_like(x), behind[: k.numel()].view_as(k))
+    over_memory.one_image_backward_out(dy, *saved, out=out)
+    torch.testing.assert_close(out.dk, want.dk, rtol=0, atol=0)
+    assert (behind[k.numel() :] == 7).all()
 
 
 def test_what_is_added_is_where_the_sum_begins(native: ModuleType) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from derive import amax, axes, exp, index, log, mean, op, scalar, sum, tensor
+from derive.desugaring.log_shares import with_logs_of_shares
 from tests.derive.live import assert_derived_at, module
 
 c, k, n, t = axes("c k n t")
@@ -132,6 +133,16 @@ def at_a_temperature(f, z: tensor[n, c], q: tensor[n, c], tau: scalar = 0.5):
     return f.h
 
 
+@op
+def at_a_learned_temperature(f, z: tensor[n, c], t: tensor[n]):
+    """It may be negative: then nothing that is summed is as large as 1."""
+    f.m[n] = amax(z[n, c], over=c)
+    f.e[n, c] = exp((z[n, c] - f.m[n]) * t[n])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    f.h[n] = sum(log(f.p[n, c]), over=c)
+    return f.h
+
+
 def _entropy(z: Tensor) -> Tensor:
     return -(z.softmax(-1) * z.log_softmax(-1)).sum(-1)
 
@@ -187,6 +198,11 @@ def test_a_share_at_a_temperature_costs_what_it_is_far():
     h, saved = derived.at_a_temperature_forward(FAR, q)
     torch.testing.assert_close(h, -(q * (2 * FAR).log_softmax(-1)).sum(-1))
     assert derived.at_a_temperature_backward(torch.ones(2), *saved).dz.isfinite().all()
+
+
+def test_a_share_at_a_temperature_that_may_be_negative_stays_as_it_is_written():
+    assert with_logs_of_shares(at_a_learned_temperature.op) == at_a_learned_temperature.op
+    assert with_logs_of_shares(at_a_temperature.op) != at_a_temperature.op
 
 
 def test_a_divergence_is_finite_where_both_shares_are_0():

@@ -26,29 +26,18 @@ _FEW = 3
 
 @dataclass(frozen=True)
 class _Sum:
-    """The variables of a sum; of several at once, with a number before what they end in, which no tensor does."""
+    """The variables of a sum, which end as no tensor's name does; of several at once, with a number before that."""
 
-    name: str
-    place: int | None = None
+    place: int | None
+    total: str
+    block: str
+    one: str
+    new: str
 
-    def variable(self, suffix: str) -> str:
-        return self.name + ("" if self.place is None else f"_{self.place}") + suffix
-
-    @property
-    def total(self) -> str:
-        return self.variable("_total")
-
-    @property
-    def block(self) -> str:
-        return self.variable("_block")
-
-    @property
-    def sum(self) -> str:
-        return self.variable("_one")
-
-    @property
-    def new(self) -> str:
-        return self.variable("_new")
+    @classmethod
+    def of(cls, name: str, place: int | None = None) -> _Sum:
+        stem = name if place is None else f"{name}_{place}"
+        return cls(place, *(f"{stem}_{end}" for end in ("total", "block", "one", "new")))
 
 
 @dataclass
@@ -124,26 +113,26 @@ class InBlocks(InVectors):
         """
         *outer, row = slow
         i, out = variable(row), self.out
-        one = [_Sum(self.text.name(s.name), k if last else None) for k in places]
+        sums = [_Sum.of(self.text.name(s.name), k if last else None) for k in places]
         rows = out.block(f"for (int64_t {i}_block = 0; {i}_block < {length(row)}; {i}_block += ROWS)")
         with self.plain(tuple(outer)), overlapping(out, length(fast)), rows:
             out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {length(row)});")
-            out.line(f"real {', '.join(f'{x.block}[LANES] = {{0}}, {x.sum} = 0' for x in one)};")
+            out.line(f"real {', '.join(f'{x.block}[LANES] = {{0}}, {x.one} = 0' for x in sums)};")
             with out.loop(i, f"{i}_block", f"{i}_end"), lanes(out, fast):
-                for x in one:
+                for x in sums:
                     with self._neighbour(last, x):
                         out.line(f"const real {x.new} = {self.text.real(s.value)};")
                         out.line(f"{x.block}[lane] += lane >= done ? {x.new} : 0;")
-            with out.loop("lane", "0", "LANES", f"simd reduction(+ : {', '.join(x.sum for x in one)})", "int"):
-                for x in one:
-                    out.line(f"{x.sum} += {x.block}[lane];")
-            for x in one:
-                out.line(f"{x.total} += {x.sum};")
+            with out.loop("lane", "0", "LANES", f"simd reduction(+ : {', '.join(x.one for x in sums)})", "int"):
+                for x in sums:
+                    out.line(f"{x.one} += {x.block}[lane];")
+            for x in sums:
+                out.line(f"{x.total} += {x.one};")
 
     def sums_of_few(self, s: Loop, slow: tuple[str, ...], fast: str, last: str) -> None:
         """Neighbouring sums, some at once; where two are left the last of them is taken again, and one by itself."""
         q, out, places = variable(last), self.out, range(_FEW)
-        several = [_Sum(self.text.name(s.name), k) for k in places]
+        several = [_Sum.of(self.text.name(s.name), k) for k in places]
         out.line(f"int64_t {q}_from = 0;")
         with out.block(f"for (; {q}_from + 1 < {length(last)}; {q}_from += {_FEW})"):
             out.line(f"double {', '.join(f'{x.total} = 0' for x in several)};")
@@ -152,7 +141,7 @@ class InBlocks(InVectors):
                 with self._neighbour(last, x):
                     out.line(f"{self.stored(s)} = (real){x.total};")
         with out.loop(q, f"{q}_from", length(last)):
-            total = _Sum(self.text.name(s.name)).total
+            total = _Sum.of(self.text.name(s.name)).total
             out.line(f"double {total} = 0;")
             self.sums_of_rows(s, slow, fast)
             out.line(f"{self.stored(s)} = (real){total};")
