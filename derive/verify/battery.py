@@ -26,6 +26,7 @@ from collections.abc import Iterator
 import torch
 
 from derive.equations import Op
+from derive.terms.windows import is_window
 from derive.verify import values
 from derive.verify.cases import Case
 from derive.verify.situations import Situation, alike
@@ -54,6 +55,14 @@ def _has_index(op: Op) -> bool:
 
 def _has_numbers(op: Op) -> bool:
     return any(o.kind == "scalar" for o in op.operands)
+
+
+def _reads_windows(op: Op) -> bool:
+    return any(is_window(i) for e in op.equations for at in e.reads for i in at.index)
+
+
+def _always(op: Op) -> bool:
+    return True
 
 
 def _has_second(op: Op) -> bool:
@@ -123,11 +132,11 @@ BATTERY: tuple[Situation, ...] = (
 """All situations, in the order in which they are tried."""
 
 LOOPS: tuple[Situation, ...] = tuple(
-    Situation(f"{lengths} in {str(dtype).removeprefix('torch.')}", why, lengths=lengths, dtype=dtype)
-    for lengths, why in (
-        ("many rows", "loops that threads share, sums that are put together of parts"),
-        ("long rows", "loops that are cut into blocks, and what whole vectors leave over"),
-        ("rows of some vectors", "windows along rows of some vectors, which have loops of their own"),
+    Situation(f"{lengths} in {str(dtype).removeprefix('torch.')}", why, lengths=lengths, dtype=dtype, applies=applies)
+    for lengths, why, applies in (
+        ("many rows", "loops that threads share, sums that are put together of parts", _always),
+        ("long rows", "loops that are cut into blocks, and what whole vectors leave over", _always),
+        ("rows of some vectors", "windows along them, which have loops of their own", _reads_windows),
     )
     for dtype in (torch.float64, torch.float32)
 )
