@@ -233,7 +233,7 @@ def test_long_loops_are_long_and_fit(op) -> None:
 
 
 def test_windows_are_tried_along_rows_of_some_vectors() -> None:
-    """The loops that they have there take 16 places or more, and are told wrong where only these are."""
+    """The loops that they have there take 16 places or more; what has no windows is not tried."""
     (situation,) = (s for s in LOOPS if s.name == "rows of some vectors in float64")
     op = find("depthwise_conv2d")
     case = situation.make(op)
