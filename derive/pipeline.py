@@ -15,7 +15,7 @@ from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.conditions import with_conditions, with_dear, with_elements, with_functions
-from derive.costs.cost import DEAR, work
+from derive.costs.cost import is_dear, work
 from derive.desugaring.before_padding import made_before_padding
 from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.deviations import with_deviations
@@ -38,10 +38,12 @@ from derive.errors import DeriveError
 from derive.lengths.nominal import NOMINAL, nominal
 from derive.local_derivatives import Handing, by_local_derivatives
 from derive.lowering.definitions import Definition
+from derive.lowering.lower import node
+from derive.nodes.arithmetic import ZERO
 from derive.nodes.substituting import put
 from derive.passes.merged_axes import over_parts
 from derive.passes.order import forward_program, passed_backward
-from derive.program import Assign, Program, Read
+from derive.program import Assign, Call, Program, Read
 from derive.recording.checks import check_inputs
 from derive.saving import POLICIES, Policy, with_kept
 from derive.terms.elements import tensor_names
@@ -179,7 +181,7 @@ def _keeps_little_more(
 
     What takes long to compute again is handed on by either form, where that may be (`conditions.py`).
     """
-    dear = {e.name for e in one[0].equations if policy.dear and type(e.body).__name__ in DEAR}
+    dear = {e.name for e in one[0].equations if policy.dear and _takes_long(e)}
     whole, own = (
         [
             sum(nominal(op).elements(op.dims(n)) for n in closed.kept.names if n not in left_out)
@@ -188,6 +190,12 @@ def _keeps_little_more(
         for left_out in (dear, {*dear, *one[0].outputs})
     )
     return whole[0] <= _MORE * whole[1] or own[0] < own[1]
+
+
+def _takes_long(e: Equation) -> bool:
+    """Whether it is one call of a function that takes longer than its result takes to keep."""
+    value = node(e.body, lambda _: ZERO)
+    return isinstance(value, Call) and is_dear(value)
 
 
 def within_domain(op: Op, closed: Closed) -> None:

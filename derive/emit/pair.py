@@ -208,13 +208,24 @@ class Pair:
 
     def _print(self, program: Program, known: Layouts, like: str) -> Printed:
         names = self.names
-        merged = {n: tuple(a.base for a in axes) for n, axes in self.d.named.merged.items()}
         printer = Printer(
-            program, known, names.tensors, names.sizes, merged, names.slow, names.tight, names.behind,
-            self.fuse, like, self.whole,
-            frozenset(o.name for o in self.op.operands if o.kind == "index"), named_places(self.op),
-            frozenset(self.op.outputs), self._results(program) if like == self._like else frozenset(), self.twice,
-        )  # fmt: skip
+            program=program,
+            layouts=known,
+            names=names.tensors,
+            size_names=names.sizes,
+            merged={n: tuple(a.base for a in axes) for n, axes in self.d.named.merged.items()},
+            slow=names.slow,
+            tight=names.tight,
+            behind=names.behind,
+            fuse=self.fuse,
+            like=like,
+            integers=self.whole,
+            indices=frozenset(o.name for o in self.op.operands if o.kind == "index"),
+            places=named_places(self.op),
+            outputs=frozenset(self.op.outputs),
+            results=self._results(program) if like == self._like else frozenset(),
+            twice=self.twice,
+        )
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)
 
     def _results(self, forward: Program) -> frozenset[str]:

@@ -52,7 +52,7 @@ _COUNTED = ("add", "sub", "mul", "pow")
 """Arithmetic whose values may be much larger than an index."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Printer:
     """Prints one program. `names` and `size_names` map the program's names to Python's."""
 
