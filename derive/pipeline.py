@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sympy import Function, Pow
+
 from derive.adjoint import Stepwise, stepwise
 from derive.autograd.saved import BYTES, Saved, saved_by_autograd, saved_by_forward
 from derive.collapse.at_gathers import at_gathers
@@ -194,7 +196,7 @@ def _keeps_little_more(
 
 def _takes_long(e: Equation) -> bool:
     """Whether it is one call of a function that takes longer than its result takes to keep."""
-    value = node(e.body, lambda _: ZERO)
+    value = node(e.body, lambda _: ZERO) if isinstance(e.body, Function | Pow) else ZERO
     return isinstance(value, Call) and is_dear(value)
 
 

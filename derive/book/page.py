@@ -18,6 +18,7 @@ from derive.collapse import (
     chain,
     complements,
     denominators,
+    drawn_out,
     inversions,
     known_gathers,
     known_products,
@@ -56,6 +57,7 @@ from derive.typeset import (
 
 _LAWS = {
     "chain": chain,
+    "factor": drawn_out,
     "eliminate": inversions,
     "relation": relations,
     "gather": known_gathers,

@@ -6,14 +6,15 @@ of a softmax over segments, where `ds[g[e]]*s[g[e]]` is read at the same places:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, Mul
+from sympy import Add, Expr, Mul, S
 
 from derive.algebra import normal, opened, sigma
 from derive.lowering.definitions import Definition
 from derive.lowering.schedule import stem_of_sum
+from derive.terms.axes import free_axes
 from derive.terms.elements import At, Scalar, Tensor, at_index, tensor_names
 from derive.terms.names import free_name
 from derive.terms.reductions import Sigma
@@ -21,11 +22,18 @@ from derive.terms.reductions import Sigma
 
 @dataclass(frozen=True)
 class Carried:
-    """What changes where a definition is named with a factor: it and its readers, by the names that they had."""
+    """What changes where a definition is named with a factor: it and its readers, by the names that they had.
 
-    of: dict[str, Definition]
+    A reader that is that and no more gives it its name, and is none of its own then.
+    """
+
+    of: dict[str, Definition | None]
     before: dict[str, Expr]
     reason: str
+
+    def within(self, definitions: Iterable[Definition]) -> list[Definition]:
+        """Some definitions with what changes of them."""
+        return [new for d in definitions if (new := self.of.get(d.name, d)) is not None]
 
 
 def carried(definitions: list[Definition], name: str, taken: Collection[str]) -> Iterator[Carried]:
@@ -39,12 +47,27 @@ def carried(definitions: list[Definition], name: str, taken: Collection[str]) ->
             value, factor = -value, -factor
         name_of_both = stem_of_sum(value) if isinstance(value, Sigma) else _label(d.name, factor)
         new = At(Tensor(free_name(name_of_both, others)), *d.axes)
-        moved = {r.name: _moved(r.value, d, factor, new) for r in readers}
+        less = value.count_ops() < d.value.count_ops()
+        if not free_axes(factor) and not less:
+            continue  # what has no axes scales a gradient rather than what it is made of
+        moved = {r.name: _moved(r.value, d, factor, new, through_sums=less) for r in readers}
         if all(v is not None for v in moved.values()):
             of = {r.name: replace(r, value=moved[r.name]) for r in readers}
             of[name] = replace(d, name=new.name, value=value)
-            before = {r.name: r.value for r in readers} | {name: d.value * factor}
-            yield Carried(of, before, f"{new} = {At(Tensor(name), *d.axes) * factor}")
+            yield _change(of, d, factor, readers)
+
+
+def _change(of: Mapping[str, Definition], d: Definition, factor: Expr, readers: list[Definition]) -> Carried:
+    """The change to these definitions; a reader that is the new element alone gives both its name: `dx = dv/s`."""
+    new, both = of[d.name], At(Tensor(d.name), *d.axes) * factor
+    element = At(Tensor(new.name), *d.axes)
+    before = {r.name: r.value for r in readers}
+    same = next((r for n, r in of.items() if r.value == element and r.axes == d.axes), None)
+    if same is None:
+        return Carried(dict(of), before | {d.name: d.value * factor}, f"{element} = {both}")
+    put, names = {element.tensor: Tensor(same.name)}, {new.name: same.name}
+    renamed = {n: replace(r, name=names.get(r.name, r.name), value=r.value.xreplace(put)) for n, r in of.items()}
+    return Carried(renamed | {same.name: None}, before | {d.name: both}, f"{element.xreplace(put)} = {both}")
 
 
 def _label(name: str, factor: Expr) -> str:
@@ -74,17 +97,20 @@ def _at_axes(factor: Expr, own: dict[Expr, Expr]) -> Expr | None:
         return None
     if isinstance(base, Scalar):
         return factor
-    fits = base.index and all(i in own for i in base.index)
+    fits = all(i in own for i in base.index)
     return At(base.tensor, *(own[i] for i in base.index)) ** exponent if fits else None
 
 
-def _moved(value: Expr, d: Definition, factor: Expr, new: At) -> Expr | None:
-    """The value with the definition and the factor as one; none where it is read without."""
-    terms = [_moved_in(t, d, factor, new) for t in Add.make_args(value)]
+def _moved(value: Expr, d: Definition, factor: Expr, new: At, through_sums: bool) -> Expr | None:
+    """The value with the definition and the factor as one; none where it is read without.
+
+    With `through_sums`, the factor may stand before the sum that reads the definition.
+    """
+    terms = [_moved_in(t, d, factor, new, through_sums) for t in Add.make_args(value)]
     return None if any(t is None for t in terms) else Add(*terms)
 
 
-def _moved_in(term: Expr, d: Definition, factor: Expr, new: At) -> Expr | None:
+def _moved_in(term: Expr, d: Definition, factor: Expr, new: At, through_sums: bool) -> Expr | None:
     if d.name not in tensor_names(term):
         return term
     reads = [f for f in Mul.make_args(term) if d.name in tensor_names(f)]
@@ -97,7 +123,9 @@ def _moved_in(term: Expr, d: Definition, factor: Expr, new: At) -> Expr | None:
     if not isinstance(read, Sigma):
         return None
     body, bound = opened(read)
-    inside = _moved_in(body, d, factor, new)
+    inside = _moved_in(body, d, factor, new, through_sums)
+    if inside is None and through_sums:
+        inside, others = _moved_in(body * others, d, factor, new, through_sums), S.One
     return None if inside is None else others * sigma(inside, bound)
 
 

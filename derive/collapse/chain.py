@@ -14,6 +14,7 @@ from sympy import Add, Expr, Mul, Pow, S
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.algebra import is_contraction, normal, substitute
+from derive.collapse.drawn_out import drawn_out
 from derive.collapse.emptied import Total
 from derive.collapse.inversions import Inversion
 from derive.collapse.known_gathers import Gathers, use_gathers
@@ -208,6 +209,8 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
         by = "; ".join(f"{eliminated[n].left} = {eliminated[n].value}" for n in present)
         value = substitute(value, {n: (eliminated[n].axes, eliminated[n].value) for n in present})
         yield "eliminate", value, by
+    value, factors = drawn_out(value, laws.finite)
+    yield "factor", value, "; ".join(factors)
     value, used = use_relations(normal(value), laws.relations)
     yield "relation", value, "; ".join(str(r) for r in used)
     value, shares = use_wholes(value, laws.wholes)

@@ -229,7 +229,7 @@ def _carried(steps: Stepwise, parts: list[Candidate], laws: Laws, policy: Policy
         everything = [d for part in parts for d in part.definitions]
         before = None
         for way in carried(everything, name, steps.op.names):
-            changed = [way.of.get(d.name, d) for d in everything]
+            changed = way.within(everything)
             if circular(changed) or outside_domain(changed, allowed):
                 continue
             before = before or with_kept(steps, everything, tuple(d.name for d in everything), policy=policy)
@@ -244,9 +244,11 @@ def _with_carried(steps: Stepwise, parts: list[Candidate], way: Carried, policy:
     """The parts with this change, those that it changes as one: what it names is no adjoint that one gives another."""
     inside = [part for part in parts if any(d.name in way.of for d in part.definitions)]
     before = [d for part in inside for d in part.definitions]
-    after = tuple(way.of.get(d.name, d) for d in before)
-    history = [Step("carried", At(Tensor(b.name), *b.axes), way.before[a.name], b.value, way.reason)
-               for a, b in zip(before, after, strict=True) if a.name in way.of]  # fmt: skip
-    kept = with_kept(steps, list(after), tuple(d.name for d in after), policy=policy)
-    one = Candidate(merged(inside), after, (*(s for p in inside for s in p.steps), *history), kept)
+    changes = [(way.before[d.name], way.of[d.name]) for d in before if d.name in way.of]
+    history = [
+        Step("carried", At(Tensor(d.name), *d.axes), b, d.value, way.reason) for b, d in changes if d is not None
+    ]
+    after = way.within(before)
+    kept = with_kept(steps, after, tuple(d.name for d in after), policy=policy)
+    one = Candidate(merged(inside), tuple(after), (*(s for p in inside for s in p.steps), *history), kept)
     return [one if part is inside[0] else part for part in parts if part not in inside[1:]]

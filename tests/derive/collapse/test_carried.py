@@ -65,7 +65,7 @@ def test_a_reader_without_the_factor_keeps_it() -> None:
     """No way divides by a factor, or by what scales another reader."""
     da, r, w = (At(Tensor(name), n) for name in ("da", "r", "w"))
     made = Definition("da", (n,), w)
-    with_it, without = Definition("dx", (n,), da * r), Definition("dy", (n,), da + da * r)
-    assert [way.of["dx"].value.name for way in carried([made, with_it], "da", set())] == ["da_r"]
+    with_it, without = Definition("dx", (n,), 2 * da * r), Definition("dy", (n,), da + da * r)
+    assert [way.of["dx"].value for way in carried([made, with_it], "da", set())] == [2 * At(Tensor("da_r"), n)]
     assert not list(carried([made, with_it, without], "da", set()))
     assert not list(carried([made, Definition("dx", (n,), r * da**2)], "da", set()))

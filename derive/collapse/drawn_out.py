@@ -1,0 +1,45 @@
+"""Law: a factor that a choice has wherever it is not 0 stands before it: `where(c, 0, s*a)` is `s*where(c, 0, a)`.
+
+There it may meet what divides by it: the gradient of `s*clamp(x/s)` by cases is that of the clamp, without `s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sympy import Expr, Mul, S
+
+from derive.terms.axes import free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Scalar
+
+
+def drawn_out(value: Expr, finite: Collection[str]) -> tuple[Expr, tuple[str, ...]]:
+    """A value with numbers and finite tensors of fewer axes before each choice that has them, and what these are."""
+    put: dict[Expr, Expr] = {}
+    used: dict[str, None] = {}
+    for choice in value.atoms(Where):
+        common = sorted(_common(choice, choice, finite), key=lambda f: f.sort_key())
+        if common:
+            put[choice] = Mul(*common, _divided(choice, Mul(*common)))
+            used.update((f"{f} is a factor of {choice}", None) for f in common)
+    return (value.xreplace(put), tuple(used)) if put else (value, ())
+
+
+def _common(value: Expr, choice: Where, finite: Collection[str]) -> set[Expr]:
+    """The factors of a value, in every branch that is not 0, that a choice can have before it: 0 times them is 0."""
+    if isinstance(value, Where):
+        branches = [_common(b, choice, finite) for b in value.args[1:] if b != 0]
+        return set.intersection(*branches)
+    return {f for f in Mul.make_args(value) if _is_small(f, finite) and free_axes(f) < free_axes(choice)}
+
+
+def _is_small(factor: Expr, finite: Collection[str]) -> bool:
+    return isinstance(factor, Scalar) or (isinstance(factor, At) and factor.name in finite)
+
+
+def _divided(value: Expr, factor: Expr) -> Expr:
+    if isinstance(value, Where):
+        condition, a, b = value.args
+        return Where(condition, _divided(a, factor), _divided(b, factor))
+    return S.Zero if value == 0 else value / factor
