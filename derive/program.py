@@ -2,7 +2,7 @@
 
     statement  ::=  name[axes] = node  |  name[axes] (+, max, min)= scatter of node over axes at slots
     node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
-                | scan(to, over, relation, node) | run(to, over, relation, node, name[index])
+                | scan(to, over, relation, node) | shares(axis, node) | run(to, over, relation, node, name[index])
     index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
                 | step*index + … + offset
 
@@ -219,7 +219,23 @@ class Run(Scan):
         return f"{super().__str__()[:-1]} within a run of {self.same})"
 
 
-Node = Join | Scan | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
+@dataclass(frozen=True)
+class Shares:
+    """The exponentials of the body over their sum along `axis`, or the logarithms of these shares."""
+
+    axis: str
+    body: Node
+    logarithm: bool = False
+
+    def __str__(self) -> str:
+        exponential = Call("exp", (self.body,))
+        total = Reduce("sum", (self.axis,), exponential)
+        if self.logarithm:
+            return str(Call("sub", (self.body, Call("log", (total,)))))
+        return str(Call("div", (exponential, total)))
+
+
+Node = Join | Scan | Shares | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
 Index = str | Merged | Place | PartOf | Read | Window | Arithmetic
 
 

@@ -68,9 +68,7 @@ def attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Attentio
     check_shapes("attention", ("q: ... i d", "k: ... j>0 d", "v: ... j e"), q, k, v)
     d = q.shape[-1]
     s = (q @ k.mT).div_(math.sqrt(d))  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
-    m = s.amax(-1, keepdim=True)  # m[..., i] = amax(s[..., i, j], over=j)
-    u = s.sub_(m).exp_()  # u[..., i, j] = exp(s[..., i, j] - m[..., i])
-    p = u.div_(u.sum(-1, keepdim=True))  # p[..., i, j] = u[..., i, j] / sum(u[..., i, j], over=j)
+    p = torch.softmax(s, -1, out=s)  # p[..., i, j] = exp(s[..., i, j]) / sum(exp(s[..., i, j]), over=j)
     o = p @ v  # o[..., i, e] = sum(p[..., i, j] * v[..., j, e], over=j)
     return o, AttentionSaved(p, o, q, k, v)
 

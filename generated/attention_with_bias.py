@@ -74,9 +74,7 @@ def attention_with_bias_forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -
     )
     d = q.shape[-1]
     s = (q @ k.mT).div_(math.sqrt(d)).add_(bias)
-    m = s.amax(-1, keepdim=True)  # m[..., h, i] = amax(s[..., h, i, j], over=j)
-    u = s.sub_(m).exp_()  # u[..., h, i, j] = exp(s[..., h, i, j] - m[..., h, i])
-    p = u.div_(u.sum(-1, keepdim=True))  # p[..., h, i, j] = u[..., h, i, j] / sum(u[..., h, i, j], over=j)
+    p = torch.softmax(s, -1, out=s)  # p[..., h, i, j] = exp(s[..., h, i, j]) / sum(exp(s[..., h, i, j]), over=j)
     o = p @ v  # o[..., h, i, e] = sum(p[..., h, i, j] * v[..., h, j, e], over=j)
     return o, AttentionWithBiasSaved(p, o, q, k, v)
 

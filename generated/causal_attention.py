@@ -71,9 +71,7 @@ def causal_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, C
     j = k.shape[-2]
     s = (q @ k.mT).div_(math.sqrt(d))  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
     w = torch.where(torch.arange(j, device=q.device) <= torch.arange(i, device=q.device)[:, None], s, -math.inf)
-    m = w.amax(-1, keepdim=True)  # m[..., i] = amax(w[..., i, j], over=j)
-    u = w.sub_(m).exp_()  # u[..., i, j] = exp(w[..., i, j] - m[..., i])
-    p = u.div_(u.sum(-1, keepdim=True))  # p[..., i, j] = u[..., i, j] / sum(u[..., i, j], over=j)
+    p = torch.softmax(w, -1, out=w)  # p[..., i, j] = exp(w[..., i, j]) / sum(exp(w[..., i, j]), over=j)
     o = p @ v  # o[..., i, e] = sum(p[..., i, j] * v[..., j, e], over=j)
     return o, CausalAttentionSaved(p, o, q, k, v)
 

@@ -52,10 +52,7 @@ def cross_entropy_probabilities_forward(z: Tensor, t: Tensor) -> tuple[Tensor, C
     """Returns loss and what the backward needs."""
     check_shapes("cross_entropy_probabilities", ("z: n c>0", "t: n c"), z, t)
     n = z.shape[0]
-    m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
-    z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
-    s = torch.exp(z_minus_m).sum(1, keepdim=True)  # s[n] = sum(exp(z_minus_m[n, c]), over=c)
-    logp = z_minus_m.sub_(torch.log(s))  # logp[n, c] = z_minus_m[n, c] - log(s[n])
+    logp = torch.log_softmax(z, 1)  # logp[n, c] = z[n, c] - log(sum(exp(z[n, c]), over=c))
     loss = -(logp * t).sum() / n  # loss[] = -sum(logp[n, c] * t[n, c], over=(n, c)) / size(n)
     return loss, CrossEntropyProbabilitiesSaved(logp, t)
 

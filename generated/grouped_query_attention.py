@@ -69,9 +69,7 @@ def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
     check_shapes("grouped_query_attention", ("q: ... g h i d", "k: ... g j>0 d", "v: ... g j e"), q, k, v)
     d = q.shape[-1]
     s = torch.einsum("...ghid, ...gjd -> ...ghij", q, k).div_(math.sqrt(d))
-    m = s.amax(-1, keepdim=True)  # m[..., g, h, i] = amax(s[..., g, h, i, j], over=j)
-    u = s.sub_(m).exp_()  # u[..., g, h, i, j] = exp(s[..., g, h, i, j] - m[..., g, h, i])
-    p = u.div_(u.sum(-1, keepdim=True))  # p[..., g, h, i, j] = u[..., g, h, i, j] / sum(u[..., g, h, i, j], over=j)
+    p = torch.softmax(s, -1, out=s)
     o = torch.einsum("...ghij, ...gje -> ...ghie", p, v)
     return o, GroupedQueryAttentionSaved(p, o, q, k, v)
 

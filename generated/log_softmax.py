@@ -40,10 +40,7 @@ class LogSoftmaxSaved(NamedTuple):
 def log_softmax_forward(x: Tensor) -> tuple[Tensor, LogSoftmaxSaved]:
     """Returns y and what the backward needs."""
     check_shapes("log_softmax", ("x: ... d>0",), x)
-    m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
-    x_minus_m = x - m  # x_minus_m[..., d] = x[..., d] - m[...]
-    s = torch.exp(x_minus_m).sum(-1, keepdim=True)  # s[...] = sum(exp(x_minus_m[..., d]), over=d)
-    y = x_minus_m.sub_(torch.log(s))  # y[..., d] = x_minus_m[..., d] - log(s[...])
+    y = torch.log_softmax(x, -1)  # y[..., d] = x[..., d] - log(sum(exp(x[..., d]), over=d))
     return y, LogSoftmaxSaved(y)
 
 

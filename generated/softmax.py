@@ -41,9 +41,7 @@ class SoftmaxSaved(NamedTuple):
 def softmax_forward(x: Tensor) -> tuple[Tensor, SoftmaxSaved]:
     """Returns p and what the backward needs."""
     check_shapes("softmax", ("x: ... d>0",), x)
-    m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
-    u = (x - m).exp_()  # u[..., d] = exp(x[..., d] - m[...])
-    p = u.div_(u.sum(-1, keepdim=True))  # p[..., d] = u[..., d] / sum(u[..., d], over=d)
+    p = torch.softmax(x, -1)  # p[..., d] = exp(x[..., d]) / sum(exp(x[..., d]), over=d)
     return p, SoftmaxSaved(p)
 
 

@@ -17,6 +17,7 @@ from derive.backends.torch.masks import masks_first
 from derive.backends.torch.printer import Printer
 from derive.backends.torch.products.differences import differences_in_float64, forward_in_float64
 from derive.backends.torch.reductions.scans import with_scans
+from derive.backends.torch.reductions.shares import with_shares
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line
@@ -71,7 +72,7 @@ class Pair:
             forward, backward = map(choices_first, both)
             forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))
-            forward = forward_in_float64(forward, backward, kept)
+            forward, backward = with_shares(forward_in_float64(forward, backward, kept)), with_shares(backward)
         self.twice = made_twice(forward, backward, [e.name for e in self.op.equations])
 
         def codes(program: Program, known: Layouts) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import reads, rebuilt, walk
-from derive.program import CONDITIONS, AxisValue, Call, Join, Node, Num, Read, Reduce, Scal, Scan, SizeOf
+from derive.program import CONDITIONS, AxisValue, Call, Join, Node, Num, Read, Reduce, Scal, Scan, Shares, SizeOf
 from derive.terms.names import free_name
 
 _LONGEST = 24
@@ -132,6 +132,8 @@ def _words(node: Node) -> str:
         return written.replace("/", "_over_").replace(".", "p").replace("-", "minus_")
     if isinstance(node, Reduce):
         return f"{node.kind}_{_words(node.body)}"
+    if isinstance(node, Shares):
+        return f"shares_{_words(node.body)}"
     if isinstance(node, Scan):
         return f"running_{_words(node.body)}"
     if isinstance(node, Join):

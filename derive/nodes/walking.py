@@ -21,6 +21,7 @@ from derive.program import (
     Reduce,
     Run,
     Scan,
+    Shares,
     Statement,
     Window,
 )
@@ -30,6 +31,7 @@ _BELOW: dict[type, Callable[[Any], tuple[Node | Index, ...]]] = {
     Run: lambda n: (n.body, n.same),
     Reduce: lambda n: (n.body,),
     Scan: lambda n: (n.body,),
+    Shares: lambda n: (n.body,),
     Join: lambda n: n.parts,
     Read: lambda n: n.index,
     Merged: lambda n: n.axes,
@@ -61,7 +63,7 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
         return replace(node, args=tuple(map(change, node.args)))
     if isinstance(node, Run):
         return replace(node, body=change(node.body), same=change(node.same))  # type: ignore[arg-type]
-    if isinstance(node, Reduce | Scan):
+    if isinstance(node, Reduce | Scan | Shares):
         return replace(node, body=change(node.body))
     if isinstance(node, Join):
         return replace(node, parts=tuple(map(change, node.parts)))
@@ -127,6 +129,8 @@ def node_axes(node: Node) -> tuple[str, ...]:
         return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
     if isinstance(node, Reduce):
         return tuple(a for a in node_axes(node.body) if a not in node.axes)
+    if isinstance(node, Shares):
+        return node_axes(node.body)
     if isinstance(node, Scan):
         body = (node.to if a == node.over else a for a in node_axes(node.body))
         return tuple(dict.fromkeys((*body, *(node_axes(node.same) if isinstance(node, Run) else ()))))

@@ -26,6 +26,8 @@ PLAIN_WORDS = {
     "outer": "the opposite of inner: what stands in front of a sum",
     "reciprocal": "one over a number",
     "scale": "the number in front of a reduction",
+    "log_softmax": "torch's name for the logarithms of shares of exponentials",
+    "softmax": "torch's name for exponentials over their sum",
     "square": "the second power",
     "tril": "a method of a torch tensor",
     "trace": "to record what a function does as it runs",

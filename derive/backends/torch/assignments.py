@@ -12,7 +12,7 @@ from derive.backends.torch.reductions.tap_by_tap import tap_by_tap
 from derive.backends.torch.reductions.windowed_sums import summed_in_turns, with_sums_in_turns
 from derive.backends.values import Dims, Line, Value, align, permute, position, squeeze
 from derive.nodes.walking import axes_along, index_axes, reads
-from derive.program import Assign, Call, Join, Merged, Read, Reduce, Scan, Scatter, Statement
+from derive.program import Assign, Call, Join, Merged, Read, Reduce, Scan, Scatter, Shares, Statement
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -30,7 +30,7 @@ def assigned(printer: Printer, s: Assign) -> list[Line]:
         value = reduction(printer, s.value, order, keepdim=None in printer.layouts[s.name])
     else:
         value = printer.value(s.value, order)
-    fresh = (isinstance(s.value, Call | Reduce | Join | Scan) and is_whole(s)) or value.scalar
+    fresh = (isinstance(s.value, Call | Reduce | Join | Scan | Shares) and is_whole(s)) or value.scalar
     if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
         value = cast(value, printer.like)  # numbers, not a condition
     elif s.name in printer.outputs and not value.scalar:
@@ -56,7 +56,7 @@ def _passed_on(printer: Printer, s: Assign) -> bool:
 
 def _is_new(s: Statement) -> bool:
     """Whether a statement makes a tensor in memory of its own; of another dtype it may be what it is made of."""
-    computed = isinstance(s.value, Call) and s.value.fn not in ("as_float64", "narrow")
+    computed = isinstance(s.value, Shares) or (isinstance(s.value, Call) and s.value.fn not in ("as_float64", "narrow"))
     return isinstance(s, Assign) and computed and is_whole(s)
 
 

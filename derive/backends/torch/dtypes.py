@@ -21,6 +21,7 @@ from derive.program import (
     Scal,
     Scan,
     Scatter,
+    Shares,
     SizeOf,
 )
 
@@ -50,7 +51,7 @@ class Dtypes:
             return node.fn not in CONDITIONS and any(self.is_real(a) for a in values)
         if isinstance(node, AxisValue) or (isinstance(node, Reduce) and node.kind == "mean"):
             return True
-        return isinstance(node, Reduce | Scan | Join) and any(self.is_real(n) for n in children(node))
+        return isinstance(node, Reduce | Scan | Shares | Join) and any(self.is_real(n) for n in children(node))
 
     def compares_counts(self, node: Call) -> bool:
         """Whether a comparison is of places, lengths and integers, each side exact: in float32 they end at 2**24."""

@@ -9,7 +9,7 @@ from derive.backends.torch.layout import is_product
 from derive.backends.values import is_pack
 from derive.nodes.products import product_factors
 from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
-from derive.program import WIDTHS, Assign, Call, Node, Program, Read, Reduce, Scatter, base
+from derive.program import WIDTHS, Assign, Call, Node, Program, Read, Reduce, Scatter, Shares, base
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Memory:
         """Whether a statement fills a tensor of its own, of the inputs' dtype, every element in a place of its own."""
         if isinstance(s.value, Reduce):
             return is_product(s.value) and is_whole(s)
-        if not isinstance(s.value, Call) or s.value.fn in WIDTHS:
+        if not isinstance(s.value, Call | Shares) or (isinstance(s.value, Call) and s.value.fn in WIDTHS):
             return False
         return self.is_large(s.value) and self.dtypes.is_real(s.value) and is_whole(s)
 

@@ -16,7 +16,7 @@ from derive.backends.values import Line
 _OPERATORS = {ast.Mult: "mul", ast.Add: "add", ast.Sub: "sub", ast.Div: "div", ast.MatMult: "matmul"}
 _FUNCTIONS = {
     "addcmul", "addmm", "sub", "exp", "log", "erf", "tanh", "sigmoid", "sqrt", "rsqrt", "sign", "sin", "cos", "where",
-    "cat", "stack", "matmul", "lerp",
+    "cat", "stack", "matmul", "lerp", "softmax", "log_softmax",
 }  # fmt: skip
 _VIEWS = {
     "mT", "T", "expand", "unflatten", "flatten", "reshape", "view", "movedim", "permute", "transpose", "unsqueeze",
@@ -99,9 +99,10 @@ def _root(node: ast.expr, tensors: Collection[str]) -> str | None:
 
 
 def _is_chain(code: str, name: str) -> bool:
-    """Whether code does no more than call in-place methods, one after another, on the tensor of this name."""
+    """Whether code does no more than write over the tensor of this name, by in-place methods one after another."""
     node = ast.parse(code, mode="eval").body
-    return _start(node) is not node and re.match(rf"{name}\.|({_IN_PLACE}|functional\.\w+_)\({name},", code) is not None
+    begins = rf"{name}\.|({_IN_PLACE}|functional\.\w+_)\({name},|torch\.\w+\({name}, .*\bout={name}\)"
+    return _start(node) is not node and re.match(begins, code) is not None
 
 
 def _start(node: ast.expr) -> ast.expr:
@@ -113,6 +114,8 @@ def _start(node: ast.expr) -> ast.expr:
             node = node.args[0]
         elif isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
             node = function.value
+        elif any(k.arg == "out" and ast.unparse(k.value) == ast.unparse(node.args[0]) for k in node.keywords):
+            node = node.args[0]
         else:
             break
     return node

@@ -23,6 +23,7 @@ from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.torch.reductions.runs import run_sum
 from derive.backends.torch.reductions.scans import running
 from derive.backends.torch.reductions.scatters import scatter
+from derive.backends.torch.reductions.shares import shares_code
 from derive.backends.torch.sizes import Sizes, fixed
 from derive.backends.torch.slopes import sloped
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, squeeze
@@ -43,6 +44,7 @@ from derive.program import (
     Scal,
     Scan,
     Scatter,
+    Shares,
     SizeOf,
     Window,
     base,
@@ -143,6 +145,8 @@ class Printer:
             return joined(self, node, order)
         if isinstance(node, Run):
             return run_sum(self, node, order)
+        if isinstance(node, Shares):
+            return self.owned(node, shares_code(self, node, order))
         if isinstance(node, Scan):
             inside = tuple(node.over if d == node.to else d for d in order)
             return align(running(node, squeeze(self.value(node.body, inside)), self.size), order)
@@ -195,7 +199,7 @@ class Printer:
         found = [n for n in below if isinstance(n, Read)]
         if not small or order[len(order) - len(small) :] == small or len(found) < 2:
             return None
-        if any(isinstance(n, Reduce | Join | Scan | AxisValue) for n in below):
+        if any(isinstance(n, Reduce | Join | Scan | Shares | AxisValue) for n in below):
             return None
         if any(n.index != found[0].index or self.layouts[n.name] != found[0].index for n in found):
             return None

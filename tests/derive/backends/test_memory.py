@@ -14,7 +14,7 @@ two, many = axes("two=2 many=40")
 @op
 def shares(f, x: tensor[n, d]):
     f.u[n, d] = exp(x[n, d])
-    f.p[n, d] = f.u[n, d] / sum(f.u[n, d], over=d)
+    f.p[n, d] = f.u[n, d] / sum(f.u[n, d], over=(n, d))
     return f.p
 
 
@@ -33,7 +33,7 @@ def divided_by_another(f, x: tensor[n, d]):
 
 
 PLAIN = {
-    "shares": lambda x: x.exp() / x.exp().sum(1, keepdim=True),
+    "shares": lambda x: x.exp() / x.exp().sum(),
     "centred": lambda x: x.tanh() - x.tanh().mean(0),
     "divided_by_another": lambda x: x.exp() / (1 + (x.exp() ** 2).sum(1, keepdim=True)),
 }
@@ -53,7 +53,7 @@ def test_gradients(spec, shape):
 
 
 def test_written_as_a_person_would():
-    assert "p = u.div_(u.sum(1, keepdim=True))" in render(shares.op.derivation)
+    assert "p = u.div_(u.sum((0, 1), keepdim=True))" in render(shares.op.derivation)
 
 
 @op

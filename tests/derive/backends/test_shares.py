@@ -1,0 +1,147 @@
+"""Shares of exponentials, and their logarithms, are one call of torch where nothing else reads the exponentials."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive.backends.torch.reductions.shares import with_shares
+from derive.emit import render
+from derive.notation import amax, axes, exp, log, op, scalar, sum, tensor, where
+from derive.program import Assign, Call, Program, Read, Reduce, Shares
+from tests.derive.live import assert_derived, module
+
+n, c, k, i, j = axes("n c k i j")
+
+
+@op
+def plain(f, x: tensor[n, c, k]):
+    """Along an axis in the middle, no largest score taken off."""
+    f.u[n, c, k] = exp(x[n, c, k])
+    f.p[n, c, k] = f.u[n, c, k] / sum(f.u[n, c, k], over=c)
+    return f.p
+
+
+@op
+def at_a_temperature(f, x: tensor[..., c], t: scalar = 2):
+    f.z[..., c] = x[..., c] / t
+    f.m[...] = amax(f.z[..., c], over=c)
+    f.p[..., c] = exp(f.z[..., c] - f.m[...]) / sum(exp(f.z[..., c] - f.m[...]), over=c)
+    return f.p
+
+
+@op
+def logarithms(f, x: tensor[n, c]):
+    f.m[n] = amax(x[n, c], over=c)
+    f.l[n] = f.m[n] + log(sum(exp(x[n, c] - f.m[n]), over=c))
+    f.y[n, c] = x[n, c] - f.l[n]
+    return f.y
+
+
+@op
+def causal(f, q: tensor[i], s: tensor[j]):
+    f.z[i, j] = where(j <= i, q[i] * s[j], -math.inf)
+    f.m[i] = amax(f.z[i, j], over=j)
+    f.u[i, j] = exp(f.z[i, j] - f.m[i])
+    f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
+    f.y[i] = sum(f.p[i, j] * s[j], over=j)
+    return f.y
+
+
+def causal_by_hand(q: Tensor, s: Tensor) -> Tensor:
+    return torch.softmax((q[:, None] * s).masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf), 1) @ s
+
+
+ONE_CALL = [
+    (plain, "p = torch.softmax(x, 1)", lambda x: x.softmax(1), {"x": (3, 5, 2)}),
+    (at_a_temperature, "p = torch.softmax(z, -1, out=z)", lambda x: (x / 2).softmax(-1), {"x": (2, 3, 5)}),
+    (logarithms, "y = torch.log_softmax(x, 1)", lambda x: x.log_softmax(1), {"x": (3, 5)}),
+    (causal, "p = torch.softmax(z, 1, out=z)", causal_by_hand, {"q": (5,), "s": (5,)}),
+]
+
+
+@pytest.mark.parametrize(("made", "line", "theirs", "shapes"), ONE_CALL, ids=[m.op.name for m, *_ in ONE_CALL])
+def test_one_call(made, line, theirs, shapes) -> None:
+    code = render(made.op.derivation)
+    assert line in code, code
+    assert ".amax" not in code
+    assert_derived(made.op, theirs, shapes)
+
+
+@op
+def sum_is_kept(f, x: tensor[n, c]):
+    f.s[n] = sum(exp(x[n, c]), over=c)
+    f.p[n, c] = exp(x[n, c]) / f.s[n]
+    return f.p, f.s
+
+
+@op
+def of_other_scores(f, x: tensor[n, c], z: tensor[n, c]):
+    f.p[n, c] = exp(x[n, c]) / sum(exp(z[n, c]), over=c)
+    return f.p
+
+
+@op
+def something_is_left(f, x: tensor[n, c]):
+    f.p[n, c] = exp(x[n, c]) / (1 + sum(exp(x[n, c]), over=c))
+    return f.p
+
+
+@op
+def over_two_axes(f, x: tensor[n, c]):
+    f.p[n, c] = exp(x[n, c]) / sum(exp(x[n, c]), over=(n, c))
+    return f.p
+
+
+@op
+def another_logarithm(f, x: tensor[n, c], z: tensor[n, c]):
+    f.y[n, c] = z[n, c] - log(sum(exp(x[n, c]), over=c))
+    return f.y
+
+
+APART = [
+    (sum_is_kept, lambda x: (x.softmax(1), x.exp().sum(1)), 1),
+    (of_other_scores, lambda x, z: x.exp() / z.exp().sum(1, keepdim=True), 2),
+    (something_is_left, lambda x: x.exp() / (1 + x.exp().sum(1, keepdim=True)), 1),
+    (over_two_axes, lambda x: x.exp() / x.exp().sum(), 1),
+    (another_logarithm, lambda x, z: z - x.logsumexp(1, keepdim=True), 2),
+]
+
+
+@pytest.mark.parametrize(("made", "theirs", "inputs"), APART, ids=[m.op.name for m, *_ in APART])
+def test_what_else_is_made_of_exponentials_is_made_of_them(made, theirs, inputs) -> None:
+    assert "softmax" not in render(made.op.derivation)
+    leaves = [torch.randn(3, 5, dtype=torch.float64, requires_grad=True) for _ in range(inputs)]
+    ours, right = getattr(module(made.op), made.op.name)(*leaves), theirs(*leaves)
+    pairs = zip(ours, right, strict=True) if isinstance(right, tuple) else [(ours, right)]
+    for a, b in pairs:
+        cotangent = torch.randn_like(b)
+        found, expected = (torch.autograd.grad(y, leaves, cotangent, retain_graph=True) for y in (a, b))
+        torch.testing.assert_close((a, found), (b, expected), rtol=1e-12, atol=1e-13)
+
+
+def test_a_product_may_have_them_as_a_factor() -> None:
+    exponential, w, v = Call("exp", (Read("x", ("n", "c")),)), Read("w", ("c",)), Read("v", ("n",))
+    total = Reduce("sum", ("c",), exponential)
+    value = Call("div", (Call("mul", (Call("div", (w, total)), exponential)), v))
+    made = Assign("y", ("n", "c"), value)
+    (found,) = with_shares(
+        Program("p", (("x", ("n", "c")), ("w", ("c",)), ("v", ("n",))), (), (made,), ("y",))
+    ).statements
+    shares = Shares("c", Read("x", ("n", "c")))
+    assert found.value == Call("div", (Call("mul", (w, shares)), v))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_torch_writes_shares_over_their_scores(at: int, dtype: torch.dtype) -> None:
+    """Generated code relies on it: each score is read before its share is written."""
+    for shape in [(7, 33, 300), (3, 1100, 9), (1, 5000, 2), (2000, 3, 17)]:
+        z = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+        z[..., 1::2] = -math.inf if at == 2 else 3.0
+        right = torch.softmax(z, at), torch.log_softmax(z, at)
+        over, logarithm = z.clone(), z.clone()
+        torch.softmax(over, at, out=over)
+        torch.log_softmax(logarithm, at, out=logarithm)
+        assert torch.equal(over, right[0]) and torch.equal(logarithm, right[1])
