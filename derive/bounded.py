@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from sympy import Add, Basic, Expr, Mul, Number, Pow, S, erf, tanh
+from sympy import Add, Basic, Expr, Mul, Number, Pow, S, cos, erf, exp, sin, tanh
 
-from derive.equations import Op
+from derive.equations import Equation, Op, Operand
 from derive.lengths.kept_inside import gaps
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
-from derive.terms.functions import maximum, minimum, relu, sigmoid, sign
+from derive.terms.functions import absolute, maximum, minimum, relu, sigmoid, sign, softplus
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""
@@ -19,9 +19,21 @@ SMALLEST = 1e-12
 
 def polynomials(op: Op) -> frozenset[str]:
     """The tensors of the forward that are finite where the inputs are: see `is_polynomial`."""
-    known, floors = {o.name for o in op.operands if o.is_tensor and o.kind != "index"}, floored(op)
-    for e in op.equations:
-        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and is_polynomial(e.body, known, floors):
+    floors = floored(op)
+    return _found(op.operands, op.equations, lambda value, known: is_polynomial(value, known, floors))
+
+
+def without_poles(operands: Iterable[Operand], equations: Iterable[Equation]) -> frozenset[str]:
+    """The tensors of a forward that are finite where the inputs are, but for what is too large for a float."""
+    return _found(operands, equations, has_no_pole)
+
+
+def _found(
+    operands: Iterable[Operand], equations: Iterable[Equation], is_finite: Callable[[Expr, Collection[str]], bool]
+) -> frozenset[str]:
+    known = {o.name for o in operands if o.is_tensor and o.kind != "index"}
+    for e in equations:
+        if e.kind in (None, "sum", "mean", "amax", "amin", "concat") and is_finite(e.body, known):
             known.add(e.name)
     return frozenset(known)
 
@@ -42,6 +54,25 @@ def _has_floor(value: Expr) -> bool:
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
 
 
+_ENTIRE = (*_CLOSED, exp, sin, cos, absolute, softplus)
+
+
+def has_no_pole(value: Expr, known: Collection[str]) -> bool:
+    """Whether a value is made of known tensors by functions without poles, and quotients by what is above 0.
+
+    `exp` of a large number may be oo all the same. This is for choices that places alone decide: none of them keeps a
+    tap from being too large, `where(t >= k, exp(a[k]) * x[t - k], 0)`.
+    """
+    if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
+        return bool(value.base.is_positive) and has_no_pole(value.base, known)
+    if isinstance(value, Where | Concat):
+        return all(has_no_pole(a, known) for a in (value.args[1:] if isinstance(value, Where) else value.pieces))
+    if isinstance(value, At):
+        return value.name in known
+    fits = isinstance(value, _ENTIRE) and all(has_no_pole(a, known) for a in value.args)
+    return fits or _is_number(value)
+
+
 def is_polynomial(value: Expr, known: Collection[str], floors: Collection[str] = ()) -> bool:
     """Whether a value is a polynomial of known tensors, of bounded functions of them, or of what is never near 0.
 
@@ -60,17 +91,21 @@ def is_polynomial(value: Expr, known: Collection[str], floors: Collection[str] =
         above_zero = isinstance(value.base, At) and value.base.name in floors
         return (above_zero or _has_floor(value.base)) and is_polynomial(value.base, known, floors)
     fits = isinstance(value, _CLOSED) and all(is_polynomial(a, known, floors) for a in value.args)
-    return fits or isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))
+    return fits or _is_number(value)
+
+
+def _is_number(value: Expr) -> bool:
+    return isinstance(value, Scalar | Size | Axis) or (isinstance(value, Number) and bool(value.is_finite))
 
 
 def says_only_inside(
     condition: Basic, value: Expr, inside: Mapping[At, Collection[Expr]], finite: Collection[str]
 ) -> bool:
-    """Whether a value with zeros around what it reads is 0 wherever a condition on places fails.
+    """Whether a value with zeros around what it reads is 0 wherever a condition on places fails, and has no pole.
 
     `inside` has what is at least 0 where each element that is read is one of its tensor.
     """
     own = gaps([condition])
     zeros = {at: S.Zero for at, places in inside.items() if own and own[0] in places}
-    sure = zeros and is_polynomial(value, {*finite, *(at.name for at in zeros)})
+    sure = zeros and has_no_pole(value, {*finite, *(at.name for at in zeros)})
     return bool(sure and value.xreplace(zeros) == 0)

@@ -2,20 +2,21 @@
 
 `sum(where(t >= k, w[k] * x[n, t - k], 0), over=k)` is `sum(where(eq(k + u, t), w[k] * x[n, u], 0), over=(k, u))`, which
 adds each `x[n, u]` at the places behind it (`reached_places`): a convolution, and no gather as large as all windows.
-The condition must say just that the place is one of the dimension, and what multiplies the read be finite where the
-inputs are.
+The condition must say just that the place is one of the dimension, and what multiplies the read have no pole where the
+inputs are finite; `finite` are the tensors that have none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from sympy import And, Eq, Expr, Integer, Mul, Number, S, expand
+from sympy import And, Eq, Expr, Integer, Mul, S, expand
 
+from derive.bounded import has_no_pole
 from derive.lengths.kept_inside import first_asked, gaps, is_kept_inside, length_asked
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Where
-from derive.terms.elements import At, Scalar
+from derive.terms.elements import At
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 from derive.terms.windows import affine, is_window
@@ -23,12 +24,12 @@ from derive.terms.windows import affine, is_window
 Dims = Mapping[str, tuple[Expr, ...]]
 
 
-def added_up(rhs: Expr, dims: Dims, inputs: Collection[str]) -> Expr:
+def added_up(rhs: Expr, dims: Dims, finite: Collection[str]) -> Expr:
     """The right side with every such sum as one of what is added at each place."""
     names = {a.base for a in rhs.atoms(Axis)} | {a.base for own in dims.values() for i in own for a in free_axes(i)}
 
     def changed(r: Reduce) -> Expr:
-        found = _filter(r, dims, inputs)
+        found = _filter(r, dims, finite)
         if found is None:
             return r
         at, i, place, dim, factors = found
@@ -41,7 +42,7 @@ def added_up(rhs: Expr, dims: Dims, inputs: Collection[str]) -> Expr:
     return rhs.replace(lambda e: isinstance(e, Reduce) and e.kind == "sum", changed)
 
 
-def _filter(r: Reduce, dims: Dims, inputs: Collection[str]) -> tuple[At, Expr, Axis, Axis, list[Expr]] | None:
+def _filter(r: Reduce, dims: Dims, finite: Collection[str]) -> tuple[At, Expr, Axis, Axis, list[Expr]] | None:
     """The read of a filter, its index, the axis that it keeps, the dimension that it reads, and the other factors."""
     factors = list(Mul.make_args(r.body))
     choices = [f for f in factors if isinstance(f, Where) and f.args[2] == 0]
@@ -56,7 +57,7 @@ def _filter(r: Reduce, dims: Dims, inputs: Collection[str]) -> tuple[At, Expr, A
     factors.remove(at)
     slot = next(k for k, i in enumerate(at.index) if is_window(i))
     i, dim = at.index[slot], dims.get(at.name, at.index)[slot]
-    if not isinstance(dim, Axis) or len(at.index) < 2 or not all(_is_finite(f, inputs) for f in factors):
+    if not isinstance(dim, Axis) or len(at.index) < 2 or not all(has_no_pole(f, finite) for f in factors):
         return None
     place = _kept(i, r.over, free_axes(Mul(*factors)) | {a for k in at.index if k != i for a in free_axes(k)})
     conditions = And.make_args(choices[0].condition)
@@ -81,7 +82,3 @@ def _asks_that_alone(i: Expr, conditions: Collection[Expr], dim: Axis) -> bool:
     own = list(conditions)
     asked = all(len(gap := gaps([c])) == 1 and gap[0] in inside for c in own)
     return asked and is_kept_inside(i, own, dim) and first_asked(i) is None and length_asked(i, own, dim) is None
-
-
-def _is_finite(factor: Expr, inputs: Collection[str]) -> bool:
-    return isinstance(factor, Number | Scalar | Size) or (isinstance(factor, At) and factor.name in inputs)

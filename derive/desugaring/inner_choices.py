@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sympy import Add, And, Basic, Expr, Mul, Not, S, expand
 
-from derive.bounded import polynomials, says_only_inside
+from derive.bounded import says_only_inside, without_poles
 from derive.desugaring.guards import without_guards
 from derive.desugaring.inner_axes import InnerAxes, asked_of
 from derive.equations import Equation, Op
@@ -49,7 +49,7 @@ class _Choices:
     def __post_init__(self) -> None:
         self.inner = InnerAxes(self.op, Rest)
         self.dims = dimensions(self.op.operands, self.op.equations)
-        self.finite = polynomials(self.op)
+        self.finite = without_poles(self.op.operands, self.op.equations)
         self.taken = self.op.names
 
     def rewritten(self) -> Op:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sympy import And, Basic, Expr, Integer, Max, Mul, S, expand, oo
 
-from derive.bounded import polynomials, says_only_inside
+from derive.bounded import says_only_inside, without_poles
 from derive.desugaring.guards import guards_of_windows, without_guards
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.lengths.kept_inside import end_of, gaps, never_negative
@@ -67,7 +67,7 @@ class _Padding:
         """The op, with each padded tensor before its first reader."""
         made: dict[tuple[Tensor, Expr], _Padded] = {}
         equations: list[Equation] = []
-        finite = set(polynomials(self.op))
+        finite = set(without_poles(self.op.operands, self.op.equations))
         for e in self.op.equations:
             fill = self.fill(e)
             for tensor in dict.fromkeys(at.tensor for at in e.reads if self.windows(at)):

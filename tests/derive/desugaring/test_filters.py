@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, exp, op, size, sum, tensor, where
+from derive import amax, axes, exp, log, op, sin, size, sum, tanh, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
 
-c, d, k, n, o, t = axes("c d k n o t")
+c, d, k, n, o, t, five = axes("c d k n o t five=5")
 
 
 @op
@@ -46,6 +46,33 @@ def banded(f, x: tensor[n, t], w: tensor[k]):
     return f.y
 
 
+@op
+def of_bounded_taps(f, x: tensor[n, c, t], w: tensor[c, k]):
+    f.m[c] = amax(w[c, k], over=k)
+    f.u[c, k] = exp(w[c, k] - f.m[c])
+    f.s[c] = sum(f.u[c, k], over=k)
+    f.taps[c, k] = tanh(f.u[c, k] / f.s[c])
+    f.y[n, c, t] = sum(where(t >= k, f.taps[c, k] * x[n, c, t - k], 0), over=k)
+    return f.y
+
+
+@op
+def of_a_state(f, x: tensor[n, c, t], a: tensor[c], b: tensor[c]):
+    """A diagonal state space as the filter that it is (Gu et al., 2022)."""
+    f.taps[c, t] = b[c] * exp(-exp(a[c]) * t)
+    f.y[n, c, t] = sum(where(k <= t, f.taps[c, t - k] * x[n, c, k], 0), over=k)
+    return f.y
+
+
+@op
+def of_taps_around(f, x: tensor[n, c, t], w: tensor[c, five]):
+    f.taps[c, five] = sin(w[c, five]) / (1 + exp(w[c, five]))
+    f.y[n, c, t] = sum(
+        where((t + five >= 2) & (t + five < size(t) + 2), f.taps[c, five] * x[n, c, t + five - 2], 0), over=five
+    )
+    return f.y
+
+
 def _causal(x: Tensor, w: Tensor) -> Tensor:
     return functional.conv1d(functional.pad(x, (len(w) - 1, 0))[:, None], w.flip(0)[None, None])[:, 0]
 
@@ -63,7 +90,29 @@ def _centred(x: Tensor, w: Tensor) -> Tensor:
     return _causal(functional.pad(x, (0, 1)), w)[:, 1:]
 
 
+def _of_bounded_taps(x: Tensor, w: Tensor) -> Tensor:
+    return _by_channels(x, w.softmax(1).tanh())
+
+
+def _of_a_state(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return _by_channels(x, b[:, None] * torch.exp(-a.exp()[:, None] * torch.arange(x.shape[2])))
+
+
+def _by_channels(x: Tensor, taps: Tensor) -> Tensor:
+    padded = functional.pad(x, (taps.shape[1] - 1, 0))
+    return functional.conv1d(padded, taps.flip(1)[:, None], groups=len(taps))
+
+
+def _of_taps_around(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv1d(functional.pad(x, (2, 2)), (w.sin() / (1 + w.exp()))[:, None], groups=len(w))
+
+
 CASES = [
+    (of_bounded_taps, _of_bounded_taps, {"x": (2, 3, 7), "w": (3, 4)}),
+    (of_bounded_taps, _of_bounded_taps, {"x": (2, 3, 2), "w": (3, 4)}),
+    (of_a_state, _of_a_state, {"x": (2, 3, 7), "a": (3,), "b": (3,)}),
+    (of_taps_around, _of_taps_around, {"x": (2, 3, 7), "w": (3, 5)}),
+    (of_taps_around, _of_taps_around, {"x": (2, 3, 1), "w": (3, 5)}),
     (causal, _causal, {"x": (2, 7), "w": (3,)}),
     (causal, _causal, {"x": (2, 3), "w": (5,)}),
     (of_channels, _of_channels, {"x": (2, 3, 9), "w": (4, 3, 3)}),
@@ -78,7 +127,11 @@ def test_values_and_gradients(made: OpCall, plain, shapes) -> None:
     assert_derived(made.op, plain, shapes)
 
 
-@pytest.mark.parametrize("made", [causal, of_channels, for_each_channel, centred], ids=lambda made: made.op.name)
+@pytest.mark.parametrize(
+    "made",
+    [causal, of_channels, for_each_channel, centred, of_bounded_taps, of_a_state, of_taps_around],
+    ids=lambda made: made.op.name,
+)
 def test_it_is_a_convolution(made: OpCall) -> None:
     code = inspect.getsource(module(made.op))
     assert "place_" not in code
@@ -110,8 +163,8 @@ def test_an_infinite_weight_reaches_no_place_before_it() -> None:
 
 @op
 def of_made_weights(f, x: tensor[n, t], w: tensor[k]):
-    """Weights that may overflow where no input does."""
-    f.y[n, t] = sum(where(t >= k, exp(w[k]) * x[n, t - k], 0), over=k)
+    """Weights that may be infinite where no input is."""
+    f.y[n, t] = sum(where(t >= k, log(w[k]) * x[n, t - k], 0), over=k)
     return f.y
 
 
