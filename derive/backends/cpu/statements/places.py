@@ -14,7 +14,7 @@ from derive.backends.cpu.statements.normal import Normal, Unsupported
 from derive.backends.cpu.writer import Writer
 from derive.nodes.substituting import put
 from derive.nodes.walking import places, walk
-from derive.program import Assign, Call, Node, Num, Program, Read
+from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read
 
 _WHOLE = {"add": "+", "sub": "-", "mul": "*"}
 _EXTREMA = {"maximum": "at_least", "minimum": "at_most"}
@@ -68,6 +68,8 @@ def _whole(node: Node, text: Expressions) -> str:
     """A whole number in C."""
     if isinstance(node, Read):
         return text.read(node).code
+    if isinstance(node, AxisValue):
+        return variable(node.axis)
     if isinstance(node, Num) and node.value == int(node.value):
         return str(int(node.value))
     if isinstance(node, Call) and node.fn == "where":
