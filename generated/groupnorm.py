@@ -82,7 +82,7 @@ def groupnorm_forward(
     rstd = torch.rsqrt(var + eps)  # rstd[n, g] = rsqrt(var[n, g] + eps)
     zhat = z_minus_mu.mul_(rstd)  # zhat[n, g, k, s] = rstd[n, g] * z_minus_mu[n, g, k, s]
     xhat = zhat.flatten(1, 2)  # xhat[n, (g, k), s] = zhat[n, g, k, s]
-    y = torch.addcmul(beta[:, None], gamma[:, None], xhat)  # y[n, c, s] = gamma[c] * xhat[n, c, s] + beta[c]
+    y = (gamma[:, None] * xhat).add_(beta[:, None])  # y[n, c, s] = gamma[c] * xhat[n, c, s] + beta[c]
     return y, GroupnormSaved(rstd, zhat, gamma)
 
 
@@ -101,7 +101,7 @@ def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) ->
     dz = (
         (rstd * gamma_apart[:, :, None] * dy.unflatten(1, (groups, k)))
         .addcmul_(rstd * mean_dxhat_zhat[:, :, None, None], zhat, value=-1)
-        .addcmul_(rstd, mean_dxhat[:, :, None, None], value=-1)
+        .sub_(rstd * mean_dxhat[:, :, None, None])
     )
     dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, c // size(k), c % size(k), s]
     dgamma = sum_dy_xhat.sum(0)  # dgamma[c] = sum(sum_dy_xhat[n, c], over=n)

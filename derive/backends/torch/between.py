@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.torch.layout import is_product
-from derive.backends.torch.pointwise import broadcast, cast
+from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
 from derive.backends.values import LONGEST_ARGUMENT, Dims, Value
 from derive.nodes.arithmetic import ONE, multiplied
 from derive.nodes.products import is_tensor, product_factors
@@ -56,6 +56,8 @@ def between(printer: Printer, node: Call, order: Dims) -> Value | None:
     if len(end.code) > LONGEST_ARGUMENT or len(weight.code) > LONGEST_ARGUMENT:
         return None
     dims = broadcast([start, end, weight])
+    if is_slow_at_once([start, end, weight], printer.memory.is_large(node)):
+        return None
     if start.owned and start.dims == dims:
         return replace(start.method(f".lerp_({end.code}, {weight.code})"), owned=True)
     if len(start.code) > LONGEST_ARGUMENT:

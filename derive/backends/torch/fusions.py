@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.between import between
 from derive.backends.torch.layout import is_matmul
 from derive.backends.torch.multiples import factor_code, split
-from derive.backends.torch.pointwise import broadcast, cast
+from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
 from derive.backends.torch.products_added import added_up, affine, bias_first
 from derive.backends.torch.quotients_added import quotient_added
 from derive.backends.values import LONGEST_ARGUMENT, PRODUCT, Dims, Value, align, is_pack
@@ -68,6 +68,8 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     function = "sub" if len(tensors) == 1 else "addcmul"
     number = f", alpha={factor}" if len(tensors) == 1 else f", value={factor}" if factor != "1" else ""
     dims = broadcast(values)
+    if is_slow_at_once(values, printer.memory.is_large(node)):
+        return None
     if values[0].owned and values[0].dims == dims:
         others = ", ".join(v.code for v in values[1:])
         return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
@@ -86,7 +88,7 @@ def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     if len(tensors) != 2 and (len(tensors) != 1 or not numbers):
         return None
     values = [cast(printer.value(n, order), printer.like) for n in tensors]
-    if any(len(v.code) > LONGEST_ARGUMENT for v in values):
+    if any(len(v.code) > LONGEST_ARGUMENT for v in values) or is_slow_at_once(values):
         return None
     factor = factor_code(printer, numbers, negative=False)
     number = f", {'alpha' if len(tensors) == 1 else 'value'}={factor}" if factor != "1" else ""

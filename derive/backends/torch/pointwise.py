@@ -65,6 +65,15 @@ def broadcast(values: list[Value]) -> Dims:
     return tuple(reversed(out))
 
 
+def is_slow_at_once(values: list[Value], large: bool = True) -> bool:
+    """Whether a call of three tensors is three times as long as two calls: two of them repeat along the last dimension.
+
+    PyTorch then goes place by place, as in `torch.addcmul(b[:, None], a[:, None], x)`.
+    """
+    dims = broadcast(values)
+    return large and sum(1 for v in values if v.dims[-1:] != dims[-1:]) > 1
+
+
 def call_code(node: Call, args: list[Value], like: str) -> Value:
     """The code of one pointwise function of printed arguments; truth values become numbers of the dtype of `like`."""
     dims = broadcast(args)

@@ -2,7 +2,6 @@
 
 # ruff: noqa: F403, F405, E501
 
-
 import pytest
 import torch
 from sympy import floor

@@ -4,7 +4,7 @@ from sympy import tanh
 
 from derive.catalogue import find
 from derive.lengths.nominal import FEW, lengths_of, nominal
-from derive.notation import axes, concat, constant, eq, length, op, sum, tensor, where
+from derive.notation import axes, concat, constant, eq, length, op, size, sum, tensor, where
 from derive.pipeline import derive_op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
@@ -56,6 +56,20 @@ def test_a_fixed_axis_of_a_window_is_its_kernel_and_the_other_is_not() -> None:
 
 
 n, d, l, w = axes("n d l w")
+
+
+@op
+def gates_at_offsets(f, x: tensor[n, w], y: tensor[n, d]):
+    f.r[n, d] = tanh(x[n, d] + x[n, 2 * size(d) + d])
+    f.z[n, d] = f.r[n, d] * y[n, d] + x[n, size(d) + d]
+    return f.z
+
+
+def test_what_is_read_at_offsets_is_as_long_as_these_need() -> None:
+    lengths = nominal(gates_at_offsets.op).lengths
+    assert (lengths["d"], lengths["w"]) == (32, 3 * 32)
+    assert lengths_of(gates_at_offsets.op, given={"w": 40})["w"] == 40
+    assert set(gates_at_offsets.op.derivation.kept) == {"r", "y"}
 
 
 @op
