@@ -10,7 +10,7 @@ from derive.equations import Equation
 from derive.errors import DeriveError
 from derive.terms.asked import Alike
 from derive.terms.axes import Axis
-from derive.terms.choices import Where
+from derive.terms.choices import Where, under
 from derive.terms.elements import At, Scalar
 
 
@@ -101,7 +101,7 @@ def _over_what_divides(core: Expr, value: Expr, read: At) -> Expr | None:
     """
     if isinstance(core, Where) and core.args[2] == 0:
         over = _over_what_divides(core.args[1], value, read)
-        return None if over is None else Where(core.condition, over, 0)
+        return None if over is None else Where(core.condition, under(core.condition, over, holds=True), 0)
     below = [f for f in Mul.make_args(core) if read in f.atoms(At)]
     base, exponent = below[0].as_base_exp() if len(below) == 1 else (core, S.One)
     if not exponent.is_Rational or not exponent.is_negative or (isinstance(core, Pow) and (1 / exponent).is_Integer):

@@ -138,6 +138,8 @@ def _words(node: Node) -> str:
         return f"running_{_words(node.body)}"
     if isinstance(node, Join):
         return "_".join(["concat", *(_words(p) for p in node.parts)])
+    if node.fn == "where" and _is_diagonal_filled(node):
+        return f"{_words(node.args[1])}_off_diagonal"
     joint = {
         "add": "_plus_", "sub": "_minus_", "mul": "_", "div": "_over_", "pow": "_to_", "eq": "_is_", "ne": "_is_not_",
         "gt": "_above_", "lt": "_below_", "ge": "_from_", "le": "_up_to_",
@@ -146,3 +148,11 @@ def _words(node: Node) -> str:
     if node.fn == "pow" and words[1] == "two":
         return f"{words[0]}_squared"
     return joint.join(words) if joint else "_".join([node.fn, *words])
+
+
+def _is_diagonal_filled(node: Call) -> bool:
+    """Whether a choice is a tensor but for a number on its diagonal."""
+    condition, value, other = node.args
+    places = condition.args if isinstance(condition, Call) and condition.fn == "ne" else ()
+    by_place = len(places) == 2 and all(isinstance(n, AxisValue) for n in places)
+    return by_place and isinstance(value, Read) and isinstance(other, Num)

@@ -244,7 +244,7 @@ def _cheap(node: Call | Reduce | Scan) -> bool:
         return True
     if isinstance(node, Call) and node.fn == "where":
         condition, *values = node.args
-        if _is_diagonal(condition) and all(reads(v) for v in values):
+        if _is_diagonal(condition) and reads(values[0]) and values[1] != ZERO:
             return False
         return not all(any(isinstance(n, Read) for n in walk(part)) for part in (condition, Join("", (*values,), ())))
     bare = isinstance(node, Call) and node.fn == "neg"

@@ -27,13 +27,20 @@ def unlike(a: Any, b: Any) -> Boolean:
     return Unlike(a, b) if a == b or (isinstance(a, At) and b == 0) else Ne(a, b)
 
 
+def under(condition: Boolean, value: Expr, holds: bool) -> Expr:
+    """A value where a condition holds, or fails: a mask that asks just this is 1 there, or 0."""
+    return value.xreplace({Where(condition, S.One, S.Zero): S.One if holds else S.Zero})
+
+
 class Where(Expr):
-    """`a` where the condition holds, else `b`, element by element."""
+    """`a` where the condition holds, else `b`, element by element; a branch that asks the same is its own answer."""
 
     is_commutative = True
 
     def __new__(cls, condition: Any, a: Any, b: Any) -> Expr:
         condition, a, b = sympify(condition), sympify(a), sympify(b)
+        a = a.args[1] if isinstance(a, Where) and a.condition == condition else a
+        b = b.args[2] if isinstance(b, Where) and b.condition == condition else b
         if condition is S.true or a == b:
             return a
         if condition is S.false:
@@ -66,7 +73,8 @@ class Where(Expr):
         return self if zero_or_one and exponent.is_positive else None
 
     def _eval_derivative(self, s: Any) -> Expr:
-        a, b = self.args[1].diff(s), self.args[2].diff(s)
+        condition, a, b = self.args
+        a, b = under(condition, a.diff(s), holds=True), under(condition, b.diff(s), holds=False)
         if b != 0:
             return Where(self.args[0], a, b)
         number, rest = a.as_coeff_Mul()  # numbers in front, the caller's too, so that equal choices are alike

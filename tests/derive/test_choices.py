@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from derive.notation import amax, axes, constant, exp, index, length, ne, oo, op, scalar, size, sqrt, sum, tensor, where
+from derive.terms.choices import Where
+from derive.terms.elements import At, Tensor
 from tests.derive.against_loops import code_of, compare
 from tests.derive.live import assert_alike, module
 
@@ -146,3 +148,13 @@ def test_a_number_that_a_choice_asks_of_stays_inside(s: float) -> None:
     x, c = torch.randn(7, dtype=torch.float64, requires_grad=True), torch.randn(7, dtype=torch.float64)
     expected = torch.where(c > 0, x**2 / s, 0) if s else 0 * x
     assert_alike(module(unless_none.op).unless_none(x, c, s), expected, [x])
+
+
+def test_an_inner_choice_that_asks_the_same_has_been_answered() -> None:
+    x, y, z = (At(Tensor(name), n) for name in "xyz")
+    above = x > 0
+    assert Where(above, Where(above, x, y), z) == Where(above, x, z)
+    assert Where(above, x, Where(above, y, z)) == Where(above, x, z)
+    assert Where(above, x, Where(x < 0, y, z)).args[2] == Where(x < 0, y, z)
+    guarded = Where(above, 1 / Where(above, x, 1), 0)
+    assert guarded.diff(x) == -Where(above, Where(above, x, 1) ** -2, 0)

@@ -83,6 +83,18 @@ def in_place(f, x: tensor[i, j]):
     return f.y
 
 
+@op
+def lennard_jones(f, x: tensor[i, d], s: tensor[()]):
+    """The energy of all pairs and its forces, as they are written: no particle meets itself."""
+    f.dv[i, j, d] = x[i, d] - x[j, d]
+    f.r2[i, j] = sum(f.dv[i, j, d] ** 2, over=d)
+    f.s6[i, j] = where(ne(i, j), (s[()] ** 2 / where(ne(i, j), f.r2[i, j], 1)) ** 3, 0)
+    f.energy[()] = sum(f.s6[i, j] ** 2 - f.s6[i, j], over=(i, j))
+    f.fm[i, j] = where(ne(i, j), (2 * f.s6[i, j] ** 2 - f.s6[i, j]) / where(ne(i, j), f.r2[i, j], 1), 0)
+    f.force[i, d] = sum(f.fm[i, j] * f.dv[i, j, d], over=j)
+    return f.energy, f.force
+
+
 def _own_apart(x: Tensor, z: Tensor) -> Tensor:
     u = (x @ z.T).exp()
     same = torch.arange(u.shape[0])[:, None] == torch.arange(u.shape[1])
@@ -186,3 +198,24 @@ def test_of_what_may_be_infinite_no_multiple_is_taken(own: float) -> None:
     x = torch.randn(3, 4, dtype=torch.float64)
     y, _ = module(others_alone.op).others_alone_forward(x, own)
     torch.testing.assert_close(y, torch.where(torch.eye(3, 4) == 1, own, x.exp()))
+
+
+def test_a_matrix_with_another_diagonal_is_made_once_and_a_diagonal_filled_once() -> None:
+    code = code_of(lennard_jones.op)
+    for half in code.split("def lennard_jones_backward"):
+        assert half.count("fill_diagonal_(r2.clone(), 1)") == 1, code
+    assert "fill_diagonal_(fill_diagonal_(" not in code
+    assert "r2_off_diagonal = " in code
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    s = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    dv = x[:, None] - x
+    r2 = dv.square().sum(2) + torch.eye(5)
+    off = 1 - torch.eye(5)
+    s6 = (s**2 / r2) ** 3 * off
+    right = (s6**2 - s6).sum(), ((2 * s6**2 - s6) / r2 * off)[:, :, None].mul(dv).sum(1)
+    cotangents = [torch.randn(y.shape, generator=generator, dtype=torch.float64) for y in right]
+    found = module(lennard_jones.op).lennard_jones(x, s)
+    torch.testing.assert_close(found, right, rtol=1e-11, atol=1e-11)
+    ours, theirs = (torch.autograd.grad(y, (x, s), cotangents) for y in (found, right))
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
