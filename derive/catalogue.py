@@ -96,11 +96,12 @@ def _distinct(ops: Iterable[Op]) -> list[Op]:
 def _located(error: BaseException, path: Path, source: str) -> DeriveError:
     """The error as one of ours: its op and equation, and the line of the file that it comes from."""
     if isinstance(error, SyntaxError):
-        at = f"{path}:{error.lineno}" if error.lineno else str(path)
-        return DeriveError(f"{error.msg} ({at})", fix="a spec is ordinary Python")
+        return _not_python(error, path, source)
     line = _line(error, path)
-    place = f"{path}:{line}" if line else str(path)
     op, equation = _where(source, line)
+    if isinstance(error, DeriveError) and error.equation and equation is None:  # told of the whole op
+        line = _line_of_equation(source, error.op or op, error.equation) or line
+    place = f"{path}:{line}" if line else str(path)
     if isinstance(error, DeriveError):
         cause, fix = error.cause, error.fix
         op, equation = error.op or op, error.equation or equation
@@ -117,6 +118,16 @@ def _located(error: BaseException, path: Path, source: str) -> DeriveError:
     return DeriveError(f"{cause} ({place})", op=op, equation=equation, fix=fix)
 
 
+def _not_python(error: SyntaxError, path: Path, source: str) -> DeriveError:
+    """What Python cannot read, in the op that begins above it."""
+    at = f"{path}:{error.lineno}" if error.lineno else str(path)
+    above = source.splitlines()[: error.lineno or 0]
+    op = next((found[1] for line in reversed(above) if (found := re.match(r"def (\w+)\(", line))), None)
+    empty = re.search(r"(f\.\w+|\b\w+)\[\s*\]", above[-1]) if above else None
+    fix = f"an element of a tensor without axes is {empty[1]}[()]" if empty else "a spec is ordinary Python"
+    return DeriveError(f"{error.msg} ({at})", op=op, fix=fix)
+
+
 def _line(error: BaseException, path: Path) -> int | None:
     """The innermost line of the file on the way to the error, or to the error that it was made of."""
     found = None
@@ -126,6 +137,13 @@ def _line(error: BaseException, path: Path) -> int | None:
         found = lines[-1] if lines else found
         cause = cause.__context__
     return found
+
+
+def _line_of_equation(source: str, op: str | None, equation: str) -> int | None:
+    """The line of an op's function that assigns `f.equation[…]`."""
+    functions = (n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == op)
+    lines = (n.lineno for f in functions for n in ast.walk(f) if isinstance(n, ast.Assign))
+    return next((line for line in lines if _where(source, line)[1] == equation), None)
 
 
 def _where(source: str, line: int | None) -> tuple[str | None, str | None]:

@@ -3,6 +3,21 @@
 # ruff: noqa: E501
 
 MISTAKES = {
+    "no_axes_at_all": (
+        "f, x: tensor[n, d]",
+        "f.loss[] = sum(x[n, d], over=(n, d))\n    return f.loss",
+        "op mine: invalid syntax; an element of a tensor without axes is f.loss[()]",
+    ),
+    "round": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = round(x[n, d])\n    return f.y",
+        "op mine, equation y: round has no derivative that a backward could use (Cannot round symbolic expression); pass what it adds as an input without gradient, r: constant[n, d], and write x[n, d] + r[n, d]",
+    ),
+    "place_between_two": (
+        "f, x: tensor[n, d], p: tensor[t]",
+        "f.y[n, t] = x[n, p[t]]\n    return f.y",
+        "op mine, equation y: p[t] stands in an index but holds no integers; declare p: index(d)[t]; for a value between two places, pass both places so, and its weight as a tensor",
+    ),
     "merge_alone": (
         "f, x: tensor[d], m: tensor[t]",
         "f.y[t, e] = x[(t, e)] * m[t]\n    return f.y",
@@ -1061,12 +1076,12 @@ MISTAKES = {
     "stop_gradient": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, d] - stop_gradient(x[n, d])\n    return f.y",
-        "op mine, equation y: stop_gradient is no part of the notation; pass it as an input that has no gradient, c: constant[n, d]",
+        "op mine, equation y: stop_gradient is no part of the notation; compute it before and pass it as an input that has no gradient, c: constant[n, d]",
     ),
     "detach": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, d] - x.detach()[n, d]\n    return f.y",
-        "op mine, equation y: x has no detach; pass it as an input that has no gradient, c: constant[n, d]",
+        "op mine, equation y: x has no detach; compute it before and pass it as an input that has no gradient, c: constant[n, d]",
     ),
     "permute": (
         "f, x: tensor[n, d]",

@@ -133,7 +133,7 @@ def test_an_output_that_nothing_defines(tmp_path: Path) -> None:
             "from derive.ops.activations import tanh\n",
             "mine.py defines no op; decorate a function of equations with @op",
         ),
-        ("def f(:\n", "invalid syntax (mine.py:1); a spec is ordinary Python"),
+        ("def f(:\n", "op f: invalid syntax (mine.py:1); a spec is ordinary Python"),
         ("\n1 / 0\n", "ZeroDivisionError: division by zero (mine.py:2); correct the spec"),
         ("import nosuch\n", "ModuleNotFoundError: No module named 'nosuch' (mine.py:1); correct the spec"),
     ],
@@ -245,6 +245,12 @@ def test_a_mistake_is_told_with_its_remedy(inputs: str | None, body: str, expect
     spec = body if inputs is None else f"@op\ndef mine({inputs}):\n    {body}\n"
     told = re.sub(r" \(mine\.py:\d+\)", "", message(head + spec, tmp_path))
     assert told == expected
+
+
+def test_the_line_is_that_of_the_equation_also_where_the_whole_op_is_told(tmp_path: Path) -> None:
+    spec = 'from derive import *\n\nn, q = axes("n q=2")\n\n\n@op\ndef mine(f, x: tensor[n, q]):\n'
+    spec += "    f.z[n] = x[n, 1]\n    f.y[n] = f.z[n] * x[n, 2]\n    return f.y\n"
+    assert "(mine.py:9)" in message(spec, tmp_path)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -165,10 +165,11 @@ def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str, ma
     `made` is what is read, where an equation of the spec has made it and could name its axes otherwise.
     """
     if inner.name not in ranges:
+        declared = f"{inner.name}: index({dim})[{', '.join(map(str, inner.index)) or '()'}]"
         raise DeriveError(
             f"{inner} stands in an index but holds no integers",
             equation=equation,
-            fix=f"declare {inner.name}: index(…)[…]",
+            fix=f"declare {declared}; for a value between two places, pass both places so, and its weight as a tensor",
         )
     if isinstance(dim, Axis) and ranges[inner.name] != dim:
         own = ranges[inner.name].base

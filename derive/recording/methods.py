@@ -9,7 +9,7 @@ _FUNCTIONS = frozenset({
     "tanh",
 })  # fmt: skip
 
-_NO_GRADIENT = "pass it as an input that has no gradient, c: constant[n, d]"
+_NO_GRADIENT = "compute it before and pass it as an input that has no gradient, c: constant[n, d]"
 _TURNED = "the axes on the left say the order: f.y[d, n] = x[n, d]"
 _MERGED = "merge axes on the left, f.y[n, (t, e)] = x[n, t, e], and take them apart on the right, x[n, (t, e)]"
 _BROADCAST = "what lacks an axis is broadcast along it: leave the axis out"

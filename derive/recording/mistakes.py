@@ -42,7 +42,12 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
         "use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
     ),
     (
-        "to float|to int|round symbolic|loop of ufunc|must be Tensor, not|must be real number",
+        "round symbolic",
+        "round has no derivative that a backward could use",
+        "pass what it adds as an input without gradient, r: constant[n, d], and write x[n, d] + r[n, d]",
+    ),
+    (
+        "to float|to int|loop of ufunc|must be Tensor, not|must be real number",
         "takes numbers",
         _FUNCTIONS,
     ),
