@@ -18,6 +18,7 @@ from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.conditions import with_conditions, with_dear, with_elements, with_functions
 from derive.costs.cost import is_dear, work
+from derive.desugaring.before_gathers import made_before_gathers
 from derive.desugaring.before_padding import made_before_padding
 from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.deviations import with_deviations
@@ -117,7 +118,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     within = with_place_signs(by_stable_functions(with_logs_of_shares(with_squares(with_relu(within)))))
     written = made_before_windows(with_deviations(one_of_each(selected(within))))
-    written = merged_apart(made_before_padding(written))
+    written = merged_apart(made_before_gathers(made_before_padding(written)))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)
