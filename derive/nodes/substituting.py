@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from derive.nodes.walking import by_axes, node_axes, rebuilt, walk
-from derive.program import Index, Node, Read, Scatter, Statement, base
+from derive.nodes.walking import axes_along, node_axes, rebuilt, walk
+from derive.program import Index, Merged, Node, Read, Scatter, Statement, base
 from derive.terms.axes import in_all_orders
 
 
@@ -46,8 +46,8 @@ def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
 def axes_of(node: Node) -> tuple[str, ...]:
     """The node's axes in the order of the operand that has most of them, the others so that none is transposed."""
     axes = node_axes(node)
-    reads = [n for n in walk(node) if isinstance(n, Read) and by_axes(n)]
-    orders = [tuple(dict.fromkeys(i for i in n.index if i in axes and isinstance(i, str))) for n in reads]
+    reads = [n for n in walk(node) if isinstance(n, Read) and all(isinstance(i, str | Merged) for i in n.index)]
+    orders = [tuple(dict.fromkeys(a for a in axes_along(n.index) if a in axes)) for n in reads]
     best = max(orders, key=len, default=())
     found = in_all_orders(best, orders) or best
     found = (*found, *(a for a in axes if a not in found))
