@@ -17,7 +17,7 @@ from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.one_place import at_one_place
 from derive.backends.torch.pointwise import call_code, cast, large_number, number_code, written_over
-from derive.backends.torch.reads.ranges import ranges_named, views_named
+from derive.backends.torch.reads.ranges import places_named, ranges_named, views_named
 from derive.backends.torch.reads.read import read
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.torch.reductions.runs import run_sum
@@ -291,7 +291,9 @@ class Printer:
             else:
                 self.lines += assigned(self, statement)
         given = {self.names.get(n, n) for n, _ in self.program.given}
-        return views_named(ranges_named(self.lines, self.unused), given, self.unused)
+        indices = {self.names.get(n, n) for n in self.indices}
+        lines = places_named(ranges_named(self.lines, self.unused), indices, self.unused)
+        return views_named(lines, given, self.unused)
 
     def unused(self, name: str) -> str:
         """A name for a tensor that no equation has."""

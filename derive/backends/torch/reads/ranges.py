@@ -2,7 +2,7 @@
 
 So is one of distances, `distances`, or `i_minus_j` of places on two axes, and so are two ranges compared,
 `i_is_not_j`, or `off_diagonal` where both are of one length, and a dimension of an input that is taken apart again and
-again, `x_apart`.
+again, `x_apart`. The place of two indices, `y * w + x`, is `y_x`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,35 @@ _TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _OFTEN = 3
 """How often the same view may be written before it gets a name."""
 
-_APART = re.compile(r"\b(\w+)\.unflatten\(-?\d+, \([\w *]+(?:, [\w *]+)*\)\)")
+_VIEWS = {
+    "apart": re.compile(r"\b(\w+)\.unflatten\(-?\d+, \([\w *]+(?:, [\w *]+)*\)\)"),
+    "flat": re.compile(r"\b(\w+)\.flatten\(-?\d+, -?\d+\)"),
+}
+_PLACE = re.compile(r"\((\w+) \* \w+ \+ (\w+)\)(?:\[[^\]]*\])*(?:\.(?:expand|flatten|reshape)\([^()]*\))*")
+"""The place that two indices name among those of two dimensions as one, and what looks at it."""
 
 
 def views_named(lines: Sequence[Line], given: Container[str], unused: Callable[[str], str]) -> list[Line]:
-    """The lines with a merged dimension of what is given taken apart once, `x_apart`, where that is written often."""
+    """The lines with a merged dimension of what is given taken apart once, `x_apart`, where that is written often.
+
+    So are two dimensions as one, `x_flat`.
+    """
     out = list(lines)
-    found = Counter((m[0], m[1]) for line in out for m in _APART.finditer(line.code) if m[1] in given)
-    for (code, tensor), count in found.items():
-        if count >= _OFTEN:
-            out = _named(out, code, unused(f"{tensor}_apart"))
+    for end, view in _VIEWS.items():
+        found = Counter((m[0], m[1]) for line in out for m in view.finditer(line.code) if m[1] in given)
+        for (code, tensor), count in found.items():
+            if count >= _OFTEN:
+                out = _named(out, code, unused(f"{tensor}_{end}"))
+    return out
+
+
+def places_named(lines: Sequence[Line], indices: Container[str], unused: Callable[[str], str]) -> list[Line]:
+    """The lines with the place that two of these indices name computed once, `y_x`, where it is written twice."""
+    out = list(lines)
+    places = (m for line in out for m in _PLACE.finditer(line.code) if m[1] in indices and m[2] in indices)
+    for (code, name), count in Counter((m[0], f"{m[1]}_{m[2]}") for m in places).items():
+        if count > 1:
+            out = _named(out, code, unused(name))
     return out
 
 
