@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sympy import Expr, Mul, S
+from sympy import Expr, Mul, Pow, S
 
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
@@ -23,7 +23,17 @@ def drawn_out(value: Expr, finite: Collection[str]) -> tuple[Expr, tuple[str, ..
         if common:
             put[choice] = Mul(*common, _divided(choice, Mul(*common)))
             used.update((f"{f} is a factor of {choice}", None) for f in common)
-    return (value.xreplace(put), tuple(used)) if put else (value, ())
+    return (value.xreplace(put).replace(_is_power, _of_powers), tuple(used)) if put else (value, ())
+
+
+def _is_power(value: Expr) -> bool:
+    """Whether it is a power of something or 0, of which two became one factor: a mask's, it hides what is infinite."""
+    return isinstance(value, Pow) and isinstance(value.base, Where) and value.exp.is_positive and 0 in value.base.args
+
+
+def _of_powers(value: Pow) -> Expr:
+    condition, *branches = value.base.args
+    return Where(condition, *(b**value.exp for b in branches))
 
 
 def _common(value: Expr, choice: Where, finite: Collection[str]) -> set[Expr]:

@@ -75,6 +75,7 @@ k, above = Scalar("k"), At(Symbolic("x"), n, d) > 0
         (a * Where(above, 0, k * s), a * k * s * Where(above, 0, 1)),
         (Where(above, w * a, w * b), w * Where(above, a, b)),
         (Where(above, 0, Where(b > 0, s * b, s)), s * Where(above, 0, Where(b > 0, b, 1))),
+        (Where(above, a, 0) * Where(above, w * a, 0), w * Where(above, a**2, 0)),  # no power of a choice
         (Where(above, s * a, b), None),  # one branch is without it
         (Where(above, a * b, 0), None),  # it is as large as the choice: 0 where this is, perhaps nowhere finite there
         (Where(above, s**2 * a, 0), None),  # a power: of what may be too large for it

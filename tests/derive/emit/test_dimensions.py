@@ -32,7 +32,7 @@ def uniformity(f, x: tensor[n, d]):
 def weights(f, x: tensor[n, d]):
     f.m[n] = amax(x[n, d], over=d)
     f.u[n, d] = exp(x[n, d] - f.m[n])
-    f.y[n, d] = f.u[n, d] / sum(f.u[n, d], over=d)
+    f.y[n, d] = f.u[n, d] / (1 + sum(f.u[n, d], over=d))
     return f.y
 
 
