@@ -57,20 +57,23 @@ _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
 _ENTIRE = (*_CLOSED, exp, sin, cos, absolute, softplus)
 
 
-def has_no_pole(value: Expr, known: Collection[str]) -> bool:
+def has_no_pole(value: Expr, known: Collection[str], padded: Collection[At] = ()) -> bool:
     """Whether a value is made of known tensors by functions without poles, and quotients by what is above 0.
 
     `exp` of a large number may be oo all the same. This is for choices that places alone decide: none of them keeps a
-    tap from being too large, `where(t >= k, exp(a[k]) * x[t - k], 0)`.
+    tap from being too large, `where(t >= k, exp(a[k]) * x[t - k], 0)`. Not so `exp(g[t - 1] - g[t])`, which is only
+    too large with a 0 in the place of what is read: `padded` are the elements that may be such.
     """
     if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
-        return bool(value.base.is_positive) and has_no_pole(value.base, known)
-    if isinstance(value, Where | Concat):
-        return all(has_no_pole(a, known) for a in (value.args[1:] if isinstance(value, Where) else value.pieces))
+        positive = bool(value.base.is_positive) and bool(value.exp.is_number)
+        return positive and has_no_pole(value.base, known, padded)
     if isinstance(value, At):
         return value.name in known
-    fits = isinstance(value, _ENTIRE) and all(has_no_pole(a, known) for a in value.args)
-    return fits or _is_number(value)
+    if isinstance(value, exp) and value.atoms(At) & set(padded):
+        return False
+    choices = value.args[1:] if isinstance(value, Where) else value.pieces if isinstance(value, Concat) else None
+    parts = choices or (value.args if isinstance(value, _ENTIRE) else ())
+    return _is_number(value) or (bool(parts) and all(has_no_pole(a, known, padded) for a in parts))
 
 
 def is_polynomial(value: Expr, known: Collection[str], floors: Collection[str] = ()) -> bool:
@@ -107,5 +110,5 @@ def says_only_inside(
     """
     own = gaps([condition])
     zeros = {at: S.Zero for at, places in inside.items() if own and own[0] in places}
-    sure = zeros and has_no_pole(value, {*finite, *(at.name for at in zeros)})
+    sure = zeros and has_no_pole(value, {*finite, *(at.name for at in zeros)}, zeros)
     return bool(sure and value.xreplace(zeros) == 0)

@@ -122,7 +122,8 @@ def _not_python(error: SyntaxError, path: Path, source: str) -> DeriveError:
     """What Python cannot read, in the op that begins above it."""
     at = f"{path}:{error.lineno}" if error.lineno else str(path)
     above = source.splitlines()[: error.lineno or 0]
-    op = next((found[1] for line in reversed(above) if (found := re.match(r"def (\w+)\(", line))), None)
+    outside = next((line for line in reversed(above) if re.match(r"[^\s)]", line)), "")  # begins what stands below it
+    op = found[1] if (found := re.match(r"def (\w+)\(", outside)) else None
     empty = re.search(r"(f\.\w+|\b\w+)\[\s*\]", above[-1]) if above else None
     fix = f"an element of a tensor without axes is {empty[1]}[()]" if empty else "a spec is ordinary Python"
     return DeriveError(f"{error.msg} ({at})", op=op, fix=fix)

@@ -29,6 +29,7 @@ from derive.desugaring.inner_places import between_ends
 from derive.desugaring.joined_ends import joined_at_ends
 from derive.desugaring.log_shares import with_logs_of_shares
 from derive.desugaring.merged_apart import merged_apart
+from derive.desugaring.named_shares import with_named_shares
 from derive.desugaring.padding import padded
 from derive.desugaring.place_signs import with_place_signs
 from derive.desugaring.rectified import with_relu
@@ -117,8 +118,9 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     within = with_place_signs(by_stable_functions(with_logs_of_shares(with_squares(with_relu(within)))))
-    written = made_before_windows(with_deviations(one_of_each(selected(within))))
-    written = merged_apart(made_before_gathers(made_before_padding(written)))
+    within = with_named_shares(within)
+    written = made_before_windows(with_deviations(one_of_each(made_before_gathers(selected(within)))))
+    written = merged_apart(made_before_padding(written))
     named, steps, closed = _cheapest(written, policy)
     if policy.conditional:
         within_domain(named, closed)

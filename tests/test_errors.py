@@ -247,6 +247,18 @@ def test_a_mistake_is_told_with_its_remedy(inputs: str | None, body: str, expect
     assert told == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("@op\ndef mine(f):\n    f.y[] = 1\n", "op mine: invalid syntax (mine.py:3)"),
+        ("@op\ndef mine(\n    f,\n):\n    f.y[] = 1\n", "op mine: invalid syntax (mine.py:5)"),
+        ("@op\ndef mine(f):\n    return f.y\n\n\nx = 1 +\n", "invalid syntax (mine.py:6)"),
+    ],
+)
+def test_what_python_cannot_read_is_told_of_the_op_that_it_stands_in(text: str, told: str, tmp_path: Path) -> None:
+    assert message(text, tmp_path).startswith(told)
+
+
 def test_the_line_is_that_of_the_equation_also_where_the_whole_op_is_told(tmp_path: Path) -> None:
     spec = 'from derive import *\n\nn, q = axes("n q=2")\n\n\n@op\ndef mine(f, x: tensor[n, q]):\n'
     spec += "    f.z[n] = x[n, 1]\n    f.y[n] = f.z[n] * x[n, 2]\n    return f.y\n"

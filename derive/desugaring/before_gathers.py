@@ -3,15 +3,17 @@
 `sum(x[nb[n, k], d] * w[d, e], over=d)` is `x_w[nb[n, k], e]` of `x_w[n, e] = sum(x[n, d] * w[d, e], over=d)`: as many
 rows meet the matrix as there are, not as many as are read. That is so where the index has a value for every row that it
 chooses among, and more: `nb: index(n)[n, k]`. Elsewhere, as of a word's embedding, there may be more rows than readers.
+A row that nobody reads takes part, with 0 for its cotangent: it has to be finite, as one of `log(x)` may not be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from sympy import Expr, Mul
 
+from derive.bounded import polynomials
 from derive.equations import Equation, Op
 from derive.lengths.sizes import dimensions
 from derive.terms.axes import Axis, free_axes
@@ -23,14 +25,16 @@ from derive.terms.products import by_axes
 def made_before_gathers(op: Op) -> Op:
     """The same op, with every such sum under a name of its own."""
     dims = {name: tuple(own) for name, own in dimensions(op.operands, op.equations).items()}
-    taken = op.names
-    return replace(op, equations=tuple(part for e in op.equations for part in _apart(e, dims, taken)))
+    taken, finite = op.names, polynomials(op)
+    return replace(op, equations=tuple(part for e in op.equations for part in _apart(e, dims, taken, finite)))
 
 
-def _apart(e: Equation, dims: dict[str, tuple[Expr, ...]], taken: set[str]) -> Iterator[Equation]:
+def _apart(
+    e: Equation, dims: dict[str, tuple[Expr, ...]], taken: set[str], finite: Collection[str]
+) -> Iterator[Equation]:
     """The equation, what it sums of each row apart where it gathers that."""
     found = _gathered(e, dims)
-    if found is None:
+    if found is None or not {f.name for f in (found[0], *found[2])} <= set(finite):  # of rows that nobody reads
         yield e
         return
     at, slot, inside, outside = found

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from sympy import And, Basic, Eq, Expr, Integer, Max, Mul, S
 from sympy.logic.boolalg import Boolean
 
-from derive.bounded import has_no_pole, without_poles
+from derive.bounded import is_polynomial, polynomials
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.terms.axes import Axis, Size, free_axes
@@ -66,7 +66,7 @@ class _Reached:
 
 def sizes(op: Op) -> tuple[SizeRule, ...]:
     """The lengths of the axes that `reached` makes."""
-    finite = without_poles(op.operands, op.equations)
+    finite = polynomials(op)
     found = ((e, r) for e in op.equations if (r := _found(e, finite)) is not None)
     return tuple(SizeRule(_whole(e, p), formula=p.length, around=p.axis) for e, r in found for p in r.places)
 
@@ -74,7 +74,7 @@ def sizes(op: Op) -> tuple[SizeRule, ...]:
 def requirements(op: Op) -> tuple[Requirement, ...]:
     """That the axes of such places have some: a window over none has no slices."""
     needs: dict[Axis, Requirement] = {}
-    finite = without_poles(op.operands, op.equations)
+    finite = polynomials(op)
     lengths = {r.axis: r.formula.axis for r in op.sizes if isinstance(r.formula, Size)}
     for e in op.equations:
         if (r := _found(e, finite)) is not None:
@@ -86,7 +86,7 @@ def requirements(op: Op) -> tuple[Requirement, ...]:
 
 def reached(op: Op) -> tuple[Equation, ...]:
     """The equations, each such sum behind an equation that adds to axes of its own."""
-    taken, finite = op.names, without_poles(op.operands, op.equations)
+    taken, finite = op.names, polynomials(op)
     return tuple(e for equation in op.equations for e in _apart(equation, taken, finite))
 
 
@@ -120,7 +120,7 @@ def _found(e: Equation, finite: Collection[str]) -> _Reached | None:
     added, scale = by_axes(values, e.over)
     asked, kept = by_axes((c for f in choices for c in And.make_args(f.condition)), e.over)
     met = _met(e, asked, added)
-    if not met or not has_no_pole(Mul(*scale), finite):
+    if not met or not is_polynomial(Mul(*scale), finite):
         return None
     rest = And(*(c for c in asked if c not in met))
     places = sorted(met.values(), key=lambda p: e.axes.index(p.axis))

@@ -131,7 +131,7 @@ def lengths_of(
         _shared_out(whole, [p.base for p in parts], lengths, usual_of(whole))
     for r in op.requirements:  # three gates of a size fit into what they are read of
         known = isinstance(r.left, Size) and all(s.axis.base in lengths for s in (r.left, *r.right.atoms(Size)))
-        if known and r.relation == ">=" and (name := r.left.axis.base) not in (given or {}):
+        if known and (name := r.left.axis.base) not in (given or {}):
             lengths[name] = max(lengths[name], _number(r.right, lengths))
     for name, rule in rules.items():  # what a window leaves
         if rule.formula is not None and name not in lengths:

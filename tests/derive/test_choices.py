@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from derive.adjoint import stepwise
 from derive.notation import amax, axes, constant, exp, index, length, ne, oo, op, scalar, size, sqrt, sum, tensor, where
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
@@ -150,11 +151,20 @@ def test_a_number_that_a_choice_asks_of_stays_inside(s: float) -> None:
     assert_alike(module(unless_none.op).unless_none(x, c, s), expected, [x])
 
 
+@op
+def guarded_quotient(f, k: tensor[n, m], x: tensor[n, m]):
+    f.r[n, m] = x[n, m] ** 2
+    f.y[n, m] = where(ne(n, m), k[n, m] / where(ne(n, m), f.r[n, m], 1), 0)
+    return f.y
+
+
 def test_an_inner_choice_that_asks_the_same_has_been_answered() -> None:
     x, y, z = (At(Tensor(name), n) for name in "xyz")
     above = x > 0
     assert Where(above, Where(above, x, y), z) == Where(above, x, z)
     assert Where(above, x, Where(above, y, z)) == Where(above, x, z)
     assert Where(above, x, Where(x < 0, y, z)).args[2] == Where(x < 0, y, z)
+    (dr,) = [a.value for a in stepwise(guarded_quotient.op).adjoints if a.of == "r"]
+    assert str(dr).count("Ne(") == 2, dr
     guarded = Where(above, 1 / Where(above, x, 1), 0)
     assert guarded.diff(x) == -Where(above, Where(above, x, 1) ** -2, 0)

@@ -56,7 +56,7 @@ def between(printer: Printer, node: Call, order: Dims) -> Value | None:
     if len(end.code) > LONGEST_ARGUMENT or len(weight.code) > LONGEST_ARGUMENT:
         return None
     dims = broadcast([start, end, weight])
-    if is_slow_at_once([start, end, weight], printer.memory.is_large(node)):
+    if printer.memory.is_large(node) and is_slow_at_once([start, end, weight], dims):
         return None
     if start.owned and start.dims == dims:
         return replace(start.method(f".lerp_({end.code}, {weight.code})"), owned=True)

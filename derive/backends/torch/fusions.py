@@ -68,7 +68,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     function = "sub" if len(tensors) == 1 else "addcmul"
     number = f", alpha={factor}" if len(tensors) == 1 else f", value={factor}" if factor != "1" else ""
     dims = broadcast(values)
-    if is_slow_at_once(values, printer.memory.is_large(node)):
+    if printer.memory.is_large(node) and is_slow_at_once(values, dims):
         return None
     if values[0].owned and values[0].dims == dims:
         others = ", ".join(v.code for v in values[1:])
@@ -88,7 +88,7 @@ def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     if len(tensors) != 2 and (len(tensors) != 1 or not numbers):
         return None
     values = [cast(printer.value(n, order), printer.like) for n in tensors]
-    if any(len(v.code) > LONGEST_ARGUMENT for v in values) or is_slow_at_once(values):
+    if any(len(v.code) > LONGEST_ARGUMENT for v in values) or is_slow_at_once(values, order):
         return None
     factor = factor_code(printer, numbers, negative=False)
     number = f", {'alpha' if len(tensors) == 1 else 'value'}={factor}" if factor != "1" else ""

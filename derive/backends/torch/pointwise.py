@@ -65,13 +65,12 @@ def broadcast(values: list[Value]) -> Dims:
     return tuple(reversed(out))
 
 
-def is_slow_at_once(values: list[Value], large: bool = True) -> bool:
+def is_slow_at_once(values: list[Value], dims: Dims) -> bool:
     """Whether a call of three tensors is three times as long as two calls: two of them repeat along the last dimension.
 
-    PyTorch then goes place by place, as in `torch.addcmul(b[:, None], a[:, None], x)`.
+    PyTorch then goes place by place, as in `torch.addcmul(b[:, None], a[:, None], x)`. `dims` are those of the result.
     """
-    dims = broadcast(values)
-    return large and sum(1 for v in values if v.dims[-1:] != dims[-1:]) > 1
+    return sum(1 for v in values if v.dims[-1:] != dims[-1:]) > 1
 
 
 def call_code(node: Call, args: list[Value], like: str) -> Value:

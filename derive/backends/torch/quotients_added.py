@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from derive.backends.torch.layout import is_product
-from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
+from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.values import LONGEST_ARGUMENT, Dims, Value
 from derive.nodes.arithmetic import quotient
 from derive.nodes.products import fraction, is_tensor, numbers_apart
@@ -41,7 +41,7 @@ def quotient_added(printer: Printer, node: Call, order: Dims) -> Value | None:
         values[0] = printer.own(found.start, values[0], order)
     factor, dims = printer.value(with_one_sign(found.factor), ()).code, broadcast(values)
     arguments = [*(v.code for v in values[1:]), *([f"value={factor}"] if factor != "1" else [])]
-    if any(len(v.code) > LONGEST_ARGUMENT for v in values[1:]) or is_slow_at_once(values):
+    if any(len(v.code) > LONGEST_ARGUMENT for v in values[1:]):
         return None
     if values[0].owned and values[0].dims == dims:
         return replace(values[0].method(f".addcdiv_({', '.join(arguments)})"), owned=True)

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from derive.notation import axes, op, tensor
+from derive.notation import axes, op, sum, tanh, tensor
 from tests.derive.live import assert_derived, module
 
 n, c, s = axes("n c s")
@@ -36,11 +36,39 @@ def by_features(f, x: tensor[n, c], a: tensor[c], b: tensor[c]):
 
 @op
 def faded(f, x: tensor[n, c], a: tensor[n], b: tensor[n]):
-    f.y[n, c] = (1 - a[n]) * b[n] + a[n] * x[n, c]
+    f.y[n, c] = (1 - a[n]) * tanh(b[n]) + a[n] * x[n, c]
+    return f.y
+
+
+@op
+def of_statistics(f, x: tensor[n, c], a: tensor[()], b: tensor[()]):
+    """What is small takes one call, however that goes about it."""
+    f.s[n] = sum(x[n, c], over=c)
+    f.r[n] = a[()] * f.s[n] + b[()]
+    f.y[n, c] = x[n, c] * f.r[n] ** 2
+    return f.y
+
+
+@op
+def at_the_end(f, x: tensor[n, c], a: tensor[n]):
+    """What is added to a part of a gradient."""
+    f.y[n, c] = x[n, c] ** 2 + a[n] * sum(x[n, s + 1], over=s)
     return f.y
 
 
 LINES = [
+    (
+        at_the_end,
+        "dx[:, 1:] += (a * sum_dy)[:, None]",
+        lambda x, a: x**2 + (a * x[:, 1:].sum(1))[:, None],
+        {"x": (3, 4), "a": (3,)},
+    ),
+    (
+        of_statistics,
+        "r = torch.addcmul(b, a, s)",
+        lambda x, a, b: x * (a * x.sum(1, keepdim=True) + b) ** 2,
+        {"x": (3, 4), "a": (), "b": ()},
+    ),
     (by_numbers, "y = (a * x).add_(b)", lambda x, a, b: a * x + b, {"x": (3, 4), "a": (), "b": ()}),
     (
         by_channels,
@@ -58,7 +86,7 @@ LINES = [
     (
         faded,
         "torch.lerp",
-        lambda x, a, b: (1 - a[:, None]) * b[:, None] + a[:, None] * x,
+        lambda x, a, b: (1 - a[:, None]) * b[:, None].tanh() + a[:, None] * x,
         {"x": (3, 4), "a": (3,), "b": (3,)},
     ),
 ]

@@ -40,24 +40,51 @@ def logarithms(f, x: tensor[n, c]):
 
 
 @op
-def causal(f, q: tensor[i], s: tensor[j]):
-    f.z[i, j] = where(j <= i, q[i] * s[j], -math.inf)
+def causal(f, q: tensor[i, k], s: tensor[j, k]):
+    f.z[i, j] = where(j <= i, sum(q[i, k] * s[j, k], over=k), -math.inf)
     f.m[i] = amax(f.z[i, j], over=j)
     f.u[i, j] = exp(f.z[i, j] - f.m[i])
     f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
-    f.y[i] = sum(f.p[i, j] * s[j], over=j)
+    f.y[i, k] = sum(f.p[i, j] * s[j, k], over=j)
     return f.y
 
 
 def causal_by_hand(q: Tensor, s: Tensor) -> Tensor:
-    return torch.softmax((q[:, None] * s).masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf), 1) @ s
+    return torch.softmax((q @ s.T).masked_fill(torch.ones(5, 5).triu(1).bool(), -math.inf), 1) @ s
+
+
+@op
+def of_returned_scores(f, q: tensor[i, k], s: tensor[j, k]):
+    """The scores are read by others as well: they are one product all the same."""
+    f.z[i, j] = sum(q[i, k] * s[j, k], over=k)
+    f.p[i, j] = exp(f.z[i, j]) / sum(exp(f.z[i, j]), over=j)
+    f.y[i, j] = f.p[i, j] * f.z[i, j]
+    return f.y
+
+
+def of_returned_scores_by_hand(q: Tensor, s: Tensor) -> Tensor:
+    return (q @ s.T).softmax(1) * (q @ s.T)
+
+
+@op
+def of_turned_scores(f, q: tensor[n, i, k], s: tensor[i, k, j]):
+    """What torch has made with other dimensions first is not written over, which compiled it refuses."""
+    f.z[n, i, j] = sum(q[n, i, k] * s[i, k, j], over=k)
+    f.p[n, i, j] = exp(f.z[n, i, j]) / sum(exp(f.z[n, i, j]), over=i)
+    return f.p
+
+
+def of_turned_scores_by_hand(q: Tensor, s: Tensor) -> Tensor:
+    return torch.einsum("nik,ikj->nij", q, s).softmax(1)
 
 
 ONE_CALL = [
     (plain, "p = torch.softmax(x, 1)", lambda x: x.softmax(1), {"x": (3, 5, 2)}),
-    (at_a_temperature, "p = torch.softmax(z, -1, out=z)", lambda x: (x / 2).softmax(-1), {"x": (2, 3, 5)}),
+    (at_a_temperature, "p = torch.softmax(z, -1)  #", lambda x: (x / 2).softmax(-1), {"x": (2, 3, 5)}),
     (logarithms, "y = torch.log_softmax(x, 1)", lambda x: x.log_softmax(1), {"x": (3, 5)}),
-    (causal, "p = torch.softmax(z, 1, out=z)", causal_by_hand, {"q": (5,), "s": (5,)}),
+    (causal, "p = torch.softmax(z, 1, out=z)", causal_by_hand, {"q": (5, 2), "s": (5, 2)}),
+    (of_returned_scores, "p = torch.softmax(z, 1)", of_returned_scores_by_hand, {"q": (4, 2), "s": (5, 2)}),
+    (of_turned_scores, "p = torch.softmax(z, 1)  #", of_turned_scores_by_hand, {"q": (3, 4, 2), "s": (4, 2, 5)}),
 ]
 
 
@@ -67,6 +94,17 @@ def test_one_call(made, line, theirs, shapes) -> None:
     assert line in code, code
     assert ".amax" not in code
     assert_derived(made.op, theirs, shapes)
+
+
+def test_scores_are_one_product() -> None:
+    forward, _ = render(of_returned_scores.op.derivation).split("def of_returned_scores_backward")
+    assert forward.count(" @ ") == 1, forward
+
+
+def test_it_compiles_as_one_graph() -> None:
+    compiled = torch.compile(module(of_turned_scores.op).of_turned_scores, fullgraph=True, backend="aot_eager")
+    q, s = torch.randn(3, 4, 2), torch.randn(4, 2, 5)
+    torch.testing.assert_close(compiled(q, s), of_turned_scores_by_hand(q, s))
 
 
 @op
@@ -95,18 +133,45 @@ def over_two_axes(f, x: tensor[n, c]):
 
 
 @op
+def over_leading_axes(f, x: tensor[..., c]):
+    """There is no telling how many dimensions they are."""
+    f.p[..., c] = exp(x[..., c]) / sum(exp(x[..., c]), over=...)
+    return f.p
+
+
+@op
 def another_logarithm(f, x: tensor[n, c], z: tensor[n, c]):
     f.y[n, c] = z[n, c] - log(sum(exp(x[n, c]), over=c))
     return f.y
+
+
+@op
+def less_another_maximum(f, x: tensor[n, c]):
+    """The largest of other rows is no number that all the shares have: it changes them."""
+    f.m[n] = amax(x[n, c], over=c)
+    f.s[c] = sum(exp(x[n, c] - f.m[n]), over=n)
+    f.p[n, c] = exp(x[n, c] - f.m[n]) / f.s[c]
+    return f.p
+
+
+def less_another_maximum_by_hand(x: Tensor) -> Tensor:
+    return (x - x.amax(1, keepdim=True)).softmax(0)
 
 
 APART = [
     (sum_is_kept, lambda x: (x.softmax(1), x.exp().sum(1)), 1),
     (of_other_scores, lambda x, z: x.exp() / z.exp().sum(1, keepdim=True), 2),
     (something_is_left, lambda x: x.exp() / (1 + x.exp().sum(1, keepdim=True)), 1),
+    (over_leading_axes, lambda x: x.softmax(0), 1),
     (over_two_axes, lambda x: x.exp() / x.exp().sum(), 1),
     (another_logarithm, lambda x, z: z - x.logsumexp(1, keepdim=True), 2),
 ]
+
+
+def test_the_maximum_that_is_taken_off_is_along_the_same_axis() -> None:
+    code = render(less_another_maximum.op.derivation)
+    assert "torch.softmax(x - m, 0)" in code, code
+    assert_derived(less_another_maximum.op, less_another_maximum_by_hand, {"x": (3, 5)})
 
 
 @pytest.mark.parametrize(("made", "theirs", "inputs"), APART, ids=[m.op.name for m, *_ in APART])

@@ -68,4 +68,8 @@ def test_a_reader_without_the_factor_keeps_it() -> None:
     with_it, without = Definition("dx", (n,), 2 * da * r), Definition("dy", (n,), da + da * r)
     assert [way.of["dx"].value for way in carried([made, with_it], "da", set())] == [2 * At(Tensor("da_r"), n)]
     assert not list(carried([made, with_it, without], "da", set()))
+    turned = Definition("dz", (m, n), At(Tensor("db"), n, m) * At(Tensor("s"), n))
+    of_two = Definition("db", (n, m), At(Tensor("w"), n, m))
+    (way,) = carried([of_two, turned], "db", set())
+    assert way.of["db"] is not None and way.of["db"].name == "db_s"  # its axes are in another order
     assert not list(carried([made, Definition("dx", (n,), r * da**2)], "da", set()))

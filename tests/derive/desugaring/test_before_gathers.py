@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from derive.desugaring.before_gathers import made_before_gathers
-from derive.notation import amax, axes, index, op, sum, tanh, tensor
+from derive.notation import amax, axes, index, log, op, sum, tanh, tensor
 from derive.verify.verify import verify
 from tests.derive.live import assert_alike, module
 
@@ -59,6 +59,34 @@ def swapped(f, x: tensor[n], p: index(n)[n]):
     return f.y
 
 
+@op
+def permuted(f, x: tensor[n, d], w: tensor[d, e], p: index(n)[n]):
+    """As many are read as there are."""
+    f.y[n, e] = sum(x[p[n], d] * w[d, e], over=d)
+    return f.y
+
+
+@op
+def doubled(f, x: tensor[n, d], w: tensor[d, e], nb: index(n)[n, k]):
+    f.y[n, k, e] = 2 * sum(x[nb[n, k], d] * w[d, e], over=d)
+    return f.y
+
+
+@op
+def of_logarithms(f, x: tensor[n, d], w: tensor[d, e], nb: index(n)[n, k]):
+    """A row that nobody reads may be infinite."""
+    f.h[n, d] = log(x[n, d])
+    f.y[n, k, e] = sum(f.h[nb[n, k], d] * w[d, e], over=d)
+    return f.y
+
+
+@op
+def beside_its_product(f, x: tensor[n, d], w: tensor[d, e], nb: index(n)[n, k]):
+    f.h[n, e] = sum(x[n, d] * w[d, e], over=d)
+    f.y[n, e] = f.h[n, e] * amax(sum(x[nb[n, k], d] * w[d, e], over=d), over=k)
+    return f.y
+
+
 def _pooled(x: Tensor, w: Tensor, nb: Tensor) -> Tensor:
     return (x[nb] @ w).amax(1)
 
@@ -84,6 +112,29 @@ def test_the_rows_meet_the_matrix_before(made, plain, shapes, name: str) -> None
     assert verify(made.op).right
 
 
-@pytest.mark.parametrize("made", [in_batches, with_its_own, of_words, summed_before, swapped], ids=lambda m: m.op.name)
+@pytest.mark.parametrize(
+    "made",
+    [in_batches, with_its_own, of_words, summed_before, swapped, permuted, of_logarithms],
+    ids=lambda m: m.op.name,
+)
 def test_any_other_is_summed_where_it_is_read(made) -> None:
     assert made_before_gathers(made.op) == made.op
+
+
+def test_a_number_before_the_sum_counts_once() -> None:
+    x, w = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((6, 4), (4, 3)))
+    nb = torch.randint(0, 6, (6, 5))
+    assert_alike(module(doubled.op).doubled(x, w, nb), 2 * x[nb] @ w, [x, w])
+
+
+def test_rows_that_nobody_reads_say_nothing() -> None:
+    x, w = torch.tensor([[1.0, 2], [3, 4], [0, 0]], dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64)
+    w.requires_grad_()
+    y = module(of_logarithms.op).of_logarithms(x, w, torch.tensor([[0, 1], [1, 0], [1, 1]]))
+    (dw,) = torch.autograd.grad(y.sum(), w)
+    assert torch.isfinite(dw).all()
+
+
+def test_a_product_that_the_spec_has_is_that() -> None:
+    named = beside_its_product.op.derivation.named
+    assert [e.name for e in named.equations if e.kind == "sum"] == ["h"], str(named)

@@ -12,7 +12,7 @@ from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
 
-c, d, k, n, o, t, five = axes("c d k n o t five=5")
+c, d, k, n, o, t, five, three = axes("c d k n o t five=5 three=3")
 
 
 @op
@@ -168,6 +168,37 @@ def of_made_weights(f, x: tensor[n, t], w: tensor[k]):
     return f.y
 
 
-@pytest.mark.parametrize("made", [banded, of_made_weights], ids=lambda made: made.op.name)
+@op
+def of_reciprocals(f, x: tensor[n, t], w: tensor[k]):
+    f.y[n, t] = sum(where(t >= k, x[n, t - k] / w[k], 0), over=k)
+    return f.y
+
+
+@pytest.mark.parametrize("made", [banded, of_made_weights, of_reciprocals], ids=lambda made: made.op.name)
 def test_any_other_reads_under_its_condition(made: OpCall) -> None:
     assert "place_t_k" in inspect.getsource(module(made.op))
+
+
+@op
+def of_the_last(f, g: tensor[n, t], x: tensor[n, t]):
+    """Only with a 0 in the place of the last one is the factor too large, where there is none before."""
+    f.y[n, t] = where(t >= 1, exp(g[n, t - 1] - g[n, t]) * x[n, t - 1], 0)
+    return f.y
+
+
+@op
+def of_three(f, g: tensor[n, t], x: tensor[n, t]):
+    f.y[n, t] = sum(
+        where((t + three >= 1) & (t + three <= size(t)), exp(g[n, t + three - 1] - g[n, t]) * x[n, t + three - 1], 0),
+        over=three,
+    )
+    return f.y
+
+
+@pytest.mark.parametrize("made", [of_the_last, of_three], ids=lambda made: made.op.name)
+def test_what_zeros_around_would_make_too_large_is_not_computed_of_them(made: OpCall) -> None:
+    g = torch.full((1, 4), -1000.0, dtype=torch.float64, requires_grad=True)
+    y = getattr(module(made.op), made.op.name)(g, torch.ones_like(g))
+    assert y.tolist() == [[0, 1, 1, 1] if made is of_the_last else [2, 3, 3, 2]]
+    (dg,) = torch.autograd.grad(y.sum(), g)
+    assert torch.isfinite(dg).all()

@@ -6,17 +6,19 @@ up to ten times as long as of others. It subtracts the largest score of its own 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from derive.backends.torch.layout import is_product
 from derive.backends.values import Dims, Value, align, position
 from derive.nodes.arithmetic import quotient
 from derive.nodes.products import fraction
 from derive.nodes.substituting import put
-from derive.nodes.walking import by_axes_once, node_axes, walk
+from derive.nodes.walking import by_axes_once, node_axes, reads, walk
 from derive.passes.leftovers import without_unread
 from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, Shares
 from derive.terms.axes import Axis
@@ -66,32 +68,32 @@ class _Found:
         """The quotient of some factors with `exp(e) / sum(exp(e), over=a)` as one of them."""
         for (i, factor), (j, divisor) in product(enumerate(above), enumerate(below)):
             exponent, total = self._exponent(factor), self._total(divisor)
-            if exponent is not None and total and total[1] == exponent:
-                shares = self._of(exponent, total[0])
-                if shares is not None:
-                    yield quotient([*above[:i], shares, *above[i + 1 :]], [*below[:j], *below[j + 1 :]])
+            if exponent is None or total is None or not self._are_one(exponent, total[1]):
+                continue
+            if (shares := self._of(exponent, total[0])) is not None:
+                yield quotient([*above[:i], shares, *above[i + 1 :]], [*below[:j], *below[j + 1 :]])
 
     def _logarithms(self, score: Node, below: Node) -> Shares | None:
         """Of `e - log(sum(exp(e), over=a))`, and of `z - (m + log(sum(exp(z - m), over=a)))`."""
-        for taken in (None, *self._terms(below)):
-            rest = below if taken is None else next(t for t in self._terms(below) if t != taken)
+        total = self._value(below)
+        terms = total.args if isinstance(total, Call) and total.fn == "add" else ()
+        for taken, rest in ((None, below), *zip(terms, terms[::-1], strict=True)):
             logarithm = self._value(rest)
             if not isinstance(logarithm, Call) or logarithm.fn != "log":
                 continue
-            exponent = self._value(score) if taken is None else Call("sub", (score, taken))
-            total = self._total(logarithm.args[0])
-            if total and self._value(total[1]) == exponent:
-                found = self._of(exponent, total[0])
+            exponent = score if taken is None else Call("sub", (score, taken))
+            along = self._total(logarithm.args[0])
+            if along and self._are_one(along[1], exponent):
+                found = self._of(exponent, along[0])
                 return found and replace(found, logarithm=True)
         return None
 
-    def _terms(self, node: Node) -> tuple[Node, ...]:
-        value = self._value(node)
-        return value.args if isinstance(value, Call) and value.fn == "add" and len(set(value.args)) == 2 else ()
-
     def _exponent(self, node: Node) -> Node | None:
         value = self._value(node)
-        return self._value(value.args[0]) if isinstance(value, Call) and value.fn == "exp" else None
+        return value.args[0] if isinstance(value, Call) and value.fn == "exp" else None
+
+    def _are_one(self, node: Node, other: Node) -> bool:
+        return self._value(node) == self._value(other)
 
     def _total(self, node: Node) -> tuple[str, Node] | None:
         """The axis along which exponentials are added up, and their exponent."""
@@ -102,21 +104,51 @@ class _Found:
         return None if exponent is None else (value.axes[0], exponent)
 
     def _of(self, exponent: Node, axis: str) -> Shares | None:
-        """The shares of these exponentials along an axis, without the largest score, which is subtracted anyway."""
+        """The shares of these exponentials along an axis, without the largest score, which is subtracted anyway.
+
+        What has a name goes by it: others may read it as well.
+        """
         if axis not in node_axes(exponent) or Axis(axis).is_pack:
             return None
-        if isinstance(exponent, Call) and exponent.fn == "sub":
-            score, largest = exponent.args[0], self._value(exponent.args[1])
-            of_it = isinstance(largest, Reduce) and self._value(largest.body) == self._value(score)
+        difference = self._value(exponent)
+        if isinstance(difference, Call) and difference.fn == "sub":
+            score, largest = difference.args[0], self._value(difference.args[1])
+            of_it = isinstance(largest, Reduce) and self._are_one(largest.body, score)
             if of_it and largest.kind == "amax" and largest.axes == (axis,):  # type: ignore[union-attr]
-                return Shares(axis, score)
+                return Shares(axis, exponent if isinstance(exponent, Read) and not isinstance(score, Read) else score)
         return Shares(axis, exponent)
+
+
+_TURNED = re.compile(r"\.(transpose|permute|movedim|mT|T)\b")
+
+
+def _is_in_order(printer: Printer, node: Node) -> bool:
+    """Whether a tensor of ours lies in memory as its dimensions say: compiled, torch writes over no other.
+
+    What is computed place by place lies as what it is computed of does, and what is given may lie in any way.
+    """
+    if isinstance(node, Read):
+        made = printer.program.assigned.get(node.name)
+        name = printer.names.get(node.name, node.name)
+        code = next((line.code for line in printer.lines if line.code.startswith(f"{name} = ")), "(")
+        return made is not None and not _TURNED.search(_outside_brackets(code)) and _is_in_order(printer, made.value)
+    if isinstance(node, Reduce):
+        return is_product(node)
+    large = [a for a in node.args if reads(a) and printer.memory.is_large(a)] if isinstance(node, Call) else []
+    return bool(large) and all(_is_in_order(printer, a) for a in large)
+
+
+def _outside_brackets(code: str) -> str:
+    """The code without what stands in brackets: the last calls of a chain, and names."""
+    while (less := re.sub(r"\([^()]*\)", "", code)) != code:
+        code = less
+    return code
 
 
 def shares_code(printer: Printer, node: Shares, order: Dims) -> Value:
     """One call of torch; where nothing reads the scores any more, over their memory."""
     body = printer.as_real(node.body, printer.value(node.body, order))
     at = position(body.dims, body.dims.index(node.axis))
-    over = f", out={body.code}" if body.owned and isinstance(node.body, Read) else ""
+    over = f", out={body.code}" if body.owned and _is_in_order(printer, node.body) else ""
     name = "log_softmax" if node.logarithm else "softmax"
     return align(Value(f"torch.{name}({body.code}, {at}{over})", body.dims), order)

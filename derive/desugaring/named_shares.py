@@ -1,0 +1,80 @@
+"""Exponentials over their sum, as a factor of something else, get a name: `w*exp(x - m)/s` is `w*shares`.
+
+Named, they are one tensor to keep, where the exponentials and their sum would be two; and that they add up to 1 is
+known of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import permutations
+
+from sympy import Expr, Mul, exp
+
+from derive.desugaring.stable import in_full
+from derive.equations import Equation, Op, signs
+from derive.terms.axes import free_axes
+from derive.terms.elements import At, Tensor
+from derive.terms.names import free_name
+
+
+def with_named_shares(op: Op) -> Op:
+    """The same op with such factors as tensors of their own."""
+    known = _Known(op.names)
+    for e in op.equations:
+        known.take(e)
+    return replace(op, equations=tuple(known.equations))
+
+
+@dataclass
+class _Known:
+    """The equations so far; which of them are exponentials, sums of these, and shares."""
+
+    taken: set[str]
+    equations: list[Equation] = field(default_factory=list)
+    exponentials: dict[str, Equation] = field(default_factory=dict)
+    sums: dict[str, Equation] = field(default_factory=dict)  # with their exponentials in full
+    shares: dict[Expr, Equation] = field(default_factory=dict)
+
+    def take(self, e: Equation) -> None:
+        if e.kind != "concat" and e.is_plain:
+            e = replace(e, body=e.body.replace(lambda f: isinstance(f, Mul), partial(self.rewritten, e)))
+        self.equations.append(e)
+        full = in_full(e.body, self.exponentials) if e.is_plain else None
+        if e.kind is None and isinstance(full, exp):
+            self.exponentials[e.name] = replace(e, body=full)
+        elif e.kind == "sum" and isinstance(full, exp) and len(e.over) == 1 and e.scale == 1:
+            self.sums[e.name] = replace(e, body=full)
+        elif e.kind is None and full is not None and e.names_its_body:
+            self.shares.setdefault(e.body, e)
+
+    def rewritten(self, e: Equation, product: Expr) -> Expr:
+        """A product with shares among its factors by their name; what is shares alone, under a name, stays."""
+        for factor, divisor in permutations(product.args, 2):
+            if self.is_share(factor, 1 / divisor):
+                others = [f for f in product.args if f not in (factor, divisor)]
+                alone = not others and e.kind is None and e.body == product
+                return product if alone else Mul(*others, self.named(e, factor * divisor))
+        return product
+
+    def is_share(self, factor: Expr, total: Expr) -> bool:
+        """Whether a factor is an exponential, and the other the sum of all such along an axis."""
+        of = self.sums.get(total.name) if isinstance(total, At) else None
+        one = in_full(factor, self.exponentials)
+        if of is None or not isinstance(one, exp):
+            return False
+        along = free_axes(one) - free_axes(total)
+        there = dict(zip(of.axes, total.index, strict=True)) | dict(zip(of.over, along, strict=False))
+        return len(along) == 1 and of.body.xreplace(there) == one
+
+    def named(self, e: Equation, value: Expr) -> At:
+        known = self.shares.get(value)
+        if known is None:
+            target = Tensor(free_name("shares", self.taken, "_"), **signs(value))
+            axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
+            known = Equation(target, axes, value, given=False)
+            self.taken.add(known.name)
+            self.equations.append(known)
+            self.shares[value] = known
+        return known.left
