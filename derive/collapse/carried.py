@@ -14,7 +14,6 @@ from sympy import Add, Expr, Mul, S
 from derive.algebra import normal, opened, sigma
 from derive.lowering.definitions import Definition
 from derive.lowering.schedule import stem_of_sum
-from derive.terms.axes import free_axes
 from derive.terms.elements import At, Scalar, Tensor, at_index, tensor_names
 from derive.terms.names import free_name
 from derive.terms.reductions import Sigma
@@ -48,8 +47,6 @@ def carried(definitions: list[Definition], name: str, taken: Collection[str]) ->
         name_of_both = stem_of_sum(value) if isinstance(value, Sigma) else _label(d.name, factor)
         new = At(Tensor(free_name(name_of_both, others)), *d.axes)
         less = value.count_ops() < d.value.count_ops()
-        if not free_axes(factor) and not less:
-            continue  # what has no axes scales a gradient rather than what it is made of
         moved = {r.name: _moved(r.value, d, factor, new, through_sums=less) for r in readers}
         if all(v is not None for v in moved.values()):
             of = {r.name: replace(r, value=moved[r.name]) for r in readers}

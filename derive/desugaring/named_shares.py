@@ -29,13 +29,12 @@ def with_named_shares(op: Op) -> Op:
 
 @dataclass
 class _Known:
-    """The equations so far; which of them are exponentials, sums of these, and shares."""
+    """The equations so far; which of them are exponentials, and sums of these."""
 
     taken: set[str]
     equations: list[Equation] = field(default_factory=list)
     exponentials: dict[str, Equation] = field(default_factory=dict)
     sums: dict[str, Equation] = field(default_factory=dict)  # with their exponentials in full
-    shares: dict[Expr, Equation] = field(default_factory=dict)
 
     def take(self, e: Equation) -> None:
         if e.kind != "concat" and e.is_plain:
@@ -46,8 +45,6 @@ class _Known:
             self.exponentials[e.name] = replace(e, body=full)
         elif e.kind == "sum" and isinstance(full, exp) and len(e.over) == 1 and e.scale == 1:
             self.sums[e.name] = replace(e, body=full)
-        elif e.kind is None and full is not None and e.names_its_body:
-            self.shares.setdefault(e.body, e)
 
     def rewritten(self, e: Equation, product: Expr) -> Expr:
         """A product with shares among its factors by their name; what is shares alone, under a name, stays."""
@@ -69,12 +66,9 @@ class _Known:
         return len(along) == 1 and of.body.xreplace(there) == one
 
     def named(self, e: Equation, value: Expr) -> At:
-        known = self.shares.get(value)
-        if known is None:
-            target = Tensor(free_name("shares", self.taken, "_"), **signs(value))
-            axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
-            known = Equation(target, axes, value, given=False)
-            self.taken.add(known.name)
-            self.equations.append(known)
-            self.shares[value] = known
-        return known.left
+        """The shares under a name; what has one already is found to be the same later (`twins.py`)."""
+        target = Tensor(free_name("shares", self.taken, "_"), **signs(value))
+        axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
+        self.taken.add(target.name)
+        self.equations.append(Equation(target, axes, value, given=False))
+        return self.equations[-1].left

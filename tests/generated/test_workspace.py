@@ -241,6 +241,12 @@ def test_a_statement_with_out(code: str, written: str) -> None:
     assert line.code == f"x = {written}"
 
 
+def test_what_is_written_over_its_own_memory_is_made_there() -> None:
+    lines = [Line("s = (a @ b).div_(2)"), Line("p = torch.softmax(s, -1, out=s)")]
+    got = [line.code for line in into(lines, {"p": "out.p"}, {"a", "b", "s"})]
+    assert got == ["s = torch.matmul(a, b, out=out.p).div_(2)", lines[1].code]
+
+
 def test_what_a_chain_starts_from_is_written_there() -> None:
     lines = [Line("t = a * b"), Line("s = t.sum(0)"), Line("x = t.sub_(s).mul_(b)")]
     got = [line.code for line in into(lines, {"x": "out.x", "s": "out.s"}, {"a", "b"})]

@@ -222,7 +222,7 @@ CASES = {
     "by_log_sum_exp": Case(lambda s, x: s.softmax(-1) @ x, ("ByLogSumExpSaved(p, x)",), ("torch.log",)),
     # the maximum has no gradient, however the division is written, and it is not kept
     "attended_in_a_line": Case(attended, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
-    "divided_inside": Case(divided_inside, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
+    "divided_inside": Case(divided_inside, ("torch.softmax(s, 1, out=s)",), ("==", "torch.where", ", m, ", ".amax(")),
     "attended_with_sink": Case(attended_with_sink, ("(dy * y).sum(1",), ("==", "torch.where", ", m, ")),
     "running_mean": Case(
         lambda x, a: (x * a).cumsum(1) / torch.arange(1, x.shape[1] + 1), ("running_dc = ", "dx = a * running_dc")

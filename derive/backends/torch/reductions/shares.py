@@ -114,8 +114,9 @@ class _Found:
         if isinstance(difference, Call) and difference.fn == "sub":
             score, largest = difference.args[0], self._value(difference.args[1])
             of_it = isinstance(largest, Reduce) and self._are_one(largest.body, score)
-            if of_it and largest.kind == "amax" and largest.axes == (axis,):  # type: ignore[union-attr]
-                return Shares(axis, exponent if isinstance(exponent, Read) and not isinstance(score, Read) else score)
+            along = of_it and largest.kind == "amax" and largest.axes == (axis,)  # type: ignore[union-attr]
+            if along and isinstance(score, Read):
+                return Shares(axis, score)
         return Shares(axis, exponent)
 
 
