@@ -17,7 +17,7 @@ from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.one_place import at_one_place
 from derive.backends.torch.pointwise import call_code, cast, large_number, number_code, written_over
-from derive.backends.torch.reads.ranges import places_named, ranges_named, views_named
+from derive.backends.torch.reads.ranges import repeated_named
 from derive.backends.torch.reads.read import read
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.torch.reductions.runs import run_sum
@@ -290,10 +290,8 @@ class Printer:
                 scatter(self, statement)
             else:
                 self.lines += assigned(self, statement)
-        given = {self.names.get(n, n) for n, _ in self.program.given}
-        indices = {self.names.get(n, n) for n in self.indices}
-        lines = places_named(ranges_named(self.lines, self.unused), indices, self.unused)
-        return views_named(lines, given, self.unused)
+        given, indices = ({self.names.get(n, n) for n in own} for own in (dict(self.program.given), self.indices))
+        return repeated_named(self.lines, given, indices, self.unused)
 
     def unused(self, name: str) -> str:
         """A name for a tensor that no equation has."""

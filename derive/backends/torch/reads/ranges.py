@@ -36,6 +36,13 @@ _PLACE = re.compile(r"\((\w+) \* \w+ \+ (\w+)\)(?:\[[^\]]*\])*(?:\.(?:expand|fla
 """The place that two indices name among those of two dimensions as one, and what looks at it."""
 
 
+def repeated_named(
+    lines: Sequence[Line], given: Container[str], indices: Container[str], unused: Callable[[str], str]
+) -> list[Line]:
+    """The lines with all of these under names; `given` is what a function is given, `indices` its integers."""
+    return views_named(places_named(ranges_named(lines, unused), indices, unused), given, unused)
+
+
 def views_named(lines: Sequence[Line], given: Container[str], unused: Callable[[str], str]) -> list[Line]:
     """The lines with a merged dimension of what is given taken apart once, `x_apart`, where that is written often.
 
