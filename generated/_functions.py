@@ -52,9 +52,9 @@ def as_float64(t: Tensor) -> Tensor:
     return t if t.device.type == "mps" else t.double()
 
 
-def fill_diagonal_(t: Tensor, number: float) -> Tensor:
-    """The number on a matrix's diagonal, in place. The method of that name is compiled anew for every length."""
-    t.diagonal().fill_(number)
+def fill_diagonal_(t: Tensor, number: float, first: int = 0, second: int = 1) -> Tensor:
+    """The number on the diagonal of two dimensions, in place. The method of that name is compiled anew for every length."""
+    t.diagonal(0, first, second).fill_(number)
     return t
 
 

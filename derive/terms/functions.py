@@ -145,6 +145,8 @@ class sign(_Real):
 
     @classmethod
     def eval(cls, x: Expr) -> Expr | None:
+        if x.is_Number and x.is_comparable:
+            return S.Zero if x == 0 else S.One if x > 0 else S.NegativeOne
         return -cls(-x) if _is_minus_something(x) else None
 
     def fdiff(self, argindex: int = 1) -> Expr:

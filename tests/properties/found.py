@@ -388,4 +388,10 @@ def spec(f, x: tensor[m], o: tensor[m, n]):
     f.g[m] = exp(x[m]) * x[m] + (x[m] + x[m] ** 2) * x[m] + relu(x[m]) * x[m]
     f.h[n, m] = f.a[n, m] * f.b[n, m] * f.c[n, m] * o[m, n]
     return f.h, f.g""",
+    "signs of numbers": """
+def spec(f, x: tensor[n, d]):
+    f.a[()] = sign(0) / (x[0, 0] ** 2 + 1)
+    f.b[n, d] = sign(0) * x[n, d]
+    f.c[n, d] = x[n, d] * (sign(-2) + 3 * sign(oo)) + f.a[()]
+    return f.b, f.c""",
 }

@@ -12,7 +12,7 @@ from derive.backends.torch.multiples import factor_code, split
 from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
 from derive.backends.torch.products_added import added_up, affine, bias_first
 from derive.backends.torch.quotients_added import quotient_added
-from derive.backends.values import LONGEST_ARGUMENT, PRODUCT, Dims, Value, align, is_pack
+from derive.backends.values import LONGEST_ARGUMENT, PRODUCT, Dims, Value, align, is_pack, position
 from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.other_axes import plain, with_axes
@@ -129,13 +129,18 @@ def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 
 def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
-    """A choice between a matrix and something else by whether row and column are the same: the diagonal is filled."""
+    """A choice between a matrix and something else by whether row and column are the same: the diagonal is filled.
+
+    So is, with a number, that of each matrix in a tensor of more dimensions.
+    """
     condition = node.args[0] if node.fn == "where" and printer.fuse else None
     if not isinstance(condition, Call) or condition.fn not in ("ne", "eq"):
         return None
     matrix, there = node.args[1:] if condition.fn == "ne" else node.args[:0:-1]
     ends = [a.axis for a in condition.args if isinstance(a, AxisValue)]
-    if len(ends) != 2 or set(order) != set(ends) or len(order) != 2 or set(node_axes(matrix)) != set(ends):
+    if len(ends) != 2 or not set(ends) <= set(order) or set(node_axes(matrix)) != set(order):
+        return None
+    if len(order) != len(set(order)) or (len(order) > len(ends) and is_tensor(there)):
         return None
     put = _on_diagonal(printer, there, str(order[0]), str(order[1])) if is_tensor(there) else printer.number(there)
     before = printer.spent
@@ -148,7 +153,8 @@ def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
         return printer.owned(node, value.method(f".diagonal_scatter({put})"))
     mine = value if value.owned or is_matmul(matrix) else value.method(".clone()")
     # Not the method of that name, which is compiled anew for every length: PyTorch reads these there as plain numbers.
-    return printer.owned(node, Value(f"fill_diagonal_({mine.code}, {put})", mine.dims))
+    at = "" if len(order) == len(ends) else "".join(f", {position(order, k)}" for k, d in enumerate(order) if d in ends)
+    return printer.owned(node, Value(f"fill_diagonal_({mine.code}, {put}{at})", mine.dims))
 
 
 def identity(printer: Printer, node: Call, order: Dims) -> Value | None:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.fx.experimental import _config as symbols
 
-from derive import axes, constant, emit, eq, exp, ne, oo, op, scalar, softplus, sum, tensor, where
+from derive import amax, axes, constant, emit, eq, exp, ne, oo, op, scalar, softplus, sum, tanh, tensor, where
 from derive.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, inputs_of, module
@@ -32,6 +32,35 @@ def all_but_its_own(f, x: tensor[i, d], z: tensor[j, d], fill: scalar = 0.5):
 @op
 def in_batches(f, x: tensor[b, i, j]):
     f.y[b, i, j] = where(ne(i, j), x[b, i, j], 0)
+    return f.y
+
+
+@op
+def messages(f, x: tensor[i, d], z: tensor[j, d]):
+    """Of every other node (Satorras et al., 2021)."""
+    f.y[i, d] = sum(where(ne(i, j), tanh(x[i, d] + z[j, d]), 0), over=j)
+    return f.y
+
+
+@op
+def heads(f, q: tensor[..., i, d], k: tensor[..., j, d]):
+    """Nothing attends to itself."""
+    f.s[..., i, j] = where(ne(i, j), sum(q[..., i, d] * k[..., j, d], over=d), -oo)
+    f.e[..., i, j] = exp(f.s[..., i, j] - amax(f.s[..., i, j], over=j))
+    f.y[..., i, j] = f.e[..., i, j] / sum(f.e[..., i, j], over=j)
+    return f.y
+
+
+@op
+def vectors_in_batches(f, x: tensor[b], z: tensor[j], u: tensor[i]):
+    """What is filled is no matrix of each: it lacks an axis."""
+    f.y[b, i, j] = where(ne(i, j), x[b] * z[j], 1) * u[i]
+    return f.y
+
+
+@op
+def own_in_batches(f, x: tensor[b, i, j]):
+    f.y[b, i, j] = where(ne(i, j), x[b, i, j], x[b, i, j] ** 2)
     return f.y
 
 
@@ -112,6 +141,24 @@ def _all_but_its_own(x: Tensor, z: Tensor) -> Tensor:
     return (s.masked_fill(same, -torch.inf).exp() + s).masked_fill(same, 0.5)
 
 
+def _off_diagonal(x: Tensor, first: int, second: int, fill: float = 0.0) -> Tensor:
+    same = torch.arange(x.shape[first])[:, None] == torch.arange(x.shape[second])
+    shape = [n if k in (first % x.dim(), second % x.dim()) else 1 for k, n in enumerate(x.shape)]
+    return x.masked_fill(same.view(shape), fill)
+
+
+def _in_batches(x: Tensor) -> Tensor:
+    return _off_diagonal(x, 1, 2)
+
+
+def _messages(x: Tensor, z: Tensor) -> Tensor:
+    return _off_diagonal((x[:, None] + z).tanh(), 0, 1).sum(1)
+
+
+def _heads(q: Tensor, k: Tensor) -> Tensor:
+    return _off_diagonal(q @ k.mT, -2, -1, -torch.inf).softmax(-1)
+
+
 CASES = [
     (others.op, lambda k, q: (k - k.diagonal().diag()) @ q, {"k": (4, 4), "q": (4, 3)}),
     (all_but_its_own.op, _all_but_its_own, {"x": (4, 3), "z": (4, 3)}),
@@ -142,11 +189,31 @@ def test_vectors_beside_a_matrix_stay_a_choice(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(("made", "plain", "shapes"), CASES)
 def test_gradients(made: Op, plain, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Also of matrices that are not square: what is no matrix of two axes stays a choice."""
+    """Also of matrices that are not square."""
     assert_derived(made, plain, shapes)
     code = code_of(made)
     assert "fill_diagonal_" in code and "torch.where" not in code and "arange" not in code, code
-    assert "fill_diagonal_" not in code_of(in_batches.op)
+
+
+BATCHES = [
+    (in_batches, "fill_diagonal_(x.clone(), 0, 1, 2)", _in_batches, {"x": (2, 4, 4)}),
+    (in_batches, "fill_diagonal_(x.clone(), 0, 1, 2)", _in_batches, {"x": (2, 3, 5)}),
+    (messages, ", 0, 0, 1)", _messages, {"x": (4, 3), "z": (4, 3)}),
+    (messages, ", 0, 0, 1)", _messages, {"x": (2, 3), "z": (5, 3)}),
+    (heads, "fill_diagonal_(q @ k.mT, -math.inf, -2, -1)", _heads, {"q": (2, 3, 4, 2), "k": (2, 3, 4, 2)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "line", "plain", "shapes"), BATCHES)
+def test_each_matrix_of_a_tensor_is_filled(made, line: str, plain, shapes) -> None:
+    assert_derived(made.op, plain, shapes)
+    forward, _ = code_of(made.op).split("_backward(", 1)
+    assert line in forward and "torch.where" not in forward, forward
+
+
+@pytest.mark.parametrize("made", [vectors_in_batches, own_in_batches], ids=lambda made: made.op.name)
+def test_what_is_no_number_or_lacks_an_axis_stays_a_choice(made) -> None:
+    assert "fill_diagonal_" not in code_of(made.op).split("_backward(")[0]
 
 
 def test_what_is_given_is_not_written_over() -> None:
