@@ -11,7 +11,7 @@ from derive.lengths.kept_inside import gaps
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
-from derive.terms.functions import absolute, maximum, minimum, relu, sigmoid, sign, softplus
+from derive.terms.functions import absolute, maximum, minimum, power, relu, sigmoid, sign, softplus
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""
@@ -64,7 +64,9 @@ def has_no_pole(value: Expr, known: Collection[str], padded: Collection[At] = ()
     tap from being too large, `where(t >= k, exp(a[k]) * x[t - k], 0)`. Not so `exp(g[t - 1] - g[t])`, which is only
     too large with a 0 in the place of what is read: `padded` are the elements that may be such.
     """
-    if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
+    if isinstance(value, Pow | power) and value.args[1].is_nonnegative and not value.args[1].atoms(At):
+        return has_no_pole(value.args[0], known, padded)  # `a[c] ** k` of a place k
+    if isinstance(value, Pow):
         positive = bool(value.base.is_positive) and bool(value.exp.is_number)
         return positive and has_no_pole(value.base, known, padded)
     if isinstance(value, At):

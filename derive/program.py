@@ -2,7 +2,7 @@
 
     statement  ::=  name[axes] = node  |  name[axes] (+, max, min)= scatter of node over axes at slots
     node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
-                | scan(to, over, relation, node) | shares(axis, node) | run(to, over, relation, node, name[index])
+                | scan(to, over, relation, node) | shares(axes, node) | run(to, over, relation, node, name[index])
     index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
                 | step*index + … + offset
 
@@ -221,15 +221,15 @@ class Run(Scan):
 
 @dataclass(frozen=True)
 class Shares:
-    """The exponentials of the body over their sum along `axis`, or the logarithms of these shares."""
+    """The exponentials of the body over their sum along some axes, or the logarithms of these shares."""
 
-    axis: str
+    axes: tuple[str, ...]
     body: Node
     logarithm: bool = False
 
     def __str__(self) -> str:
         exponential = Call("exp", (self.body,))
-        total = Reduce("sum", (self.axis,), exponential)
+        total = Reduce("sum", self.axes, exponential)
         if self.logarithm:
             return str(Call("sub", (self.body, Call("log", (total,)))))
         return str(Call("div", (exponential, total)))

@@ -18,6 +18,8 @@ from derive.terms.axes import free_axes
 from derive.terms.elements import At, Tensor
 from derive.terms.names import free_name
 
+_MOST = 3  # axes whose orders are tried
+
 
 def with_named_shares(op: Op) -> Op:
     """The same op with such factors as tensors of their own."""
@@ -43,7 +45,7 @@ class _Known:
         full = in_full(e.body, self.exponentials) if e.is_plain else None
         if e.kind is None and isinstance(full, exp):
             self.exponentials[e.name] = replace(e, body=full)
-        elif e.kind == "sum" and isinstance(full, exp) and len(e.over) == 1 and e.scale == 1:
+        elif e.kind == "sum" and isinstance(full, exp) and e.scale == 1:
             self.sums[e.name] = replace(e, body=full)
 
     def rewritten(self, e: Equation, product: Expr) -> Expr:
@@ -56,14 +58,16 @@ class _Known:
         return product
 
     def is_share(self, factor: Expr, total: Expr) -> bool:
-        """Whether a factor is an exponential, and the other the sum of all such along an axis."""
+        """Whether a factor is an exponential, and the other the sum of all such along some axes."""
         of = self.sums.get(total.name) if isinstance(total, At) else None
         one = in_full(factor, self.exponentials)
         if of is None or not isinstance(one, exp):
             return False
-        along = free_axes(one) - free_axes(total)
-        there = dict(zip(of.axes, total.index, strict=True)) | dict(zip(of.over, along, strict=False))
-        return len(along) == 1 and of.body.xreplace(there) == one
+        along, there = free_axes(one) - free_axes(total), dict(zip(of.axes, total.index, strict=True))
+        if len(along) != len(of.over) or len(along) > _MOST:
+            return False
+        orders = (dict(zip(of.over, order, strict=True)) for order in permutations(along))
+        return any(of.body.xreplace(there | order) == one for order in orders)
 
     def named(self, e: Equation, value: Expr) -> At:
         """The shares under a name; what has one already is found to be the same later (`twins.py`)."""

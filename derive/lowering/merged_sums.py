@@ -29,7 +29,8 @@ def merge_sums(expr: Expr, shared: Set[Expr]) -> Expr:
     """`c*sum(a) + c*sum(b) = c*sum(a + b)`: one reduction instead of two, unless one of them is needed by itself.
 
     Those of `c*sum(a) - c*sum(a*s)` with `s >= 0` are merged in any case: they may be nearly equal, and a sum of
-    `a*(1 - s)` subtracts before it adds up. So is a number of places less the sum of what is at most 1 at each.
+    `a*(1 - s)` subtracts before it adds up, also where `sum(a)` is a product of matrices. So is a number of places less
+    the sum of what is at most 1 at each.
     """
     return _merged(expr, sums_of(expr) & shared)
 
@@ -40,13 +41,18 @@ def _merged(expr: Expr, shared: frozenset[Sigma]) -> Expr:
     out: list[Expr] = []
     for term in Add.make_args(expr):
         sums = factors_of(term, Sigma)
-        if len(sums) == 1 and not has_delta(sums[0]) and not is_contraction(sums[0].body):
+        if len(sums) == 1 and not has_delta(sums[0]):
             outer = term / sums[0]
             number = outer.as_coeff_Mul()[0]
             groups.setdefault((outer / number, tuple(a.base for a in sums[0].over)), []).append((number, sums[0]))
         else:
             out.append(term)
     for (outer, _), members in groups.items():
+        for n, s in [m for m in members if _is_apart(m, members)]:
+            members.remove((n, s))
+            out.append(n * outer * s)
+        if not members:
+            continue
         counts = {t: n for t in out if (n := _counted(t, outer, members)) is not None}
         out = [t for t in out if t not in counts]
         members += [(n, Sigma(S.One, *members[0][1].over)) for n in counts.values()]
@@ -55,6 +61,12 @@ def _merged(expr: Expr, shared: frozenset[Sigma]) -> Expr:
             out.append(outer * _in_one(merged))
         out += [n * outer * s for n, s in members if len(merged) < 2 or (n, s) not in merged]
     return _elements_beside_means(Add(*out), shared)
+
+
+def _is_apart(one: tuple[Expr, Sigma], members: list[tuple[Expr, Sigma]]) -> bool:
+    """Whether a sum is a product of matrices, of which nothing takes nearly all away that is none."""
+    others = (m for m in members if not is_contraction(m[1].body))
+    return is_contraction(one[1].body) and not any(_nearly_equal(one, other) for other in others)
 
 
 def _elements_beside_means(expr: Expr, shared: frozenset[Sigma]) -> Expr:

@@ -73,7 +73,7 @@ def _is_without(weight: Node, pair: frozenset[str], known: Mapping[str, Assign])
     """
     if isinstance(weight, Call) and weight.fn in ("add", "sub"):
         return all(_is_without(a, pair, known) for a in weight.args)
-    if isinstance(weight, Read) and weight.name in known and by_axes_once(weight):
+    if isinstance(weight, Read) and weight.name in known and by_axes_once(weight) and pair <= set(weight.index):
         made = known[weight.name]
         own = dict(zip(weight.index, made.axes, strict=True))
         return _is_without(made.value, frozenset(str(own[a]) for a in pair), {})

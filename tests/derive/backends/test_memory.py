@@ -12,9 +12,10 @@ two, many = axes("two=2 many=40")
 
 
 @op
-def shares(f, x: tensor[n, d]):
-    f.u[n, d] = exp(x[n, d])
-    f.p[n, d] = f.u[n, d] / sum(f.u[n, d], over=(n, d))
+def shares(f, x: tensor[n, k, d]):
+    """Along dimensions that do not lie side by side: no call of torch's divides these."""
+    f.u[n, k, d] = exp(x[n, k, d])
+    f.p[n, k, d] = f.u[n, k, d] / sum(f.u[n, k, d], over=(n, d))
     return f.p
 
 
@@ -33,7 +34,7 @@ def divided_by_another(f, x: tensor[n, d]):
 
 
 PLAIN = {
-    "shares": lambda x: x.exp() / x.exp().sum(),
+    "shares": lambda x: x.exp() / x.exp().sum((0, 2), keepdim=True),
     "centred": lambda x: x.tanh() - x.tanh().mean(0),
     "divided_by_another": lambda x: x.exp() / (1 + (x.exp() ** 2).sum(1, keepdim=True)),
 }
@@ -43,6 +44,7 @@ PLAIN = {
 @pytest.mark.parametrize("shape", [(4, 3), (1, 3), (4, 1), (1, 1)])
 def test_gradients(spec, shape):
     op, made = spec.op, module(spec.op)
+    shape = (shape[0], 2, shape[1]) if spec is shares else shape
     x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
     dy = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     y, saved = getattr(made, f"{op.name}_forward")(x.detach())
@@ -53,7 +55,7 @@ def test_gradients(spec, shape):
 
 
 def test_written_as_a_person_would():
-    assert "p = u.div_(u.sum((0, 1), keepdim=True))" in render(shares.op.derivation)
+    assert "p = u.div_(u.sum((0, 2), keepdim=True))" in render(shares.op.derivation)
 
 
 @op

@@ -54,6 +54,39 @@ def causal_by_hand(q: Tensor, s: Tensor) -> Tensor:
 
 
 @op
+def along_two(f, x: tensor[..., i, j]):
+    f.m[...] = amax(x[..., i, j], over=(i, j))
+    f.u[..., i, j] = exp(x[..., i, j] - f.m[...])
+    f.p[..., i, j] = f.u[..., i, j] / sum(f.u[..., i, j], over=(j, i))
+    return f.p
+
+
+@op
+def along_two_turned(f, x: tensor[i, j, n], w: tensor[n]):
+    f.p[n, j, i] = w[n] * exp(x[i, j, n]) / sum(exp(x[i, j, n]), over=(j, i))
+    return f.p
+
+
+@op
+def logarithms_along_two(f, x: tensor[n, i, j]):
+    f.m[n] = amax(x[n, i, j], over=(i, j))
+    f.y[n, i, j] = x[n, i, j] - f.m[n] - log(sum(exp(x[n, i, j] - f.m[n]), over=(i, j)))
+    return f.y
+
+
+def along_two_by_hand(x: Tensor) -> Tensor:
+    return x.flatten(-2).softmax(-1).view_as(x)
+
+
+def along_two_turned_by_hand(x: Tensor, w: Tensor) -> Tensor:
+    return (along_two_by_hand(x.permute(2, 0, 1)) * w[:, None, None]).mT
+
+
+def logarithms_along_two_by_hand(x: Tensor) -> Tensor:
+    return along_two_by_hand(x).log()
+
+
+@op
 def of_returned_scores(f, q: tensor[i, k], s: tensor[j, k]):
     """The scores are read by others as well: they are one product all the same."""
     f.z[i, j] = sum(q[i, k] * s[j, k], over=k)
@@ -83,6 +116,24 @@ ONE_CALL = [
     (at_a_temperature, "p = torch.softmax(z, -1)  #", lambda x: (x / 2).softmax(-1), {"x": (2, 3, 5)}),
     (logarithms, "y = torch.log_softmax(x, 1)", lambda x: x.log_softmax(1), {"x": (3, 5)}),
     (causal, "p = torch.softmax(z, 1, out=z)", causal_by_hand, {"q": (5, 2), "s": (5, 2)}),
+    (
+        along_two,
+        "p = torch.softmax(x.flatten(-2, -1), -1).unflatten(-1, (i, j))",
+        along_two_by_hand,
+        {"x": (2, 3, 4, 5)},
+    ),
+    (
+        along_two_turned,
+        "torch.softmax(x.flatten(0, 1), 0).unflatten(0, (i, j)).transpose(0, 2)",
+        along_two_turned_by_hand,
+        {"x": (4, 5, 3), "w": (3,)},
+    ),
+    (
+        logarithms_along_two,
+        "y = torch.log_softmax(x.flatten(1, 2), 1).unflatten(1, (i, j))",
+        logarithms_along_two_by_hand,
+        {"x": (3, 4, 5)},
+    ),
     (of_returned_scores, "p = torch.softmax(z, 1)", of_returned_scores_by_hand, {"q": (4, 2), "s": (5, 2)}),
     (of_turned_scores, "p = torch.softmax(z, 1)  #", of_turned_scores_by_hand, {"q": (3, 4, 2), "s": (4, 2, 5)}),
 ]
@@ -127,8 +178,8 @@ def something_is_left(f, x: tensor[n, c]):
 
 
 @op
-def over_two_axes(f, x: tensor[n, c]):
-    f.p[n, c] = exp(x[n, c]) / sum(exp(x[n, c]), over=(n, c))
+def over_two_axes_apart(f, x: tensor[n, c, k]):
+    f.p[n, c, k] = exp(x[n, c, k]) / sum(exp(x[n, c, k]), over=(n, k))
     return f.p
 
 
@@ -163,7 +214,7 @@ APART = [
     (of_other_scores, lambda x, z: x.exp() / z.exp().sum(1, keepdim=True), 2),
     (something_is_left, lambda x: x.exp() / (1 + x.exp().sum(1, keepdim=True)), 1),
     (over_leading_axes, lambda x: x.softmax(0), 1),
-    (over_two_axes, lambda x: x.exp() / x.exp().sum(), 1),
+    (over_two_axes_apart, lambda x: x.exp() / x.exp().sum((0, 2), keepdim=True), 1),
     (another_logarithm, lambda x, z: z - x.logsumexp(1, keepdim=True), 2),
 ]
 
@@ -177,7 +228,8 @@ def test_the_maximum_that_is_taken_off_is_along_the_same_axis() -> None:
 @pytest.mark.parametrize(("made", "theirs", "inputs"), APART, ids=[m.op.name for m, *_ in APART])
 def test_what_else_is_made_of_exponentials_is_made_of_them(made, theirs, inputs) -> None:
     assert "softmax" not in render(made.op.derivation)
-    leaves = [torch.randn(3, 5, dtype=torch.float64, requires_grad=True) for _ in range(inputs)]
+    shape = (3, 5, 2) if made is over_two_axes_apart else (3, 5)
+    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(inputs)]
     ours, right = getattr(module(made.op), made.op.name)(*leaves), theirs(*leaves)
     pairs = zip(ours, right, strict=True) if isinstance(right, tuple) else [(ours, right)]
     for a, b in pairs:
@@ -194,7 +246,7 @@ def test_a_product_may_have_them_as_a_factor() -> None:
     (found,) = with_shares(
         Program("p", (("x", ("n", "c")), ("w", ("c",)), ("v", ("n",))), (), (made,), ("y",))
     ).statements
-    shares = Shares("c", Read("x", ("n", "c")))
+    shares = Shares(("c",), Read("x", ("n", "c")))
     assert found.value == Call("div", (Call("mul", (w, shares)), v))
 
 

@@ -65,6 +65,13 @@ def of_a_state(f, x: tensor[n, c, t], a: tensor[c], b: tensor[c]):
 
 
 @op
+def of_powers(f, x: tensor[n, c, t], a: tensor[c]):
+    """A decay, as many places as it is kept for: a power by a place has no pole."""
+    f.y[n, c, t] = sum(where(t >= five, a[c] ** five * x[n, c, t - five], 0), over=five)
+    return f.y
+
+
+@op
 def of_taps_around(f, x: tensor[n, c, t], w: tensor[c, five]):
     f.taps[c, five] = sin(w[c, five]) / (1 + exp(w[c, five]))
     f.y[n, c, t] = sum(
@@ -103,6 +110,10 @@ def _by_channels(x: Tensor, taps: Tensor) -> Tensor:
     return functional.conv1d(padded, taps.flip(1)[:, None], groups=len(taps))
 
 
+def _of_powers(x: Tensor, a: Tensor) -> Tensor:
+    return _by_channels(x, a[:, None] ** torch.arange(5))
+
+
 def _of_taps_around(x: Tensor, w: Tensor) -> Tensor:
     return functional.conv1d(functional.pad(x, (2, 2)), (w.sin() / (1 + w.exp()))[:, None], groups=len(w))
 
@@ -111,6 +122,7 @@ CASES = [
     (of_bounded_taps, _of_bounded_taps, {"x": (2, 3, 7), "w": (3, 4)}),
     (of_bounded_taps, _of_bounded_taps, {"x": (2, 3, 2), "w": (3, 4)}),
     (of_a_state, _of_a_state, {"x": (2, 3, 7), "a": (3,), "b": (3,)}),
+    (of_powers, _of_powers, {"x": (2, 3, 7), "a": (3,)}),
     (of_taps_around, _of_taps_around, {"x": (2, 3, 7), "w": (3, 5)}),
     (of_taps_around, _of_taps_around, {"x": (2, 3, 1), "w": (3, 5)}),
     (causal, _causal, {"x": (2, 7), "w": (3,)}),

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from derive import amax, axes, emit, exp, op, size, sum, tanh, tensor
+from derive import amax, axes, constant, emit, exp, op, size, sum, tanh, tensor
 from derive.algebra import sigma
 from derive.lowering.merged_sums import merge_sums
 from derive.terms.elements import At, Tensor
@@ -80,3 +80,38 @@ def test_a_mean_of_products_is_the_matrix_product_divided(forward: Callable[...,
     right = torch.autograd.grad(y, (x, w), dy := make(4, 7))
     found = torch.autograd.grad(getattr(module(a_mean), a_mean.name)(x, w), (x, w), dy)
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-14)
+
+
+@op
+def weighed_messages(f, x: tensor[n, d], a: tensor[c, d], k: constant[n, c], w: tensor[d]):
+    f.h[n, c, d] = tanh(x[n, d] + a[c, d])
+    f.y[n, d] = sum(k[n, c] * f.h[n, c, d], over=c) * w[d]
+    return f.y
+
+
+def test_what_takes_nearly_all_of_a_product_of_matrices_is_taken_before_it_adds_up() -> None:
+    """`sum(k*dy) - sum(k*dy*h**2)` is `sum(k*dy*(1 - h**2))`: where `h` is nearly 1, both are nearly one number."""
+    lines = [str(s) for s in weighed_messages.op.derivation.backward.statements]
+    (da,) = [line for line in lines if line.startswith("da[")]
+    assert " - sum" not in da and "one_minus_h_squared" in da, lines
+    torch.manual_seed(0)
+    x, a, w, k = torch.randn(50, 3) + 3, torch.randn(40, 3) + 3, torch.randn(3), torch.rand(50, 40)
+    dy = torch.randn(50, 3)
+
+    def gradient(function: Callable[..., torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
+        leaves = [t.to(dtype).requires_grad_() for t in (x, a, w)]
+        y = function(leaves[0], leaves[1], k.to(dtype), leaves[2])
+        return torch.autograd.grad(y, leaves, dy.to(dtype))[1].double()
+
+    def plain(x: torch.Tensor, a: torch.Tensor, k: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (k[:, :, None] * (x[:, None] + a).tanh()).sum(1) * w
+
+    exact, theirs = (gradient(plain, dtype) for dtype in (torch.float64, torch.float32))
+    ours = gradient(module(weighed_messages.op).weighed_messages, torch.float32)
+    assert (ours - exact).norm() <= 2 * (theirs - exact).norm()
+
+
+def test_products_of_matrices_of_which_nothing_is_taken_stay() -> None:
+    a, b, h = (At(Tensor(name), *i) for name, i in (("a", (n, d)), ("b", (d, c)), ("h", (n, d, c))))
+    two = sigma(a * b, [d]) + sigma(h, [d])
+    assert merge_sums(two, set()) == two

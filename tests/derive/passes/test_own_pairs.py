@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, constant, op, scalar, softplus, sum, tensor, where
+from derive import axes, constant, exp, op, scalar, softplus, sum, tensor, where
 from derive.equations import Op
 from derive.live import build
 from derive.nodes.arithmetic import ZERO
@@ -17,7 +17,7 @@ from derive.verify.verify import Verification, verify, verify_kernels
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, inputs_of
 
-d, i, j, n = axes("d i j n")
+d, e, i, j, n = axes("d e i j n")
 
 
 @op
@@ -31,6 +31,23 @@ def pulled(f, x: tensor[n, d], mass: tensor[n], soft: scalar = 0.05):
 def along_edges(f, h: tensor[n, d], adjacent: tensor[n, n]):
     f.y[i, d] = sum(adjacent[i, j] * (h[j, d] - h[i, d]), over=j)
     return f.y
+
+
+@op
+def smoothed(f, x: tensor[n, d], v: tensor[n, e]):
+    """Each point has the others' values, in shares: a weight of a pair less what a point has for itself."""
+    f.u[i, j] = exp(-sum((x[i, d] - x[j, d]) ** 2, over=d))
+    f.a[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
+    f.y[i, e] = sum(f.a[i, j] * v[j, e], over=j)
+    return f.y
+
+
+def test_shares_of_pairs() -> None:
+    def plain(x: Tensor, v: Tensor) -> Tensor:
+        return (-(x[:, None] - x).square().sum(2)).softmax(1) @ v
+
+    leaves = list(inputs_of(smoothed.op, {"x": (5, 3), "v": (5, 2)}).values())
+    assert_alike(build(smoothed)(*leaves), plain(*leaves), leaves)
 
 
 def naive(x: Tensor, mass: Tensor, soft: float = 0.05) -> Tensor:

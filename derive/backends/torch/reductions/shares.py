@@ -1,4 +1,4 @@
-"""Exponentials over their sum along an axis, and the logarithms of that, for which torch has one call each.
+"""Exponentials over their sum along some axes, and the logarithms of that, for which torch has one call each.
 
 The call takes less than half of the time that its parts take, and no more where scores are -oo, of which `exp` takes
 up to ten times as long as of others. It subtracts the largest score of its own accord.
@@ -95,29 +95,32 @@ class _Found:
     def _are_one(self, node: Node, other: Node) -> bool:
         return self._value(node) == self._value(other)
 
-    def _total(self, node: Node) -> tuple[str, Node] | None:
-        """The axis along which exponentials are added up, and their exponent."""
+    def _total(self, node: Node) -> tuple[tuple[str, ...], Node] | None:
+        """The axes along which exponentials are added up, and their exponent."""
         value = self._value(node)
-        if not isinstance(value, Reduce) or value.kind != "sum" or len(value.axes) != 1:
-            return None
-        exponent = self._exponent(value.body)
-        return None if exponent is None else (value.axes[0], exponent)
+        exponent = self._exponent(value.body) if isinstance(value, Reduce) and value.kind == "sum" else None
+        return None if exponent is None else (value.axes, exponent)  # type: ignore[union-attr]
 
-    def _of(self, exponent: Node, axis: str) -> Shares | None:
-        """The shares of these exponentials along an axis, without the largest score, which is subtracted anyway.
+    def _of(self, exponent: Node, axes: tuple[str, ...]) -> Shares | None:
+        """The shares of these exponentials along some axes, without the largest score, which is subtracted anyway.
 
-        What has a name goes by it: others may read it as well.
+        What has a name goes by it: others may read it as well. Several axes are one dimension for torch, where they lie
+        side by side in a tensor that has a name.
         """
-        if axis not in node_axes(exponent) or Axis(axis).is_pack:
+        own = node_axes(exponent)
+        if not set(axes) <= set(own) or any(Axis(a).is_pack for a in axes):
             return None
         difference = self._value(exponent)
         if isinstance(difference, Call) and difference.fn == "sub":
             score, largest = difference.args[0], self._value(difference.args[1])
             of_it = isinstance(largest, Reduce) and self._are_one(largest.body, score)
-            along = of_it and largest.kind == "amax" and largest.axes == (axis,)  # type: ignore[union-attr]
-            if along and isinstance(score, Read):
-                return Shares(axis, score)
-        return Shares(axis, exponent)
+            along = of_it and largest.kind == "amax" and set(largest.axes) == set(axes)  # type: ignore[union-attr]
+            exponent = score if along and isinstance(score, Read) else exponent
+        if len(axes) == 1:
+            return Shares(axes, exponent)
+        lie = exponent.index if isinstance(exponent, Read) and by_axes_once(exponent) else ()
+        side_by_side = [lie[k : k + len(axes)] for k in range(len(lie)) if set(lie[k : k + len(axes)]) == set(axes)]
+        return Shares(side_by_side[0], exponent) if side_by_side else None  # type: ignore[arg-type]
 
 
 _TURNED = re.compile(r"\.(transpose|permute|movedim|mT|T)\b")
@@ -148,8 +151,17 @@ def _outside_brackets(code: str) -> str:
 
 def shares_code(printer: Printer, node: Shares, order: Dims) -> Value:
     """One call of torch; where nothing reads the scores any more, over their memory."""
-    body = printer.as_real(node.body, printer.value(node.body, order))
-    at = position(body.dims, body.dims.index(node.axis))
-    over = f", out={body.code}" if body.owned and _is_in_order(printer, node.body) else ""
     name = "log_softmax" if node.logarithm else "softmax"
+    if len(node.axes) > 1:
+        assert isinstance(node.body, Read)
+        body = printer.as_real(node.body, printer.value(node.body, node.body.index))  # type: ignore[arg-type]
+        first, last = (position(body.dims, body.dims.index(a)) for a in (node.axes[0], node.axes[-1]))
+        flat = body.method(f".flatten({first}, {last})").code
+        at = first if first >= 0 else first + len(node.axes) - 1
+        apart = f".unflatten({at}, ({', '.join(map(printer.size, node.axes))}))"
+        return align(Value(f"torch.{name}({flat}, {at}){apart}", body.dims), order)
+    body = printer.as_real(node.body, printer.value(node.body, order))
+    at = position(body.dims, body.dims.index(node.axes[0]))
+    named = isinstance(node.body, Read) and body.owned
+    over = f", out={body.code}" if named and _is_in_order(printer, node.body) else ""
     return align(Value(f"torch.{name}({body.code}, {at}{over})", body.dims), order)
