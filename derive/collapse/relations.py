@@ -41,6 +41,8 @@ class Relation:
         return f"{self.pattern} = {self.value}   by {', '.join(self.because)}"
 
 
+_Level = tuple[Expr, tuple[str, ...]]
+
 Relations = dict[frozenset[str], tuple[Relation, ...]]
 """Identities by the tensors that their sums read."""
 
@@ -61,14 +63,30 @@ def relations(op: Op, known: tuple[Inversion, ...]) -> tuple[Relation, ...]:
         if inversion.nonzero is None:
             valid.setdefault(inversion.of, []).append(inversion)
     found: dict[Sigma, Relation] = {}
+    several: list[_Level] = []
     for equation in op.equations:
         if equation.kind in ("sum", "mean") and equation.is_plain:
-            for relation in _levels(equation, valid):
-                known_one = found.get(relation.pattern)
-                if known_one is None or _length(relation) < _length(known_one):
-                    found[relation.pattern] = relation
+            for expr, because in _levels(equation, valid):
+                if (relation := oriented(expr, because)) is not None:
+                    known_one = found.get(relation.pattern)
+                    if known_one is None or _length(relation) < _length(known_one):
+                        found[relation.pattern] = relation
+                elif len(because) > 1 and len(expr.atoms(Sigma)) > 1:
+                    several.append((expr, because))
+    for relation in _by_the_others(several, by_names(tuple(found.values()))):
+        found.setdefault(relation.pattern, relation)
     of_axes = tuple(found.values())
     return (*of_axes, *_by_first_names(op, of_axes), *_of_sums(op, by_names(of_axes)))
+
+
+def _by_the_others(several: list[_Level], known: Relations) -> Iterator[Relation]:
+    """What is left of equations with several sums by what is known of others: `sum(p*(x - mu)) = 0` as `sum(p) = 1`."""
+    for expr, because in several:
+        less, used = use_relations(expr, known)
+        names = (*because, *(n for r in used for n in r.because))
+        relation = oriented(less, tuple(dict.fromkeys(names))) if used else None
+        if relation is not None:
+            yield relation
 
 
 def _by_first_names(op: Op, known: tuple[Relation, ...]) -> Iterator[Relation]:
@@ -118,23 +136,20 @@ def _length(relation: Relation) -> int:
     return len(relation.value.atoms(At))
 
 
-def _levels(equation: Equation, valid: dict[str, list[Inversion]]) -> list[Relation]:
+def _levels(equation: Equation, valid: dict[str, list[Inversion]]) -> Iterator[_Level]:
+    """What is 0 by an equation, with operands eliminated one after another, and by which equations."""
     start = normal(equation.weight * sigma(equation.body, equation.over) - equation.left)
-    out: list[Relation] = []
-    level: list[tuple[Expr, tuple[str, ...]]] = [(start, (equation.name,))]
+    level: list[_Level] = [(start, (equation.name,))]
     for _ in range(_DEPTH):
         following = []
         for expr, because in level:
-            relation = oriented(expr, because)
-            if relation is not None:
-                out.append(relation)
+            yield expr, because
             inside = sorted(tensor_names(expr) & set(valid))
             for inversion in (i for name in inside for i in valid[name]):
                 if inversion.through not in because:
                     changed = substitute(expr, {inversion.of: (inversion.axes, inversion.value)})
                     following.append((changed, (*because, inversion.through)))
         level = following
-    return out
 
 
 def oriented(expr: Expr, because: tuple[str, ...]) -> Relation | None:

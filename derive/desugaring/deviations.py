@@ -2,8 +2,8 @@
 
 As it is written the two are nearly equal where the mean is large, and their difference has few digits: of numbers about
 100 with a deviation of 1, float32 leaves three. So it is of a covariance, `mean(x*y) - mean(x)*mean(y)`, of sums that
-are divided later, `sum(x**2) - sum(x)**2 / n`, and under weights, with their sum for `n`. What keeps a variance from
-being below 0, `maximum(var, 0)`, has nothing to do then: a sum of squares never is.
+are divided later, `sum(x**2) - sum(x)**2 / n`, and under weights, with their sum for `n`, which is 1 of shares. What
+keeps a variance from being below 0, `maximum(var, 0)`, has nothing to do then: a sum of squares never is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
-from sympy import Add, Basic, Expr, Mul, S
+from sympy import Add, Basic, Expr, Mul, Pow, S
 
 from derive.desugaring.splitting import own_equation, split_name
 from derive.desugaring.stable import in_full
@@ -52,6 +52,7 @@ class _Known:
     sums: dict[str, Equation] = field(default_factory=dict)
     scaled: dict[str, Equation] = field(default_factory=dict)
     products: dict[str, Equation] = field(default_factory=dict)
+    shares: dict[str, Equation] = field(default_factory=dict)  # what is divided by one of those sums
     signed: dict[Basic, Basic] = field(default_factory=dict)  # tensors of which a sign is known now
     squares: set[str] = field(default_factory=set)  # sums of ours that are never below 0
 
@@ -65,7 +66,9 @@ class _Known:
             return
         if e.kind in ("sum", "mean"):
             self.sums[e.name] = e
-        elif e.kind is None and _is_product(e.body):
+        elif e.kind is None and any(isinstance(1 / f, At) and (1 / f).name in self.sums for f in Mul.make_args(e.body)):
+            self.shares[e.name] = e
+        if e.kind is None and _is_product(e.body):
             of = {at.name for at in e.reads}
             made = self.scaled if of <= self.sums.keys() | self.scaled.keys() else self.products
             made[e.name] = replace(e, body=in_full(e.body, made))
@@ -155,10 +158,21 @@ class _Known:
         """The sum of the weights: the number of places where they are 1, else one that the ratio has."""
         if weight == 1:
             return Mul(*(Size(a) for a in over))
+        if self.adds_up_to_1(weight, over):
+            return S.One
         for at in (f for f in reads_of(ratio) if f.name in self.sums):
             if any(self.body(at, order) == weight for order in permutations(over)):
                 return at / self.sums[at.name].weight
         return None
+
+    def adds_up_to_1(self, weight: Expr, over: tuple[Axis, ...]) -> bool:
+        """Whether weights are what something has of its own sum over these axes, `u / sum(u)`."""
+        value = in_full(weight, self.shares)
+        sums = (1 / f for f in Mul.make_args(value) if isinstance(1 / f, At) and (1 / f).name in self.sums)
+        orders = list(permutations(over))
+        return any(
+            self.sums[s.name].weight == 1 and any(self.body(s, order) == value * s for order in orders) for s in sums
+        )
 
     def mean(self, at: At, total: Expr) -> Expr:
         """The mean that a sum is of: by the author's name for it where there is one."""
@@ -181,7 +195,8 @@ class _Known:
 
 def _is_product(value: Expr) -> bool:
     """Whether it is made of tensors and numbers by products alone."""
-    return all(not b.atoms(Add) and (isinstance(b, At) or not reads_of(b)) for b in value.as_powers_dict())
+    bases = (f.base if isinstance(f, Pow) else f for f in Mul.make_args(value))  # SymPy takes exp for a power of e
+    return all(not b.atoms(Add) and (isinstance(b, At) or not reads_of(b)) for b in bases)
 
 
 def _is_of_one_size(value: Expr) -> bool:

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from derive import axes, constant, maximum, mean, op, relu, rsqrt, size, sqrt, sum, tensor
+from derive import amax, axes, constant, exp, maximum, mean, op, relu, rsqrt, size, sqrt, sum, tensor
+from derive.desugaring.deviations import with_deviations
 from derive.pipeline import derive_op
 from derive.verify.verify import verify
 from tests.derive.live import module
@@ -62,7 +63,35 @@ def correlation(f, x: tensor[n], z: tensor[n]):
     return f.r
 
 
-OPS = [scaled_rows, divided_later, bounded, under_a_mask, covariance, correlation]
+@op
+def attentive_statistics(f, w: tensor[n, k], x: tensor[n, k, d]):
+    """A mean and a deviation under shares (Okabe, Koshinaka & Shinoda, 2018)."""
+    f.m[n] = amax(w[n, k], over=k)
+    f.a[n, k] = exp(w[n, k] - f.m[n]) / sum(exp(w[n, k] - f.m[n]), over=k)
+    f.mu[n, d] = sum(f.a[n, k] * x[n, k, d], over=k)
+    f.sd[n, d] = sqrt(sum(f.a[n, k] * x[n, k, d] ** 2, over=k) - f.mu[n, d] ** 2 + 1e-6)
+    return f.sd, f.mu
+
+
+@op
+def in_shares_of_weights(f, u: constant[n, k], x: tensor[n, k]):
+    f.a[n, k] = u[n, k] / sum(u[n, k], over=k)
+    f.mu[n] = sum(f.a[n, k] * x[n, k], over=k)
+    f.var[n] = sum(f.a[n, k] * x[n, k] ** 2, over=k) - f.mu[n] ** 2
+    return f.var
+
+
+@op
+def of_other_weights(f, u: constant[n, k], v: constant[n, k], x: tensor[n, k]):
+    """What is divided by the sum of others adds up to anything."""
+    f.a[n, k] = u[n, k] / sum(v[n, k], over=k)
+    f.mu[n] = sum(f.a[n, k] * x[n, k], over=k)
+    f.var[n] = sum(f.a[n, k] * x[n, k] ** 2, over=k) - f.mu[n] ** 2
+    return f.var
+
+
+OPS = [scaled_rows, divided_later, bounded, under_a_mask, covariance, correlation, attentive_statistics,
+       in_shares_of_weights]  # fmt: skip
 
 
 @pytest.mark.parametrize("spec", OPS, ids=lambda o: o.op.name)
@@ -79,7 +108,12 @@ def test_digits_far_from_0(spec):
     operands = [o for o in spec.op.operands if o.is_tensor]
     shape = [(40, *(5,) * (len(o.axes) - 1)) for o in operands]
     shape = [(5, 8, 5)] if spec is bounded else [(6, 40)] if spec is scaled_rows else shape
+    shape = (
+        [(4, 7), (4, 7, 3)] if spec is attentive_statistics else [(4, 7)] * 2 if spec is in_shares_of_weights else shape
+    )
     wide = [torch.randn(s, dtype=torch.float64) + 100 for s in shape]
+    if spec is attentive_statistics:
+        wide[0] -= 100  # the scores
     if spec is under_a_mask:
         wide[1] = (torch.rand(40, dtype=torch.float64) > 0.3).double()
     found = []
@@ -134,3 +168,15 @@ def of_outer_products(f, x: tensor[n, i], z: tensor[n, j]):
 @pytest.mark.parametrize("spec", [under_attention, in_windows, of_others, of_outer_products], ids=lambda o: o.op.name)
 def test_what_is_no_sum_of_deviations_stays(spec):
     assert "_minus_" not in str(derive_op(spec.op).forward)
+
+
+def test_what_a_mean_under_shares_leaves_is_0() -> None:
+    """`sum(a*(x - mu)) = 0`, as `sum(a) = 1`: no gradient of the mean comes from the deviation."""
+    derivation = derive_op(attentive_statistics.op)
+    lines = [str(s) for s in derivation.backward.statements]
+    assert len(lines) <= 4 and {"a", "x_minus_mu"} <= set(derivation.kept) and "x" not in derivation.kept, lines
+    assert "amax" not in "".join(lines)
+
+
+def test_weights_that_add_up_to_something_else_are_none() -> None:
+    assert with_deviations(of_other_weights.op) == of_other_weights.op
