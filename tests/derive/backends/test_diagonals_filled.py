@@ -65,6 +65,13 @@ def own_in_batches(f, x: tensor[b, i, j]):
 
 
 @op
+def own_of_all_in_batches(f, x: tensor[b, i, j], g: tensor[i, j]):
+    """What stands on the diagonals is of a matrix that all of the batch share."""
+    f.y[b, i, j] = where(ne(i, j), x[b, i, j], exp(g[i, j]))
+    return f.y
+
+
+@op
 def own_apart(f, x: tensor[i, d], z: tensor[j, d], fill: scalar = 0.5):
     """Towards the identity, and everything else towards 0 (Zbontar et al., 2021); `c` is read on the diagonal alone."""
     f.c[i, j] = sum(x[i, d] * z[j, d], over=d)
@@ -211,9 +218,19 @@ def test_each_matrix_of_a_tensor_is_filled(made, line: str, plain, shapes) -> No
     assert line in forward and "torch.where" not in forward, forward
 
 
-@pytest.mark.parametrize("made", [vectors_in_batches, own_in_batches], ids=lambda made: made.op.name)
+STAY = [vectors_in_batches, own_in_batches, own_of_all_in_batches]
+
+
+@pytest.mark.parametrize("made", STAY, ids=lambda made: made.op.name)
 def test_what_is_no_number_or_lacks_an_axis_stays_a_choice(made) -> None:
-    assert "fill_diagonal_" not in code_of(made.op).split("_backward(")[0]
+    assert "diagonal_" not in code_of(made.op).split("_backward(")[0]
+
+
+def test_a_matrix_that_all_share_is_on_the_diagonal_of_each() -> None:
+    def plain(x: Tensor, g: Tensor) -> Tensor:
+        return torch.where(torch.eye(x.shape[1], x.shape[2]) > 0, g.exp(), x)
+
+    assert_derived(own_of_all_in_batches.op, plain, {"x": (4, 4, 4), "g": (4, 4)})
 
 
 def test_what_is_given_is_not_written_over() -> None:

@@ -100,6 +100,13 @@ def of_returned_scores_by_hand(q: Tensor, s: Tensor) -> Tensor:
 
 
 @op
+def of_scores_without_a_name(f, q: tensor[i, k], s: tensor[j, k]):
+    f.u[i, j] = exp(3 * sum(q[i, k] * s[j, k], over=k))
+    f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
+    return f.p
+
+
+@op
 def of_turned_scores(f, q: tensor[n, i, k], s: tensor[i, k, j]):
     """What torch has made with other dimensions first is not written over, which compiled it refuses."""
     f.z[n, i, j] = sum(q[n, i, k] * s[i, k, j], over=k)
@@ -135,6 +142,12 @@ ONE_CALL = [
         {"x": (3, 4, 5)},
     ),
     (of_returned_scores, "p = torch.softmax(z, 1)", of_returned_scores_by_hand, {"q": (4, 2), "s": (5, 2)}),
+    (
+        of_scores_without_a_name,
+        "p = torch.softmax((q @ s.T).mul_(3), 1)",
+        lambda q, s: (3 * q @ s.T).softmax(1),
+        {"q": (4, 2), "s": (5, 2)},
+    ),
     (of_turned_scores, "p = torch.softmax(z, 1)  #", of_turned_scores_by_hand, {"q": (3, 4, 2), "s": (4, 2, 5)}),
 ]
 

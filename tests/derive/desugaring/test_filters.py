@@ -151,6 +151,11 @@ def test_it_is_a_convolution(made: OpCall) -> None:
     assert code.count("conv1d") >= 3
 
 
+def test_a_power_by_a_place_reads_no_places() -> None:
+    code = inspect.getsource(module(of_powers.op))
+    assert "place_" not in code and "index_add_" not in code, code
+
+
 def test_what_is_read_is_the_image_however_far_the_taps_are_apart() -> None:
     code = inspect.getsource(module(of_channels.op))
     assert "conv1d_input((n, o, t_of_y), w.transpose(0, 1), x, dilation=2)" in code

@@ -39,6 +39,18 @@ def along_two(f, x: tensor[n, c, d], z: tensor[n, c, d]):
     return f.y
 
 
+@op
+def along_two_by_other_names(f, x: tensor[n, c, d], z: tensor[n, c, d]):
+    f.y[n, c, d] = z[n, c, d] * exp(x[n, c, d]) / sum(exp(x[n, j, i]), over=(i, j))
+    return f.y
+
+
+@op
+def along_two_in_turn(f, x: tensor[n, c, d], z: tensor[n, c, d]):
+    f.y[n, c, d] = z[n, c, d] * exp(x[n, c, d]) / sum(exp(x[n, j, i]), over=(j, i))
+    return f.y
+
+
 def _along_two(x: Tensor, z: Tensor) -> Tensor:
     return z * x.flatten(1).softmax(1).view_as(x)
 
@@ -58,6 +70,8 @@ def _expected(x: Tensor, r: Tensor) -> Tensor:
 NAMED = [
     (weighted, _weighted, {"x": (3, 4), "w": (4,)}, {"shares", "w"}),
     (attended, _attended, {"q": (3, 4), "k": (5, 4), "v": (5, 2)}, {"shares", "o", "q", "k", "v"}),
+    (along_two_by_other_names, _along_two, {"x": (3, 4, 5), "z": (3, 4, 5)}, {"shares", "y"}),
+    (along_two_in_turn, _along_two, {"x": (3, 4, 5), "z": (3, 4, 5)}, {"shares", "y"}),
     (along_two, _along_two, {"x": (3, 4, 4), "z": (3, 4, 4)}, {"shares", "y"}),
     (expected, _expected, {"x": (3, 4), "r": (3, 4)}, {"dx_local"}),
 ]
