@@ -52,8 +52,6 @@ def _has_floor(value: Expr) -> bool:
 
 
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
-
-
 _ENTIRE = (*_CLOSED, exp, sin, cos, absolute, softplus)
 
 
@@ -73,9 +71,15 @@ def has_no_pole(value: Expr, known: Collection[str], padded: Collection[At] = ()
         return value.name in known
     if isinstance(value, exp) and value.atoms(At) & set(padded):
         return False
-    choices = value.args[1:] if isinstance(value, Where) else value.pieces if isinstance(value, Concat) else None
-    parts = choices or (value.args if isinstance(value, _ENTIRE) else ())
+    parts = _parts(value, _ENTIRE)
     return _is_number(value) or (bool(parts) and all(has_no_pole(a, known, padded) for a in parts))
+
+
+def _parts(value: Expr, functions: tuple[type[Expr], ...]) -> tuple[Expr, ...]:
+    """What a value is finite with: branches, pieces, arguments of these functions; nothing for any other."""
+    if isinstance(value, Where):
+        return value.args[1:]
+    return value.pieces if isinstance(value, Concat) else value.args if isinstance(value, functions) else ()
 
 
 def is_polynomial(value: Expr, known: Collection[str], floors: Collection[str] = ()) -> bool:
@@ -85,18 +89,14 @@ def is_polynomial(value: Expr, known: Collection[str], floors: Collection[str] =
     """
     if isinstance(value, At):
         return value.name in known
-    if isinstance(value, Where):
-        return all(is_polynomial(a, known, floors) for a in value.args[1:])
-    if isinstance(value, Concat):
-        return all(is_polynomial(a, known, floors) for a in value.pieces)
     if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
         by_numbers = all(isinstance(f, Scalar | Size | Number) for f in Mul.make_args(value.base))  # never 0
         if value.exp.is_Integer and by_numbers:
             return True
         above_zero = isinstance(value.base, At) and value.base.name in floors
         return (above_zero or _has_floor(value.base)) and is_polynomial(value.base, known, floors)
-    fits = isinstance(value, _CLOSED) and all(is_polynomial(a, known, floors) for a in value.args)
-    return fits or _is_number(value)
+    parts = _parts(value, _CLOSED)
+    return _is_number(value) or (bool(parts) and all(is_polynomial(a, known, floors) for a in parts))
 
 
 def _is_number(value: Expr) -> bool:

@@ -14,6 +14,7 @@ from itertools import permutations
 
 from sympy import Add, Basic, Expr, Mul, Pow, S
 
+from derive.desugaring.own_sums import divisors, summed_along
 from derive.desugaring.splitting import own_equation, split_name
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op, signs
@@ -66,7 +67,7 @@ class _Known:
             return
         if e.kind in ("sum", "mean"):
             self.sums[e.name] = e
-        elif e.kind is None and any(isinstance(1 / f, At) and (1 / f).name in self.sums for f in Mul.make_args(e.body)):
+        elif e.kind is None and any(divisors(e.body, self.sums)):
             self.shares[e.name] = e
         if e.kind is None and _is_product(e.body):
             of = {at.name for at in e.reads}
@@ -168,11 +169,8 @@ class _Known:
     def adds_up_to_1(self, weight: Expr, over: tuple[Axis, ...]) -> bool:
         """Whether weights are what something has of its own sum over these axes, `u / sum(u)`."""
         value = in_full(weight, self.shares)
-        sums = (1 / f for f in Mul.make_args(value) if isinstance(1 / f, At) and (1 / f).name in self.sums)
-        orders = list(permutations(over))
-        return any(
-            self.sums[s.name].weight == 1 and any(self.body(s, order) == value * s for order in orders) for s in sums
-        )
+        whole = {n: replace(e, body=in_full(e.body, self.products)) for n, e in self.sums.items()}
+        return any(summed_along(value * s, s, whole[s.name]) == set(over) for s in divisors(value, self.sums))
 
     def mean(self, at: At, total: Expr) -> Expr:
         """The mean that a sum is of: by the author's name for it where there is one."""

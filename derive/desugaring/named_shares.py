@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import permutations
 
 from sympy import Expr, Mul, exp
 
+from derive.desugaring.own_sums import divisors, summed_along
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op, signs
 from derive.terms.axes import free_axes
 from derive.terms.elements import At, Tensor
 from derive.terms.names import free_name
-
-_MOST = 3  # axes whose orders are tried
 
 
 def with_named_shares(op: Op) -> Op:
@@ -45,29 +43,19 @@ class _Known:
         full = in_full(e.body, self.exponentials) if e.is_plain else None
         if e.kind is None and isinstance(full, exp):
             self.exponentials[e.name] = replace(e, body=full)
-        elif e.kind == "sum" and isinstance(full, exp) and e.scale == 1:
+        elif e.kind == "sum" and isinstance(full, exp):
             self.sums[e.name] = replace(e, body=full)
 
     def rewritten(self, e: Equation, product: Expr) -> Expr:
         """A product with shares among its factors by their name; what is shares alone, under a name, stays."""
-        for factor, divisor in permutations(product.args, 2):
-            if self.is_share(factor, 1 / divisor):
-                others = [f for f in product.args if f not in (factor, divisor)]
+        for total in divisors(product, self.sums):
+            for factor in product.args:
+                if not summed_along(in_full(factor, self.exponentials), total, self.sums[total.name]):
+                    continue
+                others = [f for f in product.args if f not in (factor, 1 / total)]
                 alone = not others and e.kind is None and e.body == product
-                return product if alone else Mul(*others, self.named(e, factor * divisor))
+                return product if alone else Mul(*others, self.named(e, factor / total))
         return product
-
-    def is_share(self, factor: Expr, total: Expr) -> bool:
-        """Whether a factor is an exponential, and the other the sum of all such along some axes."""
-        of = self.sums.get(total.name) if isinstance(total, At) else None
-        one = in_full(factor, self.exponentials)
-        if of is None or not isinstance(one, exp):
-            return False
-        along, there = free_axes(one) - free_axes(total), dict(zip(of.axes, total.index, strict=True))
-        if len(along) != len(of.over) or len(along) > _MOST:
-            return False
-        orders = (dict(zip(of.over, order, strict=True)) for order in permutations(along))
-        return any(of.body.xreplace(there | order) == one for order in orders)
 
     def named(self, e: Equation, value: Expr) -> At:
         """The shares under a name; what has one already is found to be the same later (`twins.py`)."""

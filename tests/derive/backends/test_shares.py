@@ -100,6 +100,16 @@ def of_returned_scores_by_hand(q: Tensor, s: Tensor) -> Tensor:
 
 
 @op
+def of_a_plain_product(f, q: tensor[i, k], s: tensor[j, k], v: tensor[j, n]):
+    """Its transposed factor turns nothing round: the scores are written over."""
+    f.z[i, j] = sum(q[i, k] * s[j, k], over=k)
+    f.m[i] = amax(f.z[i, j], over=j)
+    f.p[i, j] = exp(f.z[i, j] - f.m[i]) / sum(exp(f.z[i, j] - f.m[i]), over=j)
+    f.y[i, n] = sum(f.p[i, j] * v[j, n], over=j)
+    return f.y
+
+
+@op
 def of_scores_without_a_name(f, q: tensor[i, k], s: tensor[j, k]):
     f.u[i, j] = exp(3 * sum(q[i, k] * s[j, k], over=k))
     f.p[i, j] = f.u[i, j] / sum(f.u[i, j], over=j)
@@ -142,6 +152,12 @@ ONE_CALL = [
         {"x": (3, 4, 5)},
     ),
     (of_returned_scores, "p = torch.softmax(z, 1)", of_returned_scores_by_hand, {"q": (4, 2), "s": (5, 2)}),
+    (
+        of_a_plain_product,
+        "p = torch.softmax(z, 1, out=z)",
+        lambda q, s, v: (q @ s.T).softmax(1) @ v,
+        {"q": (4, 2), "s": (5, 2), "v": (5, 3)},
+    ),
     (
         of_scores_without_a_name,
         "p = torch.softmax((q @ s.T).mul_(3), 1)",

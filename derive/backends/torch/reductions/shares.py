@@ -6,7 +6,7 @@ up to ten times as long as of others. It subtracts the largest score of its own 
 
 from __future__ import annotations
 
-import re
+import ast
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -123,7 +123,7 @@ class _Found:
         return Shares(side_by_side[0], exponent) if side_by_side else None  # type: ignore[arg-type]
 
 
-_TURNED = re.compile(r"\.(transpose|permute|movedim|mT|T)\b")
+_TURNS = frozenset({"transpose", "permute", "movedim", "mT", "T"})
 
 
 def _is_in_order(printer: Printer, node: Node) -> bool:
@@ -132,21 +132,24 @@ def _is_in_order(printer: Printer, node: Node) -> bool:
     What is computed place by place lies as what it is computed of does, and what is given may lie in any way.
     """
     if isinstance(node, Read):
-        made = printer.program.assigned.get(node.name)
-        name = printer.names.get(node.name, node.name)
-        code = next((line.code for line in printer.lines if line.code.startswith(f"{name} = ")), "(")
-        return made is not None and not _TURNED.search(_outside_brackets(code)) and _is_in_order(printer, made.value)
+        made, start = printer.program.assigned.get(node.name), f"{printer.names.get(node.name, node.name)} = "
+        codes = [line.code.removeprefix(start) for line in printer.lines if line.code.startswith(start)]
+        plain = made is not None and len(codes) == 1 and not _is_turned(codes[0])
+        return plain and _is_in_order(printer, made.value)  # type: ignore[union-attr]
     if isinstance(node, Reduce):
         return is_product(node)
     large = [a for a in node.args if reads(a) and printer.memory.is_large(a)] if isinstance(node, Call) else []
     return bool(large) and all(_is_in_order(printer, a) for a in large)
 
 
-def _outside_brackets(code: str) -> str:
-    """The code without what stands in brackets: the last calls of a chain, and names."""
-    while (less := re.sub(r"\([^()]*\)", "", code)) != code:
-        code = less
-    return code
+def _is_turned(code: str) -> bool:
+    """Whether what code computes is looked at with its dimensions in another order, and maybe written over then."""
+    node = ast.parse(code, mode="eval").body
+    while isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr in _TURNS:
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return False
 
 
 def shares_code(printer: Printer, node: Shares, order: Dims) -> Value:
