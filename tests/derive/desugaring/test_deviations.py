@@ -178,5 +178,15 @@ def test_what_a_mean_under_shares_leaves_is_0() -> None:
     assert "amax" not in "".join(lines)
 
 
-def test_weights_that_add_up_to_something_else_are_none() -> None:
-    assert with_deviations(of_other_weights.op) == of_other_weights.op
+@op
+def of_weights_around_1(f, u: constant[n, k], x: tensor[n, k]):
+    """What is divided by its own mean adds up to how many they are."""
+    f.a[n, k] = u[n, k] / mean(u[n, k], over=k)
+    f.mu[n] = sum(f.a[n, k] * x[n, k], over=k)
+    f.var[n] = sum(f.a[n, k] * x[n, k] ** 2, over=k) - f.mu[n] ** 2
+    return f.var
+
+
+@pytest.mark.parametrize("spec", [of_other_weights, of_weights_around_1], ids=lambda o: o.op.name)
+def test_weights_that_add_up_to_something_else_are_none(spec) -> None:
+    assert with_deviations(spec.op) == spec.op
