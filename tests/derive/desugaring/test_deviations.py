@@ -187,6 +187,15 @@ def of_weights_around_1(f, u: constant[n, k], x: tensor[n, k]):
     return f.var
 
 
-@pytest.mark.parametrize("spec", [of_other_weights, of_weights_around_1], ids=lambda o: o.op.name)
+@op
+def of_all_rows(f, u: constant[n, k], x: tensor[n, k]):
+    """Shares of each row add up to how many rows there are."""
+    f.a[n, k] = u[n, k] / sum(u[n, k], over=k)
+    f.mu[()] = sum(f.a[n, k] * x[n, k], over=(n, k))
+    f.var[()] = sum(f.a[n, k] * x[n, k] ** 2, over=(n, k)) - f.mu[()] ** 2
+    return f.var
+
+
+@pytest.mark.parametrize("spec", [of_other_weights, of_weights_around_1, of_all_rows], ids=lambda o: o.op.name)
 def test_weights_that_add_up_to_something_else_are_none(spec) -> None:
     assert with_deviations(spec.op) == spec.op
