@@ -201,7 +201,13 @@ def _unconditional(choice: Where, inside: Mapping[Basic, list[Expr]], finite: Co
     if other != 0:
         return choice
     kept = [c for c in And.make_args(condition) if not says_only_inside(c, value, inside, finite)]
-    return Where(And(*kept), value, S.Zero) if kept else value
+    if not kept:
+        return value
+    zeros = [f for f in Mul.make_args(value) if all(says_only_inside(c, f, inside, finite) for c in kept)]
+    rest = Mul(*(f for f in Mul.make_args(value) if f not in zeros))
+    if zeros and rest.atoms(At):
+        return Where(And(*kept), rest, S.Zero) * Mul(*zeros)  # which alone may be infinite, or no number
+    return Where(And(*kept), value, S.Zero)
 
 
 def _among_all(choice: Where, inside: Mapping[Basic, list[Expr]]) -> Expr:

@@ -3,8 +3,9 @@
 import inspect
 
 import pytest
+import torch
 
-from derive import axes, constant, exp, mean, op, sqrt, sum, tensor
+from derive import axes, constant, exp, mean, op, size, sqrt, sum, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
@@ -46,6 +47,14 @@ def of_many(f, x: tensor[b, c, t], w: tensor[b, u, many]):
 
 
 @op
+def of_those_near(f, a: tensor[b, u, k], z: tensor[b, u], x: tensor[b, u, c]):
+    """Weights that may be infinite, of the places that there are."""
+    inside = (u + k >= 2) & (u + k - 2 < size(u))
+    f.y[b, u, c] = sum(where(inside, a[b, u, k] / z[b, u] * x[b, u + k - 2, c], 0), over=k)
+    return f.y
+
+
+@op
 def of_frames(f, x: tensor[b, c, t], z: constant[b, c, u]):
     """Windows that hardly overlap: their table is as large as the signal."""
     f.y[b, u, p] = sum(z[b, c, u] * x[b, c, 2 * u + p], over=c)
@@ -67,7 +76,7 @@ CASES = [
     (of_as_many, lambda x, w: (x.unfold(2, 5, 1)[..., ::2] * w[:, None]).sum(-1), {"x": (2, 3, 9), "w": (2, 5, 3)}),
     (of_frames, lambda x, z: (x.unfold(2, 3, 2) * z[..., None]).sum(1), {"x": (2, 3, 9), "z": (2, 3, 4)}),
 ]  # fmt: skip
-LOOPED = [filtered_anew, near_scores, correlated, of_as_many]
+LOOPED = [filtered_anew, near_scores, correlated, of_as_many, of_those_near]
 
 
 @pytest.mark.parametrize(("made", "plain", "shapes"), CASES, ids=[made.op.name for made, *_ in CASES])
@@ -96,3 +105,16 @@ def test_weights_of_the_last_dimension_lie_tap_by_tap() -> None:
     code = inspect.getsource(module(filtered_anew.op))
     assert code.count("w_by_p = w.permute(2, 0, 1).contiguous()") == 2 and "w_by_p[at_p][:, None]" in code
     assert "_by_" not in inspect.getsource(module(near_scores.op))
+
+
+def test_conditions_are_asked_of_the_weights() -> None:
+    """Where nothing is read, a weight may be anything: it is 0 there, and so is its gradient."""
+    made = module(of_those_near.op)
+    code = inspect.getsource(made.of_those_near_forward)
+    assert code.count("torch.where(") == 1 and code.index("torch.where(") < code.index("for at_k"), code
+    assert ".addcmul_(y_share[:, :, at_k][:, :, None], x_padded[:, at_k : at_k + u])" in code
+    a, z, x = torch.ones(1, 3, 2), torch.tensor([[0.0, 1, 2]]), torch.ones(1, 3, 1)
+    y, saved = made.of_those_near_forward(a, z, x)
+    assert y.flatten().tolist() == [0, 1, 1]
+    da, dz, dx = made.of_those_near_backward(torch.ones_like(y), *saved)
+    assert da.flatten().tolist() == [0, 0, 0, 1, 0.5, 0.5] and dx.flatten().tolist() == [1.5, 0.5, 0]

@@ -16,7 +16,7 @@ from derive.backends.torch.reductions.frames import frames_added
 from derive.backends.turned import forwards
 from derive.backends.values import Dims, Line, is_pack, permute
 from derive.nodes.products import is_tensor
-from derive.nodes.walking import index_axes, node_axes, walk
+from derive.nodes.walking import index_axes, node_axes, reads, walk
 from derive.program import (
     Arithmetic,
     Assign,
@@ -143,7 +143,7 @@ def _nothing_there(printer: Printer, s: Scatter) -> bool:
 
 
 def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
-    """A pointwise value at one place in the window, with what is the same at every place computed before the loops."""
+    """A pointwise value at one place in the window, with what is small, or the same at every place, made before the loops."""
     if any(isinstance(n, Reduce | Join | Scan) for n in walk(value)) or any(
         isinstance(i, Merged | PartOf | Read | Arithmetic) and set(index_axes(i)) & taps
         for n in walk(value)
@@ -156,7 +156,7 @@ def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inne
         if not set(node_axes(node)) & taps:
             return kept(node) if isinstance(node, Call) and is_tensor(node) else node
         if isinstance(node, Call):
-            return Call(node.fn, tuple(at(a) for a in node.args))
+            return at(kept(node)) if _is_small(node, taps, inner) else Call(node.fn, tuple(at(a) for a in node.args))
         if isinstance(node, Read):
             node = _laid_by_tap(printer, node, taps, inner) or node
             return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
@@ -164,13 +164,22 @@ def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inne
 
     def kept(node: Call) -> Node:
         own = printer.unused(f"{name}_share")
-        made = printer.value(node, inner)
+        own_taps = tuple(a for a in node_axes(node) if a in taps)
+        plain = tuple(a for a in inner if a in node_axes(node)) if own_taps else inner
+        made = printer.value(node, (*plain, *own_taps))
         axes = tuple(d for d in made.dims if d is not None)
         printer.layouts.dims[own] = made.dims
         printer.lines.append(Line(f"{own} = {made.code}"))
         return Read(own, axes)
 
     return at(value)
+
+
+def _is_small(node: Call, taps: frozenset[str], inner: Dims) -> bool:
+    """Whether all of a value is less than a turn or two: it lacks an axis of a turn, and reads through no window."""
+    axes = set(node_axes(node))
+    windows = any(isinstance(i, Window) for n in walk(node) if isinstance(n, Read) for i in n.index)
+    return is_tensor(node) and not windows and axes - taps < set(inner) and bool(reads(node) or axes - taps)
 
 
 def _laid_by_tap(printer: Printer, node: Read, taps: frozenset[str], inner: Dims) -> Read | None:
