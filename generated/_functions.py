@@ -34,6 +34,30 @@ def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tens
     return sums
 
 
+_BLOCK = 64  # rows that are added up one after another
+
+
+def sum_of_rows(weights: Tensor, rows: Tensor) -> Tensor:
+    """The sum of all rows of a tensor, which are its last dimension, each times its weight; or of those of each matrix,
+    if a vector weighs them alike in every one.
+
+    A product of a vector and a matrix adds one row after another, in float32 at a thousand rows off five times as far as
+    by `sum`: here blocks are added, and then what they come to.
+    """
+    alike = weights.dim() == 1 < rows.dim() - 1
+    if not alike:
+        weights = weights.reshape(-1)
+        rows = rows.reshape(len(weights), rows.shape[-1])
+    count, fused = len(weights), torch.compiler.is_compiling()
+    if not fused and (count <= _BLOCK or rows.dtype == torch.float64 or rows.device.type != "cpu"):
+        return weights @ rows
+    if fused or alike or rows.numel() < 2**14:
+        return (weights[:, None] * rows).sum(-2)
+    whole = count // _BLOCK * _BLOCK
+    blocks = torch.bmm(weights[:whole].unflatten(0, (-1, 1, _BLOCK)), rows[:whole].unflatten(0, (-1, _BLOCK)))
+    return blocks.sum((0, 1)) + weights[whole:] @ rows[whole:]
+
+
 def ratio_of(a: float, b: float) -> float:
     """`a / b` as tensors divide: infinite or not a number where `b` is 0, so that one axis of length 0 or 1 is no error."""
     return a / b if b else (math.nan if not a else math.copysign(math.inf, a))

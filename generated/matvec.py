@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._functions import sum_of_rows
 from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
@@ -52,8 +53,9 @@ def matvec_forward(a: Tensor, x: Tensor) -> tuple[Tensor, MatvecSaved]:
 @in_float32
 def matvec_backward(dy: Tensor, a: Tensor, x: Tensor) -> MatvecGradients:
     """The gradient of every real input, from dy and what the forward saved."""
+    i = dy.shape[0]
     da = dy[:, None] * x  # da[i, k] = dy[i] * x[k]
-    dx = dy @ a  # dx[k] = sum(dy[i] * a[i, k], over=i)
+    dx = sum_of_rows(dy, a)  # dx[k] = sum(dy[i] * a[i, k], over=i)
     return MatvecGradients(da, dx)
 
 

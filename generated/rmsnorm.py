@@ -31,6 +31,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._functions import sum_of_rows
 from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
@@ -66,7 +67,7 @@ def rmsnorm_backward(dy: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor) -> Rmsn
     dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
     mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
     dx = (gamma * dy).addcmul_(rrms.square() * mean_dxhat_x[..., None], x, value=-1).mul_(rrms)
-    dgamma = rrms.reshape(-1) @ dy_x.reshape(rrms.numel(), d)  # dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)
+    dgamma = sum_of_rows(rrms, dy_x)  # dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)
     return RmsnormGradients(dx, dgamma)
 
 

@@ -116,5 +116,5 @@ def test_conditions_are_asked_of_the_weights() -> None:
     a, z, x = torch.ones(1, 3, 2), torch.tensor([[0.0, 1, 2]]), torch.ones(1, 3, 1)
     y, saved = made.of_those_near_forward(a, z, x)
     assert y.flatten().tolist() == [0, 1, 1]
-    da, dz, dx = made.of_those_near_backward(torch.ones_like(y), *saved)
+    da, _, dx = made.of_those_near_backward(torch.ones_like(y), *saved)
     assert da.flatten().tolist() == [0, 0, 0, 1, 0.5, 0.5] and dx.flatten().tolist() == [1.5, 0.5, 0]

@@ -1,6 +1,7 @@
 """Sums that are a matrix by a vector in torch: some dimensions of a tensor are one, in views that copy nothing.
 
-What is summed are a tensor's last axes, its first one, or all but the last; the vector has these axes and no others.
+What is summed are a tensor's last axes, its first one, the one before the last, or all but the last; the vector has
+these axes and no others.
 Several such vectors are multiplied first: `sum(k[i, j] * a[j] * b[j], over=j)` is `k @ (a * b)`, and nothing is made
 that is as large as `k`. Or there is a vector for each place of the tensor's first axes,
 `sum(h[n, i, k, s] * c[n, s], over=s)`: `einsum` finds products of matrices there, of which the vectors have to be
@@ -18,13 +19,15 @@ from derive.nodes.products import product_factors
 from derive.nodes.walking import by_axes_once, node_axes, reads
 from derive.program import Node, Read, Reduce
 
+FEW_ROWS = 64  # so many may be added one after another
+
 Both = tuple[Node, Node]
 """The tensor, and the vector."""
 
 
 def is_by_vector(node: Reduce) -> bool:
     """Whether a sum is one product of a matrix, or of a tensor as one, and a vector."""
-    return any(found(node) is not None for found in (_matrix, _rows, _blocks)) or is_by_one_each(node)
+    return any(found(node) is not None for found in (_matrix, _rows, _blocks, _of_matrices)) or is_by_one_each(node)
 
 
 def is_by_one_each(node: Reduce) -> bool:
@@ -47,13 +50,17 @@ def times_vector(
     """The code of such a sum, None for any other; `kept` prints with the dimensions of length 1 that it is given."""
     if (both := _matrix(node)) is not None:
         matrix, vector = value(both[0], node_axes(both[0])), value(both[1], node.axes)
-        first, second = (matrix, vector) if matrix.dims[-1] == node.axes[0] else (vector, matrix)
-        code = f"{first.inside(PRODUCT)} @ {second.inside(PRODUCT + 1)}"
-        return Value(code, tuple(d for d in matrix.dims if d != node.axes[0]), PRODUCT)
+        rest = tuple(d for d in matrix.dims if d != node.axes[0])
+        if matrix.dims[-1] == node.axes[0]:
+            return Value(f"{matrix.inside(PRODUCT)} @ {vector.inside(PRODUCT + 1)}", rest, PRODUCT)
+        return _sum_of_rows(vector, matrix, rest, size)
     if (both := _rows(node)) is not None:
         tensor = value(both[0], node_axes(both[0]))
         ways = (kept(both[1], dims) for dims in (node_axes(both[1]), tensor.dims))
-        return _rows_code(tensor, min(ways, key=lambda v: len(v.code)), size)
+        return _rows_code(tensor, min(ways, key=lambda v: len(v.code)))
+    if (both := _of_matrices(node)) is not None:
+        matrices, vector = value(both[0], node_axes(both[0])), value(both[1], node.axes)
+        return _sum_of_rows(vector, matrices, tuple(d for d in matrices.dims if d != node.axes[0]), size)
     if (both := _blocks(node)) is not None:
         axes, own = map(node_axes, both)
         return _blocks_code(permute(value(both[0], axes), axes), permute(value(both[1], own), own), size)
@@ -93,6 +100,18 @@ def _rows(node: Reduce) -> Both | None:
     return both if rows and not is_pack(axes[-1]) else None
 
 
+def _of_matrices(node: Reduce) -> Both | None:
+    """Matrices whose rows are weighed alike in each of them, and summed: the axis before the last."""
+    if (both := _both(node)) is None or len(node.axes) != 1 or is_pack(node.axes[0]):
+        return None
+    matrices, vector = both
+    axes = node_axes(matrices)
+    if node_axes(vector) != node.axes or not isinstance(matrices, Read) or not by_axes_once(matrices):
+        return None
+    within = len(axes) > 2 and axes[-2] == node.axes[0] and not any(map(is_pack, axes[1:]))
+    return both if within else None
+
+
 def _blocks(node: Reduce) -> Both | None:
     """A tensor of three dimensions or more, and what its last ones, or its first, are weighed with and summed."""
     if (both := _both(node)) is None or any(map(is_pack, node_axes(node.body))):
@@ -104,29 +123,27 @@ def _blocks(node: Reduce) -> Both | None:
     return both if len(axes) > 2 and set(own) == set(node.axes) and (first or last) else None
 
 
-def _rows_code(tensor: Value, weight: Value, size: Size) -> Value:
-    """The sum of the rows of a tensor, each times its weight, as a vector times a matrix."""
-    last = tensor.dims[-1]
-    assert last is not None
-    if any(map(is_pack, tensor.dims)):
-        count = f"{weight.code}.numel()" if weight.code.isidentifier() else _count(tensor.dims[:-1], size)
-        flat, rows = weight.method(".reshape(-1)"), tensor.method(f".reshape({count}, {size(last)})")
-    else:
-        flat, rows = weight.method(".flatten()"), tensor.method(f".flatten(0, {len(tensor.dims) - 2})")
-    return Value(f"{flat.inside(PRODUCT)} @ {rows.inside(PRODUCT + 1)}", (last,), PRODUCT)
+def _rows_code(tensor: Value, weight: Value) -> Value:
+    """The sum of the rows of a tensor, each times its weight: as a vector times a matrix, in blocks."""
+    return Value(f"sum_of_rows({weight.code}, {tensor.code})", tensor.dims[-1:], ATOM)
+
+
+def _sum_of_rows(vector: Value, matrix: Value, rest: Dims, size: Size) -> Value:
+    """A vector times a matrix; what adds a few rows, as many as is known, is a product as it is."""
+    axis = vector.dims[0]
+    assert axis is not None
+    if size(axis).isdigit() and int(size(axis)) <= FEW_ROWS:
+        return Value(f"{vector.inside(PRODUCT)} @ {matrix.inside(PRODUCT + 1)}", rest, PRODUCT)
+    return Value(f"sum_of_rows({vector.code}, {matrix.code})", rest, ATOM)
 
 
 def _blocks_code(tensor: Value, vector: Value, size: Size) -> Value:
     """Each place of a tensor's other axes summed, as a matrix times a vector or the other way round."""
     axes = [d for d in tensor.dims if d is not None]
     if vector.dims == tensor.dims[:1]:
-        code = f"{vector.inside(PRODUCT)} @ {tensor.method('.flatten(1)').code}"
-        return Value(f"({code}).unflatten(0, ({', '.join(map(size, axes[1:]))}))", tuple(axes[1:]), ATOM)
+        flat = _sum_of_rows(vector, tensor.method(".flatten(1)"), (), size)
+        return Value(f"{flat.inside(ATOM)}.unflatten(0, ({', '.join(map(size, axes[1:]))}))", tuple(axes[1:]), ATOM)
     count = len(axes) - len(vector.dims)
     code = f"{tensor.method(f'.flatten({count})').code} @ {vector.method('.flatten()').code}"
     return Value(code, tuple(axes[:count]), PRODUCT)
 
-
-def _count(dims: Dims, size: Size) -> str:
-    """How many elements some dimensions have; -1 for it would be any number beside an empty one."""
-    return " * ".join(f"math.prod({size(d)})" if is_pack(d) else size(d) for d in dims if d is not None)

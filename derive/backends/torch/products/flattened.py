@@ -6,15 +6,17 @@ would bring `h` to the end. `sum(x[n, t, i] * y[n, t, j], over=(n, t))` is a pro
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
-from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
+from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute, position
 from derive.nodes.walking import axes_along
 from derive.program import Merged, Node, Read
 
 Size = Callable[[str], str]
 
+_FEW = 8  # places that are summed in each matrix, of which a product is larger than what it is made of
 _APART = re.compile(r"\((?P<product>[^@]+ @ [^@]+)\)(?P<back>\.unflatten\(-1, \([\w, ]+\)\))")
 
 
@@ -37,7 +39,7 @@ def flattened(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Si
     if len(summed) == 1:
         product = _from_the_left(a, b, summed[0], order, size) or _from_the_left(b, a, summed[0], order, size)
     else:
-        product = _summed(a, b, summed)
+        product = _summed(a, b, summed, size)
     return product or _as_matrices(a, b, summed, order, size)
 
 
@@ -59,12 +61,19 @@ def _from_the_left(matrix: Value, tensor: Value, summed: str, order: Dims, size:
     return Value(f"({code}){_apart(-1, after, size)}", dims, ATOM)
 
 
-def _summed(a: Value, b: Value, summed: tuple[str, ...]) -> Value | None:
-    """Two tensors with one axis of their own each, whose other axes are summed and stand in the same order."""
+def _summed(a: Value, b: Value, summed: tuple[str, ...], size: Size) -> Value | None:
+    """Two tensors with one axis of their own each, whose other axes are summed and stand in the same order.
+
+    Where axes that are summed stand on both sides, a product of matrices for each place of the first is added up:
+    nothing moves in memory, and float32 keeps more digits than along one axis that is as long as all of them.
+    """
     places = [[k for k, d in enumerate(v.dims) if d not in summed] for v in (a, b)]
-    if any(map(is_pack, (*a.dims, *b.dims))) or [len(p) for p in places] != [1, 1] or places[0] != places[1]:
+    if [len(p) for p in places] != [1, 1] or places[0] != places[1]:
         return None
     ((at,), _), rank = places, len(a.dims)
+    packs = [k for k, d in enumerate(a.dims) if is_pack(d)]
+    if packs and (packs != [0] or at in (0, rank - 1)):
+        return None
     rest = tuple(d for d in a.dims if d in summed)
     if rest != tuple(d for d in b.dims if d in summed) or len(rest) != len(summed):
         return None
@@ -75,11 +84,15 @@ def _summed(a: Value, b: Value, summed: tuple[str, ...]) -> Value | None:
     if at == 0:
         left, right = (v.method(".flatten(1)", (dims[k], None)) for k, v in enumerate((a, b)))
         return Value(f"{left.code} @ {right.code}.T", dims, PRODUCT)
-    if at == rank - 2:  # what is made before it is summed may be as large as what it is made of
+    inner = a.dims[at + 1 :]
+    few = [int(size(d)) for d in inner if d is not None and size(d).isdigit()]
+    if len(few) == len(inner) and math.prod(few) < _FEW:
         return None
-    left, right = (v.method(f".flatten({at + 1})") for v in (a, b))
+    last = f".flatten({position(a.dims, at + 1)}" + (", -1)" if packs else ")")
+    first, second = ((v if len(inner) == 1 else v.method(last)).inside(ATOM) for v in (a, b))
     where = "0" if at == 1 else f"({', '.join(map(str, range(at)))})"
-    return Value(f"({left.code} @ {right.code}.mT).sum({where})", dims, ATOM)
+    added = f".sum_to_size({', '.join(size(d) for d in dims if d is not None)})" if packs else f".sum({where})"
+    return Value(f"({first} @ {second}.mT){added}", dims, ATOM)
 
 
 def _as_matrices(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Size) -> Value | None:

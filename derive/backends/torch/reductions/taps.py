@@ -143,7 +143,7 @@ def _nothing_there(printer: Printer, s: Scatter) -> bool:
 
 
 def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
-    """A pointwise value at one place in the window, with what is small, or the same at every place, made before the loops."""
+    """A pointwise value at one place in the window; what is small, or the same at all, is computed before the loops."""
     if any(isinstance(n, Reduce | Join | Scan) for n in walk(value)) or any(
         isinstance(i, Merged | PartOf | Read | Arithmetic) and set(index_axes(i)) & taps
         for n in walk(value)
