@@ -19,9 +19,10 @@ from derive.lowering.positions import every_place, grouped, has_delta, slots_of,
 from derive.matching import match
 from derive.nodes.soundness import check
 from derive.nodes.substituting import numbered_in_order
+from derive.nodes.walking import index_axes
 from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
 from derive.terms.axes import Axis, free_axes, sorted_axes
-from derive.terms.elements import At, Delta, reads_of
+from derive.terms.elements import At, Delta, Tensor, reads_of
 from derive.terms.functions import power
 from derive.terms.indices import Merge
 from derive.terms.names import free_name
@@ -111,6 +112,9 @@ class _Builder:
             self.statements.append(self.assign(d, self.stacked(d, *places)))
             return
         scatters = self.scatters(d, spread)
+        if plain != 0 and (many := [s for s in scatters if _meet(s)]):
+            plain += self.apart(d, many)
+            scatters = [s for s in scatters if s not in many]
         onto = None
         if plain != 0 or not scatters:
             value = self.value(d, plain) if plain != 0 else Num(lower.ZERO.value)
@@ -121,6 +125,16 @@ class _Builder:
         for s in scatters:
             self.statements.append(replace(s, onto=onto))
             onto = d.name
+
+    def apart(self, d: Definition, scatters: list[Scatter]) -> Expr:
+        """Scatters onto zeros of their own, which are read beside the rest: float32 would lose the digits of many small
+        terms that are added to something large one by one.
+        """
+        name = free_name(f"{d.name}_scattered", self.taken)
+        self.taken.add(name)
+        for k, s in enumerate(scatters):
+            self.statements.append(replace(s, name=name, onto=name if k else None))
+        return At(Tensor(name), *d.axes)
 
     def value(self, d: Definition, plain: Expr) -> Node:
         """What is no sum of its own. A tensor of the forward is rounded as the forward rounds it: not factored."""
@@ -212,6 +226,12 @@ class _Builder:
 
     def scattered(self, d: Definition, slots: tuple[Expr, ...], value: Node, kind: str = "sum") -> Scatter:
         return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
+
+
+def _meet(s: Scatter) -> bool:
+    """Whether several places may be added to one: they read it along an axis that is not where they stand."""
+    reading = {a for i in s.slots if isinstance(i, Read) for a in index_axes(i)}
+    return bool(reading - set(s.slots))
 
 
 def _is_taken_off(s: Scatter) -> bool:
