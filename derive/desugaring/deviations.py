@@ -203,10 +203,12 @@ def _is_of_one_size(value: Expr) -> bool:
 
 
 def _is_along(body: Expr | None, over: tuple[Axis, ...]) -> bool:
-    """Whether what is summed is read place by place along these axes, not through windows or by an index."""
+    """Whether what is summed is read place by place along these axes, or by an index, not through windows: sums of what
+    overlaps are made of one another, and deviations would be a table of all windows.
+    """
     if body is None:
         return False
     indices = [i for at in reads_of(body) for i in at.index if free_axes(i) & set(over)]
-    return all(isinstance(i, Axis | Merge) for i in indices)
+    return all(isinstance(i, Axis | Merge | At) for i in indices)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive import amax, axes, constant, exp, maximum, mean, op, relu, rsqrt, size, sqrt, sum, tensor
+from derive import amax, axes, constant, exp, index, maximum, mean, op, relu, rsqrt, size, sqrt, sum, tensor
 from derive.desugaring.deviations import with_deviations
 from derive.pipeline import derive_op
 from derive.verify.verify import verify
@@ -168,6 +168,30 @@ def of_outer_products(f, x: tensor[n, i], z: tensor[n, j]):
 @pytest.mark.parametrize("spec", [under_attention, in_windows, of_others, of_outer_products], ids=lambda o: o.op.name)
 def test_what_is_no_sum_of_deviations_stays(spec):
     assert "_minus_" not in str(derive_op(spec.op).forward)
+
+
+@op
+def of_neighbours(f, x: tensor[n, d], near: index(n)[n, k]):
+    """As aggregators of graphs have it (PNA: Corso et al., 2020)."""
+    f.m[n, d] = mean(x[near[n, k], d], over=k)
+    f.s[n, d] = sqrt(relu(mean(x[near[n, k], d] ** 2, over=k) - f.m[n, d] ** 2) + 1e-5)
+    return f.m, f.s
+
+
+def test_deviations_of_what_an_index_chooses() -> None:
+    torch.manual_seed(0)
+    x, near = (torch.randn(30, 4, dtype=torch.float64) + 1000).float(), torch.randint(0, 30, (30, 7))
+    dm, ds = torch.randn(2, 30, 4, dtype=torch.float64)
+    wide = x.double().requires_grad_()
+    m = wide[near].mean(1)
+    s = (wide[near].var(1, correction=0) + 1e-5).sqrt()
+    (right,) = torch.autograd.grad((m, s), wide, (dm, ds))
+    made = module(of_neighbours.op)
+    found_m, found_s, saved = made.of_neighbours_forward(x, near)
+    found = made.of_neighbours_backward(dm.float(), ds.float(), *saved)
+    assert (found_m - m).abs().max() < 1e-3 and (found_s - s).abs().max() < 1e-3
+    assert (found - right).abs().max() < 1e-3 * right.abs().max()
+    assert verify(of_neighbours.op).right
 
 
 def test_what_a_mean_under_shares_leaves_is_0() -> None:
