@@ -33,7 +33,12 @@ _WRITTEN = {
 }  # fmt: skip
 
 _FUNCTIONS_INSTEAD = {
-    _NO_GRADIENT: ("ceil", "detach", "frac", "no_grad", "stop_gradient", "trunc"),
+    _NO_GRADIENT: (
+        "ceil", "detach", "frac", "no_grad", "sg", "stop", "stop_grad", "stop_gradient", "stopgrad", "trunc",
+    ),
+    "write the closed form of a small matrix's, or compute it before and pass it as an input": (
+        "cholesky", "det", "eigh", "inv", "inverse", "pinv", "qr", "solve", "svd",
+    ),
     _TURNED: ("movedim", "permute", "swapaxes"),
     _MERGED: ("flatten", "reshape", "unflatten", "view"),
     _BROADCAST: ("broadcast_to", "expand", "squeeze", "unsqueeze"),
@@ -41,7 +46,7 @@ _FUNCTIONS_INSTEAD = {
     "an axis read as a value is the number of its place: f.y[n] = n": ("arange",),
     "its values are integers: pass them as an input, index(d)[n]": ("argmax", "argmin"),
     "its places are integers: pass them as an input, order: index(d)[n, k], and read x[n, order[n, k]]": (
-        "argsort", "median", "quantile", "sort", "topk",
+        "argsort", "kthvalue", "median", "quantile", "sort", "topk",
     ),
     "read it at an index: x[n, y[n]], where y: index(d)[n]": ("gather", "index_select", "take", "take_along_dim"),
     "write sum(where(eq(y[n], c), x[n], 0), over=n), where y: index(c)[n]": (
