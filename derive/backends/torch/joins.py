@@ -1,4 +1,7 @@
-"""Parts one after another in torch: `torch.cat`, `torch.stack` where each is one place, `pad` between numbers."""
+"""Parts one after another in torch: `torch.cat`, `torch.stack` where each is one place, `pad` between numbers.
+
+Along the last dimension `torch.stack` goes element by element: `stacked_last` copies one part after another.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ def joined(printer: Printer, node: Join, order: Dims) -> Value:
     at = position(order, order.index(node.axis))
     if not any(node.own):
         rest = tuple(d for d in order if d != node.axis)
-        return Value(f"torch.stack([{', '.join(printer.full(p, rest).code for p in node.parts)}], {at})", order)
+        stack = ", ".join(printer.full(p, rest).code for p in node.parts)
+        last = len(order) > 1 and node.axis == order[-1]
+        return Value(f"stacked_last([{stack}])" if last else f"torch.stack([{stack}], {at})", order)
     parts = [_part(printer, part, own, node.axis, order) for part, own in zip(node.parts, node.own, strict=True)]
     return Value(f"torch.cat([{', '.join(parts)}], {at})", order)
 

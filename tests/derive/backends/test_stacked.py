@@ -1,0 +1,51 @@
+"""Parts that are one place each of the last dimension are copied there one after another."""
+
+import pytest
+import torch
+
+from derive import axes, concat, exp, op, tensor
+from derive.verify.verify import verify
+from generated._functions import stacked_last
+from tests.derive.against_loops import code_of
+from tests.derive.live import assert_derived
+
+n, d = axes("n d")
+two = axes("two=2")
+
+
+@op
+def side_by_side(f, a: tensor[n, d], b: tensor[n, d]):
+    f.y[n, d, two] = concat(a[n, d] * b[n, d], exp(b[n, d]), along=two)
+    return f.y
+
+
+@op
+def above(f, a: tensor[n, d], b: tensor[n, d]):
+    f.y[n, two, d] = concat(a[n, d] * b[n, d], exp(b[n, d]), along=two)
+    return f.y
+
+
+@pytest.mark.parametrize("rows", [3, 900])
+def test_gradients(rows: int) -> None:
+    """Of few elements, and of many."""
+    shapes = {"a": (rows, 4), "b": (rows, 4)}
+    assert_derived(side_by_side.op, lambda a, b: torch.stack([a * b, b.exp()], -1), shapes)
+    assert_derived(above.op, lambda a, b: torch.stack([a * b, b.exp()], 1), shapes)
+    assert "stacked_last([a * b, torch.exp(b)])" in code_of(side_by_side.op)
+    assert "torch.stack([a * b, torch.exp(b)], 1)" in code_of(above.op)
+
+
+def test_in_every_situation() -> None:
+    assert verify(side_by_side.op).right
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0, 4), (50, 70), (5, 1000)])
+def test_as_torch_stacks(shape: tuple[int, ...]) -> None:
+    for parts in (
+        [torch.randn(shape), torch.randn(()).expand(shape), torch.randn(shape)],
+        [torch.randn(shape[::-1]).permute(tuple(range(len(shape)))[::-1]), torch.randn(shape, dtype=torch.float64)],
+    ):
+        wanted = torch.stack(parts, -1)
+        assert torch.equal(stacked_last(parts), wanted) and stacked_last(parts).dtype == wanted.dtype
+        out = torch.empty_like(wanted)
+        assert stacked_last(parts, out=out) is out and torch.equal(out, wanted)
