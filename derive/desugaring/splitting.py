@@ -134,8 +134,8 @@ def split(
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     plain = all(isinstance(i, Axis) for i in index)
-    while isinstance(rhs, Concat) and (first := [r for r in _nested(rhs) if isinstance(r, TakenFirst)]):
-        rhs = _split_off(target, left, rhs, first[0], taken, out, written)
+    while isinstance(rhs, Concat) and (inner := _nested(rhs)):
+        rhs = _split_off(target, left, rhs, inner[0], taken, out, written)
     if isinstance(rhs, Concat) and plain:
         return [*out, _concatenation(target, index, rhs, left)]
     if isinstance(rhs, Concat):

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from derive import axes, concat, exp, op, tensor
+from derive import amax, axes, concat, exp, mean, op, sum, tensor
 from derive.verify.verify import verify
 from generated._functions import stacked_last
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived
 
-n, d = axes("n d")
+c, d, j, k, n = axes("c d j k n")
 two = axes("two=2")
 
 
@@ -23,6 +23,30 @@ def side_by_side(f, a: tensor[n, d], b: tensor[n, d]):
 def above(f, a: tensor[n, d], b: tensor[n, d]):
     f.y[n, two, d] = concat(a[n, d] * b[n, d], exp(b[n, d]), along=two)
     return f.y
+
+
+@op
+def pooled(f, x: tensor[n, c, d]):
+    """Pieces that sum, or seek a maximum, are one place (channel attention: Woo et al., 2018)."""
+    f.y[n, two, d] = concat(mean(x[n, c, d], over=c), amax(x[n, c, d], over=c), along=two)
+    return f.y
+
+
+@op
+def sums_beside(f, x: tensor[n, c, d], z: tensor[n, j]):
+    f.y[n, k] = concat(2 * sum(x[n, c, d] ** 2, over=c), exp(z[n, j]), sum(z[n, j], over=j) + 1, along=k)
+    return f.y
+
+
+def test_pieces_may_be_sums() -> None:
+    assert_derived(pooled.op, lambda x: torch.stack([x.mean(1), x.amax(1)], 1), {"x": (3, 4, 5)})
+
+    def beside(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return torch.cat([2 * x.square().sum(1), z.exp(), z.sum(1, keepdim=True) + 1], 1)
+
+    assert_derived(sums_beside.op, beside, {"x": (3, 4, 5), "z": (3, 2)})
+    for made in (pooled, sums_beside):
+        assert verify(made.op).right
 
 
 @pytest.mark.parametrize("rows", [3, 900])
