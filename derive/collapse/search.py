@@ -26,6 +26,7 @@ from derive.collapse.together import Whole
 from derive.collapse.vanishing import vanishing
 from derive.collapse.whole_form import whole_form
 from derive.collapse.wholes import wholes
+from derive.costs.cost import made_again
 from derive.lengths.nominal import nominal
 from derive.lowering.definitions import Definition
 from derive.saving import Kept, Policy
@@ -82,12 +83,20 @@ def _with_named(
     parts = solved(steps, stretches, cuts, laws, allowed, policy)
     whole = whole_form(steps, [p.best for p in parts], laws, facts, policy)
     beside = beside_each_other(steps, parts, allowed, policy)
-    changed = [p.best for p, c in zip(parts, beside, strict=True) if p.best.choice != c.choice]
-    if not changed:
-        return whole
-    other = whole_form(steps, beside, laws, facts, policy)
-    spared = whole.kept.total - other.kept.total
-    return other if spared > _CLEARLY * sum(c.kept.total for c in changed) else whole
+    best = [p.best for p in parts]
+    changed = [k for k, c in enumerate(beside) if best[k].choice != c.choice]
+    # two that change for each other's sake may each give up what the other changes for: then one of them does
+    together = [changed] if len(changed) == 1 else [changed, *([k] for k in changed)]
+    for few in together if changed else ():
+        other = whole_form(steps, [beside[k] if k in few else b for k, b in enumerate(best)], laws, facts, policy)
+        if _alike(whole, steps) - _alike(other, steps) > _CLEARLY * sum(best[k].kept.total for k in few):
+            return other
+    return whole
+
+
+def _alike(whole: Whole, steps: Stepwise) -> float:
+    """What a form costs, its stretches sharing the elementary functions that they have in common."""
+    return whole.kept.total - made_again(whole.kept.program, nominal(steps.op))
 
 
 _CLEARLY = 0.01

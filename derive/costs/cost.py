@@ -39,6 +39,9 @@ _HEAVY = {
     **dict.fromkeys(("rsqrt", "sqrt"), 1.5),
 }
 
+_LONG = 3.0
+"""Passes from which on what a function makes is no sooner made again than read."""
+
 ELEMENTARY = frozenset(_HEAVY)
 """The functions that take more than a pass."""
 
@@ -146,6 +149,16 @@ def work(program: Program, nominal: Nominal) -> float:
         if isinstance(s, Scatter):
             over = set(axes_along(s.slots))
             total += nominal.weighted(over) + (nominal.elements(s.axes) if s.onto is None else 0.0)
+    return total
+
+
+def made_again(program: Program, nominal: Nominal) -> float:
+    """The work of elementary functions that stand twice, which is done once (`passes/share.py`)."""
+    seen: set[Node] = set()
+    total = 0.0
+    for s in program.statements:
+        total += _work_among(seen, s.value, nominal)
+        seen |= {n for n in walk(s.value) if isinstance(n, Call) and _weight(n) >= _LONG and is_tensor(n)}
     return total
 
 

@@ -2,8 +2,9 @@
 
 import torch
 
-from derive import amax, axes, eq, exp, index, oo, op, sum, tensor, where
-from tests.derive.live import assert_alike, module
+from derive import amax, axes, eq, exp, index, oo, op, pi, sin, sum, tensor, where
+from tests.derive.against_loops import code_of
+from tests.derive.live import assert_alike, assert_derived, module
 
 n, k, d = axes("n k d")
 
@@ -30,3 +31,21 @@ def test_weights_that_the_values_need_are_kept_alone() -> None:
     each = torch.zeros(4, 9, dtype=torch.float64).index_put_((dst, torch.arange(9)), torch.ones(1, dtype=torch.float64))
     p = torch.softmax(torch.where(each > 0, s, -torch.inf), 1)
     assert_alike(module(segment_attention.op).segment_attention(s, x, src, dst), p @ x[src], [s, x])
+
+
+@op
+def locally_periodic(f, x: tensor[n, k], period: tensor[()], width: tensor[()]):
+    """A kernel of a Gaussian process (Duvenaud, 2014)."""
+    f.y[n, k] = exp(-2 * sin(pi * x[n, k] / period[()]) ** 2 - x[n, k] ** 2 / (2 * width[()] ** 2))
+    return f.y
+
+
+def test_what_two_stretches_have_in_common_is_made_once() -> None:
+    """Neither reads `x` as `width * x_over_width`, for the other's sake: sines are of one angle."""
+    code = code_of(locally_periodic.op).partition("_backward(")[2]
+    assert code.count("torch.sin(") == code.count("torch.cos(") == 1, code
+
+    def plain(x: torch.Tensor, period: torch.Tensor, width: torch.Tensor) -> torch.Tensor:
+        return (-2 * (torch.pi * x / period).sin() ** 2 - (x / width) ** 2 / 2).exp()
+
+    assert_derived(locally_periodic.op, plain, {"x": (4, 3), "period": (), "width": ()})
