@@ -229,9 +229,12 @@ class _Builder:
 
 
 def _meet(s: Scatter) -> bool:
-    """Whether several places may be added to one: they read it along an axis that is not where they stand."""
+    """Whether many places may be added to one: what says where is read along none of the axes where they stand.
+
+    In `dp[n, y[n, k]]` a few are, of one row.
+    """
     reading = {a for i in s.slots if isinstance(i, Read) for a in index_axes(i)}
-    return bool(reading - set(s.slots))
+    return bool(reading) and reading.isdisjoint(s.slots)
 
 
 def _is_taken_off(s: Scatter) -> bool:
