@@ -20,8 +20,8 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
     """The equations with every plain read of a longer dimension marked as a read of its first places.
 
     A dimension is longer where the axis is as long as some window allows, where a window runs over the same dimension
-    by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined, or both are said
-    in numbers), or the axis is that of the first piece, though what stands behind it is one place.
+    by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined, or both are
+    numbers), or the axis is that of the first piece, though what stands behind it is one place.
     """
     rules = {r.axis: r for r in sizes}
     first = {along: own for along, own in _first_pieces(equations).items() if rules[along].formula is not None}

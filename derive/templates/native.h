@@ -70,6 +70,9 @@ typedef union {
 INLINE int64_t at_most(int64_t n, int64_t limit) { return n < limit ? n : limit; }
 INLINE int64_t at_least(int64_t n, int64_t limit) { return n > limit ? n : limit; }
 
+// Rows of so many elements that are taken as columns: fewer, where along a row a vector would be half empty.
+INLINE int64_t many_rows(int64_t places) { return places < NARROW / 2 ? MANY / 4 : MANY; }
+
 // Threads that are worth waking for so many element operations.
 INLINE int team(int threads, int64_t work) { return (int)at_least(1, at_most(threads, work / 32768)); }
 

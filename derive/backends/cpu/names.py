@@ -23,7 +23,7 @@ _SHARED = frozenset(
     smallest_of_lanes whole eight_lanes four_lanes PART_OF_VECTOR EXTREMUM_OF_LANES OF_FOUR PLUS STRIP TILE BLOCK
     LONG STRETCH ROWS COLUMNS SPAN BUNDLE ABREAST SHORT TALL WIDE NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN
     INFINITY REAL INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT
-    VECTOR_BYTES unix linux NARROW MANY CHUNK SIDE NO_SIDE side
+    VECTOR_BYTES unix linux NARROW MANY many_rows CHUNK SIDE NO_SIDE side
     axis edge windowed windowed_result widened product_of_windows offsets done lane omp_get_thread_num errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables

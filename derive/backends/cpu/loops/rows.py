@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.blocks import InBlocks
 from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
+from derive.backends.cpu.loops.few import InFew
 from derive.backends.cpu.loops.nests import START, decode, extent, fold
 from derive.backends.cpu.loops.stages import Sweep
 from derive.backends.cpu.loops.taps import in_vectors
@@ -20,7 +20,7 @@ from derive.program import Read
 
 
 @dataclass
-class Rows(InBlocks):
+class Rows(InFew):
     def print(self) -> None:
         outer, out = self.group.outer, self.out
         buffers = [n for n, p in self.plan.place.items() if p == "buffer"]
@@ -168,6 +168,8 @@ class Rows(InBlocks):
                         else:
                             self.sums_of_rows(folds[0], tuple(slow), fast)
                     stack.enter_context(self.out.otherwise())
+                *slow, fast = first = self.few_first(order, sweep, folds)
+                self.in_steps = first != order
                 stack.enter_context(self.plain(tuple(slow)))
                 self.vectors(fast, length(fast), folds, sweep)
         for s in folds:
@@ -177,6 +179,9 @@ class Rows(InBlocks):
         """A sweep of which some folds go over the last axes, for every value of the first."""
         partial = list(filter(sweep.is_partial, folds))
         whole = [s for s in folds if s not in partial]
+        if self.folds_few(sweep, whole):
+            self.in_each_lane(sweep, partial)
+            return
         *slow, fast = sweep.axes[sweep.first :]
         self.start(whole)
         with self.plain(sweep.axes[: sweep.first]):

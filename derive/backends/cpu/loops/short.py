@@ -139,10 +139,15 @@ class ShortRows(Columns):
 
     @property
     def least(self) -> str:
-        """How many rows are taken as columns: fewer where what neighbours read lies side by side, as of windows."""
+        """How many rows are taken as columns: fewer where what neighbours read lies side by side, as of windows, and
+        where rows are so short that they leave a vector emptier.
+        """
         across = _lies_across(self.group, set(inner_axes(self.group)))
-        least = "NARROW / 2" if reads_windows(self.group) else "NARROW" if across else ""
-        return f"at_most(MANY, {least})" if least else "MANY"
+        if reads_windows(self.group):
+            return "at_most(MANY, NARROW / 2)"
+        if across:
+            return "at_most(MANY, NARROW)"
+        return f"many_rows({self.places})" if self.is_few else "MANY"
 
     @property
     def is_few(self) -> bool:

@@ -17,6 +17,7 @@ from derive.backends.cpu.names import variable
 from derive.backends.cpu.statements.normal import Loop
 from derive.backends.cpu.work import calls, is_heavy
 
+LEAST = 8  # places that are worth a vector
 _SLOW = ("div", "sqrt", "rsqrt")  # an element at a time
 OF = {"sum": "sum", "amax": "largest", "amin": "smallest"}  # what puts lanes together
 
@@ -41,6 +42,7 @@ class InVectors(Nest):
 
     width: ClassVar[Width] = ONE
     in_lanes: bool = False  # whether the line that is printed stands in a loop over lanes
+    in_steps: bool = False  # whether the places of the innermost loop lie apart in memory: GCC takes those as they come
 
     def start(self, folds: list[Loop]) -> None:
         for s in folds:
@@ -50,7 +52,7 @@ class InVectors(Nest):
     def vectors(self, fast: str, n: str, folds: list[Loop], sweep: Sweep) -> None:
         """The innermost loop over so many places, in blocks where it sums."""
         i, out, width = variable(fast), self.out, self.width if folds else ONE
-        self.in_lanes = self.overlaps(sweep, folds)
+        self.in_lanes = self.overlaps(sweep, folds) and not (self.in_steps or self.is_written_out(fast, sweep))
         with ExitStack() as stack:
             stack.enter_context(self.indices_first(fast, sweep.loops))
             start, stop = "0", n
@@ -65,7 +67,7 @@ class InVectors(Nest):
                 self._in_lanes(i, (start, stop), width, sweep, folds)
             else:
                 self._by_places(i, (start, stop), sweep, folds)
-        self.in_lanes = False
+        self.in_lanes = self.in_steps = False
 
     def overlaps(self, sweep: Sweep, folds: list[Loop]) -> bool:
         """Whether places may be computed twice, and what is left over would be dear."""
@@ -73,6 +75,11 @@ class InVectors(Nest):
         if sweep.ordered or any(s.changes or s.name in {r.name for r in s.reads()} for s in loops):
             return False
         return bool(folds) or any(is_heavy(call) or call.fn in _SLOW for s in loops for call in calls(s.value))
+
+    def is_written_out(self, fast: str, sweep: Sweep) -> bool:
+        """Whether a compiler writes out places, fewer than half a vector: most lanes would be computed for nothing."""
+        few = self.normal.fixed.get(fast, LEAST) < LEAST
+        return few and not any(is_heavy(call) for s in self.computed(sweep.loops) for call in calls(s.value))
 
     def _in_lanes(self, i: str, ends: tuple[str, str], width: Width, sweep: Sweep, folds: list[Loop]) -> None:
         names = {s.name: self.text.name(s.name) for s in folds}

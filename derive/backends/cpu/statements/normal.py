@@ -129,6 +129,7 @@ class Normal:
     starts: frozenset[str] = frozenset()  # variables from which loops count such places
     nominal: Nominal = ALIKE  # how long axes may be taken to be
     joined: dict[str, tuple[str, str]] = field(default_factory=dict)  # axes that are two others, the first slower
+    fixed: Mapping[str, int] = field(default_factory=dict)  # lengths that are known as the kernel is printed
 
     def type(self, name: str) -> str:
         """The C type of elements in memory: of what is chosen by a `bool` from there GCC makes no vectors."""
@@ -157,7 +158,7 @@ def normal(
 ) -> Normal:  # fmt: skip
     """The loops of a program, `fixed` lengths as numbers. Raises Unsupported where a construct has none."""
     program = split_merged(program, fixed)
-    out = Normal(program, booleans=set(conditions), integers=integers, nominal=nominal)
+    out = Normal(program, booleans=set(conditions), integers=integers, nominal=nominal, fixed=fixed)
     out.dims.update(program.given)
     out.taken.update(out.dims, program.scalars, (s.name for s in program.statements))
     for s in program.statements:
