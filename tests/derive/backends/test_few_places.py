@@ -1,10 +1,13 @@
 """A sum over an axis of two to four places is a sum of what is read at each."""
 
 import pytest
+import torch
 from torch import Tensor
 
-from derive import axes, mean, op, sum, tensor
+from derive import axes, mean, op, sum, tanh, tensor
 from derive.emit import render
+from derive.verify.verify import verify
+from generated._functions import sum_of_few
 from tests.derive.live import assert_derived
 
 n, c, h, w, d, two, pair, three, five = axes("n c h w d two=2 pair=2 three=3 five=5")
@@ -47,6 +50,50 @@ def averages(f, x: tensor[..., three], w: tensor[d, three], v: tensor[d, five]):
     return f.y
 
 
+@op
+def to_each(f, x: tensor[n, three], z: tensor[d, three]):
+    """Of what is computed."""
+    f.y[n, d] = sum(abs(x[n, three] - z[d, three]) ** 3, over=three) + sum(x[n, three] ** 2, over=three) / 2
+    return f.y
+
+
+@op
+def turned(f, q: tensor[h, w, five]):
+    f.y[w, h] = mean(tanh(q[h, w, five]), over=five)
+    return f.y
+
+
+def test_what_is_computed_is_multiplied_by_ones() -> None:
+    code = render(to_each.op.derivation)
+    assert "sum_of_few(" in code and ".sum(2)" not in code, code
+    assert "sum_of_few(tanh_q) / 5).T" in render(turned.op.derivation)
+
+    def plain(x: Tensor, z: Tensor) -> Tensor:
+        return ((x[:, None] - z).abs() ** 3).sum(2) + x.square().sum(1, keepdim=True) / 2
+
+    for rows in (2, 500):  # few elements, and many
+        assert_derived(to_each.op, plain, {"x": (rows, 3), "z": (4, 3)})
+        assert_derived(turned.op, lambda q: q.tanh().mean(2).T, {"q": (rows, 3, 5)})
+    assert verify(to_each.op).right
+
+
+@pytest.mark.parametrize("places", [1, 2, 3, 16])
+@pytest.mark.parametrize("rows", [(), (0,), (7,), (900,), (30, 40)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_sums_of_few(rows: tuple[int, ...], places: int, dtype: torch.dtype) -> None:
+    whole = torch.randn(*rows, places, dtype=torch.float64).to(dtype)
+    turned = torch.randn(places, *rows[::-1], dtype=torch.float64).to(dtype).permute(*range(len(rows), -1, -1))
+    for t in (whole, turned):
+        for keepdim in (False, True):
+            found, wanted = sum_of_few(t, keepdim), t.double().sum(-1, keepdim=keepdim)
+            assert found.shape == wanted.shape and found.dtype == dtype
+            off = (found.double() - wanted).abs()
+            assert (off <= 4 * torch.finfo(dtype).eps * t.double().abs().sum(-1, keepdim=keepdim)).all()
+    if rows == (900,):
+        whole[3, 0], whole[4, 0] = torch.inf, torch.nan
+        assert torch.equal(sum_of_few(whole).isfinite(), whole.isfinite().all(-1))
+
+
 def test_behind_leading_dimensions() -> None:
     assert "y = x[..., 0] + x[..., 1] + x[..., 2]" in render(totals.op.derivation)
     for leading in ((), (4,), (2, 5), (0,)):
@@ -72,10 +119,10 @@ def test_values_gradients_and_code(made, reference, sizes, said) -> None:
         assert_derived(made.op, reference, shape)
 
 
-def test_longer_axes_and_what_is_computed_are_summed() -> None:
+def test_longer_axes_and_what_is_computed_are_summed_at_once() -> None:
     code = render(averages.op.derivation).partition("_backward(")[0]
     assert "c = (w[:, 0] + w[:, 1] + w[:, 2]) / 3" in code
-    for summed in ("b = w.mean(0)", "e = v.mean(1", "w.square().sum(1)"):
+    for summed in ("b = w.mean(0)", "e = sum_of_few(v", "sum_of_few(w.square()"):
         assert summed in code, code
 
     def reference(x: Tensor, w: Tensor, v: Tensor) -> Tensor:

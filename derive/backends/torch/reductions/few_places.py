@@ -1,7 +1,7 @@
 """A sum over an axis of two to four places is their sum: `x[:, 0::2] + x[:, 1::2]`.
 
 PyTorch adds up so short an axis eight times as slowly on a CPU. Only what is read as it lies is taken apart so: of
-anything else each place would be computed by itself.
+anything else each place would be computed by itself. What is computed is multiplied by ones, up to sixteen places.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from derive.backends.values import is_pack
+from derive.backends.values import PRODUCT, Dims, Value, is_pack
 from derive.nodes.arithmetic import ZERO
 from derive.nodes.walking import index_axes
 from derive.program import Call, Index, Merged, Node, Num, Place, Read, Reduce, SizeOf, Window, base
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
 
 _MOST = 4
+_FEW = 16  # places of the last dimension of which a product with ones takes less than a sum
 
 
 def place_by_place(printer: Printer, node: Reduce) -> Node | None:
@@ -42,6 +43,20 @@ def place_by_place(printer: Printer, node: Reduce) -> Node | None:
     for read in rest:
         whole = Call("add", (whole, read))
     return whole if node.kind == "sum" else Call("div", (whole, Num(Fraction(prod(known.values())))))
+
+
+def sum_of_few(printer: Printer, node: Reduce, body: Value, keepdim: bool) -> Value | None:
+    """The sum over a last dimension of a few places; None of more, of whole numbers, or along another dimension."""
+    dims = [d for d in body.dims if d is not None]
+    if len(dims) < 2 or node.kind not in ("sum", "mean") or node.axes != body.dims[-1:]:
+        return None
+    last = dims[-1]
+    length = printer.size_names.get(base(last), "")
+    if not length.isdecimal() or not 1 < int(length) <= _FEW or not printer.dtypes.is_real(node.body) or body.boolean:
+        return None
+    kept: Dims = (None,) if keepdim else ()
+    total = Value(f"sum_of_few({body.code}{', keepdim=True' if keepdim else ''})", (*body.dims[:-1], *kept))
+    return total if node.kind == "sum" else replace(total, code=f"{total.code} / {length}", strength=PRODUCT)
 
 
 def _at(index: Index, places: dict[str, int], lengths: dict[str, int]) -> Index:

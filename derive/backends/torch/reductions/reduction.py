@@ -16,7 +16,7 @@ from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.distances import distances
 from derive.backends.torch.reads.gathers import gathered_column
 from derive.backends.torch.reductions.bands import in_band
-from derive.backends.torch.reductions.few_places import place_by_place
+from derive.backends.torch.reductions.few_places import place_by_place, sum_of_few
 from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, position, squeeze, swap, unsqueeze
 from derive.nodes.arithmetic import multiplied
@@ -49,6 +49,8 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     body = _body(printer, node, inner)
     if any(is_pack(d) for d in body.dims if d in node.axes):
         return _over_pack(printer, node, body)
+    if (few := sum_of_few(printer, node, body, keepdim)) is not None:
+        return few
     return _over_dims(node, body, keepdim)
 
 
