@@ -45,7 +45,8 @@ def sum_of_few(t: Tensor, keepdim: bool = False) -> Tensor:
 def stacked_last(parts: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """`torch.stack(parts, -1)`, which copies element by element; large parts one after another, in a third of the time."""
     first = parts[0]
-    if torch.compiler.is_compiling() or first.numel() < 2**11 or any(p.dtype != first.dtype for p in parts):
+    alike = all(p.shape == first.shape and p.dtype == first.dtype for p in parts)
+    if torch.compiler.is_compiling() or first.numel() < 2**11 or not alike:
         return torch.stack(list(parts), -1, out=out)
     out = first.new_empty(*first.shape, len(parts)) if out is None else out
     for k, part in enumerate(parts):
@@ -63,18 +64,29 @@ def sum_of_rows(weights: Tensor, rows: Tensor) -> Tensor:
     A product of a vector and a matrix adds one row after another, in float32 at a thousand rows off five times as far as
     by `sum`: here blocks are added, and then what they come to.
     """
-    alike = weights.dim() == 1 < rows.dim() - 1
-    if not alike:
+    if weights.dim() != 1 or rows.dim() <= 2:
         weights = weights.reshape(-1)
         rows = rows.reshape(len(weights), rows.shape[-1])
     count, fused = len(weights), torch.compiler.is_compiling()
     if not fused and (count <= _BLOCK or rows.dtype == torch.float64 or rows.device.type != "cpu"):
         return weights @ rows
-    if fused or alike or rows.numel() < 2**14:
+    if fused or rows.numel() < 2**15:
         return (weights[:, None] * rows).sum(-2)
     whole = count // _BLOCK * _BLOCK
-    blocks = torch.bmm(weights[:whole].unflatten(0, (-1, 1, _BLOCK)), rows[:whole].unflatten(0, (-1, _BLOCK)))
-    return blocks.sum((0, 1)) + weights[whole:] @ rows[whole:]
+    blocks = weights[:whole].unflatten(0, (-1, 1, _BLOCK)) @ rows[..., :whole, :].unflatten(-2, (-1, _BLOCK))
+    return blocks.sum((-3, -2)) + weights[whole:] @ rows[..., whole:, :]
+
+
+def sum_of_products(a: Tensor, b: Tensor) -> Tensor:
+    """The sum over all leading dimensions of `a @ b.mT`: product by product, and of these.
+
+    As one product along all that is summed, both would be copied, and float32 is off thirty times as far; only where the
+    products are far larger than what they are made of, they are not made.
+    """
+    rows, columns = a.shape[-2], b.shape[-2]
+    if not torch.compiler.is_compiling() and rows * columns > 4 * (rows + columns) * a.shape[-1]:
+        return torch.einsum("...ik, ...jk -> ij", a, b)
+    return (a @ b.mT).sum_to_size(rows, columns)
 
 
 def ratio_of(a: float, b: float) -> float:

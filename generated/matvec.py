@@ -53,7 +53,6 @@ def matvec_forward(a: Tensor, x: Tensor) -> tuple[Tensor, MatvecSaved]:
 @in_float32
 def matvec_backward(dy: Tensor, a: Tensor, x: Tensor) -> MatvecGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    i = dy.shape[0]
     da = dy[:, None] * x  # da[i, k] = dy[i] * x[k]
     dx = sum_of_rows(dy, a)  # dx[k] = sum(dy[i] * a[i, k], over=i)
     return MatvecGradients(da, dx)

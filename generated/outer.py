@@ -53,7 +53,6 @@ def outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, OuterSaved]:
 @in_float32
 def outer_backward(dy: Tensor, a: Tensor, b: Tensor) -> OuterGradients:
     """The gradient of every real input, from dy and what the forward saved."""
-    i = dy.shape[0]
     da = dy @ b  # da[i] = sum(b[j] * dy[i, j], over=j)
     db = sum_of_rows(a, dy)  # db[j] = sum(a[i] * dy[i, j], over=i)
     return OuterGradients(da, db)

@@ -86,15 +86,16 @@ def _with_named(
     best = [p.best for p in parts]
     changed = [k for k, c in enumerate(beside) if best[k].choice != c.choice]
     # two that change for each other's sake may each give up what the other changes for: then one of them does
-    together = [changed] if len(changed) == 1 else [changed, *([k] for k in changed)]
-    for few in together if changed else ():
-        other = whole_form(steps, [beside[k] if k in few else b for k, b in enumerate(best)], laws, facts, policy)
-        if _alike(whole, steps) - _alike(other, steps) > _CLEARLY * sum(best[k].kept.total for k in few):
+    trials = [changed, *([k] for k in changed)] if len(changed) > 1 else [changed] if changed else []
+    for those in trials:
+        mixed = [beside[k] if k in those else best[k] for k in range(len(best))]
+        other = whole_form(steps, mixed, laws, facts, policy)
+        if _cost(whole, steps) - _cost(other, steps) > _CLEARLY * sum(best[k].kept.total for k in those):
             return other
     return whole
 
 
-def _alike(whole: Whole, steps: Stepwise) -> float:
+def _cost(whole: Whole, steps: Stepwise) -> float:
     """What a form costs, its stretches sharing the elementary functions that they have in common."""
     return whole.kept.total - made_again(whole.kept.program, nominal(steps.op))
 

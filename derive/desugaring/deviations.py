@@ -21,7 +21,7 @@ from derive.equations import Equation, Op, signs
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import At, Tensor, at_index, reads_of, tensor_names
 from derive.terms.functions import maximum, relu
-from derive.terms.indices import Merge
+from derive.terms.indices import Merge, Prefix
 from derive.terms.reductions import Reduce
 
 _MOST = 3  # axes of a sum whose orders are tried
@@ -209,6 +209,6 @@ def _is_along(body: Expr | None, over: tuple[Axis, ...]) -> bool:
     if body is None:
         return False
     indices = [i for at in reads_of(body) for i in at.index if free_axes(i) & set(over)]
-    return all(isinstance(i, Axis | Merge | At) for i in indices)
+    return all(isinstance(i, Axis | Prefix | Merge | At) for i in indices)
 
 

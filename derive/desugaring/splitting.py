@@ -134,6 +134,11 @@ def split(
     out: list[Equation] = []
     taken = set(taken) | {target.name}
     plain = all(isinstance(i, Axis) for i in index)
+    if joined := next((r for r in _nested(rhs) if r.body.atoms(Concat)), None):
+        raise DeriveError(
+            f"{joined} joins pieces inside of a reduction", equation=target.name,
+            fix="give what is joined an equation of its own: f.a[…, k] = concat(…, along=k)",
+        )  # fmt: skip
     while isinstance(rhs, Concat) and (inner := _nested(rhs)):
         rhs = _split_off(target, left, rhs, inner[0], taken, out, written)
     if isinstance(rhs, Concat) and plain:

@@ -121,7 +121,7 @@ class _Builder:
             self.statements.append(self.assign(d, value))
             onto = d.name
         else:
-            scatters.sort(key=_is_taken_off)
+            scatters.sort(key=lambda s: (not _meet(s), _is_taken_off(s)))
         for s in scatters:
             self.statements.append(replace(s, onto=onto))
             onto = d.name

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.usefixtures("kernels")
 SPECS = """
 from derive import *
 
-n, m, i, j = axes("n m i j")
-two, three, four = axes("two=2 three=3 four=4")
+n, m, i, j, u = axes("n m i j u")
+two, three, four, eight = axes("two=2 three=3 four=4 eight=8")
 
 
 @op
@@ -70,7 +70,39 @@ def scaled_by_pairs(f, x: tensor[n, m, three], w: tensor[m, three], s: tensor[n,
     f.a[n, m] = sum(x[n, m, three] * w[m, three], over=three) / (s[n, m] ** 2 + 1)
     f.y[n, m, three] = tanh(f.a[n, m]) * x[n, m, three] / (s[n, m] ** 2 + 1) + amax(x[n, m, three], over=three)
     return f.y
+
+
+@op
+def in_part_and_whole(f, x: tensor[n, m, three], w: tensor[m, three], v: tensor[three]):
+    # sums of few places beside sums of all, and totals of every row
+    f.a[n, m] = sum(x[n, m, three] ** 2, over=three)
+    f.b[n] = sum(x[n, m, three] * w[m, three] / (1 + v[three] ** 2), over=(m, three))
+    f.y[n, m] = f.a[n, m] / (1 + f.a[n, m]) * f.b[n]
+    return f.y
+
+
+@op
+def eight_at_once(f, x: tensor[n, m, eight], s: tensor[n, m]):
+    f.a[n, m] = amax(x[n, m, eight], over=eight)
+    f.y[n, m, eight] = x[n, m, eight] / (1 + f.a[n, m] ** 2) * s[n, m]
+    return f.y
+
+
+@op
+def put_at_places(f, x: tensor[n, m, three], s: tensor[n, m], to: index(u)[m], c: tensor[u, three]):
+    # places may meet: they are added one after another
+    f.y[n, u, three] = c[u, three] + sum(where(eq(to[m], u), x[n, m, three] / (1 + s[n, m] ** 2), 0), over=m)
+    return f.y
 """
+
+
+def _in_part_and_whole(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    a = x.square().sum(2)
+    return a / (1 + a) * (x * w / (1 + v.square())).sum((1, 2))[:, None]
+
+
+def _eight_at_once(x: Tensor, s: Tensor) -> Tensor:
+    return x / (1 + x.amax(2, keepdim=True) ** 2) * s[..., None]
 
 
 def _to_boxes(p: Tensor, centre: Tensor, half: Tensor) -> Tensor:
@@ -103,6 +135,8 @@ REFERENCES: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]]
 OF_PAIRS: dict[str, tuple[Callable[..., Tensor], str]] = {
     "to_boxes": (_to_boxes, "n3 m3 m3"),
     "scaled_by_pairs": (_scaled_by_pairs, "nm3 m3 nm"),
+    "in_part_and_whole": (_in_part_and_whole, "nm3 m3 3"),
+    "eight_at_once": (_eight_at_once, "nm8 nm"),
 }
 
 
@@ -140,7 +174,7 @@ def test_agrees_with_autograd(native: ModuleType, name: str, rows: int) -> None:
 def test_pairs_agree_with_autograd(native: ModuleType, name: str, lengths: tuple[int, int]) -> None:
     torch.manual_seed(0)
     forward, axes = OF_PAIRS[name]
-    long = dict(zip("nm3", (*lengths, 3), strict=True))
+    long = dict(zip("nm38", (*lengths, 3, 8), strict=True))
     leaves = [torch.randn(*(long[a] for a in own), dtype=torch.float64).requires_grad_() for own in axes.split()]
     want = forward(*leaves)
     dy = torch.randn_like(want)
@@ -151,6 +185,28 @@ def test_pairs_agree_with_autograd(native: ModuleType, name: str, lengths: tuple
         for got, true in zip(found, exact, strict=True):
             most = float(true.abs().max()) if true.numel() else 0.0
             torch.testing.assert_close(got.double(), true, rtol=tolerance, atol=tolerance * most)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("many", [1, 7, 40])
+def test_places_that_meet(native: ModuleType, many: int) -> None:
+    torch.manual_seed(0)
+    x, s, c = (torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in ((5, many, 3), (5, many), (4, 3)))
+    to = torch.randint(0, 4, (many,))
+    want = c + torch.zeros(5, 4, 3, dtype=torch.float64).index_add(1, to, x / (1 + s.square()[..., None]))
+    dy = torch.randn_like(want)
+    y, saved = native.put_at_places_forward(x.detach(), s.detach(), to, c.detach())
+    torch.testing.assert_close(y, want.detach(), rtol=1e-12, atol=1e-12)
+    exact = torch.autograd.grad(want, (x, s, c), dy)
+    for got, true in zip(native.put_at_places_backward(dy, *saved), exact, strict=True):
+        torch.testing.assert_close(got, true, rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_no_number_is_the_largest(native: ModuleType) -> None:
+    x, s = torch.randn(3, 20, 3), torch.randn(3, 20)
+    x[1, 7, 1] = torch.nan
+    y, _ = native.scaled_by_pairs_forward(x, torch.ones(20, 3), s)
+    assert y[1, 7].isnan().all() and int(y.isnan().sum()) == 3
 
 
 def test_vectors_run_along_what_has_many_places(native: ModuleType) -> None:

@@ -110,6 +110,11 @@ class Printer:
         self.used_sizes[base(axis)] = None
         return self.size_names[base(axis)]
 
+    def known(self, axis: str) -> int | None:
+        """The length of an axis, where the spec says it: no line is needed for that."""
+        said = self.size_names.get(base(axis), "")
+        return int(said) if said.isdecimal() else None
+
     def number(self, node: Node) -> str:
         """A length or a place; of axes of fixed lengths, the number that it is."""
         whole = fixed(node, self.size_names) if isinstance(node, Call) else None

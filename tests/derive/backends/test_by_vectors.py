@@ -158,8 +158,8 @@ def test_weights_of_rows_may_lie_anyhow() -> None:
     for weights in (torch.randn(40, 5), torch.randn(5, 40).T, torch.randn(40, 5, 1), torch.randn(()).expand(40, 5)):
         exact = (weights.reshape(40, 5, 1).double() * rows).sum((0, 1))
         torch.testing.assert_close(sum_of_rows(weights, rows).double(), exact, rtol=1e-5, atol=1e-5)
-    for count in (40, 100):
-        weights, each = torch.randn(count), torch.randn(3, 2, 5, count).mT
+    for count, wide in ((40, 5), (100, 5), (100, 120), (128, 120)):
+        weights, each = torch.randn(count), torch.randn(3, 2, wide, count).mT
         exact = (weights.double()[:, None] * each).sum(-2)
         torch.testing.assert_close(sum_of_rows(weights, each).double(), exact, rtol=1e-5, atol=1e-5)
     long, one = torch.randn(3, 20_000).T, torch.randn(()).expand(20_000)

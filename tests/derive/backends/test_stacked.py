@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from derive import amax, axes, concat, exp, mean, op, sum, tensor
+from derive.errors import DeriveError
 from derive.verify.verify import verify
 from generated._functions import stacked_last
 from tests.derive.against_loops import code_of
@@ -36,6 +37,18 @@ def pooled(f, x: tensor[n, c, d]):
 def sums_beside(f, x: tensor[n, c, d], z: tensor[n, j]):
     f.y[n, k] = concat(2 * sum(x[n, c, d] ** 2, over=c), exp(z[n, j]), sum(z[n, j], over=j) + 1, along=k)
     return f.y
+
+
+def test_pieces_inside_of_a_sum_are_refused() -> None:
+    """Inside another piece as well: they have an equation of their own."""
+    with pytest.raises(DeriveError, match="joins pieces inside of a reduction"):
+
+        @op
+        def joined(f, x: tensor[n, d], z: tensor[n, d]):
+            f.y[n, k] = concat(z[n, d], sum(concat(x[n, d], 0, along=j), over=j), along=k)
+            return f.y
+
+        _ = joined.op
 
 
 def test_pieces_may_be_sums() -> None:
@@ -73,3 +86,8 @@ def test_as_torch_stacks(shape: tuple[int, ...]) -> None:
         assert torch.equal(stacked_last(parts), wanted) and stacked_last(parts).dtype == wanted.dtype
         out = torch.empty_like(wanted)
         assert stacked_last(parts, out=out) is out and torch.equal(out, wanted)
+
+
+def test_parts_of_other_shapes_are_refused_as_by_torch() -> None:
+    with pytest.raises(RuntimeError, match="equal size"):
+        stacked_last([torch.randn(50, 60), torch.randn(60)])

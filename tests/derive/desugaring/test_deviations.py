@@ -10,6 +10,7 @@ from derive.verify.verify import verify
 from tests.derive.live import module
 
 n, i, j, k, d, t = axes("n i j k d t")
+four, six = axes("four=4 six=6")
 
 
 @op
@@ -176,6 +177,16 @@ def of_neighbours(f, x: tensor[n, d], near: index(n)[n, k]):
     f.m[n, d] = mean(x[near[n, k], d], over=k)
     f.s[n, d] = sqrt(relu(mean(x[near[n, k], d] ** 2, over=k) - f.m[n, d] ** 2) + 1e-5)
     return f.m, f.s
+
+
+@op
+def of_first_places(f, x: tensor[n, six]):
+    f.v[n] = mean(x[n, four] ** 2, over=four) - mean(x[n, four], over=four) ** 2
+    return f.v
+
+
+def test_deviations_of_first_places() -> None:
+    assert "_minus_" in str(derive_op(of_first_places.op).forward) and verify(of_first_places.op).right
 
 
 def test_deviations_of_what_an_index_chooses() -> None:

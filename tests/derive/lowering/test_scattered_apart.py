@@ -3,12 +3,13 @@
 import torch
 from torch.nn import functional
 
-from derive import axes, exp, index, log, mean, op, softplus, sum, tensor
+from derive import axes, eq, exp, index, log, mean, op, softplus, sum, tensor, where
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 from tests.derive.live import module
 
 d, g, n = axes("d g n")
+two, three = axes("two=2 three=3")
 
 
 @op
@@ -23,6 +24,34 @@ def labelled(f, z: tensor[n, d], y: index(d)[n]):
     """One place of each row is added to: there it is taken off as it is."""
     f.loss[()] = mean(log(sum(exp(z[n, d]), over=d)) - z[n, y[n]], over=n)
     return f.loss
+
+
+@op
+def passed_on(f, x: tensor[n], m: tensor[g], to: index(n)[g]):
+    """Messages beside what stands there (message passing: Gilmer et al., 2017)."""
+    f.y[n] = x[n] + sum(where(eq(to[g], n), m[g], 0), over=g)
+    return f.y
+
+
+@op
+def beside_first_places(f, x: tensor[n, three], y: index(n)[g], x_scattered: tensor[n]):
+    """What many places add comes first, then slices; the name of the zeros is one that nobody has."""
+    f.a[n, two] = x[n, two] ** 2 * x_scattered[n]
+    f.b[g, three] = exp(x[y[g], three]) / 100
+    f.dx_scattered[n] = 2 * x_scattered[n]
+    return f.a, f.b, f.dx_scattered
+
+
+def test_forwards_and_beside_slices() -> None:
+    assert verify(passed_on.op).right and verify(beside_first_places.op).right
+    assert "y = x + y_sum" in code_of(passed_on.op)
+    backward = code_of(beside_first_places.op).partition("_backward(")[2]
+    assert backward.index("index_add_(") < backward.index("dx[:, :2]"), backward
+    torch.manual_seed(0)
+    x, m, to = torch.randn(10) + 100, torch.rand(100_000) / 1000, torch.randint(0, 10, (100_000,))
+    y, _ = module(passed_on.op).passed_on_forward(x, m, to)
+    right = x.double().index_add(0, to, m.double())
+    assert (y - right).abs().max() <= 1e-4
 
 
 def _rated(s: torch.Tensor, won: torch.Tensor, lost: torch.Tensor) -> torch.Tensor:

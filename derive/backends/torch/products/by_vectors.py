@@ -1,4 +1,5 @@
-"""Sums that are a matrix by a vector in torch: some dimensions of a tensor are one, in views that copy nothing.
+"""Sums that are a matrix by a vector in torch: some dimensions of a tensor are one, in views that copy nothing where
+it lies as its dimensions say.
 
 What is summed are a tensor's last axes, its first one, the one before the last, or all but the last; the vector has
 these axes and no others.
@@ -19,7 +20,11 @@ from derive.nodes.products import product_factors
 from derive.nodes.walking import by_axes_once, node_axes, reads
 from derive.program import Node, Read, Reduce
 
-FEW_ROWS = 64  # so many may be added one after another
+FEW_ROWS = 64
+"""So many may be added one after another, as `sum_of_rows` does as well (`templates/functions.py.j2`)."""
+
+Known = Callable[[str], int | None]
+"""The length of an axis, where the spec says it."""
 
 Both = tuple[Node, Node]
 """The tensor, and the vector."""
@@ -45,7 +50,11 @@ def is_by_one_each(node: Reduce) -> bool:
 
 
 def times_vector(
-    node: Reduce, value: Callable[[Node, Dims], Value], kept: Callable[[Node, Dims], Value], size: Size
+    node: Reduce,
+    value: Callable[[Node, Dims], Value],
+    kept: Callable[[Node, Dims], Value],
+    size: Size,
+    known: Known,
 ) -> Value | None:
     """The code of such a sum, None for any other; `kept` prints with the dimensions of length 1 that it is given."""
     if (both := _matrix(node)) is not None:
@@ -53,17 +62,17 @@ def times_vector(
         rest = tuple(d for d in matrix.dims if d != node.axes[0])
         if matrix.dims[-1] == node.axes[0]:
             return Value(f"{matrix.inside(PRODUCT)} @ {vector.inside(PRODUCT + 1)}", rest, PRODUCT)
-        return _sum_of_rows(vector, matrix, rest, size)
+        return _sum_of_rows(vector, matrix, rest, known)
     if (both := _rows(node)) is not None:
         tensor = value(both[0], node_axes(both[0]))
         ways = (kept(both[1], dims) for dims in (node_axes(both[1]), tensor.dims))
         return _rows_code(tensor, min(ways, key=lambda v: len(v.code)))
     if (both := _of_matrices(node)) is not None:
         matrices, vector = value(both[0], node_axes(both[0])), value(both[1], node.axes)
-        return _sum_of_rows(vector, matrices, tuple(d for d in matrices.dims if d != node.axes[0]), size)
+        return _sum_of_rows(vector, matrices, tuple(d for d in matrices.dims if d != node.axes[0]), known)
     if (both := _blocks(node)) is not None:
         axes, own = map(node_axes, both)
-        return _blocks_code(permute(value(both[0], axes), axes), permute(value(both[1], own), own), size)
+        return _blocks_code(permute(value(both[0], axes), axes), permute(value(both[1], own), own), size, known)
     return None
 
 
@@ -128,20 +137,20 @@ def _rows_code(tensor: Value, weight: Value) -> Value:
     return Value(f"sum_of_rows({weight.code}, {tensor.code})", tensor.dims[-1:], ATOM)
 
 
-def _sum_of_rows(vector: Value, matrix: Value, rest: Dims, size: Size) -> Value:
+def _sum_of_rows(vector: Value, matrix: Value, rest: Dims, known: Known) -> Value:
     """A vector times a matrix; what adds a few rows, as many as is known, is a product as it is."""
     axis = vector.dims[0]
     assert axis is not None
-    if size(axis).isdigit() and int(size(axis)) <= FEW_ROWS:
+    if (known(axis) or FEW_ROWS + 1) <= FEW_ROWS:
         return Value(f"{vector.inside(PRODUCT)} @ {matrix.inside(PRODUCT + 1)}", rest, PRODUCT)
     return Value(f"sum_of_rows({vector.code}, {matrix.code})", rest, ATOM)
 
 
-def _blocks_code(tensor: Value, vector: Value, size: Size) -> Value:
+def _blocks_code(tensor: Value, vector: Value, size: Size, known: Known) -> Value:
     """Each place of a tensor's other axes summed, as a matrix times a vector or the other way round."""
     axes = [d for d in tensor.dims if d is not None]
     if vector.dims == tensor.dims[:1]:
-        flat = _sum_of_rows(vector, tensor.method(".flatten(1)"), (), size)
+        flat = _sum_of_rows(vector, tensor.method(".flatten(1)"), tuple(axes[1:]), known)
         return Value(f"{flat.inside(ATOM)}.unflatten(0, ({', '.join(map(size, axes[1:]))}))", tuple(axes[1:]), ATOM)
     count = len(axes) - len(vector.dims)
     code = f"{tensor.method(f'.flatten({count})').code} @ {vector.method('.flatten()').code}"

@@ -6,7 +6,7 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from derive.backends.torch.products.by_vectors import is_by_one_each, times_vector
+from derive.backends.torch.products.by_vectors import Known, is_by_one_each, times_vector
 from derive.backends.torch.products.flattened import Size, flattened, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.nodes.products import product_factors
@@ -42,6 +42,7 @@ def contraction(
     printed: Callable[[Node, Dims], Value],
     as_real: Callable[[Node, Value], Value],
     size: Size,
+    known: Known,
 ) -> Value:
     """A matrix product's code, its dimensions in `order` where that costs nothing."""
     factors = _grouped(product_factors(node.body))
@@ -50,7 +51,7 @@ def contraction(
         v = printed(n, wanted)
         return as_real(n, replace(squeeze(v), boolean=v.boolean, weak=v.weak))
 
-    by_vector = times_vector(node, value, lambda n, wanted: as_real(n, printed(n, wanted)), size)
+    by_vector = times_vector(node, value, lambda n, wanted: as_real(n, printed(n, wanted)), size, known)
     if by_vector is not None:
         return by_vector
     if is_by_one_each(node):

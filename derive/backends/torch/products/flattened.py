@@ -6,7 +6,6 @@ would bring `h` to the end. `sum(x[n, t, i] * y[n, t, j], over=(n, t))` is a pro
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 
@@ -16,7 +15,6 @@ from derive.program import Merged, Node, Read
 
 Size = Callable[[str], str]
 
-_FEW = 8  # places that are summed in each matrix, of which a product is larger than what it is made of
 _APART = re.compile(r"\((?P<product>[^@]+ @ [^@]+)\)(?P<back>\.unflatten\(-1, \([\w, ]+\)\))")
 
 
@@ -39,7 +37,7 @@ def flattened(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Si
     if len(summed) == 1:
         product = _from_the_left(a, b, summed[0], order, size) or _from_the_left(b, a, summed[0], order, size)
     else:
-        product = _summed(a, b, summed, size)
+        product = _summed(a, b, summed)
     return product or _as_matrices(a, b, summed, order, size)
 
 
@@ -61,7 +59,7 @@ def _from_the_left(matrix: Value, tensor: Value, summed: str, order: Dims, size:
     return Value(f"({code}){_apart(-1, after, size)}", dims, ATOM)
 
 
-def _summed(a: Value, b: Value, summed: tuple[str, ...], size: Size) -> Value | None:
+def _summed(a: Value, b: Value, summed: tuple[str, ...]) -> Value | None:
     """Two tensors with one axis of their own each, whose other axes are summed and stand in the same order.
 
     Where axes that are summed stand on both sides, a product of matrices for each place of the first is added up:
@@ -84,15 +82,9 @@ def _summed(a: Value, b: Value, summed: tuple[str, ...], size: Size) -> Value | 
     if at == 0:
         left, right = (v.method(".flatten(1)", (dims[k], None)) for k, v in enumerate((a, b)))
         return Value(f"{left.code} @ {right.code}.T", dims, PRODUCT)
-    inner = a.dims[at + 1 :]
-    few = [int(size(d)) for d in inner if d is not None and size(d).isdigit()]
-    if len(few) == len(inner) and math.prod(few) < _FEW:
-        return None
     last = f".flatten({position(a.dims, at + 1)}" + (", -1)" if packs else ")")
-    first, second = ((v if len(inner) == 1 else v.method(last)).inside(ATOM) for v in (a, b))
-    where = "0" if at == 1 else f"({', '.join(map(str, range(at)))})"
-    added = f".sum_to_size({', '.join(size(d) for d in dims if d is not None)})" if packs else f".sum({where})"
-    return Value(f"({first} @ {second}.mT){added}", dims, ATOM)
+    first, second = ((v if at == rank - 2 else v.method(last)).code for v in (a, b))
+    return Value(f"sum_of_products({first}, {second})", dims)
 
 
 def _as_matrices(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Size) -> Value | None:

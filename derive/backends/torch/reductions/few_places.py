@@ -50,9 +50,8 @@ def sum_of_few(printer: Printer, node: Reduce, body: Value, keepdim: bool) -> Va
     dims = [d for d in body.dims if d is not None]
     if len(dims) < 2 or node.kind not in ("sum", "mean") or node.axes != body.dims[-1:]:
         return None
-    last = dims[-1]
-    length = printer.size_names.get(base(last), "")
-    if not length.isdecimal() or not 1 < int(length) <= _FEW or not printer.dtypes.is_real(node.body) or body.boolean:
+    length = printer.known(dims[-1])
+    if length is None or not 1 < length <= _FEW or not printer.dtypes.is_real(node.body) or body.boolean:
         return None
     kept: Dims = (None,) if keepdim else ()
     total = Value(f"sum_of_few({body.code}{', keepdim=True' if keepdim else ''})", (*body.dims[:-1], *kept))
