@@ -107,6 +107,19 @@ def test_weights_of_the_last_dimension_lie_tap_by_tap() -> None:
     assert "_by_" not in inspect.getsource(module(near_scores.op))
 
 
+@op
+def between(f, z: tensor[u], x: tensor[u]):
+    f.y[u] = where((u >= 1) & (u + 1 < size(u)), x[u - 1] * x[u + 1] / z[u], 0)
+    return f.y
+
+
+def test_neither_end_is_asked_for_the_other() -> None:
+    """What one condition makes 0, the other may leave infinite."""
+    y, _ = module(between.op).between_forward(torch.ones(4), torch.tensor([1.0, torch.inf, 2, 3]))
+    assert y.tolist() == [0, 2, torch.inf, 0]
+    assert verify(between.op).right
+
+
 def test_conditions_are_asked_of_the_weights() -> None:
     """Where nothing is read, a weight may be anything: it is 0 there, and so is its gradient."""
     made = module(of_those_near.op)

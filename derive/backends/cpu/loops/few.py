@@ -35,10 +35,11 @@ class InFew(InBlocks):
             places *= self.normal.fixed.get(a, LEAST)
         return bool(axes) and places < LEAST
 
-    def folds_few(self, sweep: Sweep, whole: list[Loop]) -> bool:
-        """Whether every sum of a sweep is over few places: lanes are what it is for."""
-        plain = not (whole or sweep.ordered or any(s.changes or self.group.is_total(s) for s in sweep.loops))
-        return plain and self.are_few(sweep.axes[sweep.first :])
+    def folds_few(self, sweep: Sweep, partial: list[Loop], whole: list[Loop]) -> bool:
+        """Whether all that a sweep folds are sums over few places: lanes are what it is for."""
+        others = whole or sweep.ordered or any(s.changes or self.group.is_total(s) for s in sweep.loops)
+        sums = all(s.kind == "sum" for s in partial)
+        return sums and not others and self.are_few(sweep.axes[sweep.first :])
 
     def in_each_lane(self, sweep: Sweep, folds: list[Loop]) -> None:
         """Vectors along the last axis that sums have, each lane its own sums."""
@@ -46,8 +47,6 @@ class InFew(InBlocks):
         with self.plain(tuple(slow)), self.out.loop(variable(lane), "0", length(lane), "simd"):
             for s in folds:
                 self.out.line(f"real {self.text.name(s.name)}_block = {START[s.kind]};")
-                if s.kind != "sum":
-                    self.out.line(f"int {self.text.name(s.name)}_nan = 0;")
             with self.plain(sweep.axes[sweep.first :]):
                 self.elements(sweep.loops)
             for s in folds:

@@ -179,7 +179,7 @@ class Rows(InFew):
         """A sweep of which some folds go over the last axes, for every value of the first."""
         partial = list(filter(sweep.is_partial, folds))
         whole = [s for s in folds if s not in partial]
-        if self.folds_few(sweep, whole):
+        if self.folds_few(sweep, partial, whole):
             self.in_each_lane(sweep, partial)
             return
         *slow, fast = sweep.axes[sweep.first :]
