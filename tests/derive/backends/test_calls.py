@@ -273,7 +273,7 @@ WRITTEN = [
     (leading_products, "dx = (dy * y).flip(1).cumsum(1).flip(1) / x", "where"),
     (tails_of_a_row, "tail.reciprocal().cumsum(1)", "where"),
     (mixed_heads, "y = (w.T @ s.flatten(2)).unflatten(-1, (n, r))", "einsum"),
-    (mixed_heads, "dw = (s.flatten(2) @ dy.flatten(2).mT).sum(0)", "permute"),
+    (mixed_heads, "dw = sum_of_products(s.flatten(2), dy.flatten(2))", "permute"),
     (mixed_rows, "y = w @ x", ".mT @"),
     (tall_product, "w = y.flatten(0, 1).T @ x.flatten(0, 1)", "einsum"),
     (wide_product, "w = x.flatten(1) @ y.flatten(1).T", "einsum"),

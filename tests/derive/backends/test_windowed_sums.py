@@ -108,16 +108,19 @@ def test_weights_of_the_last_dimension_lie_tap_by_tap() -> None:
 
 
 @op
-def between(f, z: tensor[u], x: tensor[u]):
-    f.y[u] = where((u >= 1) & (u + 1 < size(u)), x[u - 1] * x[u + 1] / z[u], 0)
+def on_both_sides(f, z: tensor[u], x: tensor[u], a: tensor[k], h: tensor[v]):
+    before = (u + k >= 1) & (u + k - 1 < size(u))
+    behind = (u + v >= 2) & (u + v - 2 < size(u))
+    f.y[u] = sum(where(before & behind, a[k] * h[v] * x[u + k - 1] * x[u + v - 2] / z[u], 0), over=(k, v))
     return f.y
 
 
 def test_neither_end_is_asked_for_the_other() -> None:
     """What one condition makes 0, the other may leave infinite."""
-    y, _ = module(between.op).between_forward(torch.ones(4), torch.tensor([1.0, torch.inf, 2, 3]))
-    assert y.tolist() == [0, 2, torch.inf, 0]
-    assert verify(between.op).right
+    x, one = torch.tensor([torch.inf, 1, 2, 3]), torch.ones(1)
+    y, _ = module(on_both_sides.op).on_both_sides_forward(torch.ones(4), x, one, one)
+    assert y.tolist() == [0, 0, torch.inf, 2]
+    assert verify(on_both_sides.op).right
 
 
 def test_conditions_are_asked_of_the_weights() -> None:
