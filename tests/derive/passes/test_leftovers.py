@@ -6,12 +6,12 @@ n, c, d = axes("n c d")
 
 
 @op
-def scores_of_a_table(f, table: tensor[c, d], x: constant[n, c, d], label: index(c)[n]):
-    f.z[n, c, d] = exp(table[c, d] + x[n, c, d])
-    f.y[n] = sum(f.z[n, c, d], over=(c, d)) - sum(table[label[n], d], over=d)
+def scores_of_a_table(f, table: tensor[n, c], x: constant[n, c, d], label: index(c)[n]):
+    f.z[n, c, d] = exp(table[n, c] + x[n, c, d])
+    f.y[n, d] = sum(f.z[n, c, d], over=c) - table[n, label[n]]
     return f.y
 
 
 def test_what_is_made_only_to_be_added_to_is_not_copied():
     lines = [str(s) for s in scores_of_a_table.op.derivation.backward.statements]
-    assert lines[-2].startswith("dtable[c, d] = sum(") and lines[-1].startswith("dtable[c, d] = dtable, at "), lines
+    assert lines[-2].startswith("dtable[n, c] = sum(") and lines[-1].startswith("dtable[n, c] = dtable, at "), lines
