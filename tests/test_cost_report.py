@@ -19,8 +19,8 @@ n, k, d = axes("n k d")
 
 
 @op
-def added_to_some(f, x: tensor[n, d], z: tensor[k, d], to: index(n)[k]):
-    f.y[n, d] = x[n, d] + sum(where(eq(to[k], n), z[k, d], 0), over=k)
+def added_to_some(f, x: tensor[n, d], z: tensor[n, k], to: index(d)[n, k]):
+    f.y[n, d] = x[n, d] + sum(where(eq(to[n, k], d), z[n, k], 0), over=k)
     return f.y
 
 
@@ -56,7 +56,7 @@ def test_a_copy_and_what_is_added_to_it_are_counted() -> None:
     report = cost_report(added_to_some.op.derivation, {"n": 8, "k": 4, "d": 16}, 1)
     assert [(p.code.partition("(")[0], p.bytes) for p in report.forward if p.bytes] == [
         ("y = x.clone", 4 * 2 * 8 * 16),
-        ("y.index_add_", 4 * (4 * 16 + 2 * 4 * 16) + 8 * 4),
+        ("y.scatter_add_", 4 * (8 * 4 + 2 * 8 * 4) + 8 * 8 * 4),
     ]
 
 
