@@ -35,15 +35,19 @@ def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tens
 
 
 def sum_of_few(t: Tensor, keepdim: bool = False) -> Tensor:
-    """The sum over the last dimension, which has few places: a product with ones, in a quarter of the time of `sum`."""
-    if torch.compiler.is_compiling() or t.device.type != "cpu" or t.numel() < 2**10:
+    """The sum over the last dimension, which has few places: a product with ones, in a quarter of the time of `sum`.
+
+    The product takes one thread, of which `sum` takes all.
+    """
+    several = torch.compiler.is_compiling() or t.device.type != "cpu" or torch.get_num_threads() > 4
+    if several or t.numel() < 2**10:
         return t.sum(-1, keepdim=keepdim)
     total = t @ t.new_ones(t.shape[-1])
     return total.unsqueeze(-1) if keepdim else total
 
 
 def stacked_last(parts: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
-    """`torch.stack(parts, -1)`, which copies element by element; large parts one after another, in a third of the time."""
+    """`torch.stack(parts, -1)`, which copies element by element on one thread; large parts one after another."""
     first = parts[0]
     alike = all(p.shape == first.shape and p.dtype == first.dtype for p in parts)
     if torch.compiler.is_compiling() or first.numel() < 2**11 or not alike:

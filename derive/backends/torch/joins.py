@@ -1,6 +1,6 @@
 """Parts one after another in torch: `torch.cat`, `torch.stack` where each is one place, `pad` between numbers.
 
-Along the last dimension `torch.stack` goes element by element: `stacked_last` copies one part after another.
+Along the last dimension `torch.stack` goes element by element on one thread: `stacked_last` copies part after part.
 """
 
 from __future__ import annotations
