@@ -210,5 +210,3 @@ def _is_along(body: Expr | None, over: tuple[Axis, ...]) -> bool:
         return False
     indices = [i for at in reads_of(body) for i in at.index if free_axes(i) & set(over)]
     return all(isinstance(i, Axis | Prefix | Merge | At) for i in indices)
-
-

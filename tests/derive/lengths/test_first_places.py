@@ -40,5 +40,3 @@ def test_what_has_fewer_places_is_not_read_by_more() -> None:
             return f.y
 
         _ = beyond.op
-
-

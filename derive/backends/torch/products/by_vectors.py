@@ -155,4 +155,3 @@ def _blocks_code(tensor: Value, vector: Value, size: Size, known: Known) -> Valu
     count = len(axes) - len(vector.dims)
     code = f"{tensor.method(f'.flatten({count})').code} @ {vector.method('.flatten()').code}"
     return Value(code, tuple(axes[:count]), PRODUCT)
-
