@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from derive import amax, axes, concat, exp, mean, op, sum, tensor
+from derive.emit import render
 from derive.errors import DeriveError
 from derive.verify.verify import verify
 from generated._functions import stacked_last
@@ -70,6 +71,18 @@ def test_gradients(rows: int) -> None:
     assert_derived(above.op, lambda a, b: torch.stack([a * b, b.exp()], 1), shapes)
     assert "stacked_last([a * b, torch.exp(b)])" in code_of(side_by_side.op)
     assert "torch.stack([a * b, torch.exp(b)], 1)" in code_of(above.op)
+
+
+@op
+def three_numbers(f, a: tensor[()], b: tensor[()]):
+    f.y[two] = concat(a[()] * b[()], exp(b[()]), along=two)
+    return f.y
+
+
+def test_numbers_are_stacked_by_torch_and_parts_written_where_they_are_wanted() -> None:
+    assert "torch.stack([a * b, torch.exp(b)], 0)" in code_of(three_numbers.op)
+    code = render(side_by_side.op.derivation, workspace=True)
+    assert "y = stacked_last([a * b, torch.exp(b)], out=out[0])" in code, code
 
 
 def test_in_every_situation() -> None:

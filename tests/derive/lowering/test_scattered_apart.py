@@ -42,6 +42,21 @@ def beside_first_places(f, x: tensor[n, three], y: index(n)[g], x_scattered: ten
     return f.a, f.b, f.dx_scattered
 
 
+@op
+def in_three_ways(f, x: tensor[n, three], y: index(n)[g], w: tensor[n, two]):
+    """A gradient has terms everywhere, at places that many read, and at first places."""
+    f.a[n, three] = x[n, three] ** 2
+    f.b[g, three] = exp(x[y[g], three])
+    f.c[n, two] = w[n, two] * x[n, two]
+    return f.a, f.b, f.c
+
+
+def test_everywhere_and_at_places() -> None:
+    backward = code_of(in_three_ways.op).partition("_backward(")[2]
+    assert "dx_scattered" in backward and "dx[:, :2]" in backward, backward
+    assert verify(in_three_ways.op).right
+
+
 def test_forwards_and_beside_slices() -> None:
     assert verify(passed_on.op).right and verify(beside_first_places.op).right
     assert "y = x + y_sum" in code_of(passed_on.op)
