@@ -14,7 +14,7 @@ from derive.lowering import lower
 from derive.lowering.at_places import value_at_places
 from derive.lowering.definitions import Definition
 from derive.lowering.lower_factored import factored
-from derive.lowering.positions import slots_of, spread_over
+from derive.lowering.positions import places_meet, slots_of, spread_over
 from derive.nodes.arithmetic import multiplied, signed_terms
 from derive.nodes.products import is_matrix_product, is_tensor, is_weighted, quotient_factors
 from derive.nodes.soundness import check
@@ -69,7 +69,8 @@ def _additions_apart(equations: list[Equation], around: Around) -> tuple[list[Eq
     rest: list[Equation] = []
     found: dict[str, Additions] = {}
     reads = Counter(at.name for e in equations for at in e.reads)
-    around = {name: own for name, own in around.items() if reads[name] == 1 and _is_whole(*own) and not _meet(own[1])}
+    around = {name: own for name, own in around.items() if reads[name] == 1 and _is_whole(*own)}
+    around = {name: own for name, own in around.items() if not places_meet(map(lower.index, own[1]))}
     for e in equations:
         places = ((t, _place(t, e) or _added_to_zeros(t, e, around)) for t in Add.make_args(e.body))
         terms = {t: place for t, place in places if place is not None}
@@ -80,12 +81,6 @@ def _additions_apart(equations: list[Equation], around: Around) -> tuple[list[Eq
         found |= {e.name: here} if here else {}
         rest.append(replace(e, body=e.body - Add(*terms)) if here else e)
     return rest, found
-
-
-def _meet(slots: tuple[Expr, ...]) -> bool:
-    """Whether many places may be added to one, as in a gradient (`schedule.py`): they are added to zeros first."""
-    reading = {a for i in slots if is_gather(i) for a in free_axes(i)}
-    return bool(reading) and reading.isdisjoint(slots)
 
 
 def _is_whole(e: Equation, slots: tuple[Expr, ...]) -> bool:

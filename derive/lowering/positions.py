@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sympy import Add, Expr, Mul, S
 
 from derive.algebra import normal, opened_by_name
 from derive.lowering.definitions import Definition
+from derive.nodes.walking import index_axes
+from derive.program import Index, Read
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import Delta
 from derive.terms.products import factors_of, without
@@ -41,6 +45,17 @@ def _bound(expr: Expr) -> set[Axis]:
 def spread_over(slots: tuple[Expr, ...]) -> set[Axis]:
     """The axes over which values stand at these places."""
     return {a for i in slots for a in free_axes(i)}
+
+
+def places_meet(slots: Iterable[Index]) -> bool:
+    """Whether many places may be added to one: what says where is read along none of the axes where they stand.
+
+    Then they are added to zeros first: float32 would lose the digits of many small terms that are added to something
+    large one by one. In `dp[n, y[n, k]]` a few are, of one row.
+    """
+    slots = tuple(slots)
+    reading = {a for i in slots if isinstance(i, Read) for a in index_axes(i)}
+    return bool(reading) and reading.isdisjoint(slots)
 
 
 def _slot(delta: Delta, axes: tuple[Axis, ...], slots: dict[Axis, Expr]) -> tuple[Axis, Expr] | None:

@@ -15,11 +15,10 @@ from derive.lowering.at_places import value_at_places
 from derive.lowering.definitions import Definition
 from derive.lowering.lower_factored import factored
 from derive.lowering.merged_sums import count_sums, means_among, merge_sums, with_means
-from derive.lowering.positions import every_place, grouped, has_delta, slots_of, spread_over
+from derive.lowering.positions import every_place, grouped, has_delta, places_meet, slots_of, spread_over
 from derive.matching import match
 from derive.nodes.soundness import check
 from derive.nodes.substituting import numbered_in_order
-from derive.nodes.walking import index_axes
 from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Scatter, Statement
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.elements import At, Delta, Tensor, reads_of
@@ -112,7 +111,7 @@ class _Builder:
             self.statements.append(self.assign(d, self.stacked(d, *places)))
             return
         scatters = self.scatters(d, spread)
-        if plain != 0 and (many := [s for s in scatters if _meet(s)]):
+        if plain != 0 and (many := [s for s in scatters if places_meet(s.slots)]):
             plain += self.apart(d, many)
             scatters = [s for s in scatters if s not in many]
         onto = None
@@ -121,15 +120,13 @@ class _Builder:
             self.statements.append(self.assign(d, value))
             onto = d.name
         else:
-            scatters.sort(key=lambda s: (not _meet(s), _is_taken_off(s)))
+            scatters.sort(key=lambda s: (not places_meet(s.slots), _is_taken_off(s)))
         for s in scatters:
             self.statements.append(replace(s, onto=onto))
             onto = d.name
 
     def apart(self, d: Definition, scatters: list[Scatter]) -> Expr:
-        """Scatters onto zeros of their own, which are read beside the rest: float32 would lose the digits of many small
-        terms that are added to something large one by one.
-        """
+        """Scatters of places that meet, onto zeros of their own, which are read beside the rest."""
         name = free_name(f"{d.name}_scattered", self.taken)
         self.taken.add(name)
         for k, s in enumerate(scatters):
@@ -226,15 +223,6 @@ class _Builder:
 
     def scattered(self, d: Definition, slots: tuple[Expr, ...], value: Node, kind: str = "sum") -> Scatter:
         return Scatter(d.name, tuple(a.name for a in d.axes), tuple(lower.index(i) for i in slots), value, kind=kind)
-
-
-def _meet(s: Scatter) -> bool:
-    """Whether many places may be added to one: what says where is read along none of the axes where they stand.
-
-    In `dp[n, y[n, k]]` a few are, of one row.
-    """
-    reading = {a for i in s.slots if isinstance(i, Read) for a in index_axes(i)}
-    return bool(reading) and reading.isdisjoint(s.slots)
 
 
 def _is_taken_off(s: Scatter) -> bool:

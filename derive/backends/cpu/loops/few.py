@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.blocks import InBlocks
-from derive.backends.cpu.loops.nests import START
 from derive.backends.cpu.loops.stages import Sweep
-from derive.backends.cpu.loops.vectors import LEAST
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Loop
 
@@ -28,13 +26,6 @@ class InFew(InBlocks):
         many = [a for a in order if not self.are_few((a,))]
         return (*(a for a in order if a not in many[-1:]), *many[-1:])
 
-    def are_few(self, axes: tuple[str, ...]) -> bool:
-        """Whether the places of all these axes are fewer than are worth a vector."""
-        places = 1
-        for a in axes:
-            places *= self.normal.fixed.get(a, LEAST)
-        return bool(axes) and places < LEAST
-
     def folds_few(self, sweep: Sweep, partial: list[Loop], whole: list[Loop]) -> bool:
         """Whether all that a sweep folds are sums over few places: lanes are what it is for."""
         others = whole or sweep.ordered or any(s.changes or self.group.is_total(s) for s in sweep.loops)
@@ -46,8 +37,8 @@ class InFew(InBlocks):
         *slow, lane = sweep.axes[: sweep.first]
         with self.plain(tuple(slow)), self.out.loop(variable(lane), "0", length(lane), "simd"):
             for s in folds:
-                self.out.line(f"real {self.text.name(s.name)}_block = {START[s.kind]};")
+                self.out.line(f"real {self.text.name(s.name)}_block = 0;")
             with self.plain(sweep.axes[sweep.first :]):
                 self.elements(sweep.loops)
             for s in folds:
-                self.out.line(f"{self.stored(s)} = {self.accumulated(s, '_block')};")
+                self.out.line(f"{self.stored(s)} = {self.text.name(s.name)}_block;")

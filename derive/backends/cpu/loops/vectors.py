@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from derive.backends.cpu.loops.nests import START, Nest, fold
@@ -78,8 +79,12 @@ class InVectors(Nest):
 
     def is_written_out(self, fast: str, sweep: Sweep) -> bool:
         """Whether a compiler writes out places, fewer than half a vector: most lanes would be computed for nothing."""
-        few = self.normal.fixed.get(fast, LEAST) < LEAST
-        return few and not any(is_heavy(call) for s in self.computed(sweep.loops) for call in calls(s.value))
+        heavy = any(is_heavy(call) for s in self.computed(sweep.loops) for call in calls(s.value))
+        return self.are_few((fast,)) and not heavy
+
+    def are_few(self, axes: tuple[str, ...]) -> bool:
+        """Whether the places of all these axes, as many as is known, are fewer than are worth a vector."""
+        return bool(axes) and prod(self.normal.fixed.get(a, LEAST) for a in axes) < LEAST
 
     def _in_lanes(self, i: str, ends: tuple[str, str], width: Width, sweep: Sweep, folds: list[Loop]) -> None:
         names = {s.name: self.text.name(s.name) for s in folds}
