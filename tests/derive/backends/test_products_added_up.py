@@ -6,6 +6,7 @@ import torch
 from derive import axes, op, sum, tensor
 from derive.equations import Op
 from derive.verify.verify import verify
+from generated._functions import sum_of_products
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
 
@@ -53,6 +54,19 @@ def test_gradients(made: Op, shapes: list[tuple[int, ...]], code: str) -> None:
     for shape in shapes:
         assert_derived(made, lambda x, w: torch.einsum("jt,...ti->...ji", w, x), {"x": shape, "w": (30, shape[-2])})
     assert verify(made).right
+
+
+@pytest.mark.parametrize(("lengths", "made"), [((50, 4, 4, 64), True), ((50, 64, 64, 3), False), ((7, 8, 8, 8), True)])
+def test_products_are_made_where_they_are_small(
+    lengths: tuple[int, ...], made: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, i, j, k = lengths
+    a, b, calls = torch.randn(n, i, k, dtype=torch.float64), torch.randn(n, j, k, dtype=torch.float64), []
+    einsum = torch.einsum
+    monkeypatch.setattr(torch, "einsum", lambda *args: calls.append(args) or einsum(*args))
+    found = sum_of_products(a, b)
+    torch.testing.assert_close(found, (a.mT.flatten(0, 1).T @ b.mT.flatten(0, 1)), rtol=1e-12, atol=1e-12)
+    assert bool(calls) is not made
 
 
 def test_float32_keeps_its_digits() -> None:

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from derive import axes, constant, exp, mean, op, size, sqrt, sum, tensor, where
+from derive.desugaring.padding import padded
 from derive.recording.spec import OpCall
+from derive.terms.choices import Where
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
 
@@ -117,6 +119,8 @@ def on_both_sides(f, z: tensor[u], x: tensor[u], a: tensor[k], h: tensor[v]):
 
 def test_neither_end_is_asked_for_the_other() -> None:
     """What one condition makes 0, the other may leave infinite."""
+    body = padded(on_both_sides.op).equation("y").body
+    assert isinstance(body, Where), body  # no factor is 0 wherever the whole condition fails
     x, one = torch.tensor([torch.inf, 1, 2, 3]), torch.ones(1)
     y, _ = module(on_both_sides.op).on_both_sides_forward(torch.ones(4), x, one, one)
     assert y.tolist() == [0, 0, torch.inf, 2]

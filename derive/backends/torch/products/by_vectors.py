@@ -85,14 +85,19 @@ def _both(node: Reduce) -> Both | None:
     return (whole[0], multiplied(others)) if node.kind == "sum" and len(whole) == 1 and alike else None
 
 
-def _matrix(node: Reduce) -> Both | None:
-    """A matrix that is summed over its last axis, or over either of two, and the vector over that axis."""
+def _along_one(node: Reduce) -> Both | None:
+    """A tensor that is summed over one axis, as it is read, and the vector over that axis."""
     if (both := _both(node)) is None or len(node.axes) != 1 or is_pack(node.axes[0]):
         return None
-    matrix, vector = both
-    axes = node_axes(matrix)
-    if node_axes(vector) != node.axes or not isinstance(matrix, Read) or not by_axes_once(matrix):
+    tensor, vector = both
+    return both if node_axes(vector) == node.axes and isinstance(tensor, Read) and by_axes_once(tensor) else None
+
+
+def _matrix(node: Reduce) -> Both | None:
+    """A matrix that is summed over its last axis, or over either of two, and the vector over that axis."""
+    if (both := _along_one(node)) is None:
         return None
+    axes = node_axes(both[0])
     flat = len(axes) == 2 and not is_pack(axes[0]) and not is_pack(axes[1])
     return both if axes[-1] == node.axes[0] or flat else None
 
@@ -111,12 +116,9 @@ def _rows(node: Reduce) -> Both | None:
 
 def _of_matrices(node: Reduce) -> Both | None:
     """Matrices whose rows are weighed alike in each of them, and summed: the axis before the last."""
-    if (both := _both(node)) is None or len(node.axes) != 1 or is_pack(node.axes[0]):
+    if (both := _along_one(node)) is None:
         return None
-    matrices, vector = both
-    axes = node_axes(matrices)
-    if node_axes(vector) != node.axes or not isinstance(matrices, Read) or not by_axes_once(matrices):
-        return None
+    axes = node_axes(both[0])
     within = len(axes) > 2 and axes[-2] == node.axes[0] and not any(map(is_pack, axes[1:]))
     return both if within else None
 
