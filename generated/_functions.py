@@ -78,7 +78,8 @@ def sum_of_rows(weights: Tensor, rows: Tensor) -> Tensor:
         return (weights[:, None] * rows).sum(-2)
     whole = count // _BLOCK * _BLOCK
     blocks = weights[:whole].unflatten(0, (-1, 1, _BLOCK)) @ rows[..., :whole, :].unflatten(-2, (-1, _BLOCK))
-    return blocks.sum((-3, -2)) + weights[whole:] @ rows[..., whole:, :]
+    total = blocks.sum((-3, -2))
+    return total if whole == count else total + weights[whole:] @ rows[..., whole:, :]
 
 
 def sum_of_products(a: Tensor, b: Tensor) -> Tensor:
