@@ -11,18 +11,35 @@ import torch
 from torch import Tensor
 
 HALF = frozenset((torch.float16, torch.bfloat16))
+_DEVICES = ("cpu", getattr(torch.accelerator.current_accelerator(), "type", "cuda"))  # whose autocast is looked at
+
+
+def is_autocast() -> bool:
+    """Whether `torch.autocast` is on."""
+    return torch.is_autocast_enabled(_DEVICES[0]) or torch.is_autocast_enabled(_DEVICES[1])
+
+
+def without_autocast(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function where `torch.autocast` is off: a product in half precision is one of several steps here, whose sums,
+    exponentials and places to write into are in the dtype of what was given.
+    """
+    with torch.autocast(_DEVICES[0], enabled=False), torch.autocast(_DEVICES[1], enabled=False):
+        return function(*args, **kwargs)
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compute in float32 where a real tensor is half precision, and give results back in the dtype of the first.
 
-    Real tensors of several dtypes are computed with in the widest. Raises TypeError where a tensor is complex.
+    Real tensors of several dtypes are computed with in the widest, and as outside `torch.autocast`. Raises TypeError where
+    a tensor is complex.
     """
     kinds = function.__annotations__.items()
     numbers = [(n, k, _NO_NUMBER[kind]) for k, (n, kind) in enumerate(kinds) if kind in _NO_NUMBER]
 
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
+        if is_autocast():
+            return without_autocast(wide, *args, **kwargs)
         for name, at, wrong in numbers:
             if isinstance(given := args[at] if at < len(args) else kwargs.get(name, 0), wrong):
                 raise no_number(function, name, given)

@@ -288,6 +288,21 @@ def test_what_is_no_tensor_is_refused_without_a_warning_before(native: ModuleTyp
             native.layernorm_forward(x, gamma, given)
 
 
+@torch.no_grad()
+def test_the_torch_form_runs_as_outside_autocast(package: Package) -> None:
+    """Whether a kernel runs, of one dtype, or PyTorch, of several."""
+    made = package("linear", workspace=True)
+    x, w, b = torch.randn(6, 5), torch.randn(5, 4), torch.randn(4)
+    want = made.linear_forward(x, w, b)[0].clone()
+    for bias in (b, b.double()):
+        with torch.autocast("cpu", dtype=torch.bfloat16), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = made.linear_forward(x, w, bias)
+            torch.testing.assert_close(got[0].float(), want, rtol=1e-6, atol=1e-6)
+            into = made.linear_forward_out(x, w, b, out=made.linear_forward(x, w, b))
+        torch.testing.assert_close(into[0], want, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("number", ["1e-5", None, [1.0]], ids=str)
 @torch.no_grad()
 def test_what_is_no_number_is_refused(native: ModuleType, number: Any) -> None:
