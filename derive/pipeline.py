@@ -117,14 +117,15 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
-    within = with_place_signs(by_stable_functions(with_logs_of_shares(with_squares(with_relu(within)))))
+    within = with_squares(with_relu(within))
+    within = with_place_signs(by_stable_functions(with_logs_of_shares(within)))
     within = with_named_shares(within)
     written = made_before_windows(with_deviations(one_of_each(made_before_gathers(selected(within)))))
     written = merged_apart(made_before_padding(written))
-    named, steps, closed = _cheapest(written, policy)
+    form = _cheapest(written, policy)
+    named, steps, closed, handing = form.named, form.steps, form.closed, form.handing
     if policy.conditional:
         within_domain(named, closed)
-    handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
     forward = forward_program(handing.op, handing.kept.names, as_written=False)
     long_forward = long_backward = None
     if op.stepwise:
@@ -164,34 +165,54 @@ _MORE = 1.05
 """A form that keeps this much more than another is no candidate beside it, however much work that spares."""
 
 
-def _cheapest(op: Op, policy: Policy) -> tuple[Op, Stepwise, Closed]:
+@dataclass(frozen=True)
+class _Form:
+    """Equations in one vocabulary, their closed form, and what the forward hands on for it."""
+
+    named: Op
+    steps: Stepwise
+    closed: Closed
+    handing: Handing
+
+
+_Keeping = tuple[Op, tuple[str, ...]]
+"""An op, and what its forward hands on."""
+
+
+def _cheapest(op: Op, policy: Policy) -> _Form:
     """The closed form of the equations as they stand, or with their functions named, or made where they are read."""
     found = []
     op = logarithms_apart(op)
     for words in dict.fromkeys(w for o in (op, at_gathers(op)) for w in (o, name_functions(without_logarithms(o)))):
         named = name_sums(name_inner_sums(name_quotients(name_extrema(words)), policy.fused))
         steps = stepwise(named)
-        found.append((named, steps, search(steps, policy)))
+        closed = search(steps, policy)
+        handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
+        found.append(_Form(named, steps, closed, handing))
     best, *others = found
     for other in others:
-        if other[2].kept.total < best[2].kept.total and _keeps_little_more(other, best, policy):
+        if other.closed.kept.total < best.closed.kept.total and _is_candidate(other, best, policy):
             best = other
     return best
 
 
-def _keeps_little_more(
-    one: tuple[Op, Stepwise, Closed], other: tuple[Op, Stepwise, Closed], policy: Policy
-) -> bool:
+def _is_candidate(one: _Form, other: _Form, policy: Policy) -> bool:
+    """Whether a form keeps little more than another, by itself or where local derivatives stand for what it keeps."""
+    mine, yours = ((f.named, f.closed.kept.names) for f in (one, other))
+    if _keeps_little_more(mine, yours, policy):
+        return True
+    mine, yours = ((f.handing.op, f.handing.kept.names) for f in (one, other))
+    return one.handing.kept.total < other.handing.kept.total and _keeps_little_more(mine, yours, policy)
+
+
+def _keeps_little_more(one: _Keeping, other: _Keeping, policy: Policy) -> bool:
     """Whether a form keeps little more than another, or less but for outputs, which the caller holds in any case.
 
     What takes long to compute again is handed on by either form, where that may be (`conditions.py`).
     """
     dear = {e.name for e in one[0].equations if policy.dear and _takes_long(e)}
     whole, own = (
-        [
-            sum(nominal(op).elements(op.dims(n)) for n in closed.kept.names if n not in left_out)
-            for op, _, closed in (one, other)
-        ]
+        [sum(nominal(op).elements(op.dims(n)) for n in names if n not in left_out) for op, names in (one, other)]
         for left_out in (dear, {*dear, *one[0].outputs})
     )
     return whole[0] <= _MORE * whole[1] or own[0] < own[1]
