@@ -151,9 +151,9 @@ def _adjoint_names(op: Op) -> dict[str, str]:
 def _needed(op: Op) -> set[str]:
     """The tensors that some differentiable input flows through."""
     needed = {o.name for o in op.differentiable}
-    counts = {e.ties.name for e in op.equations if e.ties is not None}
+    constant = {e.ties.name for e in op.equations if e.ties is not None} | {e.name for e in op.equations if e.free}
     for equation in op.equations:
-        if equation.name not in counts and any(at.name in needed for at in equation.reads):
+        if equation.name not in constant and any(at.name in needed for at in equation.reads):
             needed.add(equation.name)
     return needed
 

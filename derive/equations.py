@@ -73,6 +73,7 @@ class Equation:
     normal: bool = False  # a body in normal form, to be factored where it is printed, and not as somebody wrote it
     guard: bool = False  # places, 0 where a condition fails: what is read there reaches nothing
     first: bool = False  # a sum that is taken before a number is added to it, and never put in its place by a law
+    free: bool = False  # a number that cancels wherever it is read: no gradient goes through it
     ties: At | None = None  # of a maximum over what an index puts at each place: how many elements share it
 
     @property

@@ -27,6 +27,7 @@ from derive.desugaring.guards import unguarded
 from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
 from derive.desugaring.joined_ends import joined_at_ends
+from derive.desugaring.largest_off import with_largest_taken_off
 from derive.desugaring.log_shares import with_logs_of_shares
 from derive.desugaring.merged_apart import merged_apart
 from derive.desugaring.named_shares import with_named_shares
@@ -117,7 +118,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
-    within = with_squares(with_relu(within))
+    within = with_largest_taken_off(with_squares(with_relu(within)))
     within = with_place_signs(by_stable_functions(with_logs_of_shares(within)))
     within = with_named_shares(within)
     written = made_before_windows(with_deviations(one_of_each(made_before_gathers(selected(within)))))

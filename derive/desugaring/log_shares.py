@@ -19,6 +19,7 @@ from derive.lowering.lower import node
 from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes, sorted_axes
 from derive.terms.elements import At, Tensor, at_index
+from derive.terms.functions import maximum
 
 
 def with_logs_of_shares(op: Op) -> Op:
@@ -44,8 +45,10 @@ class _Known:
         full = in_full(e.body, self.shares)
         if not e.is_plain:
             return
-        if e.kind == "amax":
+        if e.kind in ("amax", "amin"):
             self.maxima[e.name] = e
+        elif e.kind is None and isinstance(of := _bounded_below(full), At) and of.name in self.maxima:
+            self.maxima[e.name] = self.maxima[of.name]
         elif e.kind == "sum" and self.has_largest(e, full):
             self.sums.add(e.name)
         elif e.kind is None and self.logarithm(full) is not None:
@@ -59,11 +62,13 @@ class _Known:
         exponent = body.args[0] if isinstance(body, exp) else S.Zero
         if isinstance(exponent, Mul):
             exponent = next((a for a in exponent.args if _is_temperature(exponent / a, e)), S.Zero)
-        for at in (-t for t in Add.make_args(exponent) if isinstance(-t, At)):
-            largest = self.maxima.get(at.name)
-            if largest is not None and len(largest.over) == len(e.over):
+        for term in Add.make_args(exponent):
+            at, kind = (term, "amin") if isinstance(term, At) else (-term, "amax")
+            largest = self.maxima.get(at.name) if isinstance(at, At) else None
+            if largest is not None and largest.kind == kind and len(largest.over) == len(e.over):
                 same = dict(zip(sorted_axes(largest.over), sorted_axes(e.over), strict=True))
-                if at_index(largest.body.xreplace(same), largest.axes, at.index) == exponent + at:
+                of = at_index(largest.body.xreplace(same), largest.axes, at.index)
+                if exponent - term == (of if kind == "amax" else -of):
                     return True
         return False
 
@@ -93,6 +98,12 @@ class _Known:
         self.taken.add(made.name)
         self.equations.append(made)
         return made.left
+
+
+def _bounded_below(value: Expr) -> Expr | None:
+    """What a value is where that is above some number."""
+    number, of = sorted(value.args, key=lambda a: not a.is_number) if isinstance(value, maximum) else (None, None)
+    return of if number is not None and number.is_number else None
 
 
 def _is_temperature(factor: Expr, e: Equation) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sympy import Basic
 
@@ -10,6 +10,9 @@ from derive.backends.values import Dims
 from derive.desugaring.asked_places import asked_for_a_place
 from derive.desugaring.selections import selected
 from derive.equations import Op, Operand
+from derive.nodes.walking import walk
+from derive.placed import KINDS
+from derive.program import Program, Reduce, base
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta
@@ -21,10 +24,10 @@ def shape(dims: Dims) -> str:
     return f"[{', '.join('1' if d is None else d for d in dims)}]" if dims else "a number"
 
 
-def read_as(operand: Operand, op: Op) -> list[str]:
+def read_as(operand: Operand, op: Op, filled: Collection[str]) -> list[str]:
     """The axes an operand is declared with, and those that equations read it by under other names: all must agree."""
     own = zip(operand.declared or operand.axes, operand.axes, strict=True)
-    texts = [" ".join(_in_pattern(shown, _is_source(operand, a, op)) for shown, a in own)]
+    texts = [" ".join(_in_pattern(shown, a.base in filled and _is_source(operand, a, op)) for shown, a in own)]
     for equation in op.equations:
         for at in equation.reads:
             plain = all(isinstance(i, Axis) for i in at.index) and at.index != (operand.declared or operand.axes)
@@ -48,11 +51,17 @@ def _in_pattern(axis: Axis, filled: bool = False) -> str:
     return f"{axis.name}>0" if filled else axis.name
 
 
+def filled(op: Op, forward: Program) -> set[str]:
+    """The axes that a maximum runs over, written or taken off exponents: it needs a place to be at."""
+    written = {a.base for e in op.equations if e.kind in KINDS for a in e.over}
+    made = (n for s in forward.statements for n in walk(s.value) if isinstance(n, Reduce) and n.kind in KINDS)
+    return written | {base(a) for n in made for a in n.axes}
+
+
 def _is_source(operand: Operand, axis: Axis, op: Op) -> bool:
-    """Whether a maximum runs over this axis, whose length is read here: it needs a place to be at."""
+    """Whether the length of this axis is read here."""
     rule = next(r for r in op.sizes if r.axis == axis)
-    extrema = {a for e in op.equations if e.kind in ("amax", "amin") for a in e.over}
-    return axis in extrema and not axis.is_pack and rule.operand == operand.name
+    return not axis.is_pack and rule.operand == operand.name
 
 
 def indices(op: Op) -> set[str]:

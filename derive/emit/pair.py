@@ -21,7 +21,7 @@ from derive.backends.torch.reductions.shares import with_shares
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line
-from derive.emit.checks import first_reader, guarding, indices, named_places, ranges, read_as, read_by, shape
+from derive.emit.checks import filled, first_reader, guarding, indices, named_places, ranges, read_as, read_by, shape
 from derive.emit.dimensions import LaidOut, with_fewest_views
 from derive.emit.empty import left_undefined
 from derive.emit.lengths import length_lines
@@ -82,6 +82,7 @@ class Pair:
         self.forward_layouts, self.backward_layouts = with_fewest_views(
             (forward, backward), lambda plain: self._laid_out(forward, backward, kept, plain), codes
         )
+        self.filled = filled(self.d.op, forward)
         self.forward_printed = self._checked(self._print(forward, self.forward_layouts, self._like))
         self.backward_printed = self._print(backward, self.backward_layouts, self.cotangents[0])
         sources = {n: self.backward_layouts[n] for n in (*self.cotangents, *kept)}
@@ -202,7 +203,7 @@ class Pair:
         return f'check_index("{self.op.name}", "{reader}", "{operand}", {code}, "{over}", {self.names.sizes[over]})'
 
     def _shape_check(self, tensors: list[Operand]) -> str:
-        patterns = [(o, axes) for o in tensors for axes in read_as(o, self.d.op)]
+        patterns = [(o, axes) for o in tensors for axes in read_as(o, self.d.op, self.filled)]
         shapes = ", ".join(f'"{o.name}{"" if o.differentiable else f" ({o.kind})"}: {axes}"' for o, axes in patterns)
         comma = "," if len(patterns) == 1 else ""
         return f'check_shapes("{self.op.name}", ({shapes}{comma}), {", ".join(o.name for o, _ in patterns)})'

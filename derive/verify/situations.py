@@ -15,6 +15,7 @@ import torch
 from sympy import Mul, Pow
 from torch import Generator, Tensor
 
+from derive.desugaring.largest_off import with_largest_taken_off
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
@@ -140,7 +141,8 @@ class Situation:
             sizes = fitting(op, {**wish, **short, **changed, **override})
         if sizes is not None and self.lengths == "empty" and not override:
             chosen = {o.ranges_over.base for o in op.operands if o.kind == "index" and o.ranges_over is not None}
-            fit = [a for a in axes if a not in chosen]  # no value lies on an empty axis
+            chosen |= {a.base for e in with_largest_taken_off(op).equations if e.free for a in e.over}
+            fit = [a for a in axes if a not in chosen]  # no value lies on an empty axis, and no maximum
             return emptied(op, sizes, PACK_NAME if PACK_NAME in fit else fit[0]) if fit else sizes
         return sizes
 

@@ -160,7 +160,7 @@ ONE_CALL = [
     ),
     (
         of_scores_without_a_name,
-        "p = torch.softmax((q @ s.T).mul_(3), 1)",
+        "p = torch.softmax(u_sum_2, 1, out=u_sum_2)",
         lambda q, s: (3 * q @ s.T).softmax(1),
         {"q": (4, 2), "s": (5, 2)},
     ),

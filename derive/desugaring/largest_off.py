@@ -1,0 +1,242 @@
+"""Sums of exponentials without the largest exponent, where that cancels: `exp(z)/sum(exp(z))`, `log(sum(exp(z)))`.
+
+In float32 `exp(z)` overflows where `z` passes 88, and a whole sum underflows where all `z` lie below -104. With their
+maximum `m`, `exp(z - m)` does neither. Shares of the sum and its logarithm are the same for every `m`: it is a number
+that no gradient goes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from sympy import Add, Expr, Mul, S, cos, erf, exp, log, sin, tanh
+
+from derive.desugaring.splitting import axes_of_part, own_equation, split_name
+from derive.desugaring.stable import in_full
+from derive.equations import Equation, Op
+from derive.lowering.lower import node
+from derive.nodes.naming import name_of
+from derive.terms.axes import free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Tensor
+from derive.terms.functions import maximum, sigmoid, sign
+from derive.terms.names import free_name
+from derive.terms.reductions import Reduce
+
+_SAFE = 60
+"""A sum of so many as memory holds of exponentials up to here is finite in float32."""
+_LEAST = -(10**30)
+"""What stands for a maximum of -oo: exponentials less that are 0, where they would not be a number."""
+
+
+def with_largest_taken_off(op: Op) -> Op:
+    """The same op with a maximum for every such sum. An op that gives the gradient of each named tensor is left."""
+    for e in () if op.stepwise else op.equations:
+        op = _without_largest(op, e)
+    return op
+
+
+def _without_largest(op: Op, total: Equation) -> Op:
+    """The same op with the maximum taken off the exponents of this sum, if all that reads it is the same then.
+
+    Not where the sum itself is wanted too, or its exponentials: they would be made twice.
+    """
+    known = _exponentials(op)
+    exponent = _exponent(total, known)
+    if exponent is None or not _may_be_large(exponent, op):
+        return op
+    taken = op.names
+    made = []
+    of = exponent
+    if isinstance(exponent, Where):  # asked once
+        made.append(own_equation(name_of(node(exponent), taken), axes_of_part(exponent, total), exponent, taken))
+        of = made[-1].left
+    made.append(_maximum(of, total, taken))
+    found = _taken_off(op, _Off(op, total, exponent, of, made[-1], known), set(taken))
+    if found is not None and _is_added(made[-1], found) and _may_be_none(exponent, op):
+        name = free_name(f"{made[-1].name}_or_least", taken)
+        made.append(own_equation(name, total.axes, maximum(made[-1].left, _LEAST), taken))
+        found = _taken_off(op, _Off(op, total, exponent, of, made[-1], known), set(taken))
+    if found is None:
+        return op
+    made = [replace(e, free=e.left != of, given=True) for e in made]
+    first = next(k for k, e in enumerate(found) if any(at.name in {m.name for m in made} for at in e.reads))
+    rest = _without_unread(replace(op, equations=(*found[:first], *made, *found[first:])), op)
+    large = {n for n, e in known.items() if e.body == exp(exponent)} | {total.name}
+    return op if any(e.name in large and e in op.equations for e in rest.equations) else rest
+
+
+def _without_unread(op: Op, before: Op) -> Op:
+    """The op without what nothing reads any more, as exponentials that are too large."""
+    while True:
+        read, was = ({at.name for e in o.equations for at in e.reads} for o in (op, before))
+        rest = tuple(e for e in op.equations if e.name in {*read, *op.outputs} or e.name not in was)
+        if len(rest) == len(op.equations):
+            return op
+        op = replace(op, equations=rest)
+
+
+def _maximum(exponent: Expr, total: Equation, taken: set[str]) -> Equation:
+    """The largest exponent of each sum; of `-x` the smallest `x`."""
+    is_minus = exponent.could_extract_minus_sign()
+    reduced = Reduce("amin", -exponent, *total.over) if is_minus else Reduce("amax", exponent, *total.over)
+    return own_equation(split_name(total.name, reduced, taken), total.axes, reduced, taken)
+
+
+def _taken_off(op: Op, off: _Off, taken: set[str]) -> list[Equation] | None:
+    """The equations with all such sums less the maximum; nothing where it does not cancel, or where none reads them."""
+    sums = {e.name: new for e in op.equations if (new := off.taken_from(e, taken)) is not None}
+    readers = [e for e in op.equations if any(at.name in sums for at in e.reads)]
+    changed = {e.name: off.with_sums(e, sums) for e in readers}
+    if not readers or None in changed.values() or not sums.keys().isdisjoint(changed):
+        return None
+    out: list[Equation] = []
+    for e in op.equations:
+        out.append(changed.get(e.name) or e)
+        if e.name in sums:
+            kept = e.given or e.name in op.outputs
+            out[-1:] = [e, sums[e.name]] if kept else [sums[e.name]]
+    return out
+
+
+def _is_added(largest: Equation, equations: Iterable[Equation]) -> bool:
+    """Whether a maximum is read outside of exponentials, as logarithms leave it."""
+    bodies = (e.body.replace(lambda f: isinstance(f, exp), lambda f: S.One) for e in equations)
+    return any(at.name == largest.name for body in bodies for at in body.atoms(At))
+
+
+def _may_be_none(value: Expr, op: Op) -> bool:
+    """Whether all exponents may be -oo, as what a condition leaves out is."""
+    equations = {e.name: e for e in op.equations if e.kind is None}
+    read = {at.name for at in value.atoms(At)} & equations.keys()
+    return value.has(-S.Infinity) or any(_may_be_none(equations[name].body, op) for name in read)
+
+
+def _exponentials(op: Op) -> dict[str, Equation]:
+    """The equations that are exponentials, each in full."""
+    found: dict[str, Equation] = {}
+    for e in op.equations:
+        exponent = _exponent_of(in_full(e.body, found)) if e.kind is None and e.is_plain else None
+        if exponent is not None:
+            found[e.name] = replace(e, body=exp(exponent))
+    return found
+
+
+def _exponent_of(value: Expr) -> Expr | None:
+    """What an exponential is of, -oo where it is left out; nothing for another value."""
+    if isinstance(value, Where) and value.args[2] == 0:
+        inner = _exponent_of(value.args[1])
+        return None if inner is None else Where(value.args[0], inner, -S.Infinity)
+    return value.args[0] if isinstance(value, exp) else None
+
+
+def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
+    """What the exponentials that an equation adds up are of; nothing for another equation.
+
+    Nor for what has fewer axes than the sum and what it sums, as the tails of a row have: it is summed in another way.
+    """
+    if e.kind not in ("sum", "mean") or e.scale != 1 or not e.is_plain:
+        return None
+    found = _exponent_of(in_full(e.body, known))
+    inner = found.args[1] if isinstance(found, Where) else found
+    whole = inner is not None and free_axes(inner) >= {*e.axes, *e.over}
+    return found if whole else None
+
+
+def _may_be_large(exponent: Expr, op: Op) -> bool:
+    """Whether nothing is known to keep exponents small: no maximum that is taken off them, no function with a bound."""
+    equations = {e.name: e for e in op.equations}
+    if any(at.name in equations and equations[at.name].kind in ("amax", "amin") for at in exponent.atoms(At)):
+        return False
+    bound = _bound(exponent, equations)
+    return bool(exponent.atoms(At)) and (bound is None or bound > _SAFE)
+
+
+def _bound(value: Expr, equations: Mapping[str, Equation]) -> Expr | None:
+    """A number that no magnitude is above; nothing where none is known."""
+    if value.is_number:
+        return abs(value) if value.is_finite else S.Zero  # -oo, of which the exponential is 0
+    if isinstance(value, tanh | sigmoid | sin | cos | erf | sign):
+        return S.One
+    if isinstance(value, At) and value.name in equations and equations[value.name].kind is None:
+        return _bound(equations[value.name].body, equations)
+    parts = [_bound(a, equations) for a in value.args if isinstance(a, Expr)]
+    if not isinstance(value, Add | Mul | Where) or None in parts:
+        return None
+    return reduce(max, parts) if isinstance(value, Where) else value.func(*parts)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Off:
+    """A maximum that is taken off the exponents of a sum, and of others along the same axes with multiples of these."""
+
+    op: Op
+    total: Equation
+    exponent: Expr
+    named: Expr  # the exponent, by its name if it has one
+    largest: Equation  # or the smallest of minus the exponents
+    known: Mapping[str, Equation]
+
+    @property
+    def taken(self) -> Expr:
+        """What is taken off."""
+        return -self.largest.left if self.largest.kind == "amin" else self.largest.left
+
+    def taken_from(self, e: Equation, taken: set[str]) -> Equation | None:
+        """Such a sum with the maximum taken off; nothing for another equation."""
+        alike = e.kind == self.total.kind and e.over == self.total.over and e.is_plain
+        if not alike or not set(self.total.axes) <= set(e.axes):
+            return None
+        factors = Mul.make_args(in_full(e.body, self.known))
+        own = [f for f in factors if _exponent_of(f) == self.exponent]
+        if len(own) != 1:
+            return None
+        body = Mul(*(f for f in factors if f != own[0])) * exp(self.named - self.taken)
+        if not e.given and e.name not in self.op.outputs:
+            return replace(e, body=body)
+        target = Tensor(free_name(f"{e.name}_scaled", taken, "_"), **e.target.assumptions0)
+        taken.add(target.name)
+        return replace(e, target=target, body=body, given=False)
+
+    def with_sums(self, e: Equation, sums: Mapping[str, Equation]) -> Equation | None:
+        """An equation with these sums in the place of those it reads; nothing where the maximum does not cancel."""
+        body = in_full(e.body, self.known).replace(_is_left_out, lambda f: exp(_exponent_of(f)))
+        body = body.xreplace({at: self._in_full(at, sums[at.name]) for at in body.atoms(At) if at.name in sums})
+        body = body.replace(lambda f: isinstance(f, log), self._logarithm)
+        body = body.replace(lambda f: isinstance(f, Mul), self._in_one)
+        return replace(e, body=body) if all(map(self._is_small, body.atoms(exp))) else None
+
+    def _in_full(self, at: At, new: Equation) -> Expr:
+        places = dict(zip(new.axes, at.index, strict=True))
+        return At(new.target, *at.index) * exp(self.taken.xreplace(places))
+
+    def _logarithm(self, f: Expr) -> Expr:
+        """The logarithm of what has the exponential of a maximum as a factor, without it."""
+        factors = Mul.make_args(f.args[0])
+        own = [g for g in factors if self._is_of_largest(g)]
+        with_it = any(isinstance(g, exp) for g in factors if g not in own)
+        return f if with_it else Add(*(g.args[0] for g in own), log(Mul(*(g for g in factors if g not in own))))
+
+    def _in_one(self, f: Expr) -> Expr:
+        """A product of exponentials, the maximum's among them, with one of what they add up to."""
+        exponentials = [g for g in f.args if isinstance(g, exp)]
+        if not any(map(self._is_of_largest, exponentials)):
+            return f
+        return Mul(*(g for g in f.args if g not in exponentials), exp(Add(*(g.args[0] for g in exponentials))))
+
+    def _is_of_largest(self, f: Expr) -> bool:
+        return isinstance(f, exp) and {at.name for at in f.atoms(At)} == {self.largest.name}
+
+    def _is_small(self, f: Expr) -> bool:
+        """Whether an exponential is not of a maximum alone, and of none that is added, or of a part of one."""
+        terms = Add.make_args(f.args[0])
+        own = [t for t in terms if any(at.name == self.largest.name for at in t.atoms(At))]
+        others = any(t.atoms(At) for t in terms if t not in own)
+        off = (t.as_coeff_Mul()[0] * (1 if self.largest.kind == "amin" else -1) for t in own)
+        return not own or (others and all(n.is_Integer and n > 0 for n in off))
+
+
+def _is_left_out(value: Expr) -> bool:
+    return isinstance(value, Where) and _exponent_of(value) is not None

@@ -1,0 +1,223 @@
+"""Sums of exponentials whose size cancels: finite for scores of any size, with no gradient through the largest."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from derive import (
+    amax,
+    axes,
+    constant,
+    exp,
+    index,
+    log,
+    mean,
+    op,
+    scalar,
+    sqrt,
+    sum,
+    tanh,
+    tensor,
+    where,
+)
+from derive.pipeline import derive_op
+from tests.derive.live import assert_derived_at, module
+
+c, d, k, n, m, t, u = axes("c d k n m t u")
+
+
+@op
+def at_labels(f, z: tensor[n, c], y: index(c)[n]):
+    f.e[n, c] = exp(z[n, c])
+    f.s[n] = sum(f.e[n, c], over=c)
+    f.p[n, c] = f.e[n, c] / f.s[n]
+    f.loss[n] = -log(f.p[n, y[n]])
+    return f.loss
+
+
+@op
+def log_sum(f, z: tensor[n, c]):
+    f.y[n] = log(sum(exp(z[n, c]), over=c))
+    return f.y
+
+
+@op
+def log_mean(f, z: tensor[n, c], tau: scalar = 2):
+    f.y[n] = tau * log(mean(exp(z[n, c] / tau), over=c))
+    return f.y
+
+
+@op
+def weighed(f, z: tensor[n, c], v: tensor[c, d]):
+    f.e[n, c] = exp(z[n, c])
+    f.y[n, d] = sum(f.e[n, c] * v[c, d], over=c) / sum(f.e[n, c], over=c)
+    return f.y
+
+
+@op
+def both_ways(f, z: tensor[n, c]):
+    f.y[n, c] = exp(2 * z[n, c]) / sum(exp(z[n, c]), over=c) / sum(exp(z[n, c]), over=n)
+    return f.y
+
+
+@op
+def left_out(f, z: tensor[n, c], keep: constant[n, c]):
+    f.y[n] = log(sum(where(keep[n, c] > 0, exp(z[n, c]), 0), over=c))
+    return f.y
+
+
+@op
+def of_distances(f, x: tensor[n, d], w: tensor[k, d]):
+    f.e[n, k] = exp(-sum((x[n, d] - w[k, d]) ** 2, over=d))
+    f.y[n] = log(sum(f.e[n, k], over=k))
+    return f.y
+
+
+def log_softmax_of_both(z: Tensor) -> Tensor:
+    return z.softmax(1) * z.softmax(0)
+
+
+def log_sum_of_distances(x: Tensor, w: Tensor) -> Tensor:
+    return (-(x[:, None] - w).square().sum(2)).logsumexp(1)
+
+
+MADE = [
+    (log_sum, lambda z: z.logsumexp(1)),
+    (log_mean, lambda z: 2 * ((z / 2).logsumexp(1) - math.log(4))),
+    (weighed, lambda z, v: z.softmax(1) @ v),
+    (both_ways, log_softmax_of_both),
+    (of_distances, log_sum_of_distances),
+]
+LENGTHS = {"n": 5, "c": 4, "d": 3, "k": 4}
+
+
+@pytest.mark.parametrize(("made", "reference"), MADE, ids=lambda v: getattr(getattr(v, "op", None), "name", ""))
+def test_values_and_gradients(made, reference):
+    assert_derived_at(made.op, reference, LENGTHS)
+
+
+@pytest.mark.parametrize("far", [-300.0, 300.0])
+@pytest.mark.parametrize(("made", "reference"), MADE, ids=lambda v: getattr(getattr(v, "op", None), "name", ""))
+def test_scores_of_any_size_in_float32(made, reference, far):
+    """About 300, of which no exponential is finite in float32, nor in its reciprocal."""
+    draw = torch.Generator().manual_seed(0)
+    shapes = [[LENGTHS[a.base] for a in o.axes] for o in made.op.operands if o.is_tensor]
+    given = [torch.randn(s, generator=draw).double() for s in shapes]
+    given[0] = (given[0] + (far if made is not of_distances else abs(far) ** 0.5)).float().double()
+    grads = []
+    for dtype, function in ((torch.float64, reference), (torch.float32, getattr(module(made.op), made.op.name))):
+        leaves = [g.to(dtype, copy=True).requires_grad_() for g in given]
+        y = function(*leaves)
+        (y * torch.linspace(1, 2, y.numel(), dtype=dtype).reshape(y.shape)).sum().backward()
+        grads.append([y.detach(), *(leaf.grad for leaf in leaves)])
+    for want, got in zip(*grads, strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_label_whose_share_underflows():
+    z = torch.tensor([[0.0, 200.0, 100.0]], requires_grad=True)
+    loss = module(at_labels.op).at_labels(z, torch.tensor([0]))
+    loss.sum().backward()
+    torch.testing.assert_close(loss.detach(), torch.tensor([200.0]))
+    torch.testing.assert_close(z.grad, torch.tensor([[-1.0, 1.0, 0.0]]))
+
+
+def test_a_row_of_which_all_is_left_out_is_minus_infinity():
+    z, keep = torch.randn(3, 4), torch.ones(3, 4)
+    keep[1] = 0
+    y, _ = module(left_out.op).left_out_forward(z, keep)
+    torch.testing.assert_close(y, z.masked_fill(keep == 0, -math.inf).logsumexp(1))
+
+
+@pytest.mark.parametrize("made", [at_labels, *(made for made, _ in MADE)], ids=lambda made: made.op.name)
+def test_no_gradient_goes_through_the_largest(made):
+    steps = derive_op(made.op).steps
+    largest = [e.name for e in steps.op.equations if e.kind in ("amax", "amin")]
+    assert largest
+    assert not any(steps.adjoint(name) for name in largest)
+
+
+@op
+def capped(f, z: tensor[n, c]):
+    """No larger than 30."""
+    f.w[n, c] = 30 * tanh(z[n, c] / 30)
+    f.y[n] = log(sum(exp(f.w[n, c]), over=c))
+    return f.y
+
+
+@op
+def sum_is_wanted(f, z: tensor[n, c]):
+    f.s[n] = sum(exp(z[n, c]), over=c)
+    f.y[n] = log(f.s[n])
+    return f.y, f.s
+
+
+@op
+def with_one_more(f, z: tensor[n, c]):
+    """Its size does not cancel."""
+    f.y[n] = log(1 + sum(exp(z[n, c]), over=c))
+    return f.y
+
+
+@op
+def by_the_root(f, z: tensor[n, c]):
+    f.y[n, c] = exp(z[n, c]) / sqrt(sum(exp(2 * z[n, c]), over=c))
+    return f.y
+
+
+@op
+def tails(f, x: tensor[n, t]):
+    """Running sums, of which each has its own largest."""
+    f.tail[n, t] = sum(where(u >= t, exp(x[n, u]), 0), over=u)
+    f.y[n] = sum(log(f.tail[n, t]), over=t)
+    return f.y
+
+
+@op
+def largest_is_written(f, z: tensor[n, c]):
+    f.m[n] = amax(z[n, c], over=c)
+    f.y[n] = f.m[n] + log(sum(exp(z[n, c] - f.m[n]), over=c))
+    return f.y
+
+
+@op(stepwise=True)
+def gives_every_gradient(f, z: tensor[n, c]):
+    f.e[n, c] = exp(z[n, c])
+    f.y[n] = log(sum(f.e[n, c], over=c))
+    return f.y
+
+
+LEFT = [capped, sum_is_wanted, with_one_more, by_the_root, tails, largest_is_written, gives_every_gradient]
+
+
+@pytest.mark.parametrize("made", LEFT, ids=lambda made: made.op.name)
+def test_left_as_it_is_written(made):
+    assert not any(e.free for e in derive_op(made.op).named.equations)
+
+
+def test_an_axis_without_places_is_refused_by_name():
+    with pytest.raises(ValueError, match="log_sum: axis c has length 0 in z, but its maximum needs at least one place"):
+        module(log_sum.op).log_sum(torch.ones(3, 0))
+
+
+@op
+def distilled(f, z: tensor[n, c], w: tensor[n, c], tau: scalar = 2):
+    f.p[n, c] = exp(z[n, c] / tau) / sum(exp(z[n, c] / tau), over=c)
+    f.q[n, c] = exp(w[n, c] / tau) / sum(exp(w[n, c] / tau), over=c)
+    f.loss[()] = mean(sum(f.q[n, c] * (log(f.q[n, c]) - log(f.p[n, c])), over=c), over=n)
+    return f.loss
+
+
+def _distilled(z: Tensor, w: Tensor) -> Tensor:
+    q = (w / 2).softmax(1)
+    return (q * ((w / 2).log_softmax(1) - (z / 2).log_softmax(1))).sum(1).mean()
+
+
+def test_what_a_local_derivative_stands_for_is_not_kept_beside_it():
+    """The two derivatives are as large as both inputs: of the forms that keep no more, the shorter one."""
+    assert_derived_at(distilled.op, _distilled, LENGTHS)
+    derivation = derive_op(distilled.op)
+    assert [s.axes for s in derivation.saved] == [("n", "c"), ("n", "c")]
+    assert len(derivation.backward.statements) <= 4
