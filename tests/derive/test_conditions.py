@@ -3,12 +3,31 @@
 import pytest
 import torch
 
-from derive import amax, axes, eq, exp, index, log, maximum, mean, op, scalar, sigmoid, sqrt, sum, tanh, tensor, where
+from derive import (
+    amax,
+    axes,
+    eq,
+    exp,
+    index,
+    log,
+    maximum,
+    mean,
+    op,
+    scalar,
+    sigmoid,
+    softplus,
+    sqrt,
+    sum,
+    tanh,
+    tensor,
+    where,
+)
 from derive.autograd.saved import total_bytes
 from derive.conditions import Handed, with_dear, with_functions
 from derive.emit import render
 from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
+from derive.nodes.walking import reads
 from derive.pipeline import derive_op
 from derive.program import Assign, Call, Program, Read, Reduce
 from tests.derive.live import assert_alike, module
@@ -155,6 +174,19 @@ def test_what_takes_long_is_handed_on_beside_what_it_is_of() -> None:
     torch.testing.assert_close(
         tuple(module(dynamic_tanh.op).dynamic_tanh_backward(dy, *saved)), exact, rtol=1e-12, atol=1e-12
     )
+
+
+@op
+def mish_of_mish(f, x: tensor[i, j]):
+    f.a[i, j] = x[i, j] * tanh(softplus(x[i, j]))
+    f.y[i, j] = f.a[i, j] * tanh(softplus(f.a[i, j]))
+    return f.y
+
+
+def test_what_only_another_function_is_of_is_not_handed_on_beside_it() -> None:
+    derivation = derive_op(mish_of_mish.op)
+    assert derivation.kept == ("a_tanh", "x")
+    assert set(derivation.kept) <= {n for s in derivation.backward.statements for n in reads(s.value)}
 
 
 def test_no_more_is_handed_on_than_autograd_keeps() -> None:
