@@ -112,6 +112,13 @@ def transposed_plane(f, x: tensor[n, c, h, w], g: tensor[c, p, q], high: length(
 
 
 @op
+def transposed_by_one(f, x: tensor[n, c, h, w], g: tensor[c, o, p, q], high: length(u), wide: length(v)):
+    """Nothing but the tensors tells places from taps: one comes first by its name in `h + p`, the other in `w + q`."""
+    f.y[n, o, u, v] = sum(where(eq(h + p, u) & eq(w + q, v), x[n, c, h, w] * g[c, o, p, q], 0), over=(c, h, w, p, q))
+    return f.y
+
+
+@op
 def put_beside(f, x: tensor[n, h], to: index(j)[n], rows: length(i), columns: length(j)):
     """One place is computed, the other looked up."""
     f.y[i, j] = sum(where(eq(h, i) & eq(to[n], j), x[n, h] ** 2, 0), over=(n, h))
@@ -152,6 +159,10 @@ def in_frame(x: Tensor, first: tuple[int, ...], lengths: tuple[int, ...]) -> Ten
 def plane_by_torch(x: Tensor, g: Tensor, high: int, wide: int) -> Tensor:
     full = functional.conv_transpose2d(x, g[:, None], stride=2)[:, 0]
     return in_frame(full, (0, 0, 0), (len(x), high, wide))
+
+
+def by_one_by_torch(x: Tensor, g: Tensor, high: int, wide: int) -> Tensor:
+    return in_frame(functional.conv_transpose2d(x, g), (0, 0, 0, 0), (len(x), g.shape[1], high, wide))
 
 
 def beside_by_torch(x: Tensor, to: Tensor, rows: int, columns: int) -> Tensor:
@@ -199,6 +210,7 @@ CASES: list[tuple[object, Callable[..., Tensor], tuple[object, ...]]] = [
     (framed, lambda x, *lengths: in_frame(x**2, (1, 1), lengths), (R(3, 3), 3, 3)),
     *((transposed_plane, plane_by_torch, (R(2, 3, 4, 5), R(3, 3, 2), *n)) for n in ((9, 10), (5, 20), (3, 1), (0, 4))),
     (transposed_plane, plane_by_torch, (R(3, 3, 3, 3), R(3, 3, 3), 3, 3)),
+    *((transposed_by_one, by_one_by_torch, (R(2, 3, 4, 5), R(3, 2, 3, 2), *n)) for n in ((6, 6), (8, 4), (0, 4))),
     *((put_beside, beside_by_torch, (R(5, 3), TO, rows, 4)) for rows in (2, 3, 6)),
     *((put_beside, beside_by_torch, (R(5, 0), TO, rows, 4)) for rows in (2, 0)),
     *((where_all_hold, all_by_torch, (R(4, 5), R(n), R(4), columns)) for n, columns in ((5, 4), (2, 7), (4, 4))),
@@ -223,8 +235,9 @@ def test_a_transposed_convolution() -> None:
     assert "torch.nn.grad.conv1d_input(" in code and "dx = functional.conv1d(" in code, code
 
 
-def test_a_transposed_convolution_of_planes() -> None:
-    code = code_of(transposed_plane.op)
+@pytest.mark.parametrize("made", [transposed_plane, transposed_by_one], ids=lambda made: made.op.name)
+def test_a_transposed_convolution_of_planes(made) -> None:
+    code = code_of(made.op)
     assert "torch.nn.grad.conv2d_input(" in code and "dx = functional.conv2d(" in code, code
 
 

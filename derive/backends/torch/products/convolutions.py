@@ -89,15 +89,22 @@ def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
 def _two_sides(printer: Printer, slots: tuple[Index, ...], factors: list[Node]) -> tuple[list[Node], list[Node]]:
     """The factors over the windows' places and those over their taps; none where a factor has both."""
     windows = [i for i in slots if isinstance(i, Window) and len(i.steps) == 2]
-    ordered = [printer.sizes.ordered(w) for w in windows]
+    slow = printer.sizes.slow
+
+    def alike(ordered: list[tuple[str, int]]) -> bool:
+        (a, step), (b, other) = ordered
+        return slow(a) == slow(b) and step == other
+
+    ordered = sorted((printer.sizes.ordered(w) for w in windows), key=alike)  # those that lengths tell first
+    own = _axes([f for f in factors if ordered and ordered[0][1][0] in node_axes(f)])
+    ordered = [w[::-1] if alike(w) and w[0][0] in own and w[1][0] not in own else w for w in ordered]
     place, tap = {w[0][0] for w in ordered}, {w[1][0] for w in ordered}
     taps = [f for f in factors if set(node_axes(f)) & tap]
     places = [f for f in factors if f not in taps]
     if _axes(taps) & place:
         return [], []
-    slow = printer.sizes.slow
-    alike = all(slow(a) == slow(b) and step == other for (a, step), (b, other) in ordered)
-    return (taps, places) if alike and _rows(slots) & _axes(taps) - _axes(places) else (places, taps)
+    turned = all(map(alike, ordered)) and _rows(slots) & _axes(taps) - _axes(places)
+    return (taps, places) if turned else (places, taps)
 
 
 def _axes(factors: list[Node]) -> set[str]:
