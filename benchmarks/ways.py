@@ -220,18 +220,27 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def agree(found: dict[str, Result], tolerance: float = 2e-3) -> None:
-    """Every way computes what autograd of the primitives does. Raises ValueError naming the way and the tensor."""
+    """Every way computes what autograd of the primitives does, where that is a number. Raises ValueError naming the way
+    and the tensor.
+    """
     want = _flat(found[AUTOGRAD])
     # A gradient that is 0 but for rounding is judged by the others' size.
-    least = 1e-3 * max((float(w.abs().max()) for w in want if w.numel()), default=1.0)
+    least = 1e-3 * max((_size(w) for w in want if w.numel()), default=1.0)
     for way, result in found.items():
         got = _flat(result)
         if len(got) != len(want):
             raise ValueError(f"{way}: {len(got)} outputs and gradients, expected {len(want)}")
         for k, (g, w) in enumerate(zip(got, want, strict=True)):
-            off = float((g - w).abs().max()) if g.numel() else 0.0
-            if g.shape != w.shape or not off <= tolerance * max(least, float(w.abs().max())):
+            if g.shape != w.shape:
+                raise ValueError(f"{way}: output or gradient {k} has shape {list(g.shape)}, expected {list(w.shape)}")
+            off = float(torch.where(w.isnan() | (g == w), 0, (g - w).abs()).max()) if g.numel() else 0.0
+            if not off <= tolerance * max(least, _size(w)):
                 raise ValueError(f"{way}: output or gradient {k} differs by {off:.1e} from autograd's")
+
+
+def _size(t: Tensor) -> float:
+    """The largest magnitude among the finite elements."""
+    return float(torch.where(t.isfinite(), t.abs(), 0).max()) if t.numel() else 0.0
 
 
 def _flat(result: Result) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_a_way_that_computes_something_else_is_named() -> None:
     one, two = (torch.ones(3),), (2 * torch.ones(3),)
     with pytest.raises(ValueError, match=r"^native op: output or gradient 1 differs by 1\.0e"):
         agree({AUTOGRAD: (one, one), "native op": (one, two)})
+
+
+def test_where_autograd_gives_no_number_nothing_is_compared() -> None:
+    """As at a distance of 0, whose gradient is one; infinities have to be the same."""
+    nan, inf = math.nan, math.inf
+    want, right = torch.tensor([nan, inf, 1.0]), torch.tensor([0.0, inf, 1.0])
+    agree({AUTOGRAD: ((want,), ()), "generated": ((right,), ())})
+    for wrong in ([0.0, inf, 2.0], [0.0, 5.0, 1.0], [0.0, inf, nan]):
+        with pytest.raises(ValueError, match=r"^generated: output or gradient 0 differs by"):
+            agree({AUTOGRAD: ((want,), ()), "generated": ((torch.tensor(wrong),), ())})
 
 
 def test_every_way_of_the_names_step_takes_the_same_step() -> None:
