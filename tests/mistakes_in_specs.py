@@ -1018,6 +1018,11 @@ MISTAKES = {
         "f.y[n, 0] = x[n, 0]\n    return f.y",
         "op mine, equation y: the left side holds 0, which is no axis; say what stands at each place: where(eq(d, 0), a, b), or concat(a, b, along=d)",
     ),
+    "kept_on_the_left": (
+        "f, x: tensor[n, d]",
+        "f.y[n, 1] = mean(x[n, d], over=d)\n    return f.y",
+        "op mine, equation y: the left side holds 1, which is no axis; leave an axis of length 1 out, tensors broadcast by the names of axes; or say what stands at each place: where(eq(d, 0), a, b), or concat(a, b, along=d)",
+    ),
     "shifted_on_the_left": (
         "f, x: tensor[n, d]",
         "f.y[n, d + 1] = x[n, d]\n    return f.y",
