@@ -102,9 +102,10 @@ def with_dear(known: Handed, cotangents: Collection[str], most: float, nominal: 
     out = known
     calls = (n for s in known.backward.statements for n in walk(s.value) if isinstance(n, Call))
     for call in dict.fromkeys(c for c in calls if is_dear(c)):
-        made, wanted = ({n for s in p.statements for n in walk(s.value)} for p in (out.forward, out.backward))
+        made, asked = ({n for s in p.statements for n in walk(s.value)} for p in (out.forward, out.backward))
         near = next((n for n in out.forward.returns[known.outputs :] if n in reads(call)), None)
-        if call in made & wanted and near is not None and reads(call) <= set(dict(out.backward.given)) and _is_plain(call):
+        known_of = call in made & asked and reads(call) <= set(dict(out.backward.given))
+        if known_of and near is not None and _is_plain(call):
             trial = _handed(call, near, out)
             held = (axes for n, axes in trial.backward.given if n not in cotangents)
             if BYTES["real"] * sum(nominal.elements(axes) for axes in held) <= most:

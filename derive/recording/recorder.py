@@ -245,5 +245,6 @@ def _left_instead(index: Expr) -> str:
         return hidden_axis(index)
     if index.is_number:
         each = "say what stands at each place: where(eq(d, 0), a, b), or concat(a, b, along=d)"
-        return f"leave an axis of length 1 out, tensors broadcast by the names of axes; or {each}" if index == 1 else each
+        unneeded = "leave an axis of length 1 out, tensors broadcast by the names of axes; or "
+        return f"{unneeded if index == 1 else ''}{each}"
     return "write axes, or (t, e) to merge two; concat puts places before or behind others"
