@@ -394,4 +394,12 @@ def spec(f, x: tensor[n, d]):
     f.b[n, d] = sign(0) * x[n, d]
     f.c[n, d] = x[n, d] * (sign(-2) + 3 * sign(oo)) + f.a[()]
     return f.b, f.c""",
+    "two views of one comparison": """
+def spec(f, x: tensor[d, k], scale: scalar = 2.0):
+    f.a[(d, k), i] = x[d, i + 1] * (
+        where(ne(k, d), relu(scale), -x[d, i + 1])
+        + where(i <= d, x[size(d) - 1, k] + x[d, i + 1], x[d, i + 1] * x[d, k])
+    )
+    f.b[k, d, i] = x[d, i + 1]
+    return f.a, f.b""",
 }

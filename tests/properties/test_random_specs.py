@@ -17,7 +17,7 @@ from tests.properties.run import outcome
 from tests.properties.shrinking import numbered
 
 AXES = {"n": 3, "d": 2, "k": 4, "t": 5, "m": 6}
-LENGTHS = {"i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 10}
+LENGTHS = {"x[d, i + 1]": 3, "i + d": 3, "2 * i + n": 2, "x[d, n, 0]), along": 9, "x[t]), along": 10}
 LENGTHS |= {"3 * i": 1, "(i, k)": 1, "(i, n)": 1, "i + 1]": 2, "mean(x[i + n": 4}
 LENGTHS |= {"2 * i, d]": 3, "d + i": 2, "x[i + n] + where": 4, "exp(x[n, d, 0]), along": 6}
 LENGTHS |= {"0, i + n], over": 2, "(d, i)], over=n": 1}

@@ -40,7 +40,16 @@ def repeated_named(
     lines: Sequence[Line], given: Container[str], indices: Container[str], unused: Callable[[str], str]
 ) -> list[Line]:
     """The lines with all of these under names; `given` is what a function is given, `indices` its integers."""
-    return views_named(places_named(ranges_named(lines, unused), indices, unused), given, unused)
+    made: set[str] = set()
+
+    def free(wanted: str) -> str:
+        name = unused(wanted)
+        while name in made:  # two views of one comparison are wanted under one name
+            name += "_"
+        made.add(name)
+        return name
+
+    return views_named(places_named(ranges_named(lines, free), indices, free), given, free)
 
 
 def views_named(lines: Sequence[Line], given: Container[str], unused: Callable[[str], str]) -> list[Line]:
