@@ -21,7 +21,7 @@ from derive.lengths.requirements import strongest
 from derive.lengths.sizes import dimensions, size_of
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, Tensor
+from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge, Part
 from derive.terms.names import free_name
 
@@ -139,7 +139,7 @@ class _Joins:
 
     def ask(self, value: Expr, e: Equation) -> None:
         """That the places which are read exist."""
-        for at in value.atoms(At):
+        for at in reads_of(value):
             for i, dim in zip(at.index, self.dims[at.name], strict=True):
                 own = expand(i)
                 behind = expand(size_of(dim) - own)

@@ -1,5 +1,8 @@
 """What is chosen at the ends of an axis is joined to what is chosen between them: no place is asked for."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -193,3 +196,28 @@ def moved_mean(f, x: tensor[n, t]):
 def test_in_every_situation(made: OpCall) -> None:
     found = verify(made.op)
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+
+
+@op
+def two_at_each_end(f, u: tensor[n, t], k: tensor[t]):
+    """Diffusion between walls, with a conductivity at each place."""
+    f.r[n, t] = where(t + 1 < size(t), (k[t] + k[t + 1]) / 2 * (u[n, t + 1] - u[n, t]), -k[t] * u[n, t])
+    f.l[n, t] = where(t >= 1, (k[t] + k[t - 1]) / 2 * (u[n, t] - u[n, t - 1]), k[t] * u[n, t])
+    f.y[n, t] = u[n, t] + f.r[n, t] - f.l[n, t]
+    return f.y
+
+
+PRINT = """
+from tests.derive.against_loops import code_of
+from tests.derive.desugaring.test_joined_ends import two_at_each_end
+print(code_of(two_at_each_end.op))
+"""
+
+
+def test_which_of_two_reads_names_a_length_does_not_depend_on_the_hash_seed() -> None:
+    def printed(seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": "."}
+        return subprocess.run([sys.executable, "-c", PRINT], env=environment, capture_output=True, text=True).stdout
+
+    found = {printed(seed) for seed in ("1", "4", "6", "9")}
+    assert len(found) == 1 and "must fit into axis t" in found.pop()
