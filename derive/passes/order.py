@@ -29,7 +29,7 @@ from derive.passes.opposites import opposites
 from derive.passes.other_shares import other_shares
 from derive.passes.outer_products import through_outer_products
 from derive.passes.own_pairs import without_what_cancels
-from derive.passes.products import common_products
+from derive.passes.products import by_named_products, common_products
 from derive.passes.share import share
 from derive.passes.shared_sums import shared_sums
 from derive.passes.signs import one_sign
@@ -93,6 +93,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         opposites,
         without_copies,
         partial(weighted_sums, nominal=lengths),
+        by_named_products,
         after_gathers,
         without_copies,
         merged_once,

@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from derive.passes.products import common_products
+from derive.passes.products import by_named_products, common_products
 from derive.passes.share import share
-from derive.program import Assign, Call, Node, Num, Program, Read, Reduce
+from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter
 
 A, B, U, V = (Read(name, ("n", "d")) for name in "abuv")
 G = Read("g", ("d",))
@@ -82,3 +82,42 @@ def test_a_sum_of_two_is_one_in_whatever_order_it_is_written() -> None:
     )
     program = share(Program("p", GIVEN, (), statements, ("x", "y")))
     assert next(str(s.value) for s in program.statements) == "a[n, d] + 1" and len(program.statements) == 3
+
+
+def named(*statements: Assign, returns: tuple[str, ...]) -> list[str]:
+    return [str(s.value) for s in by_named_products(Program("p", GIVEN, (), statements, returns)).statements]
+
+
+def test_a_product_that_has_a_name_goes_by_it_in_larger_ones() -> None:
+    axes = ("n", "d")
+    c, x = Assign("c", axes, times(A, B)), Assign("x", axes, times(Read("c", axes), U))
+    later = Assign("y", axes, Call("add", (times(G, B, U, A), V)))
+    total = Assign("z", ("n",), Reduce("sum", ("d",), times(B, V, A)))
+    assert named(c, x, later, total, returns=("x", "y", "z"))[2:] == [
+        "x[n, d] * g[d] + v[n, d]",
+        "sum(c[n, d] * v[n, d], over=d)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (times(A, B), times(A, U)),
+        (times(A, A), times(A, U)),
+        (times(G, A), times(G, A, U)),  # no pass is spared: `g` is small
+    ],
+    ids=["one factor of two", "a square", "a small factor"],
+)
+def test_what_is_no_part_stays(first: Node, second: Node) -> None:
+    axes = ("n", "d")
+    assert named(Assign("c", axes, first), Assign("x", axes, second), returns=("c", "x"))[1] == str(second)
+
+
+def test_what_is_added_to_later_has_no_name_for_its_product() -> None:
+    axes = ("n", "d")
+    statements = (
+        Assign("c", axes, times(A, B)),
+        Scatter("c", axes, (Num(Fraction(0)), "d"), Reduce("sum", ("n",), U), "c"),
+        Assign("x", axes, times(A, B, V)),
+    )
+    assert named(*statements, returns=("c", "x"))[2] == "a[n, d] * b[n, d] * v[n, d]"
