@@ -1,8 +1,8 @@
 """A tensor that is a sum is not made where only sums read it, and can do without.
 
 With `h[i, j, d] = x[i, d] + z[j, d]`, `sum(h[i, j, d] * w[d, o], over=d)` is `x @ w` and `z @ w`, added up place by
-place. With `dh[i, j, d] = sum(g[i, j, o] * w[d, o], over=o)`, `sum(dh[i, j, d], over=j)` is `g.sum(1) @ w.T`. A mean of
-sums is such a sum, divided.
+place. With `dh[i, j, d] = sum(g[i, j, o] * w[d, o], over=o)`, `sum(dh[i, j, d], over=j)` is `g.sum(1) @ w.T`; what has
+fewer axes may be added, as a bias is. A mean of sums is such a sum, divided.
 """
 
 from __future__ import annotations
@@ -41,8 +41,14 @@ def _is_sum(s: Assign) -> bool:
     terms = signed_terms(s.value)
     products = [t for t, _ in terms if isinstance(t, Reduce) and is_matrix_product(t) and plain_but_windows(t.body)]
     if products:  # what is subtracted stays beside it: they may be all but equal
-        return len(products) == len(terms) and len({minus for _, minus in terms}) == 1
+        beside = [t for t, _ in terms if t not in products]
+        return len({minus for _, minus in terms}) == 1 and all(_is_smaller(t, s.value) for t in beside)
     return plain(s.value) and is_outer_sum(s.value)
+
+
+def _is_smaller(node: Node, than: Node) -> bool:
+    """Whether a term is plain, and has fewer axes than what it is a term of."""
+    return plain(node) and is_tensor(node) and set(node_axes(node)) < set(node_axes(than))
 
 
 def _written_where_summed(made: Assign, program: Program) -> Program | None:
@@ -66,6 +72,8 @@ def _with_value(node: Reduce, made: Assign) -> Node:
     if isinstance(body, Call) and (body.fn == "neg" or (body.fn == "div" and not is_tensor(body.args[1]))):
         inner = _with_value(replace(node, body=body.args[0]), made)
         return node if made.name in reads(inner) else replace(body, args=(inner, *body.args[1:]))
+    if isinstance(body, Call) and body.fn == "add":
+        return _term_by_term(node, made)
     factors = product_factors(body)
     read = next((f for f in factors if isinstance(f, Read) and f.name == made.name), None)
     if read is None:
@@ -73,17 +81,33 @@ def _with_value(node: Reduce, made: Assign) -> Node:
     k = factors.index(read)
     before, behind = factors[:k], factors[k + 1 :]
     terms = signed_terms(made.value)
-    if not all(isinstance(t, Reduce) for t, _ in terms):
+    if not any(isinstance(t, Reduce) for t, _ in terms):
         return replace(node, body=multiplied([*before, value_at(made, read.index), *behind]))
     names = dict(zip(axes_along(made.axes), read.index, strict=True))
     used = {*node_axes(node.body), *(a for n in walk(node) if isinstance(n, Reduce) for a in n.axes)}
     sums: list[tuple[Node, bool]] = []
     for t, minus in terms:
-        assert isinstance(t, Reduce)
-        own = {a: _fresh(a, used) for a in t.axes}
-        body = multiplied([*before, *behind, *product_factors(with_axes(t.body, names | own))])
+        own = {a: _fresh(a, used) for a in t.axes} if isinstance(t, Reduce) else {}
+        inner = t.body if isinstance(t, Reduce) else t
+        body = multiplied([*before, *behind, *product_factors(with_axes(inner, names | own))])
+        if not set(node.axes) <= set(node_axes(body)):
+            return node
         sums.append((Reduce("sum", (*node.axes, *own.values()), body), minus))
     return added(sums) if node.kind == "sum" else mean_of(added(sums), [SizeOf(a) for a in node.axes])
+
+
+def _term_by_term(node: Reduce, made: Assign) -> Node:
+    """The sum of the tensor and of smaller ones as their sums, added up; the node itself where that is no such sum."""
+    terms = signed_terms(node.body)
+    read = [t for t, _ in terms if made.name in reads(t)]
+    others = [t for t, _ in terms if t not in read]
+    apart = all(_is_smaller(t, node.body) and set(node.axes) <= set(node_axes(t)) for t in others)
+    if len(read) != 1 or not apart or any(minus for _, minus in terms):
+        return node
+    first = _with_value(replace(node, body=read[0]), made)
+    if made.name in reads(first):
+        return node
+    return added([(first, False), *((replace(node, body=t), False) for t in others)])
 
 
 def _fresh(axis: str, used: set[str]) -> str:

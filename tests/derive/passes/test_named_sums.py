@@ -89,6 +89,34 @@ def mean_of_squares(f, x: tensor[i, b, d], z: tensor[j, b, d]):
     return f.y
 
 
+@op
+def mean_of_affine(f, x: tensor[i, d], w: tensor[d, o], c: tensor[o]):
+    f.y[i] = mean(sum(x[i, d] * w[d, o], over=d) + c[o], over=o)
+    return f.y
+
+
+@op
+def mean_of_a_layer(f, x: tensor[i, d], w: tensor[d, o], c: tensor[o], v: constant[o]):
+    """What is added has a name together with the product, and both are weighed."""
+    f.h[i, o] = sum(x[i, d] * w[d, o], over=d) + c[o]
+    f.y[i] = mean(v[o] * f.h[i, o], over=o)
+    return f.y
+
+
+@op
+def less_a_bias(f, x: tensor[i, d], w: tensor[d, o], c: tensor[o]):
+    """The two may be all but equal."""
+    f.y[i] = mean(sum(x[i, d] * w[d, o], over=d) - c[o], over=o)
+    return f.y
+
+
+@op
+def beside_a_matrix(f, x: tensor[i, d], w: tensor[d, o], r: tensor[i, o]):
+    """Which is as large as the product."""
+    f.y[i] = mean(sum(x[i, d] * w[d, o], over=d) + r[i, o], over=o)
+    return f.y
+
+
 def _pairs(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
     h = x[:, None] + x
     return (h @ w).tanh() * (h @ v)
@@ -101,13 +129,17 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
     "pairs": _pairs,
     "averaged": lambda x, z, w: ((x[:, None] + z) @ w).mean(1) / w.shape[0],
     "apart": lambda x, w: ((x[:, None] - x) @ w).tanh(),
+    "mean_of_affine": lambda x, w, c: (x @ w + c).mean(1),
+    "mean_of_a_layer": lambda x, w, c, v: ((x @ w + c) * v).mean(1),
+    "less_a_bias": lambda x, w, c: (x @ w - c).mean(1),
+    "beside_a_matrix": lambda x, w, r: (x @ w + r).mean(1),
     "mean_of_sums": lambda x, z: torch.einsum("ibd,jbd->ij", x, z) / (-x.shape[1] * x.shape[2] ** 0.5),
     "weighted_sums": lambda x, z, w: torch.einsum("ibd,jbd,b->ij", x, z, w) / len(w),
     "mean_of_squares": lambda x, z: torch.einsum("ibd,jbd->ijb", x, z).square().mean(2),
     "squashed": lambda x, z: (x[:, None] + z).tanh().sum(2),
 }
 _SPECS = [relative, relative_by_name, both_shifted, pairs, averaged, apart, returned, squashed]
-_SPECS += [mean_of_sums, weighted_sums, mean_of_squares]
+_SPECS += [mean_of_affine, mean_of_a_layer, less_a_bias, beside_a_matrix, mean_of_sums, weighted_sums, mean_of_squares]
 OPS: dict[str, Op] = {made.op.name: made.op for made in _SPECS}
 SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "o": 6}
 
@@ -136,6 +168,16 @@ def test_nor_is_the_gradient_that_is_summed_over_the_same_axes(name: str) -> Non
 @pytest.mark.parametrize("name", ["mean_of_sums", "weighted_sums"])
 def test_a_mean_of_sums_is_one_sum(name: str) -> None:
     assert _over(OPS[name], "i", "j", "b") == []
+
+
+@pytest.mark.parametrize("name", ["mean_of_affine", "mean_of_a_layer"])
+def test_so_is_one_of_sums_with_a_bias(name: str) -> None:
+    assert _over(OPS[name], "i", "o") == []
+
+
+@pytest.mark.parametrize("name", ["less_a_bias", "beside_a_matrix"])
+def test_what_is_subtracted_or_as_large_stays_beside_the_product(name: str) -> None:
+    assert _over(OPS[name], "i", "o")
 
 
 def test_a_mean_of_their_squares_is_not() -> None:
