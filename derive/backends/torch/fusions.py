@@ -55,7 +55,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     if node.fn == "add" and len(_as_two(printer, split(product)[1])) != 2:
         start, product = product, start
     numbers, tensors = split(product)
-    tensors = _as_two(printer, _small_as_one(printer, tensors))
+    tensors = _as_two(printer, _in_two(printer, tensors, order))
     beside = tensors if len(tensors) == 2 else (start, *tensors)
     if any(is_matmul(n) for n in beside) or len(tensors) > 2 or not all(_is_plus(n) for n in tensors):
         return None
@@ -82,7 +82,7 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
 def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     """The method that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; else nothing."""
     numbers, tensors = split(node)
-    tensors = _as_two(printer, _small_as_one(printer, tensors))
+    tensors = _as_two(printer, _in_two(printer, tensors, order))
     if not printer.fuse or any(is_matmul(n) for n in tensors) or not all(_is_plus(n) for n in tensors):
         return None
     if len(tensors) != 2 and (len(tensors) != 1 or not numbers):
@@ -95,13 +95,23 @@ def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     return f".{'add_' if len(tensors) == 1 else 'addcmul_'}({', '.join(v.code for v in values)}{number})"
 
 
-def _small_as_one(printer: Printer, tensors: list[Node]) -> list[Node]:
-    """Three factors or more, as one that is large and the product of the others, which is small."""
+def _in_two(printer: Printer, tensors: list[Node], order: Dims) -> list[Node]:
+    """Three factors or more, as one that is large and the product of the others, which is small.
+
+    Of two others of which one has the last dimension, `g[d] * r[n] * x[n, d]`, the product would be large: the other is
+    multiplied with what is.
+    """
     small = [n for n in tensors if not printer.memory.is_large(n)]
     product = multiplied(small) if len(small) > 1 else None
-    if len(tensors) != len(small) + 1 or product is None or printer.memory.is_large(product):
+    if len(tensors) != len(small) + 1 or product is None:
         return tensors
-    return [product, *(n for n in tensors if n not in small)]
+    large = [n for n in tensors if n not in small]
+    if not printer.memory.is_large(product):
+        return [product, *large]
+    along = [n for n in small if order and order[-1] in node_axes(n)]
+    if len(small) > 2 or len(along) != 1:
+        return tensors
+    return [*along, multiplied([*large, *(n for n in small if n not in along)])]
 
 
 def _as_two(printer: Printer, tensors: list[Node]) -> list[Node]:

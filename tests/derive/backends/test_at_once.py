@@ -56,7 +56,20 @@ def at_the_end(f, x: tensor[n, c], a: tensor[n]):
     return f.y
 
 
+@op
+def by_rows_and_features(f, x: tensor[n, c], a: tensor[n], g: tensor[c], b: tensor[c]):
+    """As a norm that is written in one line: the two vectors would make a matrix."""
+    f.y[n, c] = x[n, c] * a[n] * g[c] + b[c]
+    return f.y
+
+
 LINES = [
+    (
+        by_rows_and_features,
+        "y = torch.addcmul(b, g, x * a[:, None])",
+        lambda x, a, g, b: x * a[:, None] * g + b,
+        {"x": (3, 4), "a": (3,), "g": (4,), "b": (4,)},
+    ),
     (
         at_the_end,
         "dx[:, 1:] += (a * sum_dy)[:, None]",
