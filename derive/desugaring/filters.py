@@ -61,9 +61,15 @@ def _filter(r: Reduce, dims: Dims, finite: Collection[str]) -> tuple[At, Expr, A
         return None
     place = _kept(i, r.over, free_axes(Mul(*factors)) | {a for k in at.index if k != i for a in free_axes(k)})
     conditions = And.make_args(choices[0].condition)
-    if place is None or not _asks_that_alone(i, conditions, dim):
+    if place is None or not _asks_that_alone(i, conditions, place if _are_alike(dim, place, factors, dims) else dim):
         return None
     return at, i, place, dim, factors
+
+
+def _are_alike(axis: Axis, place: Axis, factors: Collection[Expr], dims: Dims) -> bool:
+    """Whether an axis must be as long as that of the places, since it reads a dimension over these."""
+    read = (f for f in factors if isinstance(f, At) and f.name in dims)
+    return any((axis, place) in zip(f.index, dims[f.name], strict=True) for f in read)
 
 
 def _kept(i: Expr, over: Collection[Axis], elsewhere: Collection[Axis]) -> Axis | None:

@@ -65,6 +65,13 @@ def of_a_state(f, x: tensor[n, c, t], a: tensor[c], b: tensor[c]):
 
 
 @op
+def as_long_as_the_signal(f, x: tensor[n, c, t], w: tensor[c, k]):
+    """The filter is read back, over an axis of its own, which has to be as long as what it filters."""
+    f.y[n, c, t] = sum(where(k <= t, w[c, t - k] * x[n, c, k], 0), over=k)
+    return f.y
+
+
+@op
 def of_powers(f, x: tensor[n, c, t], a: tensor[c]):
     """A decay, as many places as it is kept for: a power by a place has no pole."""
     f.y[n, c, t] = sum(where(t >= five, a[c] ** five * x[n, c, t - five], 0), over=five)
@@ -122,6 +129,8 @@ CASES = [
     (of_bounded_taps, _of_bounded_taps, {"x": (2, 3, 7), "w": (3, 4)}),
     (of_bounded_taps, _of_bounded_taps, {"x": (2, 3, 2), "w": (3, 4)}),
     (of_a_state, _of_a_state, {"x": (2, 3, 7), "a": (3,), "b": (3,)}),
+    (as_long_as_the_signal, lambda x, w: _by_channels(x, w), {"x": (2, 3, 7), "w": (3, 7)}),
+    (as_long_as_the_signal, lambda x, w: _by_channels(x, w), {"x": (2, 3, 1), "w": (3, 1)}),
     (of_powers, _of_powers, {"x": (2, 3, 7), "a": (3,)}),
     (of_taps_around, _of_taps_around, {"x": (2, 3, 7), "w": (3, 5)}),
     (of_taps_around, _of_taps_around, {"x": (2, 3, 1), "w": (3, 5)}),
@@ -141,7 +150,16 @@ def test_values_and_gradients(made: OpCall, plain, shapes) -> None:
 
 @pytest.mark.parametrize(
     "made",
-    [causal, of_channels, for_each_channel, centred, of_bounded_taps, of_a_state, of_taps_around],
+    [
+        causal,
+        of_channels,
+        for_each_channel,
+        centred,
+        of_bounded_taps,
+        of_a_state,
+        of_taps_around,
+        as_long_as_the_signal,
+    ],
     ids=lambda made: made.op.name,
 )
 def test_it_is_a_convolution(made: OpCall) -> None:
@@ -166,6 +184,11 @@ def test_what_is_read_is_the_image_however_far_the_taps_are_apart() -> None:
 def test_battery(made: OpCall) -> None:
     found = verify(made.op)
     assert found.right, [(row.line, [str(d) for d in row.wrong]) for row in found.rows if row.wrong]
+
+
+def test_a_filter_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="as_long_as_the_signal: axis k is 7 in x but 5 in w"):
+        module(as_long_as_the_signal.op).as_long_as_the_signal(torch.ones(2, 3, 7), torch.ones(3, 5))
 
 
 def test_an_infinite_weight_reaches_no_place_before_it() -> None:
