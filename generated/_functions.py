@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def places_of(lengths: Sequence[int], after: int, device: torch.device) -> tuple[Tensor, ...]:
@@ -132,6 +134,40 @@ def convolve(function: Callable[..., Tensor], *args: Any, groups: int = 1, **opt
     places = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(lengths, kernel.shape[2:], steps, apart)]
     image = signal.new_zeros(*signal.shape[: 1 - kernel.dim()], len(kernel), *places)
     return image + bias[0].reshape(-1, *[1] * len(places)) if bias else image
+
+
+_IMAGE = 2**17  # elements from which PyTorch's convolution of one channel takes ten times as long as a slice a tap
+
+
+def filtered_images(x: Tensor, w: Tensor) -> Tensor:
+    """The sum of `w[k, l] * x[..., i + k, j + l]` over all taps: a convolution of one channel, slices where it is large."""
+    dims = w.dim()
+    leading, lengths = x.shape[:-dims], x.shape[-dims:]
+    places = [n - k + 1 for n, k in zip(lengths, w.shape)]
+    if x.numel() and w.numel() and not _by_slices(x, w.numel()):
+        convolved = getattr(functional, f"conv{dims}d")
+        return convolved(x.reshape(-1, 1, *lengths), w[None, None]).reshape(*leading, *places)
+    image = x.new_zeros(*leading, *places)
+    for taps in itertools.product(*map(range, w.shape)):
+        image.addcmul_(x[(..., *(slice(at, at + n) for at, n in zip(taps, places)))], w[taps])
+    return image
+
+
+def correlated_images(x: Tensor, y: Tensor, dims: int) -> Tensor:
+    """The sum of `x[..., i + k, j + l] * y[..., i, j]` over all places, of so many last dimensions, and all before them."""
+    taps = [n - p + 1 for n, p in zip(x.shape[-dims:], y.shape[-dims:])]
+    if x.numel() and y.numel() and not _by_slices(x, math.prod(taps)):
+        own, image = (t.reshape(-1, 1, *t.shape[-dims:]) for t in (x, y))
+        return getattr(torch.nn.grad, f"conv{dims}d_weight")(own, (1, 1, *taps), image).reshape(taps)
+    found = x.new_zeros(taps)
+    for at in itertools.product(*map(range, taps)):
+        found[at] = (x[(..., *(slice(k, k + n) for k, n in zip(at, y.shape[-dims:])))] * y).sum()
+    return found
+
+
+def _by_slices(x: Tensor, taps: int) -> bool:
+    few = taps <= 256 and x.device.type == "cpu" and not torch.compiler.is_compiling()
+    return few and x.numel() >= _IMAGE
 
 
 def window_sums(x: Tensor, widths: dict[int, int], steps: dict[int, int] | None = None) -> Tensor:

@@ -81,7 +81,8 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
 
 def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     """The method that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; else nothing."""
-    numbers, tensors = split(node)
+    minus = isinstance(node, Call) and node.fn == "neg"
+    numbers, tensors = split(node.args[0] if isinstance(node, Call) and minus else node)
     tensors = _as_two(printer, _in_two(printer, tensors, order))
     if not printer.fuse or any(is_matmul(n) for n in tensors) or not all(_is_plus(n) for n in tensors):
         return None
@@ -90,7 +91,7 @@ def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     values = [cast(printer.value(n, order), printer.like) for n in tensors]
     if any(len(v.code) > LONGEST_ARGUMENT for v in values) or is_slow_at_once(values, order):
         return None
-    factor = factor_code(printer, numbers, negative=False)
+    factor = factor_code(printer, numbers, negative=minus)
     number = f", {'alpha' if len(tensors) == 1 else 'value'}={factor}" if factor != "1" else ""
     return f".{'add_' if len(tensors) == 1 else 'addcmul_'}({', '.join(v.code for v in values)}{number})"
 

@@ -91,11 +91,18 @@ def test_the_number_goes_into_the_kernel() -> None:
     assert "conv1d_input((n, c, t), w / (c * k), dy)" in code_of(mean_of_all.op)
 
 
-@pytest.mark.parametrize("made", [one_blur, one_blur_padded])
-def test_channels_that_one_kernel_filters_are_groups_and_no_rows(made: OpCall) -> None:
+@pytest.mark.parametrize(
+    ("made", "there", "back"),
+    [
+        (one_blur, "w.expand(c, 1, -1), stride=2, groups=c", "groups=c"),
+        (one_blur_padded, "y = filtered_images(x", "filtered_images("),
+    ],
+)
+def test_channels_that_one_kernel_filters_are_groups_and_no_rows(made: OpCall, there: str, back: str) -> None:
+    """Or images by themselves, where no place is left out."""
     forward, backward = code_of(made.op).split("def ")[-2:]
-    assert "w.expand(c, 1, -1)" in forward and "groups=c" in forward, forward
-    assert "groups=c" in backward.split("dw = ")[0], backward
+    assert there in forward, forward
+    assert back in backward.split("dw = ")[0], backward
     found = verify(made.op)
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
 

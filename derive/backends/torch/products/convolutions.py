@@ -139,6 +139,9 @@ class _Call:
 
     def image(self, signal: Read, kernel: Node, bias: Node | None) -> Value | None:
         parts = self.image_parts()
+        if self.is_filter and bias is None:
+            taps = self.plain(kernel, self.tap_axes)
+            return Value(f"filtered_images({self.read_plain(signal)}, {taps})", self.image_axes)
         if bias is not None and (len(parts[1].axes) != 1 or node_axes(bias) != parts[1].axes):
             return None
         alone = 0 if self.c.batch else 1  # torch convolves one image without a batch as well
@@ -148,6 +151,9 @@ class _Call:
         return self.unshaped(Value(self.called("", x, f"{k}{added}")), parts)
 
     def kernel(self, signal: Read, image: Node) -> Value:
+        if self.is_filter:
+            places = self.plain(image, self.image_axes)
+            return Value(f"correlated_images({self.read_plain(signal)}, {places}, {len(self.tap_axes)})", self.tap_axes)
         x, y = self.read(signal), self.in_parts(image, self.image_parts())
         parts = self.kernel_parts()
         size = ", ".join(p.length for p in parts)
@@ -156,18 +162,17 @@ class _Call:
     def signal(self, s: Scatter, kernel: Node, image: Node) -> tuple[Value, list[str]]:
         parts = self.signal_parts(s.axes, s.slots)
         one = not self.c.outer and (not self.c.groups or self.c.repeated) and not self.printer.exact
-        code = self.of_one_channel(kernel, image) if one else None
-        if code is None:
+        value = self.of_one_channel(kernel, image, parts) if one else None
+        if value is None:
             size, w = ", ".join(p.length for p in parts), self.kernel_in_parts(kernel)
             y = self.in_parts(image, self.image_parts())
-            code = self.called("input", f"({size})", w, y)
-        value = self.unshaped(Value(code), parts)
+            value = self.unshaped(Value(self.called("input", f"({size})", w, y)), parts)
         own = {f"@{x.slot}": s.axes[x.slot] for x in self.c.spatial}
         value = Value(value.code, tuple(own.get(str(d), d) for d in value.dims))
         cuts = {x.slot: self.cut(x, s.axes[x.slot], s.slots) for x in self.c.spatial}
         return permute(value, s.axes), [cuts.get(k, "") for k in range(len(s.axes))]
 
-    def of_one_channel(self, kernel: Node, image: Node) -> str | None:
+    def of_one_channel(self, kernel: Node, image: Node, parts: list[_Part]) -> Value | None:
         """The signal's adjoint as a convolution of the padded image with the kernel from its other end; None for steps.
 
         On CPUs PyTorch's own adjoint takes up to a hundred times as long where the image has one channel. In a forward
@@ -177,18 +182,23 @@ class _Call:
         turned = from_the_end(kernel, [s.tap for s in c.windowed])
         if turned is None or any(s.step != 1 for s in c.spatial):
             return None
+        ends = ", ".join(self.beyond(s) for s in reversed(c.spatial) for _end in range(2))
+        if self.is_filter:
+            y = f"functional.pad({self.plain(image, self.image_axes)}, ({ends}))"
+            own = (*c.batch, *c.groups, *(f"@{s.slot}" for s in c.spatial))
+            return Value(f"filtered_images({y}, {self.plain(turned, self.tap_axes)})", own)
         one = [self.part(c.inner), self.part(()), *self.taps()]
         w = self.kernel_in_parts(turned) if c.repeated else self.in_parts(turned, one)
-        ends = ", ".join(self.beyond(s) for s in reversed(c.spatial) for _end in range(2))
         y = f"functional.pad({self.in_parts(image, self.image_parts())}, ({ends}))"
-        return self.called("", y, w)
+        return self.unshaped(Value(self.called("", y, w)), parts)
 
     def beyond(self, s: Spatial) -> str:
         """How far a window that starts in the image reaches out of it."""
         if not s.tap:
             return "0"
-        last = f"{self.printer.size(s.tap)} - 1"
-        return last if s.dilation == 1 else f"{s.dilation} * ({last})"
+        taps = self.printer.size(s.tap)
+        last = str(int(taps) - 1) if taps.isdecimal() else f"{taps} - 1"
+        return last if s.dilation == 1 else f"{s.dilation} * {bracketed(last)}"
 
     def called(self, adjoint_of: str, *args: str) -> str:
         """The call of torch; by way of a function for what has no elements where the rows may be no batch of its."""
@@ -210,6 +220,31 @@ class _Call:
                 text = ", ".join(map(str, numbers))
                 out += f", {name}={numbers[0]}" if len(set(numbers)) == 1 else f", {name}=({text})"
         return out + (f", groups={self.part(self.c.groups).length}" if self.c.groups else "")
+
+    # --- of one channel ------------------------------------------------------------------------------------
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether one kernel meets every image by itself, place by place."""
+        c = self.c
+        alone = not c.inner and not c.outer and (not c.groups or c.repeated)
+        return alone and len(c.spatial) <= 3 and all(s.tap and s.step == s.dilation == 1 for s in c.spatial)
+
+    @property
+    def image_axes(self) -> tuple[str, ...]:
+        return (*self.c.batch, *self.c.groups, *(s.place for s in self.c.spatial))
+
+    @property
+    def tap_axes(self) -> tuple[str, ...]:
+        return tuple(s.tap for s in self.c.windowed)
+
+    def plain(self, node: Node, axes: Dims) -> str:
+        """A factor over these axes."""
+        return permute(squeeze(self.printer.as_real(node, self.printer.value(node, axes))), axes).code
+
+    def read_plain(self, signal: Read) -> str:
+        value, _ = self.reached(signal)
+        return permute(squeeze(value), (*self.c.batch, *self.c.groups, *(f"@{s.slot}" for s in self.c.spatial))).code
 
     # --- shapes --------------------------------------------------------------------------------------------
 
@@ -251,7 +286,12 @@ class _Call:
         return self.shaped(self.value(kernel, taps), taps).method(f".expand({lengths})").code
 
     def read(self, signal: Read, alone: int = 0) -> str:
-        """The signal with its windowed dimensions whole, or cut to what the windows reach."""
+        """What is reached of the signal, in its parts."""
+        value, dims = self.reached(signal)
+        return self.shaped(value, self.signal_parts(dims, signal.index)[alone:]).code
+
+    def reached(self, signal: Read) -> tuple[Value, Dims]:
+        """The signal with its windowed dimensions whole, or cut to what the windows reach; and its dimensions."""
         printer = self.printer
         own = {s.slot: f"@{s.slot}" for s in self.c.spatial}
         index = tuple(own.get(k, i) for k, i in enumerate(signal.index))
@@ -261,8 +301,7 @@ class _Call:
             cut = self.cut(s, str(dims[s.slot]), signal.index)
             if cut:
                 stored = stored.method(sliced(position(dims, s.slot), cut))
-        value = read(stored, Read(signal.name, index), printer.sizes, printer.value)
-        return self.shaped(value, self.signal_parts(dims, signal.index)[alone:]).code
+        return read(stored, Read(signal.name, index), printer.sizes, printer.value), dims
 
     def extent(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> str:
         """The length that the windows run over."""
