@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from sympy import Add, Basic, Expr, Mul, Number, Pow, S, cos, erf, exp, sin, tanh
+from sympy import Add, Basic, Expr, Mul, Number, Pow, S, cos, erf, exp, oo, sin, tanh
 
 from derive.equations import Equation, Op, Operand
 from derive.lengths.kept_inside import gaps
@@ -15,12 +15,42 @@ from derive.terms.functions import absolute, maximum, minimum, power, relu, sigm
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""
+LARGEST = 60
+"""The largest exponent of exponentials that are finite in float32 also in sums of all that memory holds."""
 
 
 def polynomials(op: Op) -> frozenset[str]:
     """The tensors of the forward that are finite where the inputs are: see `is_polynomial`."""
-    floors = floored(op)
-    return _found(op.operands, op.equations, lambda value, known: is_polynomial(value, known, floors))
+    floors, equations = floored(op), {e.name: e for e in op.equations}
+    every = {f for e in op.equations for f in e.body.atoms(exp)}
+    small = frozenset(f for f in every if ends_of(f.args[0], equations)[1] <= LARGEST)
+    return _found(op.operands, op.equations, lambda value, known: is_polynomial(value, known, floors, small))
+
+
+def ends_of(value: Expr, equations: Mapping[str, Equation]) -> tuple[Expr, Expr]:
+    """Numbers that a value lies between, by what it is made of; infinite ones where none are known."""
+    if value.is_number:
+        return value, value
+    if isinstance(value, At):
+        e = equations.get(value.name)
+        return (-oo, oo) if e is None or e.kind is not None else ends_of(e.body, equations)
+    if isinstance(value, tanh | sin | cos | erf | sign):
+        return -S.One, S.One
+    if isinstance(value, sigmoid):
+        return S.Zero, S.One
+    if not isinstance(value, Add | Mul | Where | maximum | minimum):
+        return -oo, oo
+    parts = [ends_of(a, equations) for a in value.args if isinstance(a, Expr)]
+    if isinstance(value, maximum | minimum):
+        choose = max if isinstance(value, maximum) else min
+        return choose(low for low, _ in parts), choose(high for _, high in parts)
+    if isinstance(value, Where):
+        return min(low for low, _ in parts), max(high for _, high in parts)
+    if isinstance(value, Add):
+        low, high = (Add(*ends) for ends in zip(*parts, strict=True))
+        return (-oo, oo) if S.NaN in (low, high) else (low, high)
+    magnitude = Mul(*(max(abs(low), abs(high)) for low, high in parts))
+    return (-oo, oo) if magnitude is S.NaN else (-magnitude, magnitude)
 
 
 def without_poles(operands: Iterable[Operand], equations: Iterable[Equation]) -> frozenset[str]:
@@ -82,11 +112,15 @@ def _parts(value: Expr, functions: tuple[type[Expr], ...]) -> tuple[Expr, ...]:
     return value.pieces if isinstance(value, Concat) else value.args if isinstance(value, functions) else ()
 
 
-def is_polynomial(value: Expr, known: Collection[str], floors: Collection[str] = ()) -> bool:
+def is_polynomial(
+    value: Expr, known: Collection[str], floors: Collection[str] = (), small: Collection[Expr] = ()
+) -> bool:
     """Whether a value is a polynomial of known tensors, of bounded functions of them, or of what is never near 0.
 
-    `floors` are the tensors that are no smaller than a number above 0.
+    `floors` are the tensors that are no smaller than a number above 0, `small` the exponentials of what has a bound.
     """
+    if value in small:
+        return True
     if isinstance(value, At):
         return value.name in known
     if isinstance(value, Pow) and not (value.exp.is_Integer and value.exp.is_positive):
@@ -94,9 +128,9 @@ def is_polynomial(value: Expr, known: Collection[str], floors: Collection[str] =
         if value.exp.is_Integer and by_numbers:
             return True
         above_zero = isinstance(value.base, At) and value.base.name in floors
-        return (above_zero or _has_floor(value.base)) and is_polynomial(value.base, known, floors)
+        return (above_zero or _has_floor(value.base)) and is_polynomial(value.base, known, floors, small)
     parts = _parts(value, _CLOSED)
-    return _is_number(value) or (bool(parts) and all(is_polynomial(a, known, floors) for a in parts))
+    return _is_number(value) or (bool(parts) and all(is_polynomial(a, known, floors, small) for a in parts))
 
 
 def _is_number(value: Expr) -> bool:

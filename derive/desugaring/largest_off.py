@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 
-from sympy import Add, Expr, Mul, S, cos, erf, exp, log, sin, tanh
+from sympy import Add, Expr, Mul, S, exp, log
 
+from derive.bounded import LARGEST, ends_of
 from derive.desugaring.splitting import axes_of_part, own_equation, split_name
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
@@ -21,12 +21,10 @@ from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
-from derive.terms.functions import maximum, sigmoid, sign
+from derive.terms.functions import maximum
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
-_SAFE = 60
-"""A sum of so many as memory holds of exponentials up to here is finite in float32."""
 _LEAST = -(10**30)
 """What stands for a maximum of -oo: exponentials less that are 0, where they would not be a number."""
 
@@ -150,22 +148,9 @@ def _may_be_large(exponent: Expr, op: Op) -> bool:
     equations = {e.name: e for e in op.equations}
     if any(at.name in equations and equations[at.name].kind in ("amax", "amin") for at in exponent.atoms(At)):
         return False
-    bound = _bound(exponent, equations)
-    return bool(exponent.atoms(At)) and (bound is None or bound > _SAFE)
-
-
-def _bound(value: Expr, equations: Mapping[str, Equation]) -> Expr | None:
-    """A number that no magnitude is above; nothing where none is known."""
-    if value.is_number:
-        return abs(value) if value.is_finite else S.Zero  # -oo, of which the exponential is 0
-    if isinstance(value, tanh | sigmoid | sin | cos | erf | sign):
-        return S.One
-    if isinstance(value, At) and value.name in equations and equations[value.name].kind is None:
-        return _bound(equations[value.name].body, equations)
-    parts = [_bound(a, equations) for a in value.args if isinstance(a, Expr)]
-    if not isinstance(value, Add | Mul | Where) or None in parts:
-        return None
-    return reduce(max, parts) if isinstance(value, Where) else value.func(*parts)  # type: ignore[arg-type]
+    left_out = exponent.xreplace({-S.Infinity: S.Zero})  # of which the exponential is 0
+    low, high = ends_of(left_out, equations)
+    return bool(exponent.atoms(At)) and (low < -LARGEST or high > LARGEST)
 
 
 @dataclass(frozen=True)
