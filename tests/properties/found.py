@@ -402,4 +402,10 @@ def spec(f, x: tensor[d, k], scale: scalar = 2.0):
     )
     f.b[k, d, i] = x[d, i + 1]
     return f.a, f.b""",
+    "places of a merge of all leading axes and more": """
+def spec(f, x: tensor[..., n, k], w: tensor[..., t, k]):
+    f.a[..., n, (k, t)] = -w[..., t, k]
+    f.b[..., k, t] = x[..., 0, k] + w[..., t, k]
+    f.c[(..., k),] = sum(tanh(exp(f.a[..., size(n) - 1, (k, t)]) ** x[..., 1, 1] * f.b[..., k, t]), over=t)
+    return f.c""",
 }

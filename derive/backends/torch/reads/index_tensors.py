@@ -60,7 +60,8 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
     if isinstance(i, Merged):
         code = ""
         for a in i.axes:
-            part = index_tensor(a, order, sizes, value)
+            is_leading = isinstance(a, str) and is_pack(a)
+            part = _of_leading(str(a), order, sizes) if is_leading else index_tensor(a, order, sizes, value)
             extent = length(a, sizes)
             code = f"{code if _is_one(code) else f'({code})'} * {extent} + {part}" if code else part
         return code
@@ -70,6 +71,13 @@ def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dim
         divided = f"({whole}) // ({tail})" if tail else f"({whole})"
         return divided if i.position == 0 else f"{divided} % {sizes.number(i.lengths[i.position])}"
     return align(value(i, index_axes(i)), order).inside(ATOM)
+
+
+def _of_leading(pack: str, order: Dims, sizes: Sizes) -> str:
+    """Places along all that `...` stands for as one dimension: of a merge, one index is of all its axes."""
+    ones = ", 1" * (len(order) - order.index(pack) - 1)
+    places = f"torch.arange({sizes.number(SizeOf(pack))}, device={sizes.device()})"
+    return f"{places}.reshape(*{sizes.of(pack)}{ones})" if ones else f"{places}.reshape({sizes.of(pack)})"
 
 
 def _is_one(code: str) -> bool:
