@@ -233,7 +233,7 @@ def _name(part: _Part, gradient: str, of: Mapping[str, str], taken: set[str]) ->
     """
     if isinstance(part.factor, At) and part.factor.name in of and gradient in of:
         name = f"d{of[part.factor.name]}_d{of[gradient]}"
-        return name if name not in taken else f"{name}_local"
+        return name if name not in taken else free_name(f"{name}_local", taken, "_")
     words = name_of(lower.node(part.derivative), taken)
     unsaid = words.startswith(UNNAMED) or len(tensor_names(part.derivative)) > _WORDS
     return free_name(f"{gradient}_local", taken, "_") if unsaid else words

@@ -408,4 +408,10 @@ def spec(f, x: tensor[..., n, k], w: tensor[..., t, k]):
     f.b[..., k, t] = x[..., 0, k] + w[..., t, k]
     f.c[(..., k),] = sum(tanh(exp(f.a[..., size(n) - 1, (k, t)]) ** x[..., 1, 1] * f.b[..., k, t]), over=t)
     return f.c""",
+    "three local derivatives by one cotangent": """
+def spec(f, x: tensor[t]):
+    f.a[t] = sigmoid(rsqrt(x[t] ** 2 + 1))
+    f.c[j] = concat(exp(f.a[t]), f.a[t], exp(f.a[t]), along=j)
+    f.g[t, j] = f.c[j]
+    return f.g""",
 }
