@@ -161,9 +161,9 @@ def test_places_that_no_window_reads_have_a_gradient_of_zero() -> None:
 @pytest.mark.parametrize(
     ("made", "said", "unsaid"),
     [
-        (similarity, "g[None, None]).squeeze(1).addcmul_(a, b, value=-1)", "index_put_"),
-        (similarity, "dx_y = functional.conv2d(", "index_put_"),
-        (similarity, ".add_(torch.nn.grad.conv2d_weight(x_y[:, None], ", "unfold"),
+        (similarity, "s = filtered_images(x_y, g).addcmul_(a, b, value=-1)", "index_put_"),
+        (similarity, "dx_y = filtered_images(functional.pad(ds, ", "index_put_"),
+        (similarity, ".add_(correlated_images(x_y, ds, 2))", "unfold"),
         (energies, "functional.avg_pool1d(", "unfold"),
         (energies, "[:, :, at_k : at_k + 2 * u : 2] += dtanh_s_x_x_squared_share", "patches"),
         (logarithms, "torch.log(x_squared.unfold(1, width, 3))", "torch.log(x_squared)"),

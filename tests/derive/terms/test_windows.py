@@ -377,7 +377,7 @@ WRITTEN = [
     (taps_turned_in_a_function, "y = (a.flip(0) * x.unfold(1, k, 1)).tanh_().sum(2)", "arange"),
     (taps_turned_in_a_function, "dx[:, at_k : at_k + t] += a[k - 1 - at_k] * dy * ", "index_put_"),
     (each_tap_turned, "y = a * x.unfold(1, k, 1).flip(2)", "arange"),
-    (places_turned, "a[None, None]).squeeze(1).flip(1)", "arange"),
+    (places_turned, ", a).flip(1)", "arange"),
     (toeplitz, "y = convolve(functional.conv1d, a[None], x.flip(1)[:, None])", "arange"),
     (toeplitz, "dx = convolve(torch.nn.grad.conv1d_weight, a[None, None], (n, 1, l), dy[None]).s", "index_put_"),
 ]
