@@ -25,6 +25,7 @@ from derive import (
     where,
 )
 from derive.pipeline import derive_op
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived_at, module
 
 c, d, k, n, m, t, u = axes("c d k n m t u")
@@ -230,3 +231,9 @@ def test_what_a_local_derivative_stands_for_is_not_kept_beside_it():
     derivation = derive_op(distilled.op)
     assert [s.axes for s in derivation.saved] == [("n", "c"), ("n", "c")]
     assert len(derivation.backward.statements) <= 4
+
+
+def test_of_what_is_subtracted_the_smallest_is_taken() -> None:
+    """Minus the distances would be a tensor more."""
+    code = code_of(of_distances.op)
+    assert "amin(1" in code and "amax" not in code, code
