@@ -111,6 +111,27 @@ def less_a_bias(f, x: tensor[i, d], w: tensor[d, o], c: tensor[o]):
 
 
 @op
+def less_a_named_bias(f, x: tensor[i, d], w: tensor[d, o], c: tensor[o]):
+    f.y_sum[i, o] = sum(x[i, d] * w[d, o], over=d) - c[o]
+    f.y[i] = mean(f.y_sum[i, o], over=o)
+    return f.y
+
+
+@op
+def between_biases(f, x: tensor[i, d], w: tensor[d, o], c: tensor[o], v: tensor[o]):
+    f.y[i] = mean(sum(x[i, d] * w[d, o], over=d) - c[o] + v[o], over=o)
+    return f.y
+
+
+@op
+def with_one_a_row(f, x: tensor[i, d], w: tensor[d, o], r: tensor[i]):
+    """What is added lacks the axis that is summed."""
+    f.h[i, o] = sum(x[i, d] * w[d, o], over=d) + r[i]
+    f.y[i] = sum(f.h[i, o], over=o)
+    return f.y
+
+
+@op
 def beside_a_matrix(f, x: tensor[i, d], w: tensor[d, o], r: tensor[i, o]):
     """Which is as large as the product."""
     f.y[i] = mean(sum(x[i, d] * w[d, o], over=d) + r[i, o], over=o)
@@ -132,6 +153,9 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
     "mean_of_affine": lambda x, w, c: (x @ w + c).mean(1),
     "mean_of_a_layer": lambda x, w, c, v: ((x @ w + c) * v).mean(1),
     "less_a_bias": lambda x, w, c: (x @ w - c).mean(1),
+    "less_a_named_bias": lambda x, w, c: (x @ w - c).mean(1),
+    "between_biases": lambda x, w, c, v: (x @ w - c + v).mean(1),
+    "with_one_a_row": lambda x, w, r: (x @ w + r[:, None]).sum(1),
     "beside_a_matrix": lambda x, w, r: (x @ w + r).mean(1),
     "mean_of_sums": lambda x, z: torch.einsum("ibd,jbd->ij", x, z) / (-x.shape[1] * x.shape[2] ** 0.5),
     "weighted_sums": lambda x, z, w: torch.einsum("ibd,jbd,b->ij", x, z, w) / len(w),
@@ -139,7 +163,8 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
     "squashed": lambda x, z: (x[:, None] + z).tanh().sum(2),
 }
 _SPECS = [relative, relative_by_name, both_shifted, pairs, averaged, apart, returned, squashed]
-_SPECS += [mean_of_affine, mean_of_a_layer, less_a_bias, beside_a_matrix, mean_of_sums, weighted_sums, mean_of_squares]
+_SPECS += [mean_of_affine, mean_of_a_layer, less_a_bias, beside_a_matrix, less_a_named_bias]
+_SPECS += [between_biases, with_one_a_row, mean_of_sums, weighted_sums, mean_of_squares]
 OPS: dict[str, Op] = {made.op.name: made.op for made in _SPECS}
 SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "o": 6}
 
@@ -175,7 +200,7 @@ def test_so_is_one_of_sums_with_a_bias(name: str) -> None:
     assert not {"h", "y_sum"} & set(_over(OPS[name], "i", "o"))
 
 
-@pytest.mark.parametrize("name", ["less_a_bias", "beside_a_matrix"])
+@pytest.mark.parametrize("name", ["less_a_bias", "beside_a_matrix", "less_a_named_bias", "between_biases"])
 def test_what_is_subtracted_or_as_large_stays_beside_the_product(name: str) -> None:
     assert "y_sum" in _over(OPS[name], "i", "o")
 

@@ -4,10 +4,13 @@ from fractions import Fraction
 
 import pytest
 
+from derive import axes, mean, op, rsqrt, sigmoid, tanh, tensor
 from derive.passes.products import by_named_products, common_products
 from derive.passes.share import share
 from derive.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter
+from tests.derive.against_loops import code_of
 
+n, q, h = axes("n q=4 h")
 A, B, U, V = (Read(name, ("n", "d")) for name in "abuv")
 G = Read("g", ("d",))
 ONE, TWO = Num(Fraction(1)), Num(Fraction(2))
@@ -121,3 +124,24 @@ def test_what_is_added_to_later_has_no_name_for_its_product() -> None:
         Assign("x", axes, times(A, B, V)),
     )
     assert named(*statements, returns=("c", "x"))[2] == "a[n, d] * b[n, d] * v[n, d]"
+
+
+@op
+def normed_cell(
+    f, x: tensor[n, q, h], cp: tensor[n, h], gx: tensor[q, h], bx: tensor[q, h], g: tensor[h], b: tensor[h]
+):
+    """A layer-normed LSTM's step (Ba, Kiros & Hinton, 2016)."""
+    f.mu[n, q] = mean(x[n, q, h], over=h)
+    f.s[n, q] = rsqrt(mean((x[n, q, h] - f.mu[n, q]) ** 2, over=h) + 1)
+    f.z[n, q, h] = gx[q, h] * (x[n, q, h] - f.mu[n, q]) * f.s[n, q] + bx[q, h]
+    f.cn[n, h] = sigmoid(f.z[n, 1, h] + 1) * cp[n, h] + sigmoid(f.z[n, 0, h]) * tanh(f.z[n, 2, h])
+    f.m[n] = mean(f.cn[n, h], over=h)
+    f.r[n] = rsqrt(mean((f.cn[n, h] - f.m[n]) ** 2, over=h) + 1)
+    f.l[n, h] = g[h] * (f.cn[n, h] - f.m[n]) * f.r[n] + b[h]
+    f.y[n, h] = sigmoid(f.z[n, 3, h]) * tanh(f.l[n, h])
+    return f.y, f.cn
+
+
+def test_what_weighed_sums_are_of_goes_by_the_name_of_a_part() -> None:
+    code = code_of(normed_cell.op)
+    assert code.count("dy * ") == 1, code
