@@ -192,17 +192,17 @@ def test_a_filter_of_another_length_is_refused() -> None:
 
 
 @op
-def of_two_lengths(f, u: tensor[n, t], x: tensor[n, k], w: tensor[k]):
+def of_two_lengths(f, u: tensor[n, c, t], x: tensor[n, c, k], w: tensor[c, k]):
     """Nothing says that the filter is as long as there are places."""
-    f.y[n, t] = u[n, t] + sum(where(k <= t, w[t - k] * x[n, k], 0), over=k)
+    f.y[n, c, t] = u[n, c, t] + sum(where(k <= t, w[c, t - k] * x[n, c, k], 0), over=k)
     return f.y
 
 
 def test_a_filter_that_may_be_shorter_is_asked_to_be_long_enough() -> None:
     run = module(of_two_lengths.op).of_two_lengths
-    with pytest.raises(ValueError, match=r"of_two_lengths, equation y: w\[-k \+ t\] must fit into axis k"):
-        run(torch.ones(2, 7), torch.ones(2, 5), torch.ones(5))
-    assert run(torch.ones(1, 2), torch.ones(1, 5), torch.ones(5)).tolist() == [[2, 3]]
+    with pytest.raises(ValueError, match=r"of_two_lengths, equation y: w\[c, -k \+ t\] must fit into axis k"):
+        run(torch.ones(2, 3, 7), torch.ones(2, 3, 5), torch.ones(3, 5))
+    assert run(torch.ones(1, 1, 2), torch.ones(1, 1, 5), torch.ones(1, 5)).tolist() == [[[2, 3]]]
 
 
 def test_an_infinite_weight_reaches_no_place_before_it() -> None:
