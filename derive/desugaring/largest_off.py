@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, Mul, S, exp, log
+from sympy import Add, Eq, Expr, Mul, S, exp, log
 
 from derive.bounded import LARGEST, ends_of
 from derive.desugaring.splitting import axes_of_part, own_equation, split_name
@@ -123,8 +123,8 @@ def _exponentials(op: Op) -> dict[str, Equation]:
 
 
 def _exponent_of(value: Expr) -> Expr | None:
-    """What an exponential is of, -oo where it is left out; nothing for another value."""
-    if isinstance(value, Where) and value.args[2] == 0:
+    """What an exponential is of, -oo where it is left out; nothing for another value, or for one at a chosen place."""
+    if isinstance(value, Where) and value.args[2] == 0 and not value.condition.atoms(Eq):
         inner = _exponent_of(value.args[1])
         return None if inner is None else Where(value.args[0], inner, -S.Infinity)
     return value.args[0] if isinstance(value, exp) else None
