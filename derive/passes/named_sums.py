@@ -17,7 +17,7 @@ from derive.nodes.products import is_matrix_product, is_outer_sum, is_tensor, pr
 from derive.nodes.soundness import check
 from derive.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk
 from derive.passes.leftovers import without_unread
-from derive.passes.sums_apart import added, mean_of, sums_apart
+from derive.passes.sums_apart import added, mean_of, of_term, sums_apart
 from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, base
 
 
@@ -72,7 +72,7 @@ def _with_value(node: Reduce, made: Assign) -> Node:
     if isinstance(body, Call) and (body.fn == "neg" or (body.fn == "div" and not is_tensor(body.args[1]))):
         inner = _with_value(replace(node, body=body.args[0]), made)
         return node if made.name in reads(inner) else replace(body, args=(inner, *body.args[1:]))
-    if isinstance(body, Call) and body.fn == "add":
+    if isinstance(body, Call) and body.fn in ("add", "sub"):
         return _term_by_term(node, made)
     factors = product_factors(body)
     read = next((f for f in factors if isinstance(f, Read) and f.name == made.name), None)
@@ -90,9 +90,7 @@ def _with_value(node: Reduce, made: Assign) -> Node:
         own = {a: _fresh(a, used) for a in t.axes} if isinstance(t, Reduce) else {}
         inner = t.body if isinstance(t, Reduce) else t
         body = multiplied([*before, *behind, *product_factors(with_axes(inner, names | own))])
-        if not set(node.axes) <= set(node_axes(body)):
-            return node
-        sums.append((Reduce("sum", (*node.axes, *own.values()), body), minus))
+        sums.append((of_term(Reduce("sum", (*node.axes, *own.values()), body), body), minus))
     return added(sums) if node.kind == "sum" else mean_of(added(sums), [SizeOf(a) for a in node.axes])
 
 
@@ -101,13 +99,12 @@ def _term_by_term(node: Reduce, made: Assign) -> Node:
     terms = signed_terms(node.body)
     read = [t for t, _ in terms if made.name in reads(t)]
     others = [t for t, _ in terms if t not in read]
-    apart = all(_is_smaller(t, node.body) and set(node.axes) <= set(node_axes(t)) for t in others)
-    if len(read) != 1 or not apart or any(minus for _, minus in terms):
+    if len(read) != 1 or any(minus for _, minus in terms) or not all(_is_smaller(t, node.body) for t in others):
         return node
     first = _with_value(replace(node, body=read[0]), made)
     if made.name in reads(first):
         return node
-    return added([(first, False), *((replace(node, body=t), False) for t in others)])
+    return added([(first, False), *((of_term(node, t), False) for t in others)])
 
 
 def _fresh(axis: str, used: set[str]) -> str:

@@ -185,6 +185,14 @@ def _counted(own: Reduce, node: Reduce) -> Node:
     return multiplied([*others, value])
 
 
+def of_term(node: Reduce, term: Node) -> Node:
+    """The sum of one term of what is summed, or its mean."""
+    if set(node.axes) <= set(node_axes(term)):
+        return replace(node, body=term)
+    total = _counted(_over_own(node, term), node)
+    return total if node.kind == "sum" else mean_of(total, [SizeOf(a) for a in node.axes])
+
+
 def _is_product(node: Reduce) -> bool:
     """Whether a sum of products is one of matrices, or of a signal that is read through windows and a kernel."""
     return is_matrix_product(node) or _is_through_windows(node)

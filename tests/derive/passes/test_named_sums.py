@@ -132,6 +132,12 @@ def with_one_a_row(f, x: tensor[i, d], w: tensor[d, o], r: tensor[i]):
 
 
 @op
+def mean_with_one_a_row(f, x: tensor[i, d], w: tensor[d, o], r: tensor[i]):
+    f.y[i] = mean(sum(x[i, d] * w[d, o], over=d) + r[i], over=o)
+    return f.y
+
+
+@op
 def beside_a_matrix(f, x: tensor[i, d], w: tensor[d, o], r: tensor[i, o]):
     """Which is as large as the product."""
     f.y[i] = mean(sum(x[i, d] * w[d, o], over=d) + r[i, o], over=o)
@@ -156,6 +162,7 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
     "less_a_named_bias": lambda x, w, c: (x @ w - c).mean(1),
     "between_biases": lambda x, w, c, v: (x @ w - c + v).mean(1),
     "with_one_a_row": lambda x, w, r: (x @ w + r[:, None]).sum(1),
+    "mean_with_one_a_row": lambda x, w, r: (x @ w + r[:, None]).mean(1),
     "beside_a_matrix": lambda x, w, r: (x @ w + r).mean(1),
     "mean_of_sums": lambda x, z: torch.einsum("ibd,jbd->ij", x, z) / (-x.shape[1] * x.shape[2] ** 0.5),
     "weighted_sums": lambda x, z, w: torch.einsum("ibd,jbd,b->ij", x, z, w) / len(w),
@@ -164,7 +171,7 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
 }
 _SPECS = [relative, relative_by_name, both_shifted, pairs, averaged, apart, returned, squashed]
 _SPECS += [mean_of_affine, mean_of_a_layer, less_a_bias, beside_a_matrix, less_a_named_bias]
-_SPECS += [between_biases, with_one_a_row, mean_of_sums, weighted_sums, mean_of_squares]
+_SPECS += [between_biases, with_one_a_row, mean_with_one_a_row, mean_of_sums, weighted_sums, mean_of_squares]
 OPS: dict[str, Op] = {made.op.name: made.op for made in _SPECS}
 SIZES = {"b": 2, "d": 3, "i": 4, "j": 5, "o": 6}
 
@@ -195,7 +202,7 @@ def test_a_mean_of_sums_is_one_sum(name: str) -> None:
     assert _over(OPS[name], "i", "j", "b") == []
 
 
-@pytest.mark.parametrize("name", ["mean_of_affine", "mean_of_a_layer"])
+@pytest.mark.parametrize("name", ["mean_of_affine", "mean_of_a_layer", "with_one_a_row", "mean_with_one_a_row"])
 def test_so_is_one_of_sums_with_a_bias(name: str) -> None:
     assert not {"h", "y_sum"} & set(_over(OPS[name], "i", "o"))
 
