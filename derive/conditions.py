@@ -104,8 +104,8 @@ def with_dear(known: Handed, cotangents: Collection[str], most: float, nominal: 
     for call in dict.fromkeys(c for c in calls if is_dear(c)):
         made, asked = ({n for s in p.statements for n in walk(s.value)} for p in (out.forward, out.backward))
         near = next((n for n in out.forward.returns[known.outputs :] if n in reads(call)), None)
-        known_of = call in made & asked and reads(call) <= set(dict(out.backward.given))
-        if known_of and near is not None and _is_plain(call):
+        twice = call in made & asked and reads(call) <= set(dict(out.backward.given))
+        if twice and near is not None and _is_plain(call):
             trial = _handed(call, near, out)
             held = (axes for n, axes in trial.backward.given if n not in cotangents)
             if BYTES["real"] * sum(nominal.elements(axes) for axes in held) <= most:

@@ -21,7 +21,7 @@ from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
-from derive.terms.functions import maximum
+from derive.terms.functions import maximum, minimum
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
@@ -45,25 +45,34 @@ def _without_largest(op: Op, total: Equation) -> Op:
     exponent = _exponent(total, known)
     if exponent is None or not _may_be_large(exponent, op):
         return op
-    taken = op.names
-    made = []
-    of = exponent
+    taken, made, of = op.names, [], exponent
     if isinstance(exponent, Where):  # asked once
         made.append(own_equation(name_of(node(exponent), taken), axes_of_part(exponent, total), exponent, taken))
         of = made[-1].left
-    made.append(_maximum(of, total, taken))
-    found = _taken_off(op, _Off(op, total, exponent, of, made[-1], known), set(taken))
-    if found is not None and _is_added(made[-1], found) and _may_be_none(exponent, op):
-        name = free_name(f"{made[-1].name}_or_least", taken)
-        made.append(own_equation(name, total.axes, maximum(made[-1].left, _LEAST), taken))
-        found = _taken_off(op, _Off(op, total, exponent, of, made[-1], known), set(taken))
+    largest = _maximum(of, total, taken)
+    off = _Off(op, total, exponent, of, largest.left, S.One if largest.kind == "amax" else -S.One, known)
+    found = _taken_off(off, set(taken))
+    if found is not None and _is_added(largest, found) and _may_be_none(exponent, op):
+        made.append(largest)
+        largest = _bounded(largest, taken)
+        off = replace(off, largest=largest.left)
+        found = _taken_off(off, set(taken))
     if found is None:
         return op
-    made = [replace(e, free=e.left != of, given=True) for e in made]
+    # each a statement, as what is written is: what it is of may be written over then
+    made = [replace(e, free=e.left != of, given=True) for e in (*made, largest)]
     first = next(k for k, e in enumerate(found) if any(at.name in {m.name for m in made} for at in e.reads))
     rest = _without_unread(replace(op, equations=(*found[:first], *made, *found[first:])), op)
     large = {n for n, e in known.items() if e.body == exp(exponent)} | {total.name}
     return op if any(e.name in large and e in op.equations for e in rest.equations) else rest
+
+
+def _bounded(largest: Equation, taken: set[str]) -> Equation:
+    """A maximum that is a number also where there is none: the least, or of a minimum the most."""
+    is_largest = largest.kind == "amax"
+    value = maximum(largest.left, _LEAST) if is_largest else minimum(largest.left, -_LEAST)
+    name = free_name(f"{largest.name}_or_{'least' if is_largest else 'most'}", taken)
+    return own_equation(name, largest.axes, value, taken)
 
 
 def _without_unread(op: Op, before: Op) -> Op:
@@ -83,8 +92,9 @@ def _maximum(exponent: Expr, total: Equation, taken: set[str]) -> Equation:
     return own_equation(split_name(total.name, reduced, taken), total.axes, reduced, taken)
 
 
-def _taken_off(op: Op, off: _Off, taken: set[str]) -> list[Equation] | None:
+def _taken_off(off: _Off, taken: set[str]) -> list[Equation] | None:
     """The equations with all such sums less the maximum; nothing where it does not cancel, or where none reads them."""
+    op = off.op
     sums = {e.name: new for e in op.equations if (new := off.taken_from(e, taken)) is not None}
     readers = [e for e in op.equations if any(at.name in sums for at in e.reads)]
     changed = {e.name: off.with_sums(e, sums) for e in readers}
@@ -109,7 +119,7 @@ def _may_be_none(value: Expr, op: Op) -> bool:
     """Whether all exponents may be -oo, as what a condition leaves out is."""
     equations = {e.name: e for e in op.equations if e.kind is None}
     read = {at.name for at in value.atoms(At)} & equations.keys()
-    return value.has(-S.Infinity) or any(_may_be_none(equations[name].body, op) for name in read)
+    return value.has(S.Infinity, -S.Infinity) or any(_may_be_none(equations[name].body, op) for name in read)
 
 
 def _exponentials(op: Op) -> dict[str, Equation]:
@@ -161,13 +171,9 @@ class _Off:
     total: Equation
     exponent: Expr
     named: Expr  # the exponent, by its name if it has one
-    largest: Equation  # or the smallest of minus the exponents
+    largest: At  # or the smallest of minus the exponents
+    sign: Expr  # of the largest in what is taken off
     known: Mapping[str, Equation]
-
-    @property
-    def taken(self) -> Expr:
-        """What is taken off."""
-        return -self.largest.left if self.largest.kind == "amin" else self.largest.left
 
     def taken_from(self, e: Equation, taken: set[str]) -> Equation | None:
         """Such a sum with the maximum taken off; nothing for another equation."""
@@ -178,7 +184,7 @@ class _Off:
         own = [f for f in factors if _exponent_of(f) == self.exponent]
         if len(own) != 1:
             return None
-        body = Mul(*(f for f in factors if f != own[0])) * exp(self.named - self.taken)
+        body = Mul(*(f for f in factors if f != own[0])) * exp(self.named - self.sign * self.largest)
         if not e.given and e.name not in self.op.outputs:
             return replace(e, body=body)
         target = Tensor(free_name(f"{e.name}_scaled", taken, "_"), **e.target.assumptions0)
@@ -195,7 +201,7 @@ class _Off:
 
     def _in_full(self, at: At, new: Equation) -> Expr:
         places = dict(zip(new.axes, at.index, strict=True))
-        return At(new.target, *at.index) * exp(self.taken.xreplace(places))
+        return At(new.target, *at.index) * exp(self.sign * self.largest.xreplace(places))
 
     def _logarithm(self, f: Expr) -> Expr:
         """The logarithm of what has the exponential of a maximum as a factor, without it."""
@@ -219,8 +225,8 @@ class _Off:
         terms = Add.make_args(f.args[0])
         own = [t for t in terms if any(at.name == self.largest.name for at in t.atoms(At))]
         others = any(t.atoms(At) for t in terms if t not in own)
-        off = (t.as_coeff_Mul()[0] * (1 if self.largest.kind == "amin" else -1) for t in own)
-        return not own or (others and all(n.is_Integer and n > 0 for n in off))
+        times = (-self.sign * t.as_coeff_Mul()[0] for t in own)
+        return not own or (others and all(n.is_Integer and n > 0 for n in times))
 
 
 def _is_left_out(value: Expr) -> bool:

@@ -19,7 +19,7 @@ from derive.lowering.lower import node
 from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes, sorted_axes
 from derive.terms.elements import At, Tensor, at_index
-from derive.terms.functions import maximum
+from derive.terms.functions import maximum, minimum
 
 
 def with_logs_of_shares(op: Op) -> Op:
@@ -47,7 +47,7 @@ class _Known:
             return
         if e.kind in ("amax", "amin"):
             self.maxima[e.name] = e
-        elif e.kind is None and isinstance(of := _bounded_below(full), At) and of.name in self.maxima:
+        elif e.kind is None and isinstance(of := _beside_a_number(full), At) and of.name in self.maxima:
             self.maxima[e.name] = self.maxima[of.name]
         elif e.kind == "sum" and self.has_largest(e, full):
             self.sums.add(e.name)
@@ -100,10 +100,12 @@ class _Known:
         return made.left
 
 
-def _bounded_below(value: Expr) -> Expr | None:
-    """What a value is where that is above some number."""
-    number, of = sorted(value.args, key=lambda a: not a.is_number) if isinstance(value, maximum) else (None, None)
-    return of if number is not None and number.is_number else None
+def _beside_a_number(value: Expr) -> Expr | None:
+    """What a value is, unless that is below some number, or above one."""
+    if not isinstance(value, maximum | minimum):
+        return None
+    number, of = sorted(value.args, key=lambda a: not a.is_number)
+    return of if number.is_number else None
 
 
 def _is_temperature(factor: Expr, e: Equation) -> bool:

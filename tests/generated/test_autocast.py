@@ -50,14 +50,6 @@ def test_what_writes_into_given_memory_too() -> None:
     torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
-def test_half_precision_is_added_up_in_float32() -> None:
-    weights, rows = torch.full((1, 4096), 1 / 4096), torch.ones(4096, 1)
-    product = module(find("matmul")).matmul
-    with autocast(True):
-        found = product(weights.bfloat16(), rows.bfloat16())
-    assert found.dtype == torch.bfloat16 and found.item() == 1
-
-
 @pytest.mark.parametrize("name", ["layernorm", "attention"])
 def test_compiled_in_one_graph(name: str) -> None:
     op = find(name)

@@ -116,8 +116,9 @@ def test_scores_of_any_size_in_float32(made, reference, far):
         y = function(*leaves)
         (y * torch.linspace(1, 2, y.numel(), dtype=dtype).reshape(y.shape)).sum().backward()
         grads.append([y.detach(), *(leaf.grad for leaf in leaves)])
+    off = 1e-4 if made is of_distances else 1e-6  # squares of 300 are rounded before they are subtracted
     for want, got in zip(*grads, strict=True):
-        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(got.double(), want, rtol=off, atol=off)
 
 
 def test_a_label_whose_share_underflows():

@@ -161,7 +161,7 @@ class _Call:
 
     def signal(self, s: Scatter, kernel: Node, image: Node) -> tuple[Value, list[str]]:
         parts = self.signal_parts(s.axes, s.slots)
-        one = not self.c.outer and (not self.c.groups or self.c.repeated) and not self.printer.exact
+        one = self.is_alone and not self.printer.exact
         value = self.of_one_channel(kernel, image, parts) if one else None
         if value is None:
             size, w = ", ".join(p.length for p in parts), self.kernel_in_parts(kernel)
@@ -185,8 +185,7 @@ class _Call:
         ends = ", ".join(self.beyond(s) for s in reversed(c.spatial) for _end in range(2))
         if self.is_filter:
             y = f"functional.pad({self.plain(image, self.image_axes)}, ({ends}))"
-            own = (*c.batch, *c.groups, *(f"@{s.slot}" for s in c.spatial))
-            return Value(f"filtered_images({y}, {self.plain(turned, self.tap_axes)})", own)
+            return Value(f"filtered_images({y}, {self.plain(turned, self.tap_axes)})", self.signal_axes)
         one = [self.part(c.inner), self.part(()), *self.taps()]
         w = self.kernel_in_parts(turned) if c.repeated else self.in_parts(turned, one)
         y = f"functional.pad({self.in_parts(image, self.image_parts())}, ({ends}))"
@@ -227,8 +226,13 @@ class _Call:
     def is_filter(self) -> bool:
         """Whether one kernel meets every image by itself, place by place."""
         c = self.c
-        alone = not c.inner and not c.outer and (not c.groups or c.repeated)
-        return alone and len(c.spatial) <= 3 and all(s.tap and s.step == s.dilation == 1 for s in c.spatial)
+        places = len(c.spatial) <= 3 and all(s.tap and s.step == s.dilation == 1 for s in c.spatial)
+        return places and self.is_alone and not c.inner
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether images have one channel, or each of theirs is filtered by one and the same kernel."""
+        return not self.c.outer and (not self.c.groups or self.c.repeated)
 
     @property
     def image_axes(self) -> tuple[str, ...]:
@@ -238,13 +242,17 @@ class _Call:
     def tap_axes(self) -> tuple[str, ...]:
         return tuple(s.tap for s in self.c.windowed)
 
+    @property
+    def signal_axes(self) -> tuple[str, ...]:
+        return (*self.c.batch, *self.c.groups, *(f"@{s.slot}" for s in self.c.spatial))
+
     def plain(self, node: Node, axes: Dims) -> str:
         """A factor over these axes."""
         return permute(squeeze(self.printer.as_real(node, self.printer.value(node, axes))), axes).code
 
     def read_plain(self, signal: Read) -> str:
-        value, _ = self.reached(signal)
-        return permute(squeeze(value), (*self.c.batch, *self.c.groups, *(f"@{s.slot}" for s in self.c.spatial))).code
+        """What is reached of the signal, its images and places as dimensions."""
+        return permute(squeeze(self.reached(signal)[0]), self.signal_axes).code
 
     # --- shapes --------------------------------------------------------------------------------------------
 
