@@ -36,7 +36,7 @@ def name_extrema(op: Op) -> Op:
             name = free_name(f"{equation.name}_of", taken)
             out.append(own_equation(name, axes_of_part(body, equation), body, taken))
             equation = replace(equation, body=equation.body.xreplace({body: out[-1].left}))
-        count = None if equation.free else ties(equation, free_name(f"{equation.name}_ties", taken))
+        count = ties(equation, free_name(f"{equation.name}_ties", taken))
         if count is not None:
             taken.add(count.name)
             equation = replace(equation, ties=count.left)

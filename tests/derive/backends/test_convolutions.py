@@ -68,6 +68,30 @@ def one_blur_padded(f, x: tensor[n, c, t], w: tensor[three]):
     return f.y
 
 
+@op
+def blur_apart(f, x: tensor[n, c, t], w: tensor[k]):
+    """Taps two places apart."""
+    f.y[n, c, u] = sum(w[k] * x[n, c, u + 2 * k], over=k)
+    return f.y
+
+
+@op
+def sharpened(f, x: tensor[n, t], w: tensor[three], a: tensor[()]):
+    """An image less its blur: a gradient that windows are subtracted from."""
+    inside = (t + three >= 1) & (t + three <= size(t))
+    f.blur[n, t] = sum(where(inside, w[three] * x[n, t + three - 1], 0), over=three)
+    f.y[n, t] = x[n, t] + a[()] * (x[n, t] - f.blur[n, t])
+    return f.y
+
+
+def _sharpened(x: Tensor, w: Tensor, a: Tensor) -> Tensor:
+    return x + a * (x - functional.conv1d(x[:, None], w[None, None], padding=1)[:, 0])
+
+
+def _blur_apart(x: Tensor, w: Tensor) -> Tensor:
+    return functional.conv1d(x, w.expand(x.shape[1], 1, -1), dilation=2, groups=x.shape[1])
+
+
 def _one_blur(x: Tensor, w: Tensor) -> Tensor:
     return functional.conv1d(x, w.expand(x.shape[1], 1, -1), stride=2, groups=x.shape[1])
 
@@ -107,8 +131,22 @@ def test_channels_that_one_kernel_filters_are_groups_and_no_rows(made: OpCall, t
     assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
 
 
-def test_what_one_kernel_filters_agrees_with_torch() -> None:
-    assert_derived_at(one_blur.op, _one_blur, {"n": 2, "c": 3, "t": 8, "k": 3})
+def test_what_windows_subtract_is_no_tensor_of_its_own() -> None:
+    assert ", value=-1)" in code_of(sharpened.op).split("for at_three in range(3):")[1]
+
+
+@pytest.mark.parametrize(
+    ("made", "plain", "lengths"),
+    [
+        (one_blur, _one_blur, {"n": 2, "c": 3, "t": 8, "k": 3}),
+        (blur_apart, _blur_apart, {"n": 2, "c": 3, "t": 9, "k": 3}),
+        (sharpened, _sharpened, {"n": 2, "t": 6, "three": 3}),
+    ],
+)
+def test_what_one_kernel_filters_agrees_with_torch(
+    made: OpCall, plain: Callable[..., Tensor], lengths: dict[str, int]
+) -> None:
+    assert_derived_at(made.op, plain, lengths)
 
 
 @op

@@ -17,6 +17,7 @@ from derive import (
     maximum,
     mean,
     minimum,
+    oo,
     op,
     scalar,
     sqrt,
@@ -26,6 +27,7 @@ from derive import (
     where,
 )
 from derive.pipeline import derive_op
+from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived_at, module
 
@@ -79,7 +81,14 @@ def of_distances(f, x: tensor[n, d], w: tensor[k, d]):
     return f.y
 
 
-def log_softmax_of_both(z: Tensor) -> Tensor:
+@op
+def weighed_by_distance(f, x: tensor[n, d], w: tensor[k, d], v: tensor[k]):
+    f.e[n, k] = exp(-sum((x[n, d] - w[k, d]) ** 2, over=d))
+    f.y[n] = sum(f.e[n, k] * v[k], over=k) / sum(f.e[n, k], over=k)
+    return f.y
+
+
+def softmax_of_both(z: Tensor) -> Tensor:
     return z.softmax(1) * z.softmax(0)
 
 
@@ -91,9 +100,11 @@ MADE = [
     (log_sum, lambda z: z.logsumexp(1)),
     (log_mean, lambda z: 2 * ((z / 2).logsumexp(1) - math.log(4))),
     (weighed, lambda z, v: z.softmax(1) @ v),
-    (both_ways, log_softmax_of_both),
+    (both_ways, softmax_of_both),
     (of_distances, log_sum_of_distances),
+    (weighed_by_distance, lambda x, w, v: (-(x[:, None] - w).square().sum(2)).softmax(1) @ v),
 ]
+DISTANCES = (of_distances, weighed_by_distance)
 LENGTHS = {"n": 5, "c": 4, "d": 3, "k": 4}
 
 
@@ -109,14 +120,14 @@ def test_scores_of_any_size_in_float32(made, reference, far):
     draw = torch.Generator().manual_seed(0)
     shapes = [[LENGTHS[a.base] for a in o.axes] for o in made.op.operands if o.is_tensor]
     given = [torch.randn(s, generator=draw).double() for s in shapes]
-    given[0] = (given[0] + (far if made is not of_distances else abs(far) ** 0.5)).float().double()
+    given[0] = (given[0] + (far if made not in DISTANCES else abs(far) ** 0.5)).float().double()
     grads = []
     for dtype, function in ((torch.float64, reference), (torch.float32, getattr(module(made.op), made.op.name))):
         leaves = [g.to(dtype, copy=True).requires_grad_() for g in given]
         y = function(*leaves)
         (y * torch.linspace(1, 2, y.numel(), dtype=dtype).reshape(y.shape)).sum().backward()
         grads.append([y.detach(), *(leaf.grad for leaf in leaves)])
-    off = 1e-4 if made is of_distances else 1e-6  # squares of 300 are rounded before they are subtracted
+    off = 1e-4 if made in DISTANCES else 1e-6  # squares of 300 are rounded before they are subtracted
     for want, got in zip(*grads, strict=True):
         torch.testing.assert_close(got.double(), want, rtol=off, atol=off)
 
@@ -129,11 +140,57 @@ def test_a_label_whose_share_underflows():
     torch.testing.assert_close(z.grad, torch.tensor([[-1.0, 1.0, 0.0]]))
 
 
-def test_a_row_of_which_all_is_left_out_is_minus_infinity():
+@op
+def least_of_some(f, z: tensor[n, c], keep: constant[n, c]):
+    """A soft minimum, of which the smallest is taken off."""
+    f.w[n, c] = where(keep[n, c] > 0, z[n, c], oo)
+    f.y[n] = log(sum(exp(-f.w[n, c]), over=c))
+    return f.y
+
+
+@pytest.mark.parametrize(("made", "sign"), [(left_out, 1), (least_of_some, -1)], ids=["largest", "smallest"])
+def test_a_row_of_which_all_is_left_out_is_minus_infinity(made, sign):
     z, keep = torch.randn(3, 4), torch.ones(3, 4)
     keep[1] = 0
-    y, _ = module(left_out.op).left_out_forward(z, keep)
-    torch.testing.assert_close(y, z.masked_fill(keep == 0, -math.inf).logsumexp(1))
+    y, _ = getattr(module(made.op), f"{made.op.name}_forward")(z, keep)
+    torch.testing.assert_close(y, (sign * z).masked_fill(keep == 0, -math.inf).logsumexp(1))
+
+
+@op
+def of_a_label(f, z: tensor[n, c], keep: constant[n, c], y: index(c)[n]):
+    """The logarithms of a sum and of a share of it."""
+    f.e[n, c] = where(keep[n, c] > 0, exp(z[n, c]), 0)
+    f.s[n] = sum(f.e[n, c], over=c)
+    f.p[n, c] = f.e[n, c] / f.s[n]
+    f.l[n] = log(f.p[n, y[n]]) + log(f.s[n])
+    return f.l
+
+
+@op
+def of_a_near_one(f, z: tensor[n, c], y: index(c)[n]):
+    """Shares that fall with a distance."""
+    f.p[n, c] = exp(-z[n, c]) / sum(exp(-z[n, c]), over=c)
+    f.l[n] = log(f.p[n, y[n]])
+    return f.l
+
+
+def test_a_share_is_a_difference_where_the_maximum_has_a_bound_or_is_a_minimum():
+    z, y = torch.tensor([[0.0, 200.0, 100.0]]), torch.tensor([0])
+    found, *_ = module(of_a_label.op).of_a_label_forward(z, torch.ones(1, 3), y)
+    torch.testing.assert_close(found, torch.tensor([0.0]))
+    found, *_ = module(of_a_near_one.op).of_a_near_one_forward(-z, y)
+    torch.testing.assert_close(found, torch.tensor([-200.0]))
+
+
+@pytest.mark.parametrize("made", [both_ways, weighed_by_distance], ids=lambda made: made.op.name)
+def test_battery(made):
+    found = verify(made.op)
+    assert found.right, [(row.line, [str(d) for d in row.wrong]) for row in found.rows if row.wrong]
+
+
+def test_what_the_maximum_is_of_is_written_over():
+    code = code_of(left_out.op)
+    assert ".sub_(where_keep_z_max_or_least).exp_()" in code, code
 
 
 @pytest.mark.parametrize("made", [at_labels, *(made for made, _ in MADE)], ids=lambda made: made.op.name)
@@ -243,7 +300,8 @@ def test_what_a_local_derivative_stands_for_is_not_kept_beside_it():
     assert len(derivation.backward.statements) <= 4
 
 
-def test_of_what_is_subtracted_the_smallest_is_taken() -> None:
+@pytest.mark.parametrize("made", DISTANCES, ids=lambda made: made.op.name)
+def test_of_what_is_subtracted_the_smallest_is_taken(made) -> None:
     """Minus the distances would be a tensor more."""
-    code = code_of(of_distances.op)
+    code = code_of(made.op)
     assert "amin(1" in code and "amax" not in code, code
