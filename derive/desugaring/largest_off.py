@@ -25,7 +25,7 @@ from derive.terms.functions import maximum, minimum
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
-_LEAST = -(10**30)
+LEAST = -(10**30)
 """What stands for a maximum of -oo: exponentials less that are 0, where they would not be a number."""
 
 
@@ -70,7 +70,7 @@ def _without_largest(op: Op, total: Equation) -> Op:
 def _bounded(largest: Equation, taken: set[str]) -> Equation:
     """A maximum that is a number also where there is none: the least, or of a minimum the most."""
     is_largest = largest.kind == "amax"
-    value = maximum(largest.left, _LEAST) if is_largest else minimum(largest.left, -_LEAST)
+    value = maximum(largest.left, LEAST) if is_largest else minimum(largest.left, -LEAST)
     name = free_name(f"{largest.name}_or_{'least' if is_largest else 'most'}", taken)
     return own_equation(name, largest.axes, value, taken)
 

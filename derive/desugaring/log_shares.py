@@ -13,6 +13,7 @@ from functools import partial
 
 from sympy import Add, Expr, Mul, S, exp, log
 
+from derive.desugaring.largest_off import LEAST
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
 from derive.lowering.lower import node
@@ -47,7 +48,7 @@ class _Known:
             return
         if e.kind in ("amax", "amin"):
             self.maxima[e.name] = e
-        elif e.kind is None and isinstance(of := _beside_a_number(full), At) and of.name in self.maxima:
+        elif e.kind is None and isinstance(of := _but_for_none(full), At) and of.name in self.maxima:
             self.maxima[e.name] = self.maxima[of.name]
         elif e.kind == "sum" and self.has_largest(e, full):
             self.sums.add(e.name)
@@ -100,12 +101,12 @@ class _Known:
         return made.left
 
 
-def _beside_a_number(value: Expr) -> Expr | None:
-    """What a value is, unless that is below some number, or above one."""
+def _but_for_none(value: Expr) -> Expr | None:
+    """The maximum or minimum that a value is, but where there is none."""
     if not isinstance(value, maximum | minimum):
         return None
     number, of = sorted(value.args, key=lambda a: not a.is_number)
-    return of if number.is_number else None
+    return of if number.is_number and abs(number) >= -LEAST else None
 
 
 def _is_temperature(factor: Expr, e: Equation) -> bool:

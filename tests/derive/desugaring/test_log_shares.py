@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, exp, index, log, mean, op, scalar, sum, tensor
+from derive import amax, axes, exp, index, log, maximum, mean, op, scalar, sum, tensor
 from derive.desugaring.log_shares import with_logs_of_shares
 from tests.derive.live import assert_derived_at, module
 
@@ -88,6 +88,16 @@ def largest_of_others(f, z: tensor[n, c], w: tensor[n, c]):
 
 
 @op
+def largest_or_0(f, z: tensor[n, c]):
+    """Of numbers far below 0 the sum has no term near 1."""
+    f.m[n] = maximum(amax(z[n, c], over=c), 0)
+    f.e[n, c] = exp(z[n, c] - f.m[n])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    f.h[n] = -sum(f.p[n, c] * log(f.p[n, c]), over=c)
+    return f.h
+
+
+@op
 def of_the_negative(f, z: tensor[n, c]):
     f.m[n] = -amax(z[n, c], over=c)
     f.e[n, c] = exp(z[n, c] - f.m[n])
@@ -158,6 +168,7 @@ def _divergence(z: Tensor, w: Tensor) -> Tensor:
         (without_maximum, _entropy),
         (largest_of_all, _entropy),
         (of_the_negative, _entropy),
+        (largest_or_0, _entropy),
         (by_the_reciprocal, _entropy),
         (read_merged, lambda z: _entropy(z.flatten(1))),
         (of_exponentials, lambda z: (z * z.exp()).sum(-1)),
@@ -231,6 +242,12 @@ UNSURE = [largest_of_all, largest_of_others]
 def test_a_sum_that_may_be_far_from_1_keeps_the_logarithm_of_the_share(made):
     """Where all of a row is 50, `z - log(s)` has the digits of 50, and the logarithm of the share its own."""
     assert "torch.log(p)" in _forward(made)
+
+
+def test_far_below_a_number_that_bounds_a_maximum_the_sum_has_a_term_near_1_all_the_same():
+    """Another maximum is taken off: with the one that is written all exponentials are 0."""
+    z = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).mul(8).round().div(8) - 300
+    torch.testing.assert_close(module(largest_or_0.op).largest_or_0(z), _entropy(z), rtol=1e-6, atol=1e-6)
 
 
 @op
