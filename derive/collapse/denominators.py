@@ -1,5 +1,6 @@
 """Law: `a/b - c/b**2 = (a*b - c)/b**2`, where that makes terms cancel: `1/(1 + u) - u/(1 + u)**2 = 1/(1 + u)**2`,
-and `1/sqrt(1 + u) - u/sqrt(1 + u)**3 = 1/sqrt(1 + u)**3`.
+and `1/sqrt(1 + u) - u/sqrt(1 + u)**3 = 1/sqrt(1 + u)**3`. Or that makes a sum of them cancel: `u*v/(1 + u)**2 +
+v/(1 + u)**2 = v/(1 + u)`.
 
 What cancels on paper is not subtracted in numbers. `sign(u)*u` is `|u|`, so that it meets its like. Taken where it is
 cheaper.
@@ -26,6 +27,17 @@ def cancelled(value: Expr) -> Iterator[Expr]:
         if len(Add.make_args(whole)) < len(inside):
             outside = (t for t in terms if t not in inside)
             yield Add(*outside, *(t * base**lowest for t in Add.make_args(whole)))
+        elif (rest := _divided(whole, base)) is not None:
+            yield Add(*(t for t in terms if t not in inside), *(t * base ** (lowest + 1) for t in Add.make_args(rest)))
+
+
+def _divided(whole: Expr, base: Expr) -> Expr | None:
+    """What a sum is times another; None where it is no multiple of it."""
+    first = max(Add.make_args(base), key=lambda t: len(t.free_symbols))
+    others = set(Mul.make_args(first))
+    multiples = [t for t in Add.make_args(whole) if others <= set(Mul.make_args(t))]
+    rest = Add(*(t / first for t in multiples))
+    return rest if multiples and normal(rest * base - whole) == 0 else None
 
 
 def _sums(term: Expr) -> list[tuple[Expr, Rational]]:

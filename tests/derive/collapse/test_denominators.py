@@ -5,13 +5,13 @@ import torch
 from sympy import Expr, Rational, symbols
 
 from derive.collapse.denominators import cancelled
-from derive.notation import axes, op, sqrt, tensor
+from derive.notation import axes, exp, op, sqrt, sum, tensor
 from derive.pipeline import derive_op
 from derive.terms.functions import absolute, sign
 from tests.derive.live import module
 
 x, y, t = symbols("x y t", real=True)
-n = axes("n")
+k, m, n = axes("k m n")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,9 @@ n = axes("n")
             [1 / (1 + x) ** 2 + t * (1 + x) ** Rational(-5, 2)],
         ),
         (1 / (1 + x) + x / (1 + x) ** 2, []),
+        (y / (1 + x) ** 2 + x * y / (1 + x) ** 2 + t, [y / (1 + x) + t]),
+        (y / (t + x) ** 3 + x * y / (t + x) ** 3, []),
+        (2 * t * y / (t + x) ** 2 + 2 * x * y / (t + x) ** 2 - x, [2 * y / (t + x) - x]),
         (1 / (1 + x) - x, []),
     ],
 )
@@ -64,3 +67,16 @@ def test_roots_are_no_denominators_of_their_own() -> None:
     (found,) = torch.autograd.grad(module(rooted.op).rooted(x).sum(), x)
     right = (1 + x.detach().double() ** 2) ** -1.5
     torch.testing.assert_close(found.double(), right, rtol=1e-6, atol=0)
+
+
+@op
+def unnamed_share(f, a: tensor[n, k], v: tensor[k, m]):
+    f.p[n, k] = exp(a[n, k])
+    f.y[n, m] = sum(f.p[n, k] / (1 + sum(f.p[n, k], over=k)) * v[k, m], over=k)
+    return f.y
+
+
+def test_what_all_of_a_denominator_is_divided_by() -> None:
+    """The sum that comes back is one less power, `dy*y / (s + 1)`, not `dy*y*(s + 1) / (s + 1)**2`."""
+    backward = str(derive_op(unnamed_share.op).backward)
+    assert "**2" not in backward and "p_sum[n] + 1" in backward, backward
