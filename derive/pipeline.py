@@ -31,6 +31,7 @@ from derive.desugaring.largest_off import with_largest_taken_off
 from derive.desugaring.log_shares import with_logs_of_shares
 from derive.desugaring.merged_apart import merged_apart
 from derive.desugaring.named_shares import with_named_shares
+from derive.desugaring.outside_products import with_factors_outside
 from derive.desugaring.padding import padded
 from derive.desugaring.place_signs import with_place_signs
 from derive.desugaring.rectified import with_relu
@@ -38,6 +39,7 @@ from derive.desugaring.selections import selected
 from derive.desugaring.squares import with_squares
 from derive.desugaring.stable import by_stable_functions
 from derive.desugaring.twins import one_of_each
+from derive.desugaring.where_they_meet import computed_where_they_meet
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.lengths.nominal import NOMINAL, nominal
@@ -118,9 +120,10 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
+    within = computed_where_they_meet(within)
     within = with_largest_taken_off(with_squares(with_relu(within)))
     within = with_place_signs(by_stable_functions(with_logs_of_shares(within)))
-    within = with_named_shares(within)
+    within = with_factors_outside(with_named_shares(within))
     written = made_before_windows(with_deviations(one_of_each(made_before_gathers(selected(within)))))
     written = merged_apart(made_before_padding(written))
     form = _cheapest(written, policy)
