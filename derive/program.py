@@ -261,7 +261,8 @@ class Assign:
 class Scatter:
     """`name[slots] += value`, summed over every axis of the slots; `onto` names the tensor it is added to (or None).
 
-    Of kind "amax" or "amin" it is the largest or smallest value that counts, and what none reaches is -oo or oo.
+    Of kind "amax" or "amin" it is the largest or smallest value that counts, and what none reaches is -oo or oo; of
+    "put", with at most one value a place, what stood there before does not count.
     """
 
     name: str
@@ -273,7 +274,8 @@ class Scatter:
     kind: str = "sum"
 
     def __str__(self) -> str:
-        start, sign = {"sum": (self.onto or "zeros", "+="), "amax": ("-oo", "max="), "amin": ("oo", "min=")}[self.kind]
+        onto, signs = self.onto or "zeros", {"sum": "+=", "put": "=", "amax": "max=", "amin": "min="}
+        start, sign = {"amax": "-oo", "amin": "oo"}.get(self.kind, onto), signs[self.kind]
         slots = ", ".join(map(str, self.slots))
         return f"{self.name}[{', '.join(self.axes)}] = {start}, at [{slots}] {sign} {self.value}"
 

@@ -16,6 +16,7 @@ from derive.backends.torch.layout import Layouts, layouts
 from derive.backends.torch.masks import masks_first
 from derive.backends.torch.printer import Printer
 from derive.backends.torch.products.differences import differences_in_float64, forward_in_float64
+from derive.backends.torch.puts import put_where_nothing_is
 from derive.backends.torch.reductions.scans import with_scans
 from derive.backends.torch.reductions.shares import with_shares
 from derive.backends.torch.thresholds import without_choices
@@ -69,7 +70,7 @@ class Pair:
             computed = frozenset(kept) - {o.name for o in self.op.operands}
             finite = finite_unchosen(self.op, self.cotangents)
             both = (without_choices(p, self.whole, computed, finite) for p in (forward, backward))
-            forward, backward = map(choices_first, both)
+            forward, backward = (choices_first(put_where_nothing_is(p)) for p in both)
             forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))
             forward, backward = with_shares(forward_in_float64(forward, backward, kept)), with_shares(backward)

@@ -48,10 +48,13 @@ def _passed_on(printer: Printer, s: Assign) -> bool:
         return False
     name, statements = s.value.name, printer.program.statements
     makers = [x for x in statements if x.name == name]
-    later = statements[statements.index(s) + 1 :]
-    read = {n for x in later for node in (x.value, *x.slots) for n in reads(node)}
+    first, *later = statements[statements.index(s) + 1 :]
+    in_one = isinstance(first, Scatter) and first.kind == "put"  # a call, which has read all before it writes
+    after = [*(() if in_one else (first.value,)), *(i for x in later for i in (x.value, *x.slots))]
+    read = {n for node in after for n in reads(node)}
     views = [x for x in statements if x is not s and isinstance(x.value, Read) and x.value.name == name]
-    return len(makers) == 1 and _is_new(makers[0]) and not views and name not in read | set(printer.program.returns)
+    own = _is_new(makers[0]) and all(isinstance(x, Scatter) for x in makers[1:]) if makers else False
+    return own and not views and name not in read | set(printer.program.returns)
 
 
 def _is_new(s: Statement) -> bool:

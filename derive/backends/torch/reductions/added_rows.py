@@ -65,7 +65,8 @@ def _elements_added(printer: Printer, one: Along) -> str | None:
         source = number if value.scalar else f"{value.inside(ATOM)}.expand({shape})"
     else:
         source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
-    return f".scatter_add_({at}, {index}.unsqueeze({at}), {source})"
+    call = "scatter_" if s.kind == "put" else "scatter_add_"
+    return f".{call}({at}, {index}.unsqueeze({at}), {source})"
 
 
 def _rows_added(printer: Printer, one: Along) -> str | None:

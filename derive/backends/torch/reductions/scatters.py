@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def scatter(printer: Printer, s: Scatter) -> None:
     """The lines of a scatter, by the first of these ways that is for it."""
     name = printer.names.get(s.name, s.name)
-    if s.kind != "sum":
+    if s.kind in ("amax", "amin"):
         printer.lines.append(Line(f"{name} = {extremum(printer, s)}", str(s)))
         return
     if (padding := _padding(printer, s)) is not None:
@@ -259,8 +259,9 @@ def _diagonal(printer: Printer, s: Scatter, name: str, target: str) -> None:
     count = len(s.slots)
     where = f"dim1={first - count if pack else first}, dim2={second - count if pack else second}" if rest else ""
     value = printer.value(s.value, (*rest, str(axis)))
+    call = "add_" if s.kind == "sum" else "copy_" if value.dims else "fill_"
     _start(printer, s, name, target)
-    printer.lines.append(Line(f"{name}.diagonal({where}).add_({value.code})", str(s)))
+    printer.lines.append(Line(f"{name}.diagonal({where}).{call}({value.code})", str(s)))
 
 
 def _put(printer: Printer, s: Scatter, name: str, target: str, call: str) -> None:
