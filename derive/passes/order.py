@@ -88,6 +88,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(without_multiples, nominal=lengths),
         common_quotients,
         common_products,
+        one_sign,
         partial(without_what_cancels, op=steps.op),
         share,
         opposites,
