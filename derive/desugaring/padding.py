@@ -17,7 +17,7 @@ from derive.bounded import says_only_inside, without_poles
 from derive.desugaring.guards import guards_of_windows, without_guards
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.lengths.kept_inside import end_of, gaps, never_negative
-from derive.lengths.sizes import dimensions
+from derive.lengths.sizes import closed, dimensions
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Delta, Tensor, at_index
@@ -85,9 +85,7 @@ class _Padding:
         if least is None or not isinstance(e.body, Where) or e.body.args[2] != least:
             return S.Zero
         at = e.body.args[1]
-        found = self.windows(at) if isinstance(at, At) else {}
-        ends = [end for s, i in found.items() for end in _ends(i, self.dims[at.name][s])]
-        return least if found and all(isinstance(end, Integer) for end in ends) else S.Zero
+        return least if isinstance(at, At) and self.windows(at) else S.Zero
 
     def windows(self, at: At) -> _Slots:
         """The dimensions that a read goes through guarded windows of, if a padded tensor may be read in its stead."""
@@ -159,16 +157,27 @@ class _Padding:
         out: list[Equation] = []
         index, source = list(self.dims[tensor.name]), tensor
         for s, along in own.longer.items():
-            pieces = [*[own.fill] * int(own.before[s]), At(source, *index), *[own.fill] * int(own.behind[s])]
-            places = [Axis(f"{along.base}_{k}", fixed=1) for k in range(len(pieces))]
-            self.sizes += [SizeRule(a, formula=S.One) for a in places]
-            over = tuple(index[s] if isinstance(p, At) else a for p, a in zip(pieces, places, strict=True))
+            front, back = self.places(along, "before", own.before[s]), self.places(along, "behind", own.behind[s])
+            pieces = [*[own.fill] * len(front), At(source, *index), *[own.fill] * len(back)]
+            over = (*front, index[s], *back)
             index[s] = along
             last = len(out) + 1 == len(own.longer)
             source = own.target if last else Tensor(free_name(f"{own.target.name}_{along.base}", self.taken))
             out.append(Equation(source, tuple(index), Concat(along, *pieces), "concat", over, given=False))
             self.taken.add(source.name)
         return out
+
+    def places(self, along: Axis, side: str, count: Expr) -> list[Axis]:
+        """The axes of what stands on one side: one for each place, or one for all where they are not counted yet."""
+        count = expand(closed(count, {r.axis: r for r in self.op.sizes}))
+        if not isinstance(count, Integer):
+            axis = Axis(free_name(f"{along.base}_{side}", self.axes))
+            self.axes.add(axis.base)
+            self.sizes.append(SizeRule(axis, formula=count))
+            return [axis]
+        found = [Axis(f"{along.base}_{side}_{k}", fixed=1) for k in range(int(count))]
+        self.sizes += [SizeRule(a, formula=S.One) for a in found]
+        return found
 
     def reading(self, e: Equation, fill: Expr, made: Mapping[Tensor, _Padded], finite: Collection[str]) -> Equation:
         """An equation that reads padded tensors, without the conditions that say no more than that.

@@ -169,7 +169,8 @@ def _value(equation: Equation) -> Node:
     if isinstance(equation.body, Concat):
         parts = tuple(lower.node(p) for p in equation.body.pieces)
         runs = zip(equation.over, equation.body.pieces, strict=True)
-        return Join(equation.body.along.name, parts, tuple(a.name if a in free_axes(p) else "" for a, p in runs))
+        own = tuple(a.name if a in free_axes(p) or a.fixed != 1 else "" for a, p in runs)
+        return Join(equation.body.along.name, parts, own)
     body = factored(equation.body, lower.node) if equation.normal else lower.node(equation.body)
     if equation.kind is None:
         return body

@@ -69,18 +69,21 @@ def _one_place(printer: Printer, part: Node, axis: str, order: Dims) -> str | No
 
 def _padded(printer: Printer, node: Join, order: Dims) -> Value | None:
     """One part between places of one number: `functional.pad`, which writes nothing twice. None for any other."""
-    found = _between(node)
+    found = _between(printer, node)
     if found is None or not printer.dtypes.is_real(node):
         return None  # whole numbers would be padded with whole numbers
     number = found.number
     widths, inside = {node.axis: found.widths}, {node.axis: found.own}
-    while isinstance(found.part, Join) and (inner := _between(found.part)) is not None and inner.number == number:
+    while isinstance(found.part, Join):
+        inner = _between(printer, found.part)
+        if inner is None or inner.number != number:
+            break
         widths[found.part.axis], inside[found.part.axis] = inner.widths, inner.own  # along another dimension as well
         found = inner
     if any(is_pack(d) for d in order[min(order.index(a) for a in widths) :]):
         return None
     value = printer.full(found.part, tuple(inside.get(str(d), d) for d in order)).code
-    ends = [str(w) for d in order[::-1] for w in widths.get(str(d), (0, 0))]
+    ends = [width for d in order[::-1] for width in widths.get(str(d), ("0", "0"))]
     while ends[-2:] == ["0", "0"]:
         ends = ends[:-2]
     filled = "" if number == Num(Fraction(0)) else f", value={printer.number(number)}"
@@ -94,18 +97,20 @@ class _Between:
     part: Node
     own: str  # the part's axis
     number: Node
-    widths: tuple[int, int]
+    widths: tuple[str, str]
 
 
-def _between(node: Join) -> _Between | None:
-    front = list(takewhile(lambda k: _is_place(node, k), range(len(node.parts))))
-    back = list(takewhile(lambda k: _is_place(node, k), range(len(node.parts) - 1, len(front), -1)))
+def _between(printer: Printer, node: Join) -> _Between | None:
+    front = list(takewhile(lambda k: isinstance(node.parts[k], Num), range(len(node.parts))))
+    back = list(takewhile(lambda k: isinstance(node.parts[k], Num), range(len(node.parts) - 1, len(front), -1)))
     numbers = {node.parts[k] for k in (*front, *back)}
     if len(numbers) != 1 or len(front) + len(back) + 1 != len(node.parts):
         return None
-    return _Between(node.parts[len(front)], node.own[len(front)], numbers.pop(), (len(front), len(back)))
+    widths = (_width(printer, [node.own[k] for k in side]) for side in (front, back))
+    return _Between(node.parts[len(front)], node.own[len(front)], numbers.pop(), (next(widths), next(widths)))
 
 
-def _is_place(node: Join, k: int) -> bool:
-    """Whether a part is one place, and a number."""
-    return not node.own[k] and isinstance(node.parts[k], Num)
+def _width(printer: Printer, own: list[str]) -> str:
+    """How many places parts have together, each as many as its axis, or one."""
+    single, axes = sum(not a for a in own), [a for a in own if a]
+    return " + ".join([*(printer.size(a) for a in axes), *([str(single)] if single or not axes else [])])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import amax, axes, oo, op, size, sum, tanh, tensor, where
+from derive import amax, amin, axes, length, oo, op, size, sum, tanh, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
@@ -52,6 +52,21 @@ def strided(f, x: tensor[n, t], a: tensor[k]):
 def largest(f, x: tensor[n, h, w]):
     inside = (h + three >= 1) & (h + three <= size(h)) & (w + four >= 2) & (w + four < size(w) + 2)
     f.y[n, h, w] = amax(where(inside, x[n, h + three - 1, w + four - 2], -oo), over=(three, four))
+    return f.y
+
+
+@op
+def largest_by_two(f, x: tensor[n, h, w]):
+    """As many places behind as the windows reach, 1 or none."""
+    inside = (2 * i + three >= 1) & (2 * i + three <= size(h)) & (2 * j + four >= 2) & (2 * j + four < size(w) + 2)
+    f.y[n, i, j] = amax(where(inside, x[n, 2 * i + three - 1, 2 * j + four - 2], -oo), over=(three, four))
+    return f.y
+
+
+@op
+def smallest_behind(f, x: tensor[n, t], taps: length(k) = 3):
+    """As many places in front as the argument says."""
+    f.y[n, t] = amin(where(t + k >= size(k) - 1, x[n, t + k - size(k) + 1], oo), over=k)
     return f.y
 
 
@@ -134,6 +149,12 @@ def _largest(x: Tensor) -> Tensor:
     return longer.unfold(1, 3, 1).unfold(2, 4, 1).amax((3, 4))
 
 
+def _largest_by_two(x: Tensor) -> Tensor:
+    longer = functional.pad(x, (2, 3, 1, 2), value=-torch.inf)
+    rows, columns = ((size - 1) // 2 + 1 for size in (x.shape[1], x.shape[2] + 1))
+    return longer.unfold(1, 3, 2).unfold(2, 4, 2)[:, :rows, :columns].amax((3, 4))
+
+
 def _in_a_window(g: Tensor, z: Tensor, r: Tensor) -> Tensor:
     t = g.shape[1]
     longer = functional.pad(z, (0, 0, 1, len(r)))
@@ -158,6 +179,8 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
     "same_size": _same_size,
     "strided": _strided,
     "largest": _largest,
+    "largest_by_two": _largest_by_two,
+    "smallest_behind": lambda x: functional.pad(x, (2, 0), value=torch.inf).unfold(1, 3, 1).amin(2),
     "blurred": lambda x: functional.avg_pool2d(functional.pad(x, (2, 1, 1, 1)), (3, 4), 1),
     "added_up": lambda x: functional.avg_pool2d(functional.pad(x, (2, 1, 1, 1)), (3, 4), 1) * 12,
     "differences": _differences,
@@ -169,11 +192,11 @@ PLAIN: dict[str, Callable[..., Tensor]] = {
 OPS: dict[str, OpCall] = {
     made.op.name: made
     for made in (
-        shifted, ahead, behind, same_size, strided, largest, blurred, added_up, differences, nested, instead,
-        in_a_window, called,
+        shifted, ahead, behind, same_size, strided, largest, largest_by_two, smallest_behind, blurred, added_up,
+        differences, nested, instead, in_a_window, called,
     )
 }  # fmt: skip
-IN_ONE = {"shifted", "ahead", "behind", "same_size", "strided", "instead", "largest", "blurred", "added_up", "called"}
+IN_ONE = OPS.keys() - {"differences", "nested", "in_a_window"}
 """Those of which no condition is left."""
 
 
