@@ -2,18 +2,20 @@
 
 `dy * (1 - t - sigmoid(-x)) = dy * (sigmoid(x) - t)`. Taken where it is cheaper: a second sigmoid costs more than it
 spares. Where both stand, `a*sigmoid(u) + a*sigmoid(-u) = a`. So is `1 - 2*sigmoid(u) = tanh(-u/2)`, of which nothing is
-lost where `u` is nearly 0. Of a `p = sigmoid(u)` that the forward has beside `q = sigmoid(-u)`, `1 - p` is `q`.
+lost where `u` is nearly 0. What is 1 above 0 and 1/2 there, less `sign(u)*sigmoid(-|u|)`, is `sigmoid(u)`: the gradient
+of `maximum(u, 0) + log(1 + exp(-|u|))`. Of a `p = sigmoid(u)` that the forward has beside `q = sigmoid(-u)`, `1 - p` is
+`q`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from sympy import Add, Expr, Mul, tanh
+from sympy import Add, Dummy, Expr, Mul, S, tanh
 
 from derive.equations import Op
 from derive.terms.elements import At, Tensor
-from derive.terms.functions import sigmoid
+from derive.terms.functions import absolute, maximum, minimum, sigmoid, sign
 
 
 def complements(value: Expr) -> Iterator[Expr]:
@@ -25,6 +27,30 @@ def complements(value: Expr) -> Iterator[Expr]:
             other = term / factor * sigmoid(-factor.args[0])
             if other in terms:
                 yield value - term - other + term / factor
+
+
+def slopes(value: Expr) -> Iterator[Expr]:
+    """The value with one pair of terms `a*[u > 0] - a*sign(u)*sigmoid(-|u|)` written as `a*sigmoid(u)`, for each pair.
+
+    `[u > 0]` is the gradient of `maximum(u, 0)`, 1/2 at 0, or that of `minimum(-u, 0)`; and `[u < 0]` is `1 - [u > 0]`.
+    """
+    terms = Add.make_args(value)
+    for term in terms:
+        factors = Mul.make_args(term)
+        for u in (f.args[0] for f in factors if isinstance(f, sign) and sigmoid(-absolute(f.args[0])) in factors):
+            rest = -term / sign(u) / sigmoid(-absolute(u))
+            for above in (_step(maximum, u), _step(minimum, -u)):
+                if rest * above in terms:
+                    yield value - term - rest * above + rest * sigmoid(u)
+            for below in (_step(minimum, u), _step(maximum, -u)):
+                if -rest * below in terms:
+                    yield value - term + rest * below - rest * sigmoid(-u)
+
+
+def _step(extremum: type[Expr], u: Expr) -> Expr:
+    """The gradient of the larger or the smaller of a value and 0."""
+    z = Dummy(real=True)
+    return extremum(z, S.Zero).diff(z).xreplace({z: u})
 
 
 def tangents(value: Expr) -> Iterator[Expr]:

@@ -12,7 +12,7 @@ from derive.adjoint import Stepwise
 from derive.algebra import normal
 from derive.collapse.carried import Carried, carried
 from derive.collapse.chain import Laws, Step
-from derive.collapse.complements import both_sides, by_other_side, complements, tangents
+from derive.collapse.complements import both_sides, by_other_side, complements, slopes, tangents
 from derive.collapse.denominators import cancelled
 from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
 from derive.collapse.known_products import by_products, products
@@ -127,6 +127,7 @@ _Identity = tuple[str, Callable[[Expr], Iterator[Expr]], str]
 _IDENTITIES: tuple[_Identity, ...] = (
     ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
     ("complement", tangents, "1 - 2*sigmoid(u) = tanh(-u/2)"),
+    ("complement", slopes, "[u > 0] - sign(u)*sigmoid(-|u|) = sigmoid(u)"),
     ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
 )
 """Laws of single definitions, each taken where it is cheaper."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sympy import Expr, symbols, tanh
 
-from derive import axes, op, softplus, tensor
+from derive import axes, constant, exp, log, log1p, maximum, minimum, op, relu, softplus, tensor
 from derive import sigmoid as said
 from derive.catalogue import find
 from derive.collapse.complements import complements, tangents
@@ -49,6 +49,63 @@ def test_pairs_of_two(value: Expr, found: list[Expr]) -> None:
     point = {x: 0.3, y: -1.7, t: 0.9}
     for other in found:
         assert abs(float((value - other).subs(point).rewrite("exp").evalf())) < 1e-12
+
+
+@op
+def with_logits(f, x: tensor[n], z: constant[n]):
+    """Binary cross-entropy as PyTorch's and TensorFlow's documentation have it."""
+    f.y[n] = maximum(x[n], 0) - x[n] * z[n] + log(1 + exp(-abs(x[n])))
+    return f.y
+
+
+@op
+def of_minus(f, x: tensor[n], z: constant[n]):
+    f.y[n] = maximum(-x[n], 0) - x[n] * z[n] + softplus(-abs(x[n]))
+    return f.y
+
+
+@op
+def log_sigmoid(f, x: tensor[n], z: constant[n]):
+    f.y[n] = z[n] * x[n] + minimum(x[n], 0) - log1p(exp(-abs(x[n])))
+    return f.y
+
+
+@op
+def log_of_other(f, x: tensor[n], z: constant[n]):
+    f.y[n] = z[n] * x[n] + minimum(-x[n], 0) - log1p(exp(-abs(x[n])))
+    return f.y
+
+
+@op
+def other_slope(f, x: tensor[n], z: constant[n]):
+    """At 0 the gradient of `relu` is 0, and no sigmoid has that one."""
+    f.y[n] = relu(x[n]) - x[n] * z[n] + softplus(-abs(x[n]))
+    return f.y
+
+
+@pytest.mark.parametrize(
+    ("made", "slope"),
+    [
+        (with_logits, lambda x, z: x.sigmoid() - z),
+        (of_minus, lambda x, z: -(-x).sigmoid() - z),
+        (log_sigmoid, lambda x, z: z + (-x).sigmoid()),
+        (log_of_other, lambda x, z: z - x.sigmoid()),
+    ],
+)
+def test_a_step_and_a_magnitude_are_a_sigmoid(made, slope) -> None:
+    assert [s.law for s in made.op.derivation.closed.steps] == ["complement"]
+    assert "sign" not in str(made.op.derivation.backward)
+    x = torch.tensor([-200.0, -3.0, -1e-6, 0.0, 0.7, 40.0, 200.0], dtype=torch.float64, requires_grad=True)
+    z = torch.linspace(0, 1, 7, dtype=torch.float64)
+    getattr(module(made.op), made.op.name)(x, z).sum().backward()
+    torch.testing.assert_close(x.grad, slope(x.detach(), z), rtol=1e-14, atol=1e-14)
+
+
+def test_the_slope_of_relu_stays() -> None:
+    assert "sign" in str(other_slope.op.derivation.backward)
+    x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    module(other_slope.op).other_slope(x, torch.zeros(1, dtype=torch.float64)).sum().backward()
+    assert x.grad.item() == 0
 
 
 @op
