@@ -43,6 +43,12 @@ class _Deviations:
     body: Expr
     over: tuple[Axis, ...]
 
+    @property
+    def scaled(self) -> tuple[str, Expr]:
+        """As a multiple of a mean where that is a number, else of the sum."""
+        of_mean = self.number * Mul(*(Size(a) for a in self.over))
+        return ("mean", of_mean) if of_mean.is_number else ("sum", self.number)
+
 
 @dataclass
 class _Known:
@@ -77,21 +83,22 @@ class _Known:
     def rewritten(self, e: Equation) -> Equation:
         while (found := next(self.found(e), None)) is not None:
             total, terms, one = found
-            if e.kind is None and e.body == total and len(total.args) == len(terms) and not reads_of(one.number):
+            whole = e.kind is None and e.body == total and len(total.args) == len(terms)
+            if whole and not reads_of(one.number) and not set(one.over) & set(e.axes):
                 return self.as_a_sum(e, one)
-            value = Reduce("sum", one.body, *one.over)
+            kind, number = one.scaled
+            value = Reduce(kind, one.body, *one.over)
             axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
             made = own_equation(split_name(e.name, value, self.taken), axes, value, self.taken)
             self.equations.append(made)
             self.sums[made.name] = made
             self.squares |= {made.name} if made.target.is_nonnegative else set()
-            e = replace(e, body=e.body.xreplace({total: total - Add(*terms) + one.number * made.left}))
+            e = replace(e, body=e.body.xreplace({total: total - Add(*terms) + number * made.left}))
         return e
 
     def as_a_sum(self, e: Equation, one: _Deviations) -> Equation:
         """The equation as the sum itself, of which the sign is known: a variance is not below 0."""
-        scale = one.number * Mul(*(Size(a) for a in one.over))
-        kind, scale = ("mean", scale) if scale.is_number else ("sum", one.number)
+        kind, scale = one.scaled
         target = Tensor(e.name, **signs(scale * Reduce(kind, one.body, *one.over)))
         self.signed[e.target] = target
         self.squares |= {e.name} if target.is_nonnegative else set()
@@ -104,7 +111,7 @@ class _Known:
             for first, number, of in parts:
                 for second, times, both in parts:
                     if len(of) == 1 and len(both) == 2:
-                        one = self.together(e, number, of[0], times, both)
+                        one = self.together(number, of[0], times, both)
                         if one is not None:
                             yield total, (first, second), one
 
@@ -119,11 +126,11 @@ class _Known:
                 rest *= f
         return rest, found
 
-    def together(self, e: Equation, number: Expr, square: At, times: Expr, both: list[At]) -> _Deviations | None:
+    def together(self, number: Expr, square: At, times: Expr, both: list[At]) -> _Deviations | None:
         """`number * square + times * both[0] * both[1]` as one sum, where they are the terms of a covariance."""
         over = self.sums[square.name].over
         whole = self.body(square, over)
-        if not _is_along(whole, over) or set(over) & (set(e.axes) | set(e.over)):
+        if not _is_along(whole, over):
             return None
         for order in permutations(over) if len(over) <= _MOST else (over,):
             left, right = (self.body(at, order) for at in both)

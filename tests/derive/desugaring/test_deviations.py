@@ -22,6 +22,29 @@ def scaled_rows(f, x: tensor[..., d]):
 
 
 @op
+def scaled_in_one(f, x: tensor[..., d], g: tensor[d]):
+    """The sums stand under an axis that they run over."""
+    var = mean(x[..., d] ** 2, over=d) - mean(x[..., d], over=d) ** 2
+    f.y[..., d] = g[d] * (x[..., d] - mean(x[..., d], over=d)) / sqrt(var + 1e-5)
+    return f.y
+
+
+@op
+def weighed_by_variance(f, x: tensor[n, d]):
+    """The same in a sum along that axis."""
+    f.m[n] = sum(x[n, d], over=d) / size(d)
+    f.y[n] = sum((x[n, d] - f.m[n]) ** 3 / (sum(x[n, d] ** 2, over=d) / size(d) - f.m[n] ** 2), over=d)
+    return f.y
+
+
+@op
+def variance_along(f, x: tensor[n, d]):
+    """One variance a row, at every place of it."""
+    f.y[n, d] = mean(x[n, d] ** 2, over=d) - mean(x[n, d], over=d) ** 2
+    return f.y
+
+
+@op
 def divided_later(f, x: tensor[n, d]):
     f.s[d] = sum(x[n, d], over=n)
     f.square[n, d] = x[n, d] * x[n, d]
@@ -91,7 +114,8 @@ def of_other_weights(f, u: constant[n, k], v: constant[n, k], x: tensor[n, k]):
     return f.var
 
 
-OPS = [scaled_rows, divided_later, bounded, under_a_mask, covariance, correlation, attentive_statistics,
+OPS = [scaled_rows, scaled_in_one, weighed_by_variance, variance_along]
+OPS += [divided_later, bounded, under_a_mask, covariance, correlation, attentive_statistics,
        in_shares_of_weights]  # fmt: skip
 
 
@@ -109,6 +133,7 @@ def test_digits_far_from_0(spec):
     operands = [o for o in spec.op.operands if o.is_tensor]
     shape = [(40, *(5,) * (len(o.axes) - 1)) for o in operands]
     shape = [(5, 8, 5)] if spec is bounded else [(6, 40)] if spec is scaled_rows else shape
+    shape = [(6, 40), (40,)] if spec is scaled_in_one else shape
     shape = (
         [(4, 7), (4, 7, 3)] if spec is attentive_statistics else [(4, 7)] * 2 if spec is in_shares_of_weights else shape
     )
