@@ -31,6 +31,7 @@ from derive.desugaring.largest_off import with_largest_taken_off
 from derive.desugaring.log_shares import with_logs_of_shares
 from derive.desugaring.merged_apart import merged_apart
 from derive.desugaring.named_shares import with_named_shares
+from derive.desugaring.numbers_in_choices import with_numbers_in_choices
 from derive.desugaring.outside_products import with_factors_outside
 from derive.desugaring.padding import padded
 from derive.desugaring.place_signs import with_place_signs
@@ -120,7 +121,7 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
-    within = computed_where_they_meet(within)
+    within = with_numbers_in_choices(computed_where_they_meet(within))
     within = with_largest_taken_off(with_squares(with_relu(within)))
     within = with_place_signs(by_stable_functions(with_logs_of_shares(within)))
     within = with_factors_outside(with_named_shares(within))
