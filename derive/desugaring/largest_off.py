@@ -2,7 +2,8 @@
 
 In float32 `exp(z)` overflows where `z` passes 88, and a whole sum underflows where all `z` lie below -104. With their
 maximum `m`, `exp(z - m)` does neither. Shares of the sum and its logarithm are the same for every `m`: it is a number
-that no gradient goes through.
+that no gradient goes through. So it is of weighed sums, `sum(w*exp(z))`, and where something is added to the sum,
+`exp(u) + sum(exp(z))` or `1 + sum(exp(z))`, of which `m` is the largest as well.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sympy import Add, Eq, Expr, Mul, S, exp, log
+from sympy import Add, Expr, Mul, Pow, S, exp, log
 
 from derive.bounded import LARGEST, ends_of
+from derive.desugaring.exponentials import exponent_of, exponentials, is_left_out, weights
 from derive.desugaring.splitting import axes_of_part, own_equation, split_name
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
@@ -41,7 +43,7 @@ def _without_largest(op: Op, total: Equation) -> Op:
 
     Not where the sum itself is wanted too, or its exponentials: they would be made twice.
     """
-    known = _exponentials(op)
+    known = exponentials(op)
     exponent = _exponent(total, known)
     if exponent is None or not _may_be_large(exponent, op):
         return op
@@ -51,8 +53,13 @@ def _without_largest(op: Op, total: Equation) -> Op:
         of = made[-1].left
     largest = _maximum(of, total, taken)
     off = _Off(op, total, exponent, of, largest.left, S.One if largest.kind == "amax" else -S.One, known)
+    beside = off.beside()
+    if beside:
+        made.append(largest)
+        largest = _of_all(largest, [off.sign * u for u in beside], taken)
+        off = replace(off, largest=largest.left, others=beside)
     found = _taken_off(off, set(taken))
-    if found is not None and _is_added(largest, found) and _may_be_none(exponent, op):
+    if found is not None and not beside and _is_added(largest, found) and _may_be_none(exponent, op):
         made.append(largest)
         largest = _bounded(largest, taken)
         off = replace(off, largest=largest.left)
@@ -63,8 +70,14 @@ def _without_largest(op: Op, total: Equation) -> Op:
     made = [replace(e, free=e.left != of, given=True) for e in (*made, largest)]
     first = next(k for k, e in enumerate(found) if any(at.name in {m.name for m in made} for at in e.reads))
     rest = _without_unread(replace(op, equations=(*found[:first], *made, *found[first:])), op)
-    large = {n for n, e in known.items() if e.body == exp(exponent)} | {total.name}
+    large = {n for n, e in known.items() if exponent_of(e.body) == exponent} | {total.name}
     return op if any(e.name in large and e in op.equations for e in rest.equations) else rest
+
+
+def _of_all(largest: Equation, others: Iterable[Expr], taken: set[str]) -> Equation:
+    """The largest of a maximum and of what stands beside the sum, or the smallest."""
+    value = (maximum if largest.kind == "amax" else minimum)(largest.left, *others)
+    return own_equation(free_name(f"{largest.name}_of_all", taken), largest.axes, value, taken)
 
 
 def _bounded(largest: Equation, taken: set[str]) -> Equation:
@@ -106,6 +119,29 @@ def _taken_off(off: _Off, taken: set[str]) -> list[Equation] | None:
         if e.name in sums:
             kept = e.given or e.name in op.outputs
             out[-1:] = [e, sums[e.name]] if kept else [sums[e.name]]
+    return _weighed_once(out, sums[off.total.name], taken)
+
+
+def _weighed_once(equations: list[Equation], total: Equation, taken: set[str]) -> list[Equation]:
+    """The equations with a name for the exponentials that a sum weighs, where something else weighs them alike."""
+    factors = set(Mul.make_args(total.body))
+    if len(factors) == 1:
+        return equations
+
+    def weighs(f: Expr) -> bool:
+        return isinstance(f, Mul) and factors <= set(f.args)
+
+    readers = [e for e in equations if weighs(e.body) or (e.body.atoms(Mul) and any(map(weighs, e.body.atoms(Mul))))]
+    if len(readers) == 1 or not all({*total.axes, *total.over} <= {*e.axes, *e.over} for e in readers):
+        return equations
+    name = name_of(node(total.body), taken)
+    made = own_equation(name, axes_of_part(total.body, total), total.body, taken)
+    out = []
+    for e in equations:
+        if e is readers[0]:
+            out.append(made)
+        body = e.body.replace(weighs, lambda f: Mul(made.left, *(g for g in f.args if g not in factors)))
+        out.append(replace(e, body=body) if e in readers else e)
     return out
 
 
@@ -122,24 +158,6 @@ def _may_be_none(value: Expr, op: Op) -> bool:
     return value.has(S.Infinity, -S.Infinity) or any(_may_be_none(equations[name].body, op) for name in read)
 
 
-def _exponentials(op: Op) -> dict[str, Equation]:
-    """The equations that are exponentials, each in full."""
-    found: dict[str, Equation] = {}
-    for e in op.equations:
-        exponent = _exponent_of(in_full(e.body, found)) if e.kind is None and e.is_plain else None
-        if exponent is not None:
-            found[e.name] = replace(e, body=exp(exponent))
-    return found
-
-
-def _exponent_of(value: Expr) -> Expr | None:
-    """What an exponential is of, -oo where it is left out; nothing for another value, or for one at a chosen place."""
-    if isinstance(value, Where) and value.args[2] == 0 and not value.condition.atoms(Eq):
-        inner = _exponent_of(value.args[1])
-        return None if inner is None else Where(value.args[0], inner, -S.Infinity)
-    return value.args[0] if isinstance(value, exp) else None
-
-
 def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
     """What the exponentials that an equation adds up are of; nothing for another equation.
 
@@ -147,7 +165,7 @@ def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
     """
     if e.kind not in ("sum", "mean") or e.scale != 1 or not e.is_plain:
         return None
-    found = _exponent_of(in_full(e.body, known))
+    found = exponent_of(in_full(e.body, known))
     inner = found.args[1] if isinstance(found, Where) else found
     whole = inner is not None and free_axes(inner) >= {*e.axes, *e.over}
     return found if whole else None
@@ -174,17 +192,35 @@ class _Off:
     largest: At  # or the smallest of minus the exponents
     sign: Expr  # of the largest in what is taken off
     known: Mapping[str, Equation]
+    others: tuple[Expr, ...] = ()  # exponents of what stands beside the sum, which the largest bounds too
+
+    def beside(self) -> tuple[Expr, ...]:
+        """The exponents of what is added to such sums where they are read, 0 of a number; none where one is unknown."""
+        found: dict[Expr, None] = {}
+        sums = {e.name for e in self.op.equations if self.is_alike(e)}
+        for e in (e for e in self.op.equations if any(at.name in sums for at in e.reads)):
+            for total in in_full(e.body, self.known).atoms(Add):
+                own = [t for t in total.args if any(isinstance(f, At) and f.name in sums for f in Mul.make_args(t))]
+                others = [t for t in total.args if t not in own] if own else []
+                exponents = [S.Zero if t.is_number else exponent_of(t) for t in others]
+                if any(u is None or not free_axes(u) <= set(self.total.axes) for u in exponents):
+                    return ()
+                found |= dict.fromkeys(u for u in exponents if u is not None)
+        return tuple(found)
+
+    def is_alike(self, e: Equation) -> bool:
+        """Whether an equation is a sum along the same axes of multiples of the same exponentials."""
+        alike = e.kind == self.total.kind and e.over == self.total.over and e.is_plain
+        factors = Mul.make_args(in_full(e.body, self.known)) if alike and set(self.total.axes) <= set(e.axes) else ()
+        return sum(exponent_of(f) == self.exponent for f in factors) == 1
 
     def taken_from(self, e: Equation, taken: set[str]) -> Equation | None:
         """Such a sum with the maximum taken off; nothing for another equation."""
-        alike = e.kind == self.total.kind and e.over == self.total.over and e.is_plain
-        if not alike or not set(self.total.axes) <= set(e.axes):
+        if not self.is_alike(e):
             return None
         factors = Mul.make_args(in_full(e.body, self.known))
-        own = [f for f in factors if _exponent_of(f) == self.exponent]
-        if len(own) != 1:
-            return None
-        body = Mul(*(f for f in factors if f != own[0])) * exp(self.named - self.sign * self.largest)
+        others = Mul(*(f for f in factors if exponent_of(f) != self.exponent))
+        body = others * exp(self.named - self.sign * self.largest)
         if not e.given and e.name not in self.op.outputs:
             return replace(e, body=body)
         target = Tensor(free_name(f"{e.name}_scaled", taken, "_"), **e.target.assumptions0)
@@ -193,8 +229,9 @@ class _Off:
 
     def with_sums(self, e: Equation, sums: Mapping[str, Equation]) -> Equation | None:
         """An equation with these sums in the place of those it reads; nothing where the maximum does not cancel."""
-        body = in_full(e.body, self.known).replace(_is_left_out, lambda f: exp(_exponent_of(f)))
+        body = in_full(e.body, self.known).replace(is_left_out, lambda f: exp(exponent_of(f)))
         body = body.xreplace({at: self._in_full(at, sums[at.name]) for at in body.atoms(At) if at.name in sums})
+        body = body.replace(lambda f: isinstance(f, Add), self._factored)
         body = body.replace(lambda f: isinstance(f, log), self._logarithm)
         body = body.replace(lambda f: isinstance(f, Mul), self._in_one)
         return replace(e, body=body) if all(map(self._is_small, body.atoms(exp))) else None
@@ -203,12 +240,27 @@ class _Off:
         places = dict(zip(new.axes, at.index, strict=True))
         return At(new.target, *at.index) * exp(self.sign * self.largest.xreplace(places))
 
+    def _factored(self, f: Expr) -> Expr:
+        """A sum with the exponential of a maximum among its terms' factors, less that."""
+        factors = {g for t in f.args for g in Mul.make_args(t) if self._is_of_largest(g)}
+        one = factors.pop() if len(factors) == 1 and self.others else S.One
+        return one * Add(*(t / one for t in f.args)) if one == exp(self.sign * self.largest) else f
+
     def _logarithm(self, f: Expr) -> Expr:
         """The logarithm of what has the exponential of a maximum as a factor, without it."""
         factors = Mul.make_args(f.args[0])
-        own = [g for g in factors if self._is_of_largest(g)]
+        small = [g for g in factors if isinstance(g, exp) and self._is_small(g)] if self._is_more else []
+        own = [g for g in factors if self._is_of_largest(g) or g in small]
         with_it = any(isinstance(g, exp) for g in factors if g not in own)
-        return f if with_it else Add(*(g.args[0] for g in own), log(Mul(*(g for g in factors if g not in own))))
+        rest = Mul(*(g for g in factors if g not in own))
+        turned = isinstance(rest, Pow) and rest.exp == -1
+        return f if with_it else Add(*(g.args[0] for g in own), -log(1 / rest) if turned else log(rest))
+
+    @property
+    def _is_more(self) -> bool:
+        """Whether the sum is more than exponentials: of a share of those alone the logarithm is known (log_shares)."""
+        body = in_full(self.total.body, self.known)
+        return bool(self.others) or (isinstance(body, Mul) and bool(Mul(*weights(body)).atoms(At)))
 
     def _in_one(self, f: Expr) -> Expr:
         """A product of exponentials, the maximum's among them, with one of what they add up to."""
@@ -226,8 +278,4 @@ class _Off:
         own = [t for t in terms if any(at.name == self.largest.name for at in t.atoms(At))]
         others = any(t.atoms(At) for t in terms if t not in own)
         times = (-self.sign * t.as_coeff_Mul()[0] for t in own)
-        return not own or (others and all(n.is_Integer and n > 0 for n in times))
-
-
-def _is_left_out(value: Expr) -> bool:
-    return isinstance(value, Where) and _exponent_of(value) is not None
+        return not own or ((others or S.Zero in self.others) and all(n.is_Integer and n > 0 for n in times))

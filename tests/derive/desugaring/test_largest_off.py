@@ -75,6 +75,15 @@ def left_out(f, z: tensor[n, c], keep: constant[n, c]):
 
 
 @op
+def both_ways_apart(f, z: tensor[n, c]):
+    """Two shares of the same exponentials, along one axis and the other."""
+    f.p[n, c] = exp(z[n, c]) / sum(exp(z[n, c]), over=c)
+    f.q[n, c] = exp(z[n, c]) / sum(exp(z[n, c]), over=n)
+    f.y[n, c] = f.p[n, c] * f.q[n, c]
+    return f.y
+
+
+@op
 def of_distances(f, x: tensor[n, d], w: tensor[k, d]):
     f.e[n, k] = exp(-sum((x[n, d] - w[k, d]) ** 2, over=d))
     f.y[n] = log(sum(f.e[n, k], over=k))
@@ -86,6 +95,64 @@ def weighed_by_distance(f, x: tensor[n, d], w: tensor[k, d], v: tensor[k]):
     f.e[n, k] = exp(-sum((x[n, d] - w[k, d]) ** 2, over=d))
     f.y[n] = sum(f.e[n, k] * v[k], over=k) / sum(f.e[n, k], over=k)
     return f.y
+
+
+@op
+def with_one_more(f, z: tensor[n, c]):
+    f.y[n] = log(1 + sum(exp(z[n, c]), over=c))
+    return f.y
+
+
+@op
+def with_none_chosen(f, z: tensor[n, c]):
+    """A softmax that may choose nothing: exp(0) stands beside the others."""
+    f.e[n, c] = exp(-z[n, c])
+    f.p[n, c] = f.e[n, c] / (sum(f.e[n, c], over=c) + 1)
+    return f.p
+
+
+@op
+def one_positive(f, pos: tensor[n], neg: tensor[n, c]):
+    """InfoNCE (van den Oord, Li & Vinyals, 2018)."""
+    f.loss[n] = -log(exp(pos[n]) / (exp(pos[n]) + sum(exp(neg[n, c]), over=c)))
+    return f.loss
+
+
+@op
+def with_a_sink(f, z: tensor[n, c], sink: tensor[n], v: tensor[c, d]):
+    f.p[n, c] = exp(z[n, c]) / (3 * exp(sink[n]) + sum(exp(z[n, c]), over=c))
+    f.y[n, d] = sum(f.p[n, c] * v[c, d], over=c)
+    return f.y
+
+
+@op
+def by_counts(f, z: tensor[n, c], w: tensor[c]):
+    """Balanced softmax (Ren et al., 2020)."""
+    f.y[n] = log(sum(w[c] ** 2 * exp(z[n, c]), over=c))
+    return f.y
+
+
+@op
+def by_a_mask(f, z: tensor[n, c], w: tensor[n, c], v: tensor[n, c, d]):
+    f.e[n, c] = w[n, c] ** 2 * exp(z[n, c])
+    f.y[n, d] = sum(f.e[n, c] * v[n, c, d], over=c) / sum(f.e[n, c], over=c)
+    return f.y
+
+
+def _with_one(z: Tensor, other: Tensor, count: float = 1) -> Tensor:
+    return torch.cat([z, (other + math.log(count)).expand(len(z), 1)], 1)
+
+
+def _one_positive(pos: Tensor, neg: Tensor) -> Tensor:
+    return _with_one(neg, pos[:, None]).logsumexp(1) - pos
+
+
+def _with_a_sink(z: Tensor, sink: Tensor, v: Tensor) -> Tensor:
+    return _with_one(z, sink[:, None], 3).softmax(1)[:, :-1] @ v
+
+
+def _by_a_mask(z: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    return ((z + w.square().log()).softmax(1)[:, None] @ v).squeeze(1)
 
 
 def softmax_of_both(z: Tensor) -> Tensor:
@@ -101,6 +168,13 @@ MADE = [
     (log_mean, lambda z: 2 * ((z / 2).logsumexp(1) - math.log(4))),
     (weighed, lambda z, v: z.softmax(1) @ v),
     (both_ways, softmax_of_both),
+    (both_ways_apart, softmax_of_both),
+    (with_one_more, lambda z: _with_one(z, z.new_zeros(())).logsumexp(1)),
+    (with_none_chosen, lambda z: _with_one(-z, z.new_zeros(())).softmax(1)[:, :-1]),
+    (one_positive, _one_positive),
+    (with_a_sink, _with_a_sink),
+    (by_counts, lambda z, w: (z + w.square().log()).logsumexp(1)),
+    (by_a_mask, _by_a_mask),
     (of_distances, log_sum_of_distances),
     (weighed_by_distance, lambda x, w, v: (-(x[:, None] - w).square().sum(2)).softmax(1) @ v),
 ]
@@ -195,6 +269,25 @@ def average_of_some(f, z: tensor[n, c], v: tensor[c], keep: constant[n, c]):
     return f.y
 
 
+@op
+def of_a_counted_label(f, z: tensor[n, c], y: index(c)[n], w: constant[c]):
+    f.loss[n] = -log(w[y[n]] * exp(z[n, y[n]]) / sum(w[c] * exp(z[n, c]), over=c))
+    return f.loss
+
+
+def test_a_weighed_share_that_underflows():
+    z, w = torch.tensor([[0.0, 200.0, 100.0]], requires_grad=True), torch.tensor([1.0, 2.0, 3.0])
+    loss = module(of_a_counted_label.op).of_a_counted_label(z, torch.tensor([0]), w)
+    loss.sum().backward()
+    torch.testing.assert_close(loss.detach(), torch.tensor([200.0 + math.log(2)]))
+    torch.testing.assert_close(z.grad, torch.tensor([[-1.0, 1.0, 0.0]]))
+
+
+def test_weighed_exponentials_are_made_once():
+    forward = code_of(by_a_mask.op).partition("_backward(")[0]
+    assert forward.count("torch.exp(") == 1 and forward.count("w.square()") + forward.count("w**2") == 1, forward
+
+
 def test_what_the_maximum_is_of_is_written_over():
     code = code_of(average_of_some.op)
     assert ".sub_(where_keep_z_max).exp_()" in code, code
@@ -231,9 +324,15 @@ def sum_is_wanted(f, z: tensor[n, c]):
 
 
 @op
-def with_one_more(f, z: tensor[n, c]):
-    """Its size does not cancel."""
-    f.y[n] = log(1 + sum(exp(z[n, c]), over=c))
+def with_two_sums(f, z: tensor[n, c], w: tensor[n, d]):
+    """Neither is the largest of the other."""
+    f.y[n] = log(sum(exp(z[n, c]), over=c) + sum(exp(w[n, d]), over=d))
+    return f.y
+
+
+@op
+def beside_a_table(f, z: tensor[n, c], w: tensor[n, d]):
+    f.y[n, d] = log(exp(w[n, d]) + sum(exp(z[n, c]), over=c))
     return f.y
 
 
@@ -272,8 +371,8 @@ def gives_every_gradient(f, z: tensor[n, c]):
     return f.y
 
 
-LEFT = [capped, clamped, sum_is_wanted, with_one_more, by_the_root, tails, of_one_place, largest_is_written]
-LEFT += [gives_every_gradient]
+LEFT = [capped, clamped, sum_is_wanted, with_two_sums, beside_a_table, by_the_root, tails, of_one_place]
+LEFT += [largest_is_written, gives_every_gradient]
 
 
 @pytest.mark.parametrize("made", LEFT, ids=lambda made: made.op.name)
