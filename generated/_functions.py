@@ -36,6 +36,37 @@ def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tens
     return sums
 
 
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # whole numbers as wide as floats of so many bytes
+
+
+def where_by_bits(condition: Tensor, a: Tensor | float, b: Tensor | float, out: Tensor | None = None) -> Tensor:
+    """`torch.where(condition, a, b)`, which on a CPU goes element by element; by the bits of floats it takes a fifth.
+
+    What is not chosen may be anything. One of both is a tensor of the shape that the choice has.
+    """
+    tensors = [v for v in (a, b) if isinstance(v, Tensor)]
+    like = tensors[0]
+    plain = torch.compiler.is_compiling() or like.device.type != "cpu" or not like.dtype.is_floating_point
+    plain = plain or any(t.dtype != like.dtype for t in tensors) or max(condition.numel(), like.numel()) < 2**12
+    if plain or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
+        chosen = torch.where(condition, a, b)
+        return chosen if out is None else out.copy_(chosen)
+    bits = _BITS[like.element_size()]
+    if not isinstance(a, Tensor):
+        condition, a, b = ~condition, b, a
+    mask, kept = condition.to(bits).neg_(), a.view(bits)  # type: ignore[union-attr]
+    into = None if out is None else out.view(bits)
+    if isinstance(b, Tensor):
+        other = b.view(bits)
+        found = torch.bitwise_xor(kept, other, out=into).bitwise_and_(mask).bitwise_xor_(other)
+    else:
+        found = torch.bitwise_and(kept, mask, out=into)
+        fill = int(torch.tensor(b, dtype=like.dtype).view(bits)) if b != 0 else 0
+        if fill:
+            found.bitwise_or_(mask.bitwise_not_().bitwise_and_(fill))
+    return found.view(like.dtype) if out is None else out
+
+
 def sum_of_few(t: Tensor, keepdim: bool = False) -> Tensor:
     """The sum over the last dimension, which has few places: a product with ones, in a quarter of the time of `sum`.
 

@@ -42,6 +42,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._functions import where_by_bits
 from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
@@ -70,7 +71,7 @@ def causal_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, C
     *_, i, d = q.shape
     j = k.shape[-2]
     s = (q @ k.mT).div_(math.sqrt(d))  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
-    w = torch.where(torch.arange(j, device=q.device) <= torch.arange(i, device=q.device)[:, None], s, -math.inf)
+    w = where_by_bits(torch.arange(j, device=q.device) <= torch.arange(i, device=q.device)[:, None], s, -math.inf)
     p = torch.softmax(w, -1, out=w)  # p[..., i, j] = exp(w[..., i, j]) / sum(exp(w[..., i, j]), over=j)
     o = p @ v  # o[..., i, e] = sum(p[..., i, j] * v[..., j, e], over=j)
     return o, CausalAttentionSaved(p, o, q, k, v)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._functions import where_by_bits
 from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
 
 
@@ -37,7 +38,7 @@ def kl_div_forward(logp: Tensor, t: Tensor) -> tuple[Tensor, KlDivSaved]:
     """Returns loss and what the backward needs."""
     check_shapes("kl_div", ("logp: n c", "t (constant): n c"), logp, t)
     n = logp.shape[0]
-    e = torch.where(t > 0, torch.log(t).mul_(t), 0).addcmul_(logp, t, value=-1)
+    e = where_by_bits(t > 0, torch.log(t).mul_(t), 0).addcmul_(logp, t, value=-1)
     loss = e.sum() / n  # loss[] = sum(e[n, c], over=(n, c)) / size(n)
     return loss, KlDivSaved(t)
 

@@ -41,6 +41,11 @@ def module(op: Op) -> ModuleType:
     return importlib.import_module(f"rendered_specs.{name}")
 
 
+def chooses(code: str) -> bool:
+    """Whether code chooses between two values, element by element."""
+    return "torch.where(" in code or "where_by_bits(" in code
+
+
 def as_tuple(value: object) -> tuple:
     """The results of a function that returns one or several."""
     return tuple(value) if isinstance(value, tuple) else (value,)

@@ -179,8 +179,8 @@ def _with_out(node: ast.expr, target: str, tensors: Collection[str]) -> str | No
             return f"torch.{_OPERATORS[type(node.op)]}({ast.unparse(left)}, {ast.unparse(right)}, {out})"
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return f"torch.neg({ast.unparse(node.operand)}, {out})"
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "stacked_last":
-        return f"stacked_last({ast.unparse(node.args[0])}, {out})"
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("stacked_last", "where_by_bits"):
+        return f"{ast.unparse(node.func)}({', '.join(map(ast.unparse, node.args))}, {out})"
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     method, on = node.func.attr, node.func.value

@@ -234,8 +234,12 @@ def _where(args: list[Value], dims: Dims, like: str) -> Value:
     condition, a, b = args
     if (a.code, b.code) == ("1", "0"):
         return Value(condition.code, dims, condition.strength, boolean=True)
-    if any(v.dims and not v.boolean and not v.weak for v in (a, b)):
-        return Value(f"torch.where({condition.code}, {a.code}, {b.code})", dims)
+    tensors = [v for v in (a, b) if v.dims and not v.boolean and not v.weak]
+    if tensors:
+        large = len([d for d in dims if d is not None]) > 1 and dims in [v.dims for v in tensors]
+        numbers = [v for v in (a, b) if v not in tensors]
+        by_bits = large and condition.dims and all(v.scalar for v in numbers)
+        return Value(f"{'where_by_bits' if by_bits else 'torch.where'}({condition.code}, {a.code}, {b.code})", dims)
     weak = all(v.weak or (v.scalar and _is_exact(v.code)) for v in (a, b))
     if not weak:
         a, b = (cast(v, like) for v in (a, b))

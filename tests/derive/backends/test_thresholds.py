@@ -29,7 +29,7 @@ from derive.notation import (
     where,
 )
 from derive.program import Assign, Call, Num, Program, Read, Scal, Scatter
-from tests.derive.live import module
+from tests.derive.live import chooses, module
 
 n, c = axes("n c")
 POINTS = torch.tensor([-math.inf, -1e30, -2.0, -1e-9, -0.0, 0.0, 1e-9, 0.7, 2.0, 90.0, 1e30], dtype=torch.float64)
@@ -131,7 +131,7 @@ FOLLOWED = [feature_map, gate, scaled_elu, leaky, bounded_loss, jumping]
 
 @pytest.mark.parametrize("made", FOLLOWED)
 def test_the_same_at_the_threshold_and_far_from_it(made) -> None:
-    assert "torch.where" not in render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
+    assert not chooses(render(made.op.derivation).partition("_forward(")[2].partition("def ")[0])
     name = made.op.name
     x, z = (POINTS.clone().requires_grad_() for _ in range(2))
     got, want = getattr(module(made.op), name)(x), FORWARDS[name](z)
@@ -152,7 +152,7 @@ def test_the_same_at_the_threshold_and_far_from_it(made) -> None:
 def test_neither_pass_chooses(made, right) -> None:
     """Nor where a branch is bounded by the threshold itself, or its slope divided by a number."""
     code = render(made.op.derivation)
-    assert "torch.where" not in code, code
+    assert not chooses(code), code
     x = torch.tensor([[-2.0, -1e-3, 0.0, 0.4], [3.0, 90.0, -90.0, -0.0]], dtype=torch.float64)
     z, dy = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, dtype=torch.float64)
     (x1, z1), (x2, z2) = ([v.clone().requires_grad_() for v in (x, z)] for _ in range(2))
@@ -171,12 +171,12 @@ def test_small_values_keep_their_digits() -> None:
 
 @pytest.mark.parametrize("made", [guarded, of_another, filled])
 def test_what_may_be_infinite_is_chosen(made) -> None:
-    assert "torch.where" in render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
+    assert chooses(render(made.op.derivation).partition("_forward(")[2].partition("def ")[0])
 
 
 def test_a_mask_that_is_kept_is_one_number_an_element() -> None:
     code = render(kept_as_asked.op.derivation)
-    assert "torch.where" not in code.partition("_backward(")[2].partition("class ")[0]
+    assert not chooses(code.partition("_backward(")[2].partition("class ")[0])
 
 
 def test_a_mask_turned_is_the_opposite_condition() -> None:
@@ -283,7 +283,7 @@ def gentle_outside(f, x: tensor[n]):
 def test_choices_that_take_the_same_are_one(made, right) -> None:
     """One mask is kept, a byte an element, for what is asked at two bounds."""
     forward, _, backward = render(made.op.derivation).partition("_backward(")
-    assert "x_outside = " in forward and "torch.where" not in backward.partition("class ")[0]
+    assert "x_outside = " in forward and not chooses(backward.partition("class ")[0])
     x, z = (POINTS.clone().requires_grad_() for _ in range(2))
     y, wanted = getattr(module(made.op), made.op.name)(x), right(z)
     torch.testing.assert_close(y, wanted, rtol=1e-14, atol=0)
@@ -305,14 +305,14 @@ def kept_within(f, x: tensor[n], z: tensor[n]):
 
 
 def test_what_is_left_out_between_two_bounds_is_finite() -> None:
-    assert "torch.where" not in render(shrunk_hard.op.derivation)
+    assert not chooses(render(shrunk_hard.op.derivation))
     y, _ = module(shrunk_hard.op).shrunk_hard_forward(POINTS[1:])
     torch.testing.assert_close(y, torch.where(POINTS[1:].abs() > 0.5, 3 * POINTS[1:] + POINTS[1:] ** 2, 0))
 
 
 def test_what_lies_between_two_bounds_is_chosen_once() -> None:
     code = render(kept_within.op.derivation)
-    assert "x_inside = (~(x > 1)) & (x > -1)" in code and "torch.where(x_inside, 2 * z, 0)" in code, code
+    assert "x_inside = (~(x > 1)) & (x > -1)" in code and "where_by_bits(x_inside, 2 * z, 0)" in code, code
 
 
 @op
@@ -331,7 +331,7 @@ def signs_with_a_gap(f, x: tensor[n], w: tensor[n]):
 def test_one_of_three_multiples_is_weighed_by_two_masks(made, a, b, t) -> None:
     """The first condition counts where both hold."""
     backward = render(made.op.derivation).partition("_backward(")[2].partition("class ")[0]
-    assert "torch.where" not in backward, backward
+    assert not chooses(backward), backward
     w, dy = torch.randn(2, len(POINTS), dtype=torch.float64)
     y, saved = getattr(module(made.op), f"{made.op.name}_forward")(POINTS, w)
     _, dw = getattr(module(made.op), f"{made.op.name}_backward")(dy, *saved)
@@ -373,7 +373,7 @@ def gone_above(f, x: tensor[n]):
 
 def test_nothing_is_added_to_what_is_weighed_by_a_mask() -> None:
     code = render(gone_above.op.derivation)
-    assert "torch.where" not in code and "0 * " not in code and ".add" not in code.partition("_backward(")[0], code
+    assert not chooses(code) and "0 * " not in code and ".add" not in code.partition("_backward(")[0], code
     y, _ = module(gone_above.op).gone_above_forward(POINTS)
     assert y.equal(torch.where(POINTS > 0, 0, POINTS.exp()))
 
@@ -516,7 +516,7 @@ def test_a_difference_or_nothing_is_a_relu():
     wanted = 20 * (torch.where(x < lo, lo - x, 0) + torch.where(x > hi, (x - hi) ** 2, 0))
     torch.testing.assert_close(y, wanted, equal_nan=True)
     forward = render(interval.op.derivation).partition("def interval_backward")[0]
-    assert "torch.where" not in forward
+    assert not chooses(forward)
     assert "(lo - x).relu_().nan_to_num_(0, math.inf)" in forward
 
 
@@ -528,7 +528,7 @@ def test_half_at_a_tie_of_two_tensors_is_a_sign():
     found = made.larger_of_two_backward(torch.ones(3, dtype=torch.float64), *saved)
     for g, e in zip(found, wanted, strict=True):
         torch.testing.assert_close(g, e)
-    assert "torch.where" not in render(larger_of_two.op.derivation)
+    assert not chooses(render(larger_of_two.op.derivation))
 
 
 def test_what_is_computed_is_compared_since_it_may_be_infinite():
@@ -557,7 +557,7 @@ def one_sided(f, lo: tensor[n], x: tensor[n], alpha: scalar = 0.1):
 
 
 def test_a_number_under_a_condition():
-    assert "torch.where" not in render(one_sided.op.derivation)
+    assert not chooses(render(one_sided.op.derivation))
     lo, x = torch.randn(2, 9, dtype=torch.float64)
     _, saved = module(one_sided.op).one_sided_forward(lo, x)
     found = module(one_sided.op).one_sided_backward(torch.ones(9, dtype=torch.float64), *saved)
@@ -592,7 +592,7 @@ def test_no_mask_for_a_number_that_may_be_infinite(made):
         x, z = x[:, 0], z[:, 0]
     y, _ = getattr(module(made.op), f"{made.op.name}_forward")(x, z)
     assert y.flatten()[0] == 2 and y.flatten()[1].abs() > 1e38
-    assert "torch.where" in render(made.op.derivation)
+    assert chooses(render(made.op.derivation))
 
 
 @op
@@ -638,7 +638,7 @@ def steeper_above(f, x: tensor[n]):
 def test_nothing_is_lost_of_what_is_small_beside_the_threshold(made, code, right) -> None:
     """`relu(x - c) + c` has as many digits of `x` as `c` has."""
     forward = render(made.op.derivation).partition("_backward(")[0]
-    assert code in forward and "torch.where" not in forward, forward
+    assert code in forward and not chooses(forward), forward
     x = torch.tensor([-1e12, -3e3, -101.0, -2.5, -1e-6, 0.0, 1e-7, 0.3, 101.0, 2e3, 1e12])
     found = getattr(module(made.op), made.op.name)(x)
     torch.testing.assert_close(found.double(), right(x.double()), rtol=2e-7, atol=0)
