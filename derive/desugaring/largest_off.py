@@ -174,11 +174,19 @@ def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
 def _may_be_large(exponent: Expr, op: Op) -> bool:
     """Whether nothing is known to keep exponents small: no maximum that is taken off them, no function with a bound."""
     equations = {e.name: e for e in op.equations}
-    if any(at.name in equations and equations[at.name].kind in ("amax", "amin") for at in exponent.atoms(At)):
+    if any(_is_largest(at.name, equations) for at in exponent.atoms(At)):
         return False
     left_out = exponent.xreplace({-S.Infinity: S.Zero})  # of which the exponential is 0
     low, high = ends_of(left_out, equations)
     return bool(exponent.atoms(At)) and (low < -LARGEST or high > LARGEST)
+
+
+def _is_largest(name: str, equations: Mapping[str, Equation]) -> bool:
+    """Whether a tensor is a maximum or a minimum, or the larger of one and something else."""
+    e = equations.get(name)
+    if e is None or e.kind is not None or not isinstance(e.body, maximum | minimum):
+        return e is not None and e.kind in ("amax", "amin")
+    return any(_is_largest(at.name, equations) for at in e.body.args if isinstance(at, At))
 
 
 @dataclass(frozen=True)

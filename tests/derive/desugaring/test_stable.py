@@ -275,12 +275,16 @@ def test_softplus_by_a_maximum_is_one_function() -> None:
         assert "softplus(" in _code(name) and "clamp" not in _code(name) and "abs(" not in _code(name), _code(name)
 
 
-def test_a_gradient_beside_a_third_term_keeps_its_digits() -> None:
-    x = torch.tensor([20.0, 30.0, -25.0], requires_grad=True)
-    t = torch.tensor([1.0, 1.0, 0.0])
-    module(targets.op).targets(x, t).backward()
-    sign = torch.tensor([-1.0, -1.0, 1.0])
-    torch.testing.assert_close(x.grad, sign * torch.sigmoid(-x.detach().abs()) / 3, rtol=1e-6, atol=0)
+def test_beside_a_third_term_a_value_keeps_its_digits_and_a_gradient_is_that_of_pytorch() -> None:
+    x = torch.tensor([20.0, 30.0, -25.0, 0.3], requires_grad=True)
+    t = torch.tensor([1.0, 1.0, 0.0, 1.0])
+    loss = module(targets.op).targets(x, t)
+    exact = torch.nn.functional.softplus(-(2 * t - 1).double() * x.detach().double(), threshold=60)
+    torch.testing.assert_close(loss.detach().double(), exact.mean(), rtol=1e-6, atol=0)
+    loss.backward()
+    z = x.detach().requires_grad_()
+    torch.nn.functional.binary_cross_entropy_with_logits(z, t).backward()
+    torch.testing.assert_close(x.grad, z.grad, rtol=1e-6, atol=1e-12)
 
 
 def test_a_logarithm_of_a_choice_is_a_softplus_of_one() -> None:
