@@ -54,6 +54,7 @@ from derive.passes.order import forward_program, passed_backward
 from derive.program import Assign, Call, Program, Read
 from derive.recording.checks import check_inputs
 from derive.saving import POLICIES, Policy, with_kept
+from derive.sums_made_twice import with_sums_made_twice
 from derive.terms.elements import tensor_names
 
 
@@ -145,7 +146,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     if policy.dear:
         theirs = saved_by_autograd(name_sums(name_extrema(written)))
         most = sum(BYTES[s.element] * lengths.elements(s.axes) for s in theirs)
-        handed = with_dear(handed, [c.target.name for c in steps.cotangents], most, lengths)
+        for handing_on in (with_dear, with_sums_made_twice):
+            handed = handing_on(handed, [c.target.name for c in steps.cotangents], most, lengths)
     return Derivation(
         op,
         named,
