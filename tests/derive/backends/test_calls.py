@@ -169,6 +169,13 @@ def mixed_heads(f, s: tensor[b, i, n, r], w: tensor[i, j]):
 
 
 @op
+def mixed_and_scaled(f, s: tensor[b, i, n, r], w: tensor[i, j], g: tensor[i]):
+    """A matrix that is computed stands in front of what lies in memory, as one that is given does."""
+    f.y[b, j, n, r] = sum(s[b, i, n, r] * (g[i] * w[i, j]), over=i)
+    return f.y
+
+
+@op
 def mixed_rows(f, x: tensor[..., i, d], w: tensor[j, i]):
     f.y[..., j, d] = sum(x[..., i, d] * w[j, i], over=i)
     return f.y
@@ -194,8 +201,11 @@ def quadratic_form(f, x: tensor[n, i], w: tensor[i, j], z: tensor[n, j]):
 
 CASES = [
     (mixed_heads, {"b": 2, "i": 3, "n": 4, "r": 5, "j": 6}),
+    (mixed_and_scaled, {"b": 2, "i": 3, "n": 4, "r": 5, "j": 6}),
     (mixed_heads, {"b": 2, "i": 2, "n": 2, "r": 2, "j": 2}),
+    (mixed_and_scaled, {"b": 2, "i": 2, "n": 2, "r": 2, "j": 2}),
     (mixed_heads, {"b": 1, "i": 1, "n": 0, "r": 3, "j": 2}),
+    (mixed_and_scaled, {"b": 1, "i": 1, "n": 0, "r": 3, "j": 2}),
     (tall_product, {"n": 2, "t": 3, "i": 4, "j": 5}),
     (tall_product, {"n": 3, "t": 3, "i": 3, "j": 3}),
     (wide_product, {"n": 2, "t": 3, "i": 4, "j": 5}),
@@ -274,6 +284,7 @@ WRITTEN = [
     (tails_of_a_row, "tail.reciprocal().cumsum(1)", "where"),
     (mixed_heads, "y = (w.T @ s.flatten(2)).unflatten(-1, (n, r))", "einsum"),
     (mixed_heads, "dw = sum_of_products(s.flatten(2), dy.flatten(2))", "permute"),
+    (mixed_and_scaled, "y = ((g[:, None] * w).T @ s.flatten(2)).unflatten(-1, (n, r))", "permute"),
     (mixed_rows, "y = w @ x", ".mT @"),
     (tall_product, "w = y.flatten(0, 1).T @ x.flatten(0, 1)", "einsum"),
     (wide_product, "w = x.flatten(1) @ y.flatten(1).T", "einsum"),

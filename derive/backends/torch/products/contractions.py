@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from derive.backends.torch.products.by_vectors import Known, is_by_one_each, times_vector
-from derive.backends.torch.products.flattened import Size, flattened, lying
+from derive.backends.torch.products.flattened import Size, flattened, from_the_left, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
 from derive.nodes.products import product_factors
 from derive.nodes.walking import node_axes
@@ -72,6 +72,11 @@ def contraction(
             at_once = flattened(whole[0], whole[1], node.axes, kept, size)
             if at_once is not None:
                 return at_once
+        for node_of, other in zip(factors, whole[::-1], strict=True):
+            made = _made_matrix(node_of, other, node.axes, value)
+            at_once = from_the_left(made, other, node.axes[0], kept, size) if made and other else None
+            if at_once is not None:
+                return at_once
         product = _matmul(a, b, r, value)
         if product is not None:
             return product
@@ -87,6 +92,21 @@ def _beside(
         return None
     order = (own[0], *other.dims[1:])
     made = value(node, order) if set(order) == set(node_axes(node)) and not any(map(is_pack, order)) else None
+    return made if made is not None and made.dims == order and not made.boolean else None
+
+
+def _made_matrix(
+    node: Node, other: Value | None, summed: tuple[str, ...], value: Callable[[Node, Dims], Value]
+) -> Value | None:
+    """A matrix that is computed, the summed axis first, to stand in front of a tensor as it lies; None for another.
+
+    It is smaller than the tensor, whose product would have its axes in another order: `(s[:, None] * w).T @ x`.
+    """
+    axes = [a for a in node_axes(node) if a not in summed]
+    if other is None or not isinstance(node, Call) or len(summed) != 1 or len(axes) != 1 or len(other.dims) < 3:
+        return None
+    order = (summed[0], axes[0])
+    made = value(node, order) if set(node_axes(node)) == set(order) and not any(map(is_pack, order)) else None
     return made if made is not None and made.dims == order and not made.boolean else None
 
 

@@ -35,13 +35,13 @@ def flattened(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Si
     if order[:1] and order[0] in b.dims:
         a, b = b, a
     if len(summed) == 1:
-        product = _from_the_left(a, b, summed[0], order, size) or _from_the_left(b, a, summed[0], order, size)
+        product = from_the_left(a, b, summed[0], order, size) or from_the_left(b, a, summed[0], order, size)
     else:
         product = _summed(a, b, summed)
     return product or _as_matrices(a, b, summed, order, size)
 
 
-def _from_the_left(matrix: Value, tensor: Value, summed: str, order: Dims, size: Size) -> Value | None:
+def from_the_left(matrix: Value, tensor: Value, summed: str, order: Dims, size: Size) -> Value | None:
     """`matrix @ tensor` where what is summed stands in the tensor before other axes, which stay where they are."""
     at = tensor.dims.index(summed)
     before, after = tensor.dims[:at], tensor.dims[at + 1 :]
