@@ -36,6 +36,35 @@ def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tens
     return sums
 
 
+def _skewed_index(x: Tensor, row: int, dim: int, start: int, count: int, by: int) -> Tensor:
+    """Of each element of what `skewed` reads, the place along `dim`."""
+    row, dim = row % x.dim(), dim % x.dim()
+    shape = [count if k == dim else n for k, n in enumerate(x.shape)]
+    places = [
+        torch.arange(shape[k], device=x.device).view([-1 if k == j else 1 for j in range(x.dim())]) for k in (row, dim)
+    ]
+    return (start + by * places[0] + places[1]).expand(shape)
+
+
+def skewed(x: Tensor, row: int, dim: int, start: int, count: int, by: int = -1) -> Tensor:
+    """Of each place i along `row` as many places along `dim`, from `start + by * i` on: a view wherever memory lies so."""
+    if torch.compiler.is_compiling() or x.numel() == 0:
+        return x.gather(dim, _skewed_index(x, row, dim, start, count, by))
+    if x.stride(row) + by * x.stride(dim) < 0:
+        x = x.movedim(row, 0).contiguous().movedim(0, row)
+    shape, strides, offset = list(x.shape), list(x.stride()), x.storage_offset() + start * x.stride(dim)
+    shape[dim], strides[row] = count, x.stride(row) + by * x.stride(dim)
+    return x.as_strided(shape, strides, offset)
+
+
+def add_skewed_(x: Tensor, row: int, dim: int, start: int, values: Tensor, by: int = -1) -> Tensor:
+    """The tensor with these values added where `skewed` reads them."""
+    if torch.compiler.is_compiling() or x.numel() == 0 or x.stride(row) + by * x.stride(dim) < 0:
+        return x.scatter_add_(dim, _skewed_index(x, row, dim, start, values.shape[dim], by), values)
+    skewed(x, row, dim, start, values.shape[dim], by).add_(values)
+    return x
+
+
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # whole numbers as wide as floats of so many bytes
 
 

@@ -133,10 +133,10 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
-CALLED = ("as_float64", "convolve", "correlated_images", "fill_diagonal_", "filtered_images", "of_numbers",
-          "over_windows", "pair_distances", "places_of", "ratio_of", "rows_by_matrices", "run_sums",
-          "spread_over_windows", "stacked_last", "sum_of_few", "sum_of_products", "sum_of_rows", "sums_of_outer",
-          "weighed_distances", "where_by_bits", "window_sums")  # fmt: skip
+CALLED = ("add_skewed_", "as_float64", "convolve", "correlated_images", "fill_diagonal_", "filtered_images",
+          "of_numbers", "over_windows", "pair_distances", "places_of", "ratio_of", "rows_by_matrices", "run_sums",
+          "skewed", "spread_over_windows", "stacked_last", "sum_of_few", "sum_of_products", "sum_of_rows",
+          "sums_of_outer", "weighed_distances", "where_by_bits", "window_sums")  # fmt: skip
 """What a module imports where its code calls it."""
 _HOMES = {
     **dict.fromkeys(CALLED, "_functions"),

@@ -72,11 +72,12 @@ def contraction(
             at_once = flattened(whole[0], whole[1], node.axes, kept, size)
             if at_once is not None:
                 return at_once
-        for node_of, other in zip(factors, whole[::-1], strict=True):
-            made = _made_matrix(node_of, other, node.axes, value)
-            at_once = from_the_left(made, other, node.axes[0], kept, size) if made and other else None
-            if at_once is not None:
-                return at_once
+        for own, other in zip(factors, whole[::-1], strict=True):
+            matrix = _made_matrix(own, other, node.axes, value)
+            if matrix is not None and other is not None:
+                at_once = from_the_left(matrix, other, node.axes[0], kept, size)
+                if at_once is not None:
+                    return at_once
         product = _matmul(a, b, r, value)
         if product is not None:
             return product

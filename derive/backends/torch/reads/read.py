@@ -7,6 +7,7 @@ from collections.abc import Callable
 from derive.backends.torch.reads.gathers import gathered
 from derive.backends.torch.reads.index_tensors import indexed
 from derive.backends.torch.reads.reshapes import reshaped
+from derive.backends.torch.reads.skewed import skewed
 from derive.backends.torch.reads.slices import windowed
 from derive.backends.torch.sizes import Sizes
 from derive.backends.values import Dims, Value, is_pack, named_by, squeeze
@@ -32,8 +33,8 @@ def read(
     if any(isinstance(i, Read) for i in node.index):
         return gathered(stored, node, sizes, value, order)
     axes = axes_along(node.index)
-    if len(set(axes)) < len(axes):  # one axis in a window and beside it: no view reads that
-        return indexed(stored, node, sizes, value)
+    if len(set(axes)) < len(axes):  # one axis in a window and beside it
+        return skewed(stored, node, sizes) or indexed(stored, node, sizes, value)
     return windowed(stored, node, sizes)
 
 

@@ -16,6 +16,7 @@ from derive.backends.torch.reads.gathers import (
     rows_chosen,
 )
 from derive.backends.torch.reads.index_tensors import index_tensor, pack_first, places_end
+from derive.backends.torch.reads.skewed import skew
 from derive.backends.torch.reads.slices import span, subscript
 from derive.backends.torch.reductions.added_rows import Along, gather_back, rows_turned
 from derive.backends.torch.reductions.boxes import spread_over_boxes
@@ -80,6 +81,13 @@ def scatter(printer: Printer, s: Scatter) -> None:
     axes = axes_along(s.slots)
     windows = moved and all(isinstance(i, Window) for i in moved) and len(set(axes)) == len(axes)
     if windows and (spread_over_boxes(printer, s, name) or through_windows(printer, s, name, target)):
+        return
+    if (found := skew(s.slots)) is not None:
+        dims = tuple(found.own if k == found.at else i for k, i in enumerate(s.slots))
+        values = printer.full(s.value, dims)  # type: ignore[arg-type]
+        by = "" if found.by == -1 else f", by={found.by}"
+        arguments = f"{found.arguments(s.axes, printer.sizes)}, {values.code}{by}"
+        printer.lines.append(Line(f"{name} = add_skewed_({target}, {arguments})", str(s)))
         return
     if isinstance(one, str) and s.slots.count(one) == 2:
         _diagonal(printer, s, name, target)
