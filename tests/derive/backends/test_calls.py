@@ -272,7 +272,7 @@ WRITTEN = [
     (places_twice, "dx_flat.index_add_(0, (ix * e + i", "index_put_"),
     (by_place_twice, "d_numbers = torch.arange(d, device=x.device, dtype=x.dtype)", "* torch.arange"),
     (by_fixed_place_twice, "numbers_2 = torch.arange(2, device=x.device, dtype=x.dtype)", "* torch.arange"),
-    (to_a_power_below, "torch.where(a == 0, 0, ", "-a == 0"),
+    (to_a_power_below, "where_by_bits(a == 0, 0, ", "-a == 0"),
     (one_row, ".index_add_(0, ix.reshape(1), dy.unsqueeze(0))", "index_put_"),
     (running_sum, "y = x.cumsum(-1)", "where"),
     (running_sum, "dx = dy.flip(-1).cumsum(-1).flip(-1)", "arange"),

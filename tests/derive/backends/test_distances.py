@@ -98,7 +98,7 @@ def test_the_distances_have_a_name_where_they_are_read_twice() -> None:
     code = inspect.getsource(module(retained.op)).partition("def retained_backward")[2]
     assert "i_minus_j = torch.arange(-j, i, device=do.device, dtype=do.dtype)" in code
     assert "(gamma[:, None] ** i_minus_j).unfold(1, j, 1)[:, 1:].flip(2)" in code
-    assert "torch.where(i_minus_j == 0, 0, " in code
+    assert "where_by_bits(i_minus_j == 0, 0, " in code
 
 
 def test_the_rows_are_turned_where_the_columns_are_added() -> None:

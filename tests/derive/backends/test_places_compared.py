@@ -91,5 +91,5 @@ def two_bands(f, x: tensor[t, s]):
 
 def test_a_named_comparison_stands_without_brackets() -> None:
     code = inspect.getsource(module(two_bands.op))
-    assert "where(s_up_to_t & (" in code
+    assert "where_by_bits(s_up_to_t & (" in code
     assert "(s_up_to_t)" not in code

@@ -59,7 +59,7 @@ def test_neither_pass_chooses(made) -> None:
 
 
 def test_leading_axes_that_may_be_none_are_no_dimension() -> None:
-    assert "torch.where(x > 0, x, a * x)" in render(any_width.op.derivation)
+    assert "where_by_bits(x > 0, x, a * x)" in render(any_width.op.derivation)
     assert verify(any_width.op).right
 
 

@@ -131,7 +131,7 @@ def test_conditions_are_asked_of_the_weights() -> None:
     """Where nothing is read, a weight may be anything: it is 0 there, and so is its gradient."""
     made = module(of_those_near.op)
     code = inspect.getsource(made.of_those_near_forward)
-    assert code.count("torch.where(") == 1 and code.index("torch.where(") < code.index("for at_k"), code
+    assert code.count("where_by_bits(") == 1 and code.index("where_by_bits(") < code.index("for at_k"), code
     assert ".addcmul_(y_share[:, :, at_k][:, :, None], x_padded[:, at_k : at_k + u])" in code
     a, z, x = torch.ones(1, 3, 2), torch.tensor([[0.0, 1, 2]]), torch.ones(1, 3, 1)
     y, saved = made.of_those_near_forward(a, z, x)

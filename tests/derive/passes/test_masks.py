@@ -263,7 +263,7 @@ def test_no_choice_where_what_is_chosen_is_zero_beside_it():
 
 def test_a_function_under_a_condition_is_what_it_is_on_that_side():
     source = render(over_its_root.op.derivation).partition("def over_its_root_backward")[2].partition("class")[0]
-    assert "torch.where(x > 0, " in source and "relu" not in source and "abs" not in source, source
+    assert "where_by_bits(x > 0, " in source and "relu" not in source and "abs" not in source, source
 
 
 def test_what_is_no_number_stays_none_beside_a_condition():
