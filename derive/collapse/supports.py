@@ -74,7 +74,17 @@ def supports(op: Op) -> dict[str, tuple[Support, ...]]:
             if value.is_number or value in (-S.Infinity, S.Infinity):
                 new = Support(equation.name, equation.axes, side, value)
                 found[equation.name] = (*found.get(equation.name, ()), new)
+    for of in (at for e in op.equations for at in e.reads if at.is_nonnegative and _is_asked(at, op)):
+        axes = tuple(a for a in of.index if isinstance(a, Axis))
+        new = Support(of.name, axes, Side(Above(of, S.Zero)))
+        if len(set(axes)) == len(of.index) and new not in found.get(of.name, ()):
+            found[of.name] = (*found.get(of.name, ()), new)
     return found
+
+
+def _is_asked(at: At, op: Op) -> bool:
+    """Whether a choice asks if an element is above 0: one that is never below it is 0 where it is not."""
+    return any(w.condition == Above(at, S.Zero) for e in op.equations for w in e.body.atoms(Where))
 
 
 def masked_side(value: Expr) -> Side | None:

@@ -4,6 +4,9 @@ A share underflows where it is small: its logarithm is infinite then, and 0 time
 for each element, where the sum has one for all that share it. Only where `m` is the maximum of what `s` adds up: `s`
 has a term `exp(0)` then, so that its logarithm is neither far from 0 nor infinite. Without it `x - log(s)` would lose
 the digits that `x` and `log(s)` have in common, and the logarithm of the share does not.
+
+Of `where(p > 0, p * log(p), 0)` the share stands outside, `p * where(p > 0, log(p), 0)`: what is 0 by itself is not
+asked for, and that shares add up to 1 is seen.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sympy import Add, Expr, Mul, S, exp, log
+from sympy import Add, Expr, Mul, Pow, S, StrictGreaterThan, exp, log
 
 from derive.desugaring.largest_off import LEAST
 from derive.desugaring.stable import in_full
@@ -19,6 +22,7 @@ from derive.equations import Equation, Op
 from derive.lowering.lower import node
 from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes, sorted_axes
+from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor, at_index
 from derive.terms.functions import maximum, minimum
 
@@ -27,7 +31,8 @@ def with_logs_of_shares(op: Op) -> Op:
     """The same op with the logarithm of every such share as a difference, also where the share has a name."""
     known = _Known(op.names)
     for e in op.equations:
-        known.take(replace(e, body=e.body.replace(lambda f: isinstance(f, log), partial(known.rewritten, e))))
+        body = e.body.replace(lambda f: isinstance(f, log), partial(known.rewritten, e))
+        known.take(replace(e, body=body.replace(lambda f: isinstance(f, Where), known.unmasked)))
     return replace(op, equations=tuple(known.equations))
 
 
@@ -40,6 +45,7 @@ class _Known:
     maxima: dict[str, Equation] = field(default_factory=dict)
     sums: set[str] = field(default_factory=set)
     shares: dict[str, Equation] = field(default_factory=dict)  # and exponentials, in full
+    logs: set[Tensor] = field(default_factory=set)  # such differences, which are finite
 
     def take(self, e: Equation) -> None:
         self.equations.append(e)
@@ -92,11 +98,23 @@ class _Known:
         over, under = (self.named(e, part, own) for part, own in zip(parts, logs, strict=True))
         return over - under
 
+    def unmasked(self, choice: Expr) -> Expr:
+        """A choice between a multiple of a share and 0, by whether the share is above 0, with the share outside."""
+        condition, value, other = choice.args
+        share = condition.args[0] if isinstance(condition, StrictGreaterThan) and condition.args[1] == 0 else None
+        factors = Mul.make_args(value)
+        if share is None or other != 0 or share not in factors or self.logarithm(in_full(share, self.shares)) is None:
+            return choice
+        rest = Mul(*(f for f in factors if f != share))
+        finite = not rest.has(log, Pow, Where) and all(at.tensor in self.logs for at in rest.atoms(At))
+        return share * Where(condition, rest, S.Zero) if finite else choice
+
     def named(self, e: Equation, f: Expr, value: Expr) -> At:
         """The difference under a name: `x - m` comes before anything else is added, which may be less near."""
         axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
         made = Equation(Tensor(name_of(node(f), self.taken)), axes, value, given=False)
         self.taken.add(made.name)
+        self.logs.add(made.target)
         self.equations.append(made)
         return made.left
 

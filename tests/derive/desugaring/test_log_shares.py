@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, exp, index, log, maximum, mean, op, scalar, sum, tensor
+from derive import amax, axes, exp, index, log, maximum, mean, op, scalar, sum, tensor, where
 from derive.desugaring.log_shares import with_logs_of_shares
 from tests.derive.live import assert_derived_at, module
 
@@ -264,3 +264,52 @@ def test_the_maximum_is_taken_off_before_anything_is_added():
     exact += 1 - z.double().softmax(-1).gather(1, labels[:, None]).squeeze(1)
     loss, _ = module(beside_others.op).beside_others_forward(z, labels)
     torch.testing.assert_close(loss.double(), exact, rtol=1e-6, atol=0)
+
+
+@op
+def entropy_of_what_is_there(f, z: tensor[n, c]):
+    """As it is written where a share may be 0."""
+    shares(f, z)
+    f.h[n] = -sum(where(f.p[n, c] > 0, f.p[n, c] * log(f.p[n, c]), 0), over=c)
+    return f.h
+
+
+@op
+def weighed_by_another(f, z: tensor[n, c], w: tensor[n, c]):
+    """What else stands beside the logarithm may be infinite where the share is 0."""
+    shares(f, z)
+    f.h[n] = sum(where(f.p[n, c] > 0, f.p[n, c] * log(f.p[n, c]) * w[n, c] ** 2, 0), over=c)
+    return f.h
+
+
+def test_an_entropy_that_asks_is_one_without_the_question() -> None:
+    """Its shares are above 0 or 0, and add up to 1: nothing is compared but where the logarithm is taken."""
+    backward = str(entropy_of_what_is_there.op.derivation.backward) + str(entropy_of_what_is_there.op.derivation.local)
+    assert "maximum" not in backward and "log_p + 1" not in backward and "sum_p" not in backward, backward
+    assert_derived_at(entropy_of_what_is_there.op, _entropy, {"n": 3, "c": 4})
+    assert_derived_at(weighed_by_another.op, _weighed_by_another, {"n": 3, "c": 4})
+
+
+def _entropy(z: Tensor) -> Tensor:
+    return -(z.softmax(1) * z.log_softmax(1)).sum(1)
+
+
+def _weighed_by_another(z: Tensor, w: Tensor) -> Tensor:
+    return (z.softmax(1) * z.log_softmax(1) * w.square()).sum(1)
+
+
+@pytest.mark.parametrize("made", [entropy_of_what_is_there, weighed_by_another], ids=lambda made: made.op.name)
+def test_what_is_left_out_has_no_part(made) -> None:
+    z = torch.tensor([[0.5, -math.inf, 0.1, -1.0], [0.0, -800.0, 0.3, -math.inf]], dtype=torch.float64)
+    there, w = torch.tensor([[True, False, True, True], [True, False, True, False]]), torch.ones_like(z)
+    leaf = z.clone().requires_grad_()
+    found = getattr(module(made.op), made.op.name)(leaf, *([w] if made is weighed_by_another else []))
+    found.sum().backward()
+    sign = 1 if made is weighed_by_another else -1
+    for row in range(2):
+        kept = z[row, there[row]].clone().requires_grad_()
+        right = sign * (kept.softmax(0) * kept.log_softmax(0)).sum()
+        right.backward()
+        torch.testing.assert_close(found[row], right, rtol=1e-12, atol=1e-15)
+        torch.testing.assert_close(leaf.grad[row, there[row]], kept.grad, rtol=1e-12, atol=1e-15)
+        assert not leaf.grad[row, ~there[row]].any()
