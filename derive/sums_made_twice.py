@@ -25,9 +25,10 @@ _MOST = 3  # axes of a sum whose orders are tried
 def with_sums_made_twice(known: Handed, cotangents: Collection[str], most: float, nominal: Nominal) -> Handed:
     """The same, with each such sum of the forward handed on, as far as `most` bytes go."""
     out = known
-    for s in known.backward.statements:
-        twin = _twin(s, out, cotangents, nominal) if isinstance(s, Assign) else None
-        if twin is None or not isinstance(s, Assign):
+    for name in [s.name for s in known.backward.statements]:
+        s = out.backward.assigned.get(name)
+        twin = None if s is None else _twin(s, out, cotangents, nominal)
+        if s is None or twin is None:
             continue
         trial = _handed(twin, s, out)
         held = [axes for n, axes in trial.backward.given if n not in cotangents]
@@ -98,7 +99,7 @@ def _operands(node: Node, fn: str) -> list[Node]:
 
 def _handed(twin: Assign, s: Assign, known: Handed) -> Handed:
     """The forward's sum as what the backward is given, in place of its own statement for it."""
-    statements = tuple(renamed(x, {s.name: twin.name}) for x in known.backward.statements if x is not s)
+    statements = tuple(renamed(x, {s.name: twin.name}) for x in known.backward.statements if x.name != s.name)
     slots = [i for x in statements for i in x.slots]
     wanted = {n for part in (*(x.value for x in statements), *slots) for n in reads(part)}
     gone = {n for n in dict(known.backward.given) if n in reads(s.value) and n not in wanted}

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from derive import axes, constant, op, sum, tanh, tensor
+from derive import axes, constant, exp, op, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.program import Reduce
 from derive.verify.verify import verify
-from tests.derive.live import assert_derived
+from tests.derive.live import assert_alike, assert_derived, module
 
 d, e, m, n, s, t = axes("d e m n s t")
 
@@ -79,3 +79,23 @@ def test_by_another_policy_it_is_taken_again() -> None:
     least = derive_op(form.op, "least")
     assert "k_r" not in least.kept
     assert set(least.kept) == {"r", "k"}
+
+
+@op
+def expected_place(f, z: tensor[n, s, t]):
+    """Both coordinates of a soft argmax (Sun et al., 2018): the gradient reads the outputs, and no sums of rows."""
+    f.p[n, s, t] = exp(z[n, s, t]) / sum(exp(z[n, s, t]), over=(s, t))
+    f.row[n] = sum(f.p[n, s, t] * s, over=(s, t))
+    f.column[n] = sum(f.p[n, s, t] * t, over=(s, t))
+    return f.row, f.column
+
+
+def test_several_are_handed_on() -> None:
+    kept = derive_op(expected_place.op).kept
+    assert {"row", "column"} <= set(kept) and "p_sum2" not in kept and "p_sum3" not in kept, kept
+
+    z = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    p = z.flatten(1).softmax(1).view(z.shape)
+    rows, columns = (torch.arange(k, dtype=z.dtype) for k in z.shape[1:])
+    found = torch.stack(module(expected_place.op).expected_place(z))
+    assert_alike(found, torch.stack([p.sum(2) @ rows, p.sum(1) @ columns]), [z])
