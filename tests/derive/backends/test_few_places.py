@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, mean, op, sum, tanh, tensor
+from derive import axes, concat, mean, op, sum, tanh, tensor
 from derive.emit import render
 from derive.verify.verify import verify
 from generated._functions import sum_of_few
+from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived
 
-n, c, h, w, d, two, pair, three, five = axes("n c h w d two=2 pair=2 three=3 five=5")
+n, c, h, w, d, k, two, pair, three, five = axes("n c h w d k two=2 pair=2 three=3 five=5")
 
 
 @op
@@ -61,6 +62,22 @@ def to_each(f, x: tensor[n, three], z: tensor[d, three]):
 def turned(f, q: tensor[h, w, five]):
     f.y[w, h] = mean(tanh(q[h, w, five]), over=five)
     return f.y
+
+
+@op
+def enlarged_beside(f, x: tensor[n, c, h], z: tensor[n, d, w]):
+    """Upsampled, and joined with what was skipped (Ronneberger, Fischer & Brox, 2015)."""
+    f.up[n, c, (h, two)] = x[n, c, h]
+    f.joined[n, k, w] = concat(f.up[n, c, w], z[n, d, w], along=k)
+    f.y[n, k, w] = f.joined[n, k, w] ** 2
+    return f.y
+
+
+def test_beside_a_slice() -> None:
+    code = code_of(enlarged_beside.op)
+    assert "dx = djoined[:, :c, : 2 * h : 2] + djoined[:, :c, 1 : 1 + 2 * h : 2]" in code, code
+    plain = lambda x, z: torch.cat([x.repeat_interleave(2, 2), z], 1).square()  # noqa: E731
+    assert_derived(enlarged_beside.op, plain, {"x": (2, 3, 4), "z": (2, 2, 8)})
 
 
 def test_what_is_computed_is_multiplied_by_ones() -> None:

@@ -33,7 +33,8 @@ def place_by_place(printer: Printer, node: Reduce) -> Node | None:
     if not all(n.isdecimal() for n in lengths) or not 1 < prod(map(int, lengths)) <= _MOST:
         return None
     own = [a for i in body.index for a in index_axes(i)]
-    whole_axes = all(isinstance(a, str) for i in body.index for a in (i.axes if isinstance(i, Merged) else (i,)))
+    inside = [i for i in body.index if set(index_axes(i)) & set(node.axes)]
+    whole_axes = all(isinstance(a, str) for i in inside for a in (i.axes if isinstance(i, Merged) else (i,)))
     if not whole_axes or any(own.count(a) != 1 for a in node.axes) or printer.layouts[body.name].count(None):
         return None
     known = {a: int(n) for a, n in zip(node.axes, lengths, strict=True)}
