@@ -15,9 +15,10 @@ from sympy import Add, Expr, Mul, S
 
 from derive.algebra import normal, opened, rewrite, sigma, substitute
 from derive.collapse.inversions import Inversion, cannot_vanish
+from derive.desugaring.own_sums import divisors, summed_along
 from derive.equations import Equation, Op
 from derive.matching import match
-from derive.terms.axes import Size, free_axes
+from derive.terms.axes import Size, free_axes, sorted_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, tensor_names
 from derive.terms.nearly_equal import greater_of_differences
@@ -73,10 +74,23 @@ def relations(op: Op, known: tuple[Inversion, ...]) -> tuple[Relation, ...]:
                         found[relation.pattern] = relation
                 elif len(because) > 1 and len(expr.atoms(Sigma)) > 1:
                     several.append((expr, because))
+    for relation in _of_shares(op):
+        found.setdefault(relation.pattern, relation)
     for relation in _by_the_others(several, by_names(tuple(found.values()))):
         found.setdefault(relation.pattern, relation)
     of_axes = tuple(found.values())
     return (*of_axes, *_by_first_names(op, of_axes), *_of_sums(op, by_names(of_axes)))
+
+
+def _of_shares(op: Op) -> Iterator[Relation]:
+    """That what is divided by its own sum adds up to 1, also where what is summed has no name: `exp(x - m) / s`."""
+    sums = {e.name: e for e in op.equations if e.kind == "sum" and e.is_plain}
+    for e in (e for e in op.equations if e.kind is None and e.is_plain):
+        for total in divisors(e.body, sums):
+            along = summed_along(e.body * total, total, sums[total.name])
+            pattern = sigma(e.left, sorted_axes(along)) if along else None
+            if isinstance(pattern, Sigma):
+                yield Relation(pattern, S.One, (total.name, e.name))
 
 
 def _by_the_others(several: list[_Level], known: Relations) -> Iterator[Relation]:
