@@ -163,6 +163,19 @@ def with_square(f, a: tensor[b, d], x: tensor[b, d], k: scalar = 3.0):
 
 LENGTHS = [(3, 3), (5, 2), (2, 5), (1, 4), (3, 1), (0, 2), (2, 0)]
 @op
+def label_of_heads(f, z: tensor[b, i, n, d], ix: index(d)[b, n]):
+    """One label for all `i`."""
+    f.y[b, i, n] = z[b, i, n, ix[b, n]] ** 2
+    return f.y
+
+
+@op
+def label_of_columns(f, z: tensor[..., d, n], ix: index(d)[n]):
+    f.y[..., n] = 3 * z[..., ix[n], n]
+    return f.y
+
+
+@op
 def mixed_heads(f, s: tensor[b, i, n, r], w: tensor[i, j]):
     f.y[b, j, n, r] = sum(s[b, i, n, r] * w[i, j], over=i)
     return f.y
@@ -200,6 +213,9 @@ def quadratic_form(f, x: tensor[n, i], w: tensor[i, j], z: tensor[n, j]):
 
 
 CASES = [
+    (label_of_heads, {"b": 2, "i": 3, "n": 4, "d": 5}),
+    (label_of_heads, {"b": 1, "i": 1, "n": 1, "d": 1}),
+    (label_of_heads, {"b": 2, "i": 0, "n": 2, "d": 2}),
     (mixed_heads, {"b": 2, "i": 3, "n": 4, "r": 5, "j": 6}),
     (mixed_and_scaled, {"b": 2, "i": 3, "n": 4, "r": 5, "j": 6}),
     (mixed_heads, {"b": 2, "i": 2, "n": 2, "r": 2, "j": 2}),
@@ -237,6 +253,8 @@ CASES = [
     (twice_a_product, {"n": 3, "d": 4, "e": 4}),
 ]
 PACKED = [
+    (label_of_columns, {"d": 3, "n": 4}),
+    (label_of_columns, {"d": 2, "n": 2}),
     (mixed_rows, {"i": 3, "j": 4, "d": 2}),
     (mixed_rows, {"i": 2, "j": 2, "d": 2}),
     (places_behind, {"d": 4, "r": 3}),
@@ -274,6 +292,10 @@ WRITTEN = [
     (by_fixed_place_twice, "numbers_2 = torch.arange(2, device=x.device, dtype=x.dtype)", "* torch.arange"),
     (to_a_power_below, "where_by_bits(a == 0, 0, ", "-a == 0"),
     (one_row, ".index_add_(0, ix.reshape(1), dy.unsqueeze(0))", "index_put_"),
+    (label_of_heads, "z.gather(3, ix[:, None, :, None].expand(b, i, n, 1)).squeeze(3)", "arange"),
+    (label_of_heads, ".scatter_add_(", "index_put_"),
+    (label_of_columns, "z.gather(-2, ix.expand(*leading, 1, n)).squeeze(-2)", "arange"),
+    (label_of_columns, ".scatter_add_(", "index_put_"),
     (running_sum, "y = x.cumsum(-1)", "where"),
     (running_sum, "dx = dy.flip(-1).cumsum(-1).flip(-1)", "arange"),
     (weighted_so_far, "y = w * x.cumsum(1)", "where"),

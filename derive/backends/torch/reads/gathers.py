@@ -40,9 +40,9 @@ def gathered(
         slot = gathers[0]
         inner = node.index[slot]
         axes = index_axes(inner)
-        if gathered_column(node):
+        if gathered_column(node) or (axes and set(axes) < set(plain)):
             sizes.checked.add(inner.name)  # type: ignore[union-attr]
-            return _batched_gather(stored, node, slot, value)
+            return _batched_gather(stored, node, slot, sizes, value)
         if not set(axes) & set(plain):
             return _row_gather(stored, node, slot, sizes, value, order)
         if len(along(node.index, slot)) == len(node.index):
@@ -189,14 +189,29 @@ def _places_gather(
     return Value(code, (*node.index[: run.start], *axes, *node.index[run.stop :]))  # type: ignore[arg-type]
 
 
-def _batched_gather(stored: Value, node: Read, slot: int, value: Callable[[Node, Dims], Value]) -> Value:
-    """`logp[n, y[n]]`: along one dimension, an index for each element of the others."""
-    plain = tuple(i for i in node.index if isinstance(i, str))
-    index = value(node.index[slot], plain)  # type: ignore[arg-type]
+def _batched_gather(
+    stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]
+) -> Value:  # fmt: skip
+    """`logp[n, y[n]]`: along one dimension, an index for each element of the others, or one for several of these."""
     dims = tuple(i if isinstance(i, str) else "?" for i in node.index)
     at = position(dims, slot)
-    code = f"{stored.inside(ATOM)}.gather({at}, {index.inside(ATOM)}.unsqueeze({at}))"
-    return Value(code, gathered_column(node))
+    code = f"{stored.inside(ATOM)}.gather({at}, {column(node.index, slot, at, sizes, value)})"
+    return Value(code, tuple(i if isinstance(i, str) else None for i in node.index))
+
+
+def column(
+    index: tuple[Index, ...], slot: int, at: int, sizes: Sizes, value: Callable[[Node, Dims], Value]
+) -> str:  # fmt: skip
+    """The integer tensor of a gather of one element along a dimension, expanded over the dimensions that it lacks."""
+    plain = tuple(i for i in index if isinstance(i, str))
+    own = tuple(i for i in plain if i in index_axes(index[slot]))
+    code = value(index[slot], own)  # type: ignore[arg-type]
+    if own == plain:
+        return f"{code.inside(ATOM)}.unsqueeze({at})"
+    dims = tuple(i if isinstance(i, str) and i in own else None for i in index)
+    code = unsqueeze(permute(squeeze(code), own), dims[next(k for k, d in enumerate(dims) if d) :])
+    lengths = ((f"*{sizes.of(i)}" if is_pack(i) else sizes.of(i)) if isinstance(i, str) else "1" for i in index)
+    return f"{code.inside(ATOM)}.expand({', '.join(lengths)})"
 
 
 def along(index: tuple[Index, ...], slot: int) -> Dims:

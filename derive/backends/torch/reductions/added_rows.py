@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from derive.backends.torch.pointwise import number_code
-from derive.backends.torch.reads.gathers import along, whole_index
+from derive.backends.torch.reads.gathers import along, column, whole_index
 from derive.backends.values import ATOM, Value, is_pack, permute, position
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import axes_along, index_axes, walk
@@ -50,13 +50,13 @@ def gather_back(printer: Printer, one: Along) -> str | None:
 def _elements_added(printer: Printer, one: Along) -> str | None:
     """Every element to a place of its own: the index runs over other dimensions of the tensor as well."""
     s, at, plain = one.scatter, one.at, one.plain
-    if set(one.axes) != set(plain):
+    if not set(one.axes) <= set(plain):
         dims = along(s.slots, one.slot)
         if len(dims) != len(s.slots):
             return None
         chosen = whole_index(s.slots, one.slot, printer.sizes, printer.value)
         return f".scatter_add_({at}, {chosen}, {printer.full(s.value, dims).code})"
-    index = printer.value(one.index, plain).inside(ATOM)
+    index = column(s.slots, one.slot, at, printer.sizes, printer.value)
     value = printer.value(s.value, plain)
     if not value.dims and len(plain) == 1 and not is_pack(plain[0]):
         size = printer.size(plain[0])
@@ -66,7 +66,7 @@ def _elements_added(printer: Printer, one: Along) -> str | None:
     else:
         source = f"{printer.full(s.value, plain).inside(ATOM)}.unsqueeze({at})"
     call = "scatter_" if s.kind == "put" else "scatter_add_"
-    return f".{call}({at}, {index}.unsqueeze({at}), {source})"
+    return f".{call}({at}, {index}, {source})"
 
 
 def _rows_added(printer: Printer, one: Along) -> str | None:
