@@ -80,6 +80,8 @@ def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> boo
     windows = _Windows.of(printer, s)
     if windows is None:
         return False
+    if _side_by_side(printer, s, name, target):
+        return True
     if frames_added(printer, s, name, windows.loops):
         return True
     change, own = _change(printer, s, name, windows)
@@ -92,6 +94,38 @@ def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> boo
         indent += "    "
     at = f"[..., {', '.join(map(turn, own))}]" if own else ""
     printer.lines.append(Line(f"{indent}{name}{place}{change}{at}", str(s)))
+    return True
+
+
+def _side_by_side(printer: Printer, s: Scatter, name: str, target: str) -> bool:
+    """The line that adds windows of which one begins where the other ends, as they lie; False for others.
+
+    What is computed at each place of a window is added place by place.
+    """
+    if not isinstance(s.value, Read) or any(map(is_pack, s.axes)):
+        return False
+    order: list[str] = []
+    pieces, merged = [":"] * len(s.axes), list[int]()
+    for k, i in enumerate(s.slots):
+        steps = printer.sizes.ordered(i) if isinstance(i, Window) and len(i.steps) == 2 else []
+        start = printer.number(i.offset) if isinstance(i, Window) else ""
+        if steps and steps[1][1] == 1 and printer.known(steps[1][0]) == steps[0][1] > 1 and start.isdecimal():
+            merged.append(len(order))
+            order += [axis for axis, _ in steps]
+            pieces[k] = f"{'' if start == '0' else start}:{behind(start, steps[0][1], printer.size(steps[0][0]))}"
+        elif isinstance(i, str):
+            order.append(i)
+        else:
+            return False
+    if not merged or set(order) != set(node_axes(s.value)) or len(set(order)) < len(order):
+        return False
+    value = printer.full(s.value, tuple(order))
+    for at in reversed(merged):
+        value = value.method(f".flatten({at}, {at + 1})")
+    if s.onto is None:
+        printer.lines.append(Line(f"{name} = {target}"))
+    change = "=" if _nothing_there(printer, s) else "+="
+    printer.lines.append(Line(f"{name}{subscript(pieces)} {change} {value.code}", str(s)))
     return True
 
 
