@@ -613,6 +613,11 @@ MISTAKES = {
         "f.z[n, k] = sum(h[n, d] * w[k, d], over=d)\n    f.y_[n] = f.z[n, y[n]] * u[y[n]]\n    return f.y_",
         "op mine, equation y_: y runs over axis c but is read as an index of axis k; give that axis one name: write f.z[n, c] = …, or declare y: index(k)[…]",
     ),
+    "two_names_of_one_axis_in_a_square": (
+        "f, u: tensor[n, c], w: tensor[c, k], y: index(c)[n], z: index(c)[n]",
+        "f.y_[n] = u[n, y[n]] + w[y[n], y[n]] ** 2\n    return f.y_",
+        "op mine, equation y_: y runs over axis c but is read as an index of axis k; declare w: tensor[c, c], whose dimensions have the same places",
+    ),
     "typo_of_a_short_name": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = 2 * xx[n, d]\n    return f.y",

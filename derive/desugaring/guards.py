@@ -195,11 +195,16 @@ def guards_of_windows(equations: Iterable[Equation]) -> dict[str, Equation]:
     return {e.name: e for e in equations if e.guard and is_window(e.body.args[1])}
 
 
+def guards_of_places(equations: Iterable[Equation]) -> dict[str, Equation]:
+    """Those, and the ones that keep what an index names, where a condition fails."""
+    return {e.name: e for e in equations if e.guard and isinstance(e.body, Where)}
+
+
 def without_guards(
     op: Op, equations: Sequence[Equation], sizes: Iterable[SizeRule], needs: Iterable[Requirement]
 ) -> Op:
     """The op with other equations, less the guards that these no longer read by, and what they ask of lengths."""
-    guards, read = guards_of_windows(equations), {at.name for e in equations for at in e.reads}
+    guards, read = guards_of_places(equations), {at.name for e in equations for at in e.reads}
     known = {r.axis for r in op.sizes}
     return replace(
         op,

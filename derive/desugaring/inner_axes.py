@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sympy import And, Basic, Expr, S, expand
 
-from derive.desugaring.guards import guards_of_windows
+from derive.desugaring.guards import guards_of_places
 from derive.equations import Op, SizeRule
 from derive.lengths.ends import Ends
 from derive.lengths.sizes import dimensions
@@ -27,7 +27,7 @@ class InnerAxes:
     made: dict[Expr, Axis] = field(default_factory=dict)  # by how many places it has
 
     def __post_init__(self) -> None:
-        self.guards = guards_of_windows(self.op.equations)
+        self.guards = guards_of_places(self.op.equations)
         dims = dimensions(self.op.operands, self.op.equations)
         self.taken = {a.base for own in dims.values() for i in own for a in free_axes(i)}
         self.taken |= {a.base for e in self.op.equations for a in e.over}

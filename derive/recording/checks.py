@@ -159,10 +159,13 @@ def check_axes(left_axes: tuple[Axis, ...], right: Expr, over: tuple[Axis, ...],
         )
 
 
-def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str, made: At | None = None) -> None:
+def check_index(
+    inner: At, dim: Expr, ranges: dict[str, Axis], equation: str, read: At, dims: tuple[Expr, ...], made: bool
+) -> None:
     """What stands in an index is an integer input whose values run over that dimension.
 
-    `made` is what is read, where an equation of the spec has made it and could name its axes otherwise.
+    `read` is what is read, of these dimensions, and `made` says whether an equation of the spec has made it and could
+    name its axes otherwise.
     """
     if inner.name not in ranges:
         declared = f"{inner.name}: index({dim})[{', '.join(map(str, inner.index)) or '()'}]"
@@ -174,9 +177,13 @@ def check_index(inner: At, dim: Expr, ranges: dict[str, Axis], equation: str, ma
     if isinstance(dim, Axis) and ranges[inner.name] != dim:
         own = ranges[inner.name].base
         fix = f"declare {inner.name}: index({dim.base})[…], or read the tensor's dimensions in their order"
-        if made is not None:
-            axes = ", ".join(own if i == inner else str(i) for i in made.index)
-            fix = f"give that axis one name: write f.{made.name}[{axes}] = …, or {fix.partition(', or')[0]}"
+        along = [str(d) for i, d in zip(read.index, dims, strict=True) if isinstance(i, At) and i.name == inner.name]
+        if made:
+            axes = ", ".join(own if i == inner else str(i) for i in read.index)
+            fix = f"give that axis one name: write f.{read.name}[{axes}] = …, or {fix.partition(', or')[0]}"
+        elif own in along:  # places of one axis, in two dimensions
+            axes = ", ".join(own if str(d) in along else str(d) for d in dims)
+            fix = f"declare {read.name}: tensor[{axes}], whose dimensions have the same places"
         raise DeriveError(
             f"{inner.name} runs over axis {own} but is read as an index of axis {dim.base}", equation=equation, fix=fix
         )
@@ -203,7 +210,7 @@ def check_read(
     for i, dim, named in zip(at.index, dims, declared or dims, strict=True):
         _check_place(i, dim, at, equation)
         if isinstance(i, At):  # of `hashes[ids[n, t]]` it is `hashes` that says what its values run over
-            check_index(i, named, ranges, equation, None if declared else at)
+            check_index(i, named, ranges, equation, at, declared or dims, made=not declared)
 
 
 def _not_defined(at: At, known: list[str], equation: str) -> DeriveError:

@@ -13,7 +13,7 @@ from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import as_tuple, assert_alike, assert_derived_at, chooses, module
 
-h, n, s, t, v, w = axes("h n s t v w")
+c, h, n, s, t, v, w = axes("c h n s t v w")
 five = axes("five=5")
 
 
@@ -162,3 +162,22 @@ def test_a_gather_of_a_slice_is_one_of_a_view() -> None:
     code = inspect.getsource(module(next_token_kept.op))
     assert "z[:, :t_inner].gather(2, y[:, 1:].unsqueeze(2))" in code
     assert "dz[:, :t_inner].scatter_add_(2, y[:, 1:].unsqueeze(2)" in code
+
+
+@op
+def path_score(f, em: tensor[n, t, c], tr: tensor[c, c], y: index(c)[n, t]):
+    """The score of one labelling of a chain (Lafferty, McCallum & Pereira, 2001)."""
+    f.e[n] = sum(em[n, t, y[n, t]], over=t)
+    f.s[n] = f.e[n] + sum(where(t > 0, tr[y[n, t - 1], y[n, t]], 0), over=t)
+    return f.s
+
+
+def test_an_index_is_not_guarded_where_it_is_read_throughout() -> None:
+    made = module(path_score.op)
+    code = "".join(inspect.getsource(getattr(made, f"path_score_{way}")) for way in ("forward", "backward"))
+    assert "y_read" not in code and not chooses(code), code
+    draw = torch.Generator().manual_seed(0)
+    em, tr = (torch.randn(s, dtype=torch.float64, generator=draw).requires_grad_() for s in ((2, 5, 3), (3, 3)))
+    y = torch.randint(3, (2, 5), generator=draw)
+    plain = em.gather(2, y[:, :, None]).sum((1, 2)) + tr[y[:, :-1], y[:, 1:]].sum(1)
+    assert_alike(made.path_score(em, tr, y), plain, [em, tr])
