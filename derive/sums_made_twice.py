@@ -18,7 +18,9 @@ from derive.nodes.walking import node_axes, reads
 from derive.program import Assign, AxisValue, Call, Node, Num, Read, Reduce, Scal, SizeOf, base
 
 _FEWER = 16
-"""How many times fewer elements a sum has than what it adds up, to be small."""
+"""How many times fewer elements a sum has than what it adds up, to be small; of a table that no operand or output is as
+large as, several times more.
+"""
 _MOST = 3  # axes of a sum whose orders are tried
 
 
@@ -44,7 +46,7 @@ def _twin(s: Assign, known: Handed, cotangents: Collection[str], nominal: Nomina
     again = {n for n in made if n in own and n in theirs and own[n].value == theirs[n].value}
     if not isinstance(s.value, Reduce) or reads(s.value) & ({*cotangents, *made} - again):
         return None
-    if nominal.elements(node_axes(s.value)) * _FEWER > nominal.elements((*node_axes(s.value), *s.value.axes)):
+    if nominal.weighted(node_axes(s.value)) * _FEWER > nominal.elements((*node_axes(s.value), *s.value.axes)):
         return None
     alike = (t for t in own.values() if t.name == s.name or t.name not in known.backward.names)
     return next((t for t in alike if _is_same(t, s)), None)

@@ -70,8 +70,15 @@ def each_row(f, x: tensor[n, d], w: tensor[d, e], g: tensor[n]):
     return f.y
 
 
+@op
+def of_outer_products(f, a: tensor[s, m, d], b: tensor[s, n, e], w: tensor[d, e, t]):
+    """A table of all pairs is larger than all that it is made of (the outer product mean: Jumper et al., 2021)."""
+    f.y[m, n, t] = sum(a[s, m, d] * b[s, n, e] * w[d, e, t], over=(s, d, e))
+    return f.y
+
+
 def test_others_are_left() -> None:
-    for made in (each_row, either_way):
+    for made in (each_row, either_way, of_outer_products):
         assert not derive_op(made.op).functions
 
 
