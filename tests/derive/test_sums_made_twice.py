@@ -71,9 +71,11 @@ def each_row(f, x: tensor[n, d], w: tensor[d, e], g: tensor[n]):
 
 
 @op
-def of_outer_products(f, a: tensor[s, m, d], b: tensor[s, n, e], w: tensor[d, e, t]):
+def of_outer_products(
+    f, a: tensor[s, m, d], b: tensor[s, n, e], u: constant[s, m], v: constant[s, n], w: tensor[d, e, t]
+):
     """A table of all pairs is larger than all that it is made of (the outer product mean: Jumper et al., 2021)."""
-    f.y[m, n, t] = sum(a[s, m, d] * b[s, n, e] * w[d, e, t], over=(s, d, e))
+    f.y[m, n, t] = sum(u[s, m] * a[s, m, d] * v[s, n] * b[s, n, e] * w[d, e, t], over=(s, d, e))
     return f.y
 
 
