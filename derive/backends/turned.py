@@ -84,10 +84,14 @@ def from_the_end(node: Node, axes: Collection[str], length: Length = own_length)
     return None if turned is None or backwards(turned) & set(axes) else turned
 
 
-def forwards(window: Window) -> tuple[Window | str, tuple[str, ...]]:
-    """A window whose axes all run forwards, and those that are to be flipped for it; itself where none can be."""
+def forwards(window: Window, dim: object) -> tuple[Window | str, tuple[str, ...]]:
+    """A window over a dimension whose axes all run forwards, and those that are to be flipped for it; itself where none
+    can be. An axis alone is a window too over a dimension that may be longer.
+    """
     axes = tuple(a for a, step in window.steps if step < 0)
     turned = _turned(window, axes, own_length)
+    if isinstance(turned, str) and base(turned) != base(str(dim)):
+        turned = Window(((turned, 1),), ZERO)
     return (window, ()) if not isinstance(turned, Window | str) else (turned, axes)
 
 

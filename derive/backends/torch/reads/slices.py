@@ -13,7 +13,8 @@ from derive.program import Index, Node, Read, Window
 
 def windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
     """Axis arithmetic: places and slices in one subscript, then sliding windows; all of it views."""
-    ways = [forwards(i) if isinstance(i, Window) else (i, ()) for i in node.index]
+    over = zip(node.index, stored.dims, strict=True)
+    ways = [forwards(i, d) if isinstance(i, Window) else (i, ()) for i, d in over]
     straight = Read(node.name, tuple(i for i, _ in ways))
     windows = [i for i in straight.index if isinstance(i, Window)]
     if any(len(i.steps) > 2 or any(step <= 0 for _, step in i.steps) for i in windows):

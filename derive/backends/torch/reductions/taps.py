@@ -56,8 +56,8 @@ class _Windows:
         for k, i in enumerate(s.slots):
             if not isinstance(i, Window):
                 continue
-            if len(i.steps) == 1 and forwards(i)[1]:
-                turned += forwards(i)[1]
+            if len(i.steps) == 1 and forwards(i, s.axes[k])[1]:
+                turned += forwards(i, s.axes[k])[1]
                 slots[k] = turned[-1]
                 continue
             if any(step <= 0 for _, step in i.steps) or len(i.steps) > 2:
@@ -155,7 +155,7 @@ def _place(printer: Printer, s: Scatter, windows: _Windows) -> str:
     """The subscript of what a turn adds to; none where that is the whole tensor."""
     pieces = [":" if not is_pack(a) else "..." for a in s.axes]
     for k, i in enumerate(s.slots):
-        straight = forwards(i)[0] if isinstance(i, Window) else None
+        straight = forwards(i, s.axes[k])[0] if isinstance(i, Window) else None
         if isinstance(straight, Window):
             pieces[k] = _taps_slice(printer, straight, s.axes[k], windows.loops.get(k))
     return subscript(pieces) if any(p not in (":", "...") for p in pieces) else ""
