@@ -20,6 +20,7 @@ from derive.conditions import with_conditions, with_dear, with_elements, with_fu
 from derive.costs.cost import is_dear, work
 from derive.desugaring.before_gathers import made_before_gathers
 from derive.desugaring.before_padding import made_before_padding
+from derive.desugaring.before_turns import made_before_turns
 from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.deviations import with_deviations
 from derive.desugaring.each_place import said_for_each_place
@@ -126,6 +127,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     within = with_largest_taken_off(with_squares(with_relu(within)))
     within = with_place_signs(by_stable_functions(with_logs_of_shares(within)))
     within = with_factors_outside(with_named_shares(within))
+    within = made_before_turns(within)
     written = made_before_windows(with_deviations(one_of_each(made_before_gathers(selected(within)))))
     written = merged_apart(made_before_padding(written))
     form = _cheapest(written, policy)
