@@ -40,7 +40,8 @@ def gathered(
         slot = gathers[0]
         inner = node.index[slot]
         axes = index_axes(inner)
-        if gathered_column(node) or (axes and set(axes) < set(plain)):
+        behind = node.index[slot + 1 :]  # rows that are read in whole are read by row
+        if gathered_column(node) or (axes and set(behind) <= set(axes) < set(plain)):
             sizes.checked.add(inner.name)  # type: ignore[union-attr]
             return _batched_gather(stored, node, slot, sizes, value)
         if not set(axes) & set(plain):
