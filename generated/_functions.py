@@ -50,16 +50,21 @@ def skewed(x: Tensor, row: int, dim: int, start: int, count: int, by: int = -1) 
     """Of each place i along `row` as many places along `dim`, from `start + by * i` on: a view wherever memory lies so."""
     if torch.compiler.is_compiling() or x.numel() == 0:
         return x.gather(dim, _skewed_index(x, row, dim, start, count, by))
-    if x.stride(row) + by * x.stride(dim) < 0:
+    if _step(x, row, dim, by) < 0:
         x = x.movedim(row, 0).contiguous().movedim(0, row)
     shape, strides, offset = list(x.shape), list(x.stride()), x.storage_offset() + start * x.stride(dim)
-    shape[dim], strides[row] = count, x.stride(row) + by * x.stride(dim)
+    shape[dim], strides[row] = count, _step(x, row, dim, by)
     return x.as_strided(shape, strides, offset)
+
+
+def _step(x: Tensor, row: int, dim: int, by: int) -> int:
+    """How far in memory each row of `skewed` begins behind the one before; of one row alone that is said by nothing."""
+    return x.stride(row) + by * x.stride(dim) if x.shape[row] > 1 else 0
 
 
 def add_skewed_(x: Tensor, row: int, dim: int, start: int, values: Tensor, by: int = -1) -> Tensor:
     """The tensor with these values added where `skewed` reads them."""
-    if torch.compiler.is_compiling() or x.numel() == 0 or x.stride(row) + by * x.stride(dim) < 0:
+    if torch.compiler.is_compiling() or x.numel() == 0 or _step(x, row, dim, by) < 0:
         return x.scatter_add_(dim, _skewed_index(x, row, dim, start, values.shape[dim], by), values)
     skewed(x, row, dim, start, values.shape[dim], by).add_(values)
     return x

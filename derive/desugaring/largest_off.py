@@ -8,10 +8,10 @@ that no gradient goes through. So it is of weighed sums, `sum(w*exp(z))`, and wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, Mul, Pow, S, exp, log
+from sympy import Add, And, Expr, Mul, Pow, S, exp, log
 
 from derive.bounded import LARGEST, ends_of
 from derive.desugaring.exponentials import exponent_of, exponentials, is_left_out, weights
@@ -21,7 +21,7 @@ from derive.equations import Equation, Op
 from derive.lowering.lower import node
 from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes
-from derive.terms.choices import Where
+from derive.terms.choices import Where, unlike
 from derive.terms.elements import At, Tensor
 from derive.terms.functions import maximum, minimum
 from derive.terms.names import free_name
@@ -48,20 +48,27 @@ def _without_largest(op: Op, total: Equation) -> Op:
     if exponent is None or not _may_be_large(exponent, op):
         return op
     taken, made, of = op.names, [], exponent
-    if isinstance(exponent, Where):  # asked once
-        made.append(own_equation(name_of(node(exponent), taken), axes_of_part(exponent, total), exponent, taken))
+    weighed = frozenset(w for w in weights(in_full(total.body, known)) if w.atoms(At) and not w.is_positive)
+    kept = Where(And(*(unlike(w, S.Zero) for w in weighed)), exponent, -S.Infinity)
+    if isinstance(kept, Where):  # asked once
+        made.append(own_equation(name_of(node(kept), taken), axes_of_part(kept, total), kept, taken))
         of = made[-1].left
     largest = _maximum(of, total, taken)
-    off = _Off(op, total, exponent, of, largest.left, S.One if largest.kind == "amax" else -S.One, known)
+    sign = S.One if largest.kind == "amax" else -S.One
+    off = _Off(op, total, exponent, of, largest.left, sign, known, weighed)
+    if any(off.factors(e) and not off.is_alike(e) for e in op.equations):  # what one leaves out is in the other
+        return op
     beside = off.beside()
+    if beside is None:
+        return op
     if beside:
         made.append(largest)
         largest = _of_all(largest, [off.sign * u for u in beside], taken)
         off = replace(off, largest=largest.left, others=beside)
     found = _taken_off(off, set(taken))
-    if found is not None and not beside and _is_added(largest, found) and _may_be_none(exponent, op):
+    if found is not None and _is_added(largest, found) and may_be_none(kept, op.equations):
         made.append(largest)
-        largest = _bounded(largest, taken)
+        largest = _bounded(largest, off.sign == 1, taken)
         off = replace(off, largest=largest.left)
         found = _taken_off(off, set(taken))
     if found is None:
@@ -76,13 +83,14 @@ def _without_largest(op: Op, total: Equation) -> Op:
 
 def _of_all(largest: Equation, others: Iterable[Expr], taken: set[str]) -> Equation:
     """The largest of a maximum and of what stands beside the sum, or the smallest."""
-    value = (maximum if largest.kind == "amax" else minimum)(largest.left, *others)
+    value: Expr = largest.left
+    for other in others:
+        value = (maximum if largest.kind == "amax" else minimum)(value, other)
     return own_equation(free_name(f"{largest.name}_of_all", taken), largest.axes, value, taken)
 
 
-def _bounded(largest: Equation, taken: set[str]) -> Equation:
+def _bounded(largest: Equation, is_largest: bool, taken: set[str]) -> Equation:
     """A maximum that is a number also where there is none: the least, or of a minimum the most."""
-    is_largest = largest.kind == "amax"
     value = maximum(largest.left, LEAST) if is_largest else minimum(largest.left, -LEAST)
     name = free_name(f"{largest.name}_or_{'least' if is_largest else 'most'}", taken)
     return own_equation(name, largest.axes, value, taken)
@@ -151,11 +159,18 @@ def _is_added(largest: Equation, equations: Iterable[Equation]) -> bool:
     return any(at.name == largest.name for body in bodies for at in body.atoms(At))
 
 
-def _may_be_none(value: Expr, op: Op) -> bool:
+def may_be_none(value: Expr, equations: Iterable[Equation]) -> bool:
     """Whether all exponents may be -oo, as what a condition leaves out is."""
-    equations = {e.name: e for e in op.equations if e.kind is None}
-    read = {at.name for at in value.atoms(At)} & equations.keys()
-    return value.has(S.Infinity, -S.Infinity) or any(_may_be_none(equations[name].body, op) for name in read)
+    plain = {e.name: e for e in equations if e.kind is None}
+    read = {at.name for at in value.atoms(At)} & plain.keys()
+    return value.has(S.Infinity, -S.Infinity) or any(may_be_none(plain[n].body, plain.values()) for n in read)
+
+
+def _beside_in(total: Expr, sums: Collection[str]) -> list[Expr | None]:
+    """The exponents of what such a sum is added to, 0 of a number and none where one is not known."""
+    own = [t for t in total.args if any(isinstance(f, At) and f.name in sums for f in Mul.make_args(t))]
+    others = [t for t in total.args if t not in own] if own else []
+    return [S.Zero if t.is_number else exponent_of(t) for t in others]
 
 
 def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
@@ -200,33 +215,43 @@ class _Off:
     largest: At  # or the smallest of minus the exponents
     sign: Expr  # of the largest in what is taken off
     known: Mapping[str, Equation]
+    weights: frozenset[Expr] = frozenset()  # factors that may be 0: what they leave out is no part of the largest
     others: tuple[Expr, ...] = ()  # exponents of what stands beside the sum, which the largest bounds too
 
-    def beside(self) -> tuple[Expr, ...]:
-        """The exponents of what is added to such sums where they are read, 0 of a number; none where one is unknown."""
-        found: dict[Expr, None] = {}
+    def beside(self) -> tuple[Expr, ...] | None:
+        """The exponents of what is added to such sums wherever they are read, 0 of a number.
+
+        None where one is not known, or where something is added in one place and not, or something else, in another.
+        """
         sums = {e.name for e in self.op.equations if self.is_alike(e)}
+        found: set[tuple[Expr | None, ...]] = set()
         for e in (e for e in self.op.equations if any(at.name in sums for at in e.reads)):
-            for total in in_full(e.body, self.known).atoms(Add):
-                own = [t for t in total.args if any(isinstance(f, At) and f.name in sums for f in Mul.make_args(t))]
-                others = [t for t in total.args if t not in own] if own else []
-                exponents = [S.Zero if t.is_number else exponent_of(t) for t in others]
-                if any(u is None or not free_axes(u) <= set(self.total.axes) for u in exponents):
-                    return ()
-                found |= dict.fromkeys(u for u in exponents if u is not None)
-        return tuple(found)
+            body = in_full(e.body, self.known)
+            added = {a: _beside_in(a, sums) for a in body.atoms(Add)}
+            added = {a: others for a, others in added.items() if others}
+            found |= {tuple(exponents) for exponents in added.values()}
+            rest = body.xreplace(dict.fromkeys(added, S.One))
+            found |= {()} if any(at.name in sums for at in rest.atoms(At)) else set()
+        one = found.pop() if len(found) == 1 else None
+        known = one is not None and all(u is not None and free_axes(u) <= set(self.total.axes) for u in one)
+        return tuple(u for u in one or () if u is not None) if known or (not found and one == ()) else None
 
     def is_alike(self, e: Equation) -> bool:
-        """Whether an equation is a sum along the same axes of multiples of the same exponentials."""
+        """Whether an equation is a sum along the same axes of multiples of the same exponentials, and weighed alike."""
+        factors = self.factors(e)
+        return bool(factors) and self.weights <= set(factors)
+
+    def factors(self, e: Equation) -> tuple[Expr, ...]:
+        """Those of such a sum; none of another equation."""
         alike = e.kind == self.total.kind and e.over == self.total.over and e.is_plain
         factors = Mul.make_args(in_full(e.body, self.known)) if alike and set(self.total.axes) <= set(e.axes) else ()
-        return sum(exponent_of(f) == self.exponent for f in factors) == 1
+        return tuple(factors) if sum(exponent_of(f) == self.exponent for f in factors) == 1 else ()
 
     def taken_from(self, e: Equation, taken: set[str]) -> Equation | None:
         """Such a sum with the maximum taken off; nothing for another equation."""
-        if not self.is_alike(e):
+        factors = self.factors(e)
+        if not factors:
             return None
-        factors = Mul.make_args(in_full(e.body, self.known))
         others = Mul(*(f for f in factors if exponent_of(f) != self.exponent))
         body = others * exp(self.named - self.sign * self.largest)
         if not e.given and e.name not in self.op.outputs:
@@ -238,11 +263,20 @@ class _Off:
     def with_sums(self, e: Equation, sums: Mapping[str, Equation]) -> Equation | None:
         """An equation with these sums in the place of those it reads; nothing where the maximum does not cancel."""
         body = in_full(e.body, self.known).replace(is_left_out, lambda f: exp(exponent_of(f)))
+        if self.weights:
+            body = body.replace(lambda f: isinstance(f, Mul), self._kept)
+            if exp(self.exponent) in body.atoms(exp):
+                return None
         body = body.xreplace({at: self._in_full(at, sums[at.name]) for at in body.atoms(At) if at.name in sums})
         body = body.replace(lambda f: isinstance(f, Add), self._factored)
         body = body.replace(lambda f: isinstance(f, log), self._logarithm)
         body = body.replace(lambda f: isinstance(f, Mul), self._in_one)
         return replace(e, body=body) if all(map(self._is_small, body.atoms(exp))) else None
+
+    def _kept(self, f: Expr) -> Expr:
+        """A product of the exponential and all that weighs it, as that of what is not left out."""
+        own = exp(self.exponent)
+        return f / own * exp(self.named) if own in f.args and self.weights <= set(f.args) else f
 
     def _in_full(self, at: At, new: Equation) -> Expr:
         places = dict(zip(new.axes, at.index, strict=True))

@@ -16,7 +16,7 @@ from functools import partial
 
 from sympy import Add, Expr, Mul, Pow, S, StrictGreaterThan, exp, log
 
-from derive.desugaring.largest_off import LEAST
+from derive.desugaring.largest_off import LEAST, may_be_none
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
 from derive.lowering.lower import node
@@ -104,6 +104,8 @@ class _Known:
         share = condition.args[0] if isinstance(condition, StrictGreaterThan) and condition.args[1] == 0 else None
         factors = Mul.make_args(value)
         if share is None or other != 0 or share not in factors or self.logarithm(in_full(share, self.shares)) is None:
+            return choice
+        if may_be_none(in_full(share, self.shares), self.equations):  # shares of nothing are no numbers
             return choice
         rest = Mul(*(f for f in factors if f != share))
         finite = not rest.has(log, Pow, Where) and all(at.tensor in self.logs for at in rest.atoms(At))

@@ -25,6 +25,8 @@ _VIEWS = {
 """What looks at the memory of the tensor that it is called on, always or where it can."""
 _IN_PLACE = "fill_diagonal_"
 """The function of the support module that returns what it is given, written over."""
+_LOOKS = "skewed"
+"""The function of the support module that looks at the memory of its first argument where it can."""
 _METHODS = {"sum", "mean", "square", "reciprocal", "tril", "triu"}
 
 
@@ -87,6 +89,8 @@ def looked_at(lines: Sequence[Line], tensors: Collection[str]) -> dict[str, str]
 
 def _root(node: ast.expr, tensors: Collection[str]) -> str | None:
     """The name of the tensor that an expression does no more than look at; None where it computes."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == _LOOKS:
+        return _root(node.args[0], tensors)
     if isinstance(node, ast.Call):
         node = node.func
         if not isinstance(node, ast.Attribute):

@@ -46,7 +46,24 @@ def read_twice(f, x: tensor[t, r], width: length(k) = 3):
     return f.y
 
 
+@op
+def rows_behind(f, b: tensor[r, n, t]):
+    """A row of length 1 has any stride."""
+    f.y[n, t, s] = 2 * b[s - t + size(t) - 1, n, t]
+    return f.y
+
+
+@op
+def no_more(f, b: tensor[t, r]):
+    """An output that only looks at an input."""
+    f.y[t, s] = b[t, s - t + size(t) - 1]
+    return f.y
+
+
 CASES = [
+    (rows_behind, {"r": 4, "n": 2, "t": 1, "s": 4}),
+    (rows_behind, {"r": 4, "n": 2, "t": 2, "s": 3}),
+    (no_more, {"t": 2, "r": 4, "s": 3}),
     (relative, {"n": 2, "t": 3, "s": 4, "r": 7}),
     (relative, {"n": 1, "t": 1, "s": 1, "r": 1}),
     (relative, {"n": 0, "t": 2, "s": 2, "r": 3}),
@@ -67,7 +84,7 @@ def test_leading_axes(pack) -> None:
     compare(strided.op, {"t": 3, "k": 3, "r": 8}, pack)
 
 
-@pytest.mark.parametrize("made", [relative, banded, columns])
+@pytest.mark.parametrize("made", [relative, banded, columns, rows_behind, no_more])
 def test_battery(made) -> None:
     found = verify(made.op)
     assert found.right, [(x.line, [str(w) for w in x.wrong]) for x in found.rows if x.wrong]

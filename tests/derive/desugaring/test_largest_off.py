@@ -270,6 +270,78 @@ def average_of_some(f, z: tensor[n, c], v: tensor[c], keep: constant[n, c]):
 
 
 @op
+def shares_under_a_mask(f, z: tensor[n, c], keep: constant[n, c]):
+    f.e[n, c] = keep[n, c] * exp(z[n, c])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    return f.p
+
+
+@op
+def log_sum_under_a_mask(f, z: tensor[n, c], keep: constant[n, c]):
+    f.y[n] = log(sum(keep[n, c] * exp(z[n, c]), over=c))
+    return f.y
+
+
+@pytest.mark.parametrize("far", [75.0, 85.0, 300.0])
+def test_what_a_weight_of_0_leaves_out_is_no_part_of_the_largest(far):
+    z, keep = torch.tensor([[-20.0, far, -21.0]], requires_grad=True), torch.tensor([[1.0, 0.0, 1.0]])
+    right = torch.tensor([[-20.0, -math.inf, -21.0]])
+    p = module(shares_under_a_mask.op).shares_under_a_mask(z, keep)
+    torch.testing.assert_close(p.detach(), right.softmax(1))
+    p[0, 0].backward()
+    torch.testing.assert_close(z.grad, torch.tensor([[0.19661193, 0.0, -0.19661193]]))
+    y, *_ = module(log_sum_under_a_mask.op).log_sum_under_a_mask_forward(z.detach(), keep)
+    torch.testing.assert_close(y, right.logsumexp(1))
+
+
+@op
+def of_those_of_a_kind(f, z: tensor[n, c], same: constant[n, c]):
+    """What has weight in one sum has not in the other, and no largest is that of both."""
+    f.e[n, c] = exp(z[n, c])
+    f.y[n] = -log(sum(same[n, c] * f.e[n, c], over=c) / sum(f.e[n, c], over=c))
+    return f.y
+
+
+@op
+def beside_and_alone(f, z: tensor[n, c], a: tensor[n]):
+    f.s[n] = sum(exp(z[n, c]), over=c)
+    f.y[n] = exp(a[n]) / (f.s[n] + exp(a[n])) + log(f.s[n])
+    return f.y
+
+
+@op
+def beside_two(f, z: tensor[n, c], a: tensor[n]):
+    f.y[n] = log(1 + exp(a[n]) + sum(exp(z[n, c]), over=c))
+    return f.y
+
+
+def test_sums_that_differ_in_what_stands_beside_them():
+    z, a = torch.tensor([[-50.0, -51.0]]), torch.tensor([80.0])
+    y, *_ = module(beside_and_alone.op).beside_and_alone_forward(z, a)
+    torch.testing.assert_close(y, 1 + z.logsumexp(1))
+    z, a = torch.tensor([[-5.0, 200.0], [-3.0, -900.0], [1.0, 2.0]]), torch.tensor([300.0, 2.0, -900.0])
+    y, *_ = module(beside_two.op).beside_two_forward(z, a)
+    torch.testing.assert_close(y, torch.cat([z, a[:, None], torch.zeros(3, 1)], 1).logsumexp(1))
+    z, same = torch.tensor([[-40.0, 40.0]]), torch.tensor([[1.0, 0.0]])
+    y, *_ = module(of_those_of_a_kind.op).of_those_of_a_kind_forward(z, same)
+    torch.testing.assert_close(y, torch.tensor([80.0]))
+
+
+@op
+def left_out_beside(f, z: tensor[n, c], keep: constant[n, c], b: tensor[n]):
+    f.w[n, c] = where(keep[n, c] > 0, z[n, c], -oo)
+    f.y[n] = log(sum(exp(f.w[n, c]), over=c) + exp(b[n]))
+    return f.y
+
+
+def test_where_nothing_is_left_beside_nothing_it_is_minus_infinity():
+    z, keep, b = torch.randn(2, 3), torch.tensor([[0.0, 0, 0], [1, 0, 1]]), torch.tensor([-math.inf, 0.5])
+    y, *_ = module(left_out_beside.op).left_out_beside_forward(z, keep, b)
+    right = torch.cat([z.masked_fill(keep == 0, -math.inf), b[:, None]], 1).logsumexp(1)
+    torch.testing.assert_close(y, right)
+
+
+@op
 def of_a_counted_label(f, z: tensor[n, c], y: index(c)[n], w: constant[c]):
     f.loss[n] = -log(w[y[n]] * exp(z[n, y[n]]) / sum(w[c] * exp(z[n, c]), over=c))
     return f.loss

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import amax, axes, exp, index, log, maximum, mean, op, scalar, sum, tensor, where
+from derive import amax, axes, constant, exp, index, log, maximum, mean, oo, op, scalar, sum, tensor, where
 from derive.desugaring.log_shares import with_logs_of_shares
 from tests.derive.live import assert_derived_at, module
 
@@ -151,6 +151,23 @@ def at_a_learned_temperature(f, z: tensor[n, c], t: tensor[n]):
     f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
     f.h[n] = sum(log(f.p[n, c]), over=c)
     return f.h
+
+
+@op
+def entropy_under_a_mask(f, z: tensor[n, c], keep: constant[n, c]):
+    f.w[n, c] = where(keep[n, c] > 0, z[n, c], -oo)
+    f.m[n] = amax(f.w[n, c], over=c)
+    f.e[n, c] = exp(f.w[n, c] - f.m[n])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    f.h[n] = -sum(where(f.p[n, c] > 0, f.p[n, c] * log(f.p[n, c]), 0), over=c)
+    return f.h
+
+
+def test_shares_of_nothing_have_no_entropy() -> None:
+    """They are no numbers, and none is above 0."""
+    z, keep = torch.randn(2, 3, dtype=torch.float64), torch.tensor([[0.0, 0, 0], [1, 0, 1]], dtype=torch.float64)
+    h, *_ = module(entropy_under_a_mask.op).entropy_under_a_mask_forward(z, keep)
+    torch.testing.assert_close(h, torch.stack([z.new_zeros(()), _entropy(z[1:, [0, 2]])[0]]))
 
 
 def _entropy(z: Tensor) -> Tensor:
