@@ -43,6 +43,8 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, at, wrong in numbers:
             if isinstance(given := args[at] if at < len(args) else kwargs.get(name, 0), wrong):
                 raise no_number(function, name, given)
+        if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            args = tuple(map(_without_gradient, args))
         if _is_alike(args) and (not kwargs or _is_alike((*args, *kwargs.values()))):
             return function(*args, **kwargs)
         dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
@@ -118,6 +120,13 @@ def no_number(function: Callable[..., Any], name: str, given: Any) -> TypeError:
     if function.__annotations__[name] == "int":
         wanted = "a whole number; give an int"
     return TypeError(f"{function.__name__}: {name} is a {type(given).__name__}, expected {wanted.format(name)}")
+
+
+def _without_gradient(given: Any) -> Any:
+    """A tensor as one that asks for no gradient: of one that does, `torch.matmul` copies what a matrix is multiplied with,
+    also where no gradient is followed.
+    """
+    return given.detach() if isinstance(given, Tensor) and given.requires_grad else given
 
 
 def _is_alike(args: tuple[Any, ...]) -> bool:
