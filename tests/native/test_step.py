@@ -150,3 +150,36 @@ def test_a_product_is_added_to_the_weights(package: Package) -> None:
         step = file.read().partition("int layers_sgd(")[2]
     assert "n_h, w, PLAIN, n_h, n_i, n_h, n_n, R(-lr), true, threads);" in step
     assert "dw" not in step.replace("// dw[i, h] =", "").replace("-lr * dw[i, h]", "")
+
+
+BILINEAR = """
+from derive import *
+
+n, m = axes("n m")
+
+
+@op
+def bilinear(f, k: tensor[n, m], b: tensor[n], r: tensor[m]):
+    f.y[()] = sum(b[n] * k[n, m] * r[m], over=(n, m))
+    return f.y
+
+
+@op
+def form(f, r: tensor[n], k: tensor[n, m]):
+    f.y[()] = sum(r[n] * k[n, m] * r[m], over=(n, m))
+    return f.y
+"""
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_gradient_of_inputs_alone_is_of_inputs_as_they_were(package: Package) -> None:
+    """`dk = b * r` is made where `k` is updated, and neither has changed by then."""
+    made = package(specs=BILINEAR, step=True)
+    for name, shapes in (("bilinear", ((5, 3), (5,), (3,))), ("form", ((4,), (4, 4)))):
+        args = [torch.randn(s, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) for s in shapes]
+        leaves = [a.clone().requires_grad_() for a in args]
+        getattr(made, name)(*leaves).backward()
+        with only_kernels(sys.modules[f"{made.__name__}._native"]):
+            getattr(made, f"{name}_sgd")(*args, 0.1)
+        for found, leaf in zip(args, leaves, strict=True):
+            torch.testing.assert_close(found, (leaf - 0.1 * leaf.grad).detach(), rtol=1e-12, atol=1e-13)

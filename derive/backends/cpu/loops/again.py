@@ -52,6 +52,7 @@ class _Tables:
     form: Normal
     written: Counter[str]  # how many loops write a tensor
     found: dict[str, Loop] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)  # what groups so far have changed, as a step does its inputs
 
     def within(self, group: Group, others: set[str]) -> Group:
         """The group with the tables that it reads; `others` are tensors that lie in memory in any case."""
@@ -66,13 +67,14 @@ class _Tables:
             if loop.name not in others and self._is_table(table):
                 self.found[loop.name] = table
                 own[loop.name] = loop.name
+        self.changed |= {s.name for s in group.loops if s.changes}
         return replace(group, loops=tuple(loops))
 
     def _is_read_at_its_places(self, name: str, group: Group) -> bool:
-        """Whether a group reads it at its own places alone, and changes nothing that it is made of."""
+        """Whether a group reads it at its own places alone, and nothing that it is made of changes before or there."""
         table = self.found[name]
         places = {r.index for s in group.loops for r in s.reads() if r.name == name}
-        changed = {s.name for s in group.loops if s.changes}
+        changed = self.changed | {s.name for s in group.loops if s.changes}
         return places == {table.slots} and set(group.outer) <= set(table.slots) and not changed & reads(table.value)
 
     def _without(self, loop: Loop, name: str, group: Group, own: dict[str, str], loops: list[Loop]) -> Loop:
