@@ -31,6 +31,8 @@ def divided_by(value: object) -> set[str]:
             if exponent.is_number and exponent.is_negative and isinstance(base, At | Scalar | Function):
                 named = isinstance(base, At | Scalar)
                 out.add(base.name if named else f"{base.func.__name__} of {sorted(tensor_names(base))}")
+            elif exponent.is_number and exponent.is_negative and isinstance(base, Add) and not _holds_a_number(base):
+                out.add(f"sum of {sorted(tensor_names(base))}")  # two gates that both underflow
             for inner in getattr(f, "over", ()) and [f.body]:
                 out |= divided_by(inner)
     return out
@@ -44,3 +46,8 @@ def undivided(known: Relations, allowed: set[str]) -> Relations:
 def conditions(known: tuple[Inversion, ...]) -> set[str]:
     """The tensors that conditional eliminations divide by."""
     return {name for i in known if i.nonzero is not None for name in tensor_names(i.nonzero)}
+
+
+def _holds_a_number(total: Add) -> bool:
+    """Whether a term is a number: 1 + exp(x) and s^2 + 1 do not vanish by underflow."""
+    return any(term.is_number for term in total.args)

@@ -8,7 +8,7 @@ from sympy import Expr, Integer, Rational
 from derive.collapse.inversions import cannot_vanish, definitions_of, inversions, subtracted
 from derive.collapse.vocabulary import name_sums
 from derive.lengths.nominal import nominal
-from derive.notation import axes, exp, op, rsqrt, scalar, size, sum, tanh, tensor
+from derive.notation import axes, exp, op, rsqrt, scalar, sigmoid, size, sum, tanh, tensor
 from derive.pipeline import derive_op
 from derive.terms.axes import Size
 from derive.terms.elements import At, Tensor
@@ -71,6 +71,22 @@ def test_what_underflows_is_not_divided_by() -> None:
     p = torch.rand(2, 30, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     w = p / p.sum(1, keepdim=True) * torch.exp(-((torch.arange(30) - at[:, None]) ** 2))
     assert_alike(module(about_a_place.op).about_a_place(p, at), w**2, (p, at))
+
+
+@op
+def two_gates(f, x: tensor[n, m, d], z: tensor[n, m], v: tensor[m]):
+    f.y[n, m, d] = x[n, m, d] * sigmoid(z[n, m]) + x[n, m, d] * sigmoid(sum(v[m] * x[n, m, d], over=m))
+    return f.y
+
+
+def test_a_sum_of_what_underflows_is_not_divided_by() -> None:
+    """`x` is not `y/(s + t)` where both gates are shut."""
+    g = torch.Generator().manual_seed(0)
+    x, z, v = (torch.rand(*s, dtype=torch.float64, generator=g) for s in ((3, 4, 5), (3, 4), (4,)))
+    x[0], z[0] = -1000, -1000
+    inputs = [t.requires_grad_() for t in (x, z, v)]
+    right = x * torch.sigmoid(z)[..., None] + x * torch.sigmoid((v[:, None] * x).sum(1, keepdim=True))
+    assert_alike(module(two_gates.op).two_gates(*inputs), right, tuple(inputs))
 
 
 @op
