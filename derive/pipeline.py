@@ -22,6 +22,7 @@ from derive.desugaring.before_gathers import made_before_gathers
 from derive.desugaring.before_padding import made_before_padding
 from derive.desugaring.before_turns import made_before_turns
 from derive.desugaring.before_windows import made_before_windows
+from derive.desugaring.counterbalanced import with_counterbalanced
 from derive.desugaring.deviations import with_deviations
 from derive.desugaring.each_place import said_for_each_place
 from derive.desugaring.guards import unguarded
@@ -124,7 +125,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     within = with_numbers_in_choices(computed_where_they_meet(within))
-    within = with_largest_taken_off(with_squares(with_relu(within)))
+    within = with_largest_taken_off(with_counterbalanced(with_squares(with_relu(within))))
     within = with_place_signs(by_stable_functions(with_logs_of_shares(within)))
     within = with_factors_outside(with_named_shares(within))
     within = made_before_turns(within)
