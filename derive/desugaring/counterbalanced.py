@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from sympy import Add, Expr, Integer, Mul, exp
 
+from derive.desugaring.two_exponentials import beside_one
 from derive.equations import Equation, Op
 from derive.terms.functions import sigmoid, softplus
 
@@ -46,6 +47,5 @@ def _held_down(f: Expr) -> tuple[Expr, Integer] | None:
         return None
     if isinstance(base, sigmoid) and power > 0:
         return -base.args[0], power
-    others = [t for t in Add.make_args(base) if t != 1]
-    is_one_more = len(others) == 1 != len(Add.make_args(base)) and isinstance(others[0], exp)
-    return (others[0].args[0], -power) if is_one_more and power < 0 else None
+    of = beside_one(base)
+    return (of, -power) if of is not None and power < 0 else None

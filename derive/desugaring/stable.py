@@ -15,7 +15,7 @@ from dataclasses import replace
 from sympy import Add, Expr, Mul, Pow, S, cosh, exp, log
 
 from derive.desugaring.splitting import own_equation
-from derive.desugaring.two_exponentials import by_quotients, exponents, mirrored
+from derive.desugaring.two_exponentials import beside_one, by_quotients, exponents, mirrored
 from derive.equations import Equation, Op
 from derive.lowering.lower import node
 from derive.nodes.naming import name_of
@@ -81,19 +81,13 @@ def _rewritten(e: Equation, named: Mapping[str, Equation]) -> Equation:
     return replace(e, body=body)
 
 
-def _exponent(total: Expr) -> Expr | None:
-    """The `x` of `1 + exp(x)`."""
-    others = [t for t in Add.make_args(total) if t != 1]
-    return others[0].args[0] if len(others) == 1 != len(total.args) and isinstance(others[0], exp) else None
-
-
 def _is_inverse(e: Expr) -> bool:
-    return isinstance(e, Pow) and bool(e.exp.is_Integer and e.exp < 0) and _exponent(e.base) is not None
+    return isinstance(e, Pow) and bool(e.exp.is_Integer and e.exp < 0) and beside_one(e.base) is not None
 
 
 def _sigmoids(e: Expr) -> Expr:
     """`(1 + exp(x)) ** -k` as a power of the sigmoid of `-x`."""
-    return sigmoid(-_exponent(e.base)) ** -e.exp  # type: ignore[operator]
+    return sigmoid(-beside_one(e.base)) ** -e.exp  # type: ignore[operator]
 
 
 def _has_sigmoid(e: Expr) -> bool:
@@ -116,7 +110,7 @@ def _with_exponential(e: Expr) -> Expr:
 def _logarithm(e: Expr, named: Mapping[str, Equation]) -> Expr:
     """The logarithm of `1 + exp(x)`, or of a sigmoid, with a name or without."""
     total = e.args[0] + 1 if isinstance(e, log1p) else e.args[0]
-    exponent = _exponent(total)
+    exponent = beside_one(total)
     if exponent is not None:
         return softplus(exponent)
     if (cosine := _cosine(total)) is not None:

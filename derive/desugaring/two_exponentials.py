@@ -22,6 +22,12 @@ def exponents(total: Expr) -> dict[Expr, Expr] | None:
     return found if any(u != 0 for u in found) else None
 
 
+def beside_one(total: Expr) -> Expr | None:
+    """The `x` of `1 + exp(x)`; nothing for another value."""
+    others = [t for t in Add.make_args(total) if t != 1]
+    return others[0].args[0] if len(others) == 1 != len(total.args) and isinstance(others[0], exp) else None
+
+
 def mirrored(total: Expr) -> tuple[Expr, Expr] | None:
     """Of `c*exp(u) + c*exp(-u)` both `u` and `c`, where `c` is above 0; nothing for another sum."""
     found = exponents(total) or {}
