@@ -86,7 +86,7 @@ def where_by_bits(condition: Tensor, a: Tensor | float, b: Tensor | float, out: 
         chosen = torch.where(condition, a, b)
         return chosen if out is None else out.copy_(chosen)
     bits = _BITS[like.element_size()]
-    if not isinstance(a, Tensor):
+    if not isinstance(a, Tensor) or (out is not None and out is b):  # what is written over is read first
         condition, a, b = ~condition, b, a
     mask, kept = condition.to(bits).neg_(), a.view(bits)  # type: ignore[union-attr]
     into = None if out is None else out.view(bits)

@@ -45,6 +45,7 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise no_number(function, name, given)
         if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
             args = tuple(map(_without_gradient, args))
+            kwargs = {name: _without_gradient(given) for name, given in kwargs.items()}
         if _is_alike(args) and (not kwargs or _is_alike((*args, *kwargs.values()))):
             return function(*args, **kwargs)
         dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]

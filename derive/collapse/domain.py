@@ -49,5 +49,5 @@ def conditions(known: tuple[Inversion, ...]) -> set[str]:
 
 
 def _holds_a_number(total: Add) -> bool:
-    """Whether a term is a number: 1 + exp(x) and s^2 + 1 do not vanish by underflow."""
+    """Whether a term is a number: 1 + exp(x) does not vanish by underflow, as x - 1 may at one place alone."""
     return any(term.is_number for term in total.args)

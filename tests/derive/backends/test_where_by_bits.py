@@ -55,6 +55,13 @@ def test_into_memory_of_the_callers(b: float | str) -> None:
         assert _same_bits(out, torch.where(CONDITIONS["each"][:rows], x[:rows], other if b != "z" else z[:rows]))
 
 
+@pytest.mark.parametrize("over", [0, 1])
+def test_over_what_is_chosen_from(over: int) -> None:
+    both, condition = [_drawn(torch.float32, 0), _drawn(torch.float32, 1)], CONDITIONS["each"]
+    right = torch.where(condition, *both)
+    assert _same_bits(where_by_bits(condition, *both, out=both[over]), right)
+
+
 def test_other_dtypes_and_gradients_are_left_to_pytorch() -> None:
     condition, whole = CONDITIONS["each"], torch.arange(96 * 64).reshape(96, 64)
     assert torch.equal(where_by_bits(condition, whole, 0), torch.where(condition, whole, 0))

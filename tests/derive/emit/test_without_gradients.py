@@ -18,8 +18,9 @@ def mixed(f, s: tensor[b, i, n], w: tensor[i, j]):
 def test_what_is_saved_asks_for_none() -> None:
     made, s, w = module(mixed.op), torch.randn(2, 3, 4), torch.randn(3, 5, requires_grad=True)
     with torch.no_grad():
-        _, saved = made.mixed_forward(s, w)
-    assert not saved.w.requires_grad and saved.w.data_ptr() == w.data_ptr()
+        both = made.mixed_forward(s, w), made.mixed_forward(s, w=w)
+    for _, saved in both:
+        assert not saved.w.requires_grad and saved.w.data_ptr() == w.data_ptr()
     _, saved = made.mixed_forward(s, w)  # a caller who follows gradients through it is not cut off
     assert saved.w is w
 
