@@ -11,7 +11,7 @@ from derive.lengths.kept_inside import gaps
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
-from derive.terms.functions import absolute, maximum, minimum, power, relu, sigmoid, sign, softplus
+from derive.terms.functions import absolute, logaddexp, maximum, minimum, power, relu, sigmoid, sign, softplus
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""
@@ -82,7 +82,7 @@ def _has_floor(value: Expr) -> bool:
 
 
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
-_ENTIRE = (*_CLOSED, exp, sin, cos, absolute, softplus)
+_ENTIRE = (*_CLOSED, exp, sin, cos, absolute, softplus, logaddexp)
 
 
 def has_no_pole(value: Expr, known: Collection[str], padded: Collection[At] = ()) -> bool:

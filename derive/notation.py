@@ -21,12 +21,12 @@ from derive.recording.values import expression
 from derive.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import BELOW_ALL, Concat, Where, same, unlike
 from derive.terms.elements import Delta
-from derive.terms.functions import expm1, log1p, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
+from derive.terms.functions import expm1, log1p, logaddexp, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
 from derive.terms.reductions import Reduce
 
 __all__ = [
     "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "expm1", "index", "length", "log",
-    "log1p", "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
+    "log1p", "logaddexp", "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
     "sign", "sin", "size", "softplus", "sqrt", "sum", "tanh", "tensor", "where",
 ]  # fmt: skip
 

@@ -25,6 +25,7 @@ from derive.desugaring.before_windows import made_before_windows
 from derive.desugaring.counterbalanced import with_counterbalanced
 from derive.desugaring.deviations import with_deviations
 from derive.desugaring.each_place import said_for_each_place
+from derive.desugaring.few_exponentials import with_few_exponentials
 from derive.desugaring.guards import unguarded
 from derive.desugaring.inner_choices import chosen_between_ends
 from derive.desugaring.inner_places import between_ends
@@ -126,7 +127,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     within = with_numbers_in_choices(computed_where_they_meet(within))
     within = with_largest_taken_off(with_counterbalanced(with_squares(with_relu(within))))
-    within = with_place_signs(by_stable_functions(with_logs_of_shares(within)))
+    within = by_stable_functions(with_logs_of_shares(within))
+    within = with_place_signs(with_few_exponentials(within))
     within = with_factors_outside(with_named_shares(within))
     within = made_before_turns(within)
     written = made_before_windows(with_deviations(one_of_each(made_before_gathers(selected(within)))))

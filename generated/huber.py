@@ -63,7 +63,7 @@ def huber_backward(dloss: Tensor, t_minus_x: Tensor, threshold: float) -> HuberG
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = t_minus_x.shape[:]
     r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
-    dt_minus_x = torch.sign(t_minus_x).mul_(r.clamp(max=threshold)).mul_(dloss / math.prod(leading))
+    dt_minus_x = torch.sign(t_minus_x).mul_(r.clamp_(max=threshold)).mul_(dloss / math.prod(leading))
     dx = -dt_minus_x  # dx[...] = -dt_minus_x[...]
     return HuberGradients(dx, dt_minus_x)
 

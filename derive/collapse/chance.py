@@ -41,6 +41,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "expm1": math.expm1,
     "log": math.log,
     "log1p": math.log1p,
+    "logaddexp": lambda a, b: math.log(math.exp(a) + math.exp(b)),
     "maximum": max,
     "minimum": min,
     "power": math.pow,

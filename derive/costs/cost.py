@@ -34,7 +34,8 @@ NAMED = 0.05
 
 _HEAVY = {
     **dict.fromkeys(("exp", "log", "expm1", "log1p", "sin", "cos"), 3.0),
-    **dict.fromkeys(("tanh", "erf", "erfc", "erfinv", "sigmoid", "softplus", "sinh", "cosh", "asinh", "acosh"), 4.0),
+    **dict.fromkeys(("tanh", "erf", "erfc", "erfinv", "sigmoid", "softplus", "logaddexp"), 4.0),
+    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh"), 4.0),
     **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "atanh", "loggamma", "digamma", "polygamma", "pow"), 4.0),
     **dict.fromkeys(("rsqrt", "sqrt"), 1.5),
 }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sympy import Eq, Expr, Mul, S, exp
 
+from derive.bounded import LARGEST, ends_of
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
 from derive.terms.choices import Where
 from derive.terms.elements import At
+from derive.terms.functions import maximum, minimum
 
 
 def exponentials(op: Op) -> dict[str, Equation]:
@@ -45,3 +48,21 @@ def weights(body: Expr) -> list[Expr]:
 
 def is_left_out(value: Expr) -> bool:
     return isinstance(value, Where) and exponent_of(value) is not None
+
+
+def may_be_large(exponent: Expr, op: Op) -> bool:
+    """Whether nothing is known to keep exponents small: no maximum that is taken off them, no function with a bound."""
+    equations = {e.name: e for e in op.equations}
+    if any(_is_largest(at.name, equations) for at in exponent.atoms(At)):
+        return False
+    left_out = exponent.xreplace({-S.Infinity: S.Zero})  # of which the exponential is 0
+    low, high = ends_of(left_out, equations)
+    return bool(exponent.atoms(At)) and (low < -LARGEST or high > LARGEST)
+
+
+def _is_largest(name: str, equations: Mapping[str, Equation]) -> bool:
+    """Whether a tensor is a maximum or a minimum, or the larger of one and something else."""
+    e = equations.get(name)
+    if e is None or e.kind is not None or not isinstance(e.body, maximum | minimum):
+        return e is not None and e.kind in ("amax", "amin")
+    return any(_is_largest(at.name, equations) for at in e.body.args if isinstance(at, At))

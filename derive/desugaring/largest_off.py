@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, And, Expr, Mul, Pow, S, exp, log
 
-from derive.bounded import LARGEST, ends_of
-from derive.desugaring.exponentials import exponent_of, exponentials, is_left_out, weights
+from derive.desugaring.exponentials import exponent_of, exponentials, is_left_out, may_be_large, weights
 from derive.desugaring.splitting import axes_of_part, own_equation, split_name
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
@@ -45,7 +44,7 @@ def _without_largest(op: Op, total: Equation) -> Op:
     """
     known = exponentials(op)
     exponent = _exponent(total, known)
-    if exponent is None or not _may_be_large(exponent, op):
+    if exponent is None or not may_be_large(exponent, op):
         return op
     taken, made, of = op.names, [], exponent
     weighed = frozenset(w for w in weights(in_full(total.body, known)) if w.atoms(At) and not w.is_positive)
@@ -76,7 +75,7 @@ def _without_largest(op: Op, total: Equation) -> Op:
     # each a statement, as what is written is: what it is of may be written over then
     made = [replace(e, free=e.left != of, given=True) for e in (*made, largest)]
     first = next(k for k, e in enumerate(found) if any(at.name in {m.name for m in made} for at in e.reads))
-    rest = _without_unread(replace(op, equations=(*found[:first], *made, *found[first:])), op)
+    rest = without_unread(replace(op, equations=(*found[:first], *made, *found[first:])), op)
     large = {n for n, e in known.items() if exponent_of(e.body) == exponent} | {total.name}
     return op if any(e.name in large and e in op.equations for e in rest.equations) else rest
 
@@ -96,7 +95,7 @@ def _bounded(largest: Equation, is_largest: bool, taken: set[str]) -> Equation:
     return own_equation(name, largest.axes, value, taken)
 
 
-def _without_unread(op: Op, before: Op) -> Op:
+def without_unread(op: Op, before: Op) -> Op:
     """The op without what nothing reads any more, as exponentials that are too large."""
     while True:
         read, was = ({at.name for e in o.equations for at in e.reads} for o in (op, before))
@@ -184,24 +183,6 @@ def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
     inner = found.args[1] if isinstance(found, Where) else found
     whole = inner is not None and free_axes(inner) >= {*e.axes, *e.over}
     return found if whole else None
-
-
-def _may_be_large(exponent: Expr, op: Op) -> bool:
-    """Whether nothing is known to keep exponents small: no maximum that is taken off them, no function with a bound."""
-    equations = {e.name: e for e in op.equations}
-    if any(_is_largest(at.name, equations) for at in exponent.atoms(At)):
-        return False
-    left_out = exponent.xreplace({-S.Infinity: S.Zero})  # of which the exponential is 0
-    low, high = ends_of(left_out, equations)
-    return bool(exponent.atoms(At)) and (low < -LARGEST or high > LARGEST)
-
-
-def _is_largest(name: str, equations: Mapping[str, Equation]) -> bool:
-    """Whether a tensor is a maximum or a minimum, or the larger of one and something else."""
-    e = equations.get(name)
-    if e is None or e.kind is not None or not isinstance(e.body, maximum | minimum):
-        return e is not None and e.kind in ("amax", "amin")
-    return any(_is_largest(at.name, equations) for at in e.body.args if isinstance(at, At))
 
 
 @dataclass(frozen=True)

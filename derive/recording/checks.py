@@ -22,8 +22,8 @@ from derive.terms.windows import affine, is_window
 
 FUNCTIONS = frozenset({
     "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "digamma", "erf", "erfc",
-    "erfinv", "exp", "expm1", "log", "log1p", "loggamma", "maximum", "minimum", "polygamma", "power", "relu",
-    "sigmoid", "sign", "sin", "sinh", "softplus", "tan", "tanh",
+    "erfinv", "exp", "expm1", "log", "log1p", "logaddexp", "loggamma", "maximum", "minimum", "polygamma", "power",
+    "relu", "sigmoid", "sign", "sin", "sinh", "softplus", "tan", "tanh",
 })  # fmt: skip
 """What an expression may call."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 _REDUCTIONS = {"sum": "sum", "mean": "mean", "amax": "amax", "max": "amax", "amin": "amin", "min": "amin"}
 
 _FUNCTIONS = frozenset({
-    "abs", "cos", "erf", "exp", "expm1", "log", "log1p", "relu", "rsqrt", "sigmoid", "sign", "sin", "softplus", "sqrt",
-    "tanh",
+    "abs", "cos", "erf", "exp", "expm1", "log", "log1p", "logaddexp", "relu", "rsqrt", "sigmoid", "sign", "sin",
+    "softplus", "sqrt", "tanh",
 })  # fmt: skip
 
 _NO_GRADIENT = "compute it before and pass it as an input that has no gradient, c: constant[n, d]"
@@ -59,7 +59,6 @@ _FUNCTIONS_INSTEAD = {
     "write x[n, d] * sigmoid(x[n, d])": ("swish",),
     "write x[n, d] * tanh(softplus(x[n, d]))": ("mish",),
     "write x[n, d] / (1 + abs(x[n, d]))": ("softsign",),
-    "write a + softplus(b - a)": ("logaddexp",),
     "write a + w * (b - a)": ("lerp",),
     "write sqrt(a ** 2 + b ** 2)": ("hypot",),
     "write concat(x[n, i], z[n, j], along=k)": ("cat",),

@@ -347,6 +347,7 @@ INLINE double number_sigmoid_of_size(double x) { return number_sigmoid(x); }
 INLINE double number_floor(double x) { return floor(x); }
 INLINE double number_Mod(double x, double y) { return x - y * floor(x / y); }
 INLINE double number_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+INLINE double number_logaddexp(double x, double y) { return (x > y ? x : y) + log1p(exp(x == y ? 0 : -fabs(x - y))); }
 
 #define IS_FLOAT (sizeof(real) == sizeof(float))
 
@@ -611,6 +612,9 @@ INLINE real real_sigmoid_of_size(real x) { // as exact, of the exponential that 
     return (x < 0 ? e : 1) / (1 + e);
 }
 INLINE real real_softplus(real x) { return (x < 0 ? 0 : x) + real_log1p_unit(real_exp_up_to_0(-real_absolute(x))); }
+INLINE real real_logaddexp(real x, real y) { // also where both are the same infinity, which has no difference
+    return (x < y ? y : x) + real_log1p_unit(real_exp_up_to_0(x == y ? (real)0 : -real_absolute(x - y)));
+}
 INLINE real real_pow(real x, real y) { return IS_FLOAT ? (real)powf((float)x, (float)y) : (real)pow((double)x, (double)y); }
 
 // exp(x) - 1 = 2 * (2^(n - 1) * (exp(r) - 1) + (2^(n - 1) - 1/2)): of each sum, what is lost in rounding is added with what is small.

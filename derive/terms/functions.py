@@ -65,6 +65,35 @@ class softplus(_Real):
         return log(1 + exp(x))
 
 
+class logaddexp(_Named):
+    """`log(exp(a) + exp(b))` without either exponential, which may overflow; its derivatives are two sigmoids."""
+
+    nargs = 2
+    latex_name = r"\operatorname{logaddexp}"
+
+    @classmethod
+    def eval(cls, a: Expr, b: Expr) -> Expr | None:
+        if a == b:
+            return a + log(2)
+        if a.is_number or b.is_number:  # `exp` of which is one number
+            number, x = (a, b) if a.is_number else (b, a)
+            return number + softplus(x - number) if number.is_finite else None
+        return cls(b, a) if b.sort_key() < a.sort_key() else None  # one spelling of both
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        a, b = self.args
+        return sigmoid(a - b) if argindex == 1 else sigmoid(b - a)
+
+    def _eval_is_real(self) -> bool | None:
+        return True if all(a.is_real for a in self.args) else None
+
+    def _eval_is_extended_real(self) -> bool | None:
+        return True if all(a.is_extended_real for a in self.args) else None
+
+    def _eval_rewrite_as_exp(self, a: Any, b: Any, **kwargs: Any) -> Expr:
+        return log(exp(a) + exp(b))
+
+
 class log1p(_Real):
     """`log(1 + x)`, exact also where `x` is small."""
 

@@ -49,6 +49,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "floor": torch.floor,
     "log": torch.log,
     "log1p": torch.log1p,
+    "logaddexp": torch.logaddexp,
     "loggamma": torch.lgamma,
     "polygamma": lambda n, x: torch.polygamma(int(n.flatten()[0]), x),  # digamma(x) is polygamma(0, x)
     "power": torch.pow,

@@ -37,8 +37,8 @@ _BINARY = {"add": ("+", _SUM), "sub": ("-", _SUM), "mul": ("*", _PRODUCT), "div"
            "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4), "eq": ("==", 3), "ne": ("!=", 3), "and": ("&", 2),
            "or": ("|", _ANY)}  # fmt: skip
 _FUNCTIONS = frozenset(
-    """exp log expm1 log1p tanh erf sigmoid softplus sin cos sqrt rsqrt relu sign absolute tan sinh cosh asin acos atan
-    asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size
+    """exp log expm1 log1p tanh erf sigmoid softplus logaddexp sin cos sqrt rsqrt relu sign absolute tan sinh cosh
+    asin acos atan asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size
     rounded""".split()  # noqa: SIM905
 )
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}

@@ -6,7 +6,7 @@ from derive.nodes.walking import walk
 from derive.program import Call, Node, Num
 
 _UNITS: dict[str, float] = {
-    "exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "expm1": 4, "log1p": 5,
+    "exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "logaddexp": 8, "expm1": 4, "log1p": 5,
     "one_plus_erf": 5, "sigmoid_of_size": 4,
     "sin": 10, "cos": 10, "sinh": 7, "cosh": 7, "atanh": 15, "pow": 60, "atan": 6, "atan2": 8, "asin": 6, "acos": 6,
     "erfinv": 20, "loggamma": 30, "digamma": 20, "polygamma": 20,

@@ -127,6 +127,10 @@ def _function(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
         return Value(_clamped(node, args), dims)
     if node.fn == "softplus":
         return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
+    if node.fn == "logaddexp" and any(a.scalar for a in args):  # torch has it of tensors
+        of, number = sorted(args, key=lambda a: a.scalar)
+        difference = f"{of.inside(SUM)} - {number.inside(SUM + 1)}"
+        return Value(f"functional.softplus({difference}, threshold=40) + {number.inside(SUM)}", dims, SUM)
     if node.fn in ("threshold", "bent"):
         over = "_" if args[0].owned and args[0].dims == dims else ""
         return Value(f"functional.{_TORCH.get(node.fn, node.fn)}{over}({', '.join(a.code for a in args)})", dims)
@@ -154,15 +158,25 @@ def _clamped(node: Call, args: list[Value]) -> str:
     inner, number = node.args if args[1].scalar else node.args[::-1]
     if node.fn == "maximum":
         if isinstance(inner, Call) and inner.fn == "minimum" and _ascends(number, inner):
-            head, bounded, high = value.code.rpartition(".clamp(max=")
+            head, bounded, high = _bounded_before(value.code, "max")
             if bounded and high.count("(") < high.count(")"):
-                return f"{head}.clamp({bound.code}, {high[:-1]})"
-        return f"{value.inside(ATOM)}.clamp(min={bound.code})"
+                return f"{head}({bound.code}, {high[:-1]})"
+        return f"{_clamping(value)}(min={bound.code})"
     if isinstance(inner, Call) and inner.fn == "maximum" and value.code.endswith(")"):
-        head, bounded, low = value.code.rpartition(".clamp(min=")
+        head, bounded, low = _bounded_before(value.code, "min")
         if bounded and low.count("(") < low.count(")"):
-            return f"{head}.clamp({low[:-1]}, {bound.code})"
-    return f"{value.inside(ATOM)}.clamp(max={bound.code})"
+            return f"{head}({low[:-1]}, {bound.code})"
+    return f"{_clamping(value)}(max={bound.code})"
+
+
+def _clamping(value: Value) -> str:
+    return f"{value.inside(ATOM)}.clamp{'_' if value.owned else ''}"
+
+
+def _bounded_before(code: str, end: str) -> tuple[str, str, str]:
+    """What is clamped and how it is called, and the bound, where the code clamps at one end."""
+    head, bounded, bound = code.rpartition(f"({end}=")
+    return (head, bounded, bound) if head.endswith((".clamp", ".clamp_")) else ("", "", code)
 
 
 def _ascends(low: Node, extremum: Call) -> bool:
@@ -311,6 +325,8 @@ def _scalar_call(node: Call, args: list[Value]) -> Value:
         return Value(f"{args[0].inside(PRODUCT)} % {args[1].inside(PRODUCT + 1)}", strength=PRODUCT, scalar=True)
     if fn == "softplus":
         return Value(f"max({inner}, 0) + math.log1p(math.exp(-abs({inner})))", strength=SUM, scalar=True)
+    if fn == "logaddexp":
+        return Value(f'of_numbers("logaddexp", {inner})', scalar=True)
     if fn in ("maximum", "minimum"):
         return Value(f"{fn[:3]}({inner})", scalar=True)
     if fn == "sigmoid":

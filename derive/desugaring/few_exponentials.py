@@ -1,0 +1,148 @@
+"""A few exponentials added up, as `exp(a) + exp(b)`: the logarithm of such a sum and its shares, without overflow.
+
+The logarithm of two is one function, `logaddexp`, whose derivatives are sigmoids. Of more, of weighed ones and of
+shares the largest exponent `m` is taken off: `m + log(w*exp(a - m) + v*exp(b - m))`, `exp(a - m) / (exp(a - m) + ...)`.
+It cancels, so that no gradient goes through it. Sums along an axis are those of largest_off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+
+from sympy import Add, Expr, Mul, S, exp, log
+
+from derive.desugaring.exponentials import exponent_of, is_left_out, may_be_large, weights
+from derive.desugaring.largest_off import LEAST, without_unread
+from derive.desugaring.splitting import axes_of_part, own_equation
+from derive.desugaring.stable import in_full
+from derive.equations import Equation, Op
+from derive.terms.choices import Where, unlike
+from derive.terms.elements import At
+from derive.terms.functions import log1p, logaddexp, maximum, softplus
+from derive.terms.names import free_name
+
+
+def with_few_exponentials(op: Op) -> Op:
+    """The same op with every such logarithm and share. An op that gives the gradient of each named tensor is left."""
+    if op.stepwise:
+        return op
+    found = _Found(op)
+    for e in op.equations:
+        found.take(e)
+    changed = replace(op, equations=tuple(found.equations))
+    return op if changed == op else without_unread(changed, op)
+
+
+_Terms = Mapping[Expr, Expr]
+"""By exponent, 0 of a number, what is before each exponential of a sum."""
+_Power = tuple[_Terms, Expr]
+"""What a sum adds up, and the power of it that is read."""
+
+
+def _terms(total: Expr) -> _Terms | None:
+    """What a sum adds up; nothing where it is not of exponentials with numbers and factors alone, two at least."""
+    found: dict[Expr, Expr] = {}
+    for term in Add.make_args(total):
+        u = S.Zero if term.is_number else exponent_of(term)
+        if u is None or (isinstance(term, Where) and not isinstance(term.args[1], exp)):
+            return None
+        weight = term if term.is_number else Mul(*weights(term)) if not is_left_out(term) else S.One
+        found[u] = found.get(u, S.Zero) + weight
+    return found if len(found) > 1 else None
+
+
+@dataclass
+class _Found:
+    """The equations so far, and what is known of exponentials and of their sums by name."""
+
+    op: Op
+    equations: list[Equation] = field(default_factory=list)
+    named: dict[str, Equation] = field(default_factory=dict)
+    largest: dict[Expr, At] = field(default_factory=dict)
+
+    def take(self, e: Equation) -> None:
+        """Add an equation, with the largest exponents that it reads before it."""
+        full = in_full(e.body, self.named)
+        if e.kind is None and e.is_plain and (exponent_of(full) is not None or _terms(full) is not None):
+            self.named[e.name] = replace(e, body=full)
+        body = full.replace(lambda f: isinstance(f, log | log1p), partial(self._logarithm, e))
+        body = body.replace(lambda f: isinstance(f, Mul), partial(self._share, e))
+        self.equations.append(e if body == full else replace(e, body=body))
+
+    def _of_sum(self, f: Expr) -> _Power | None:
+        """Of a power of such a sum, what it adds up and the exponent, where an exponential may be too large."""
+        base, power = f.as_base_exp()
+        terms = _terms(base) if isinstance(base, Add) and power.is_number else None
+        return (terms, power) if terms and any(may_be_large(u, self.op) for u in terms) else None
+
+    def _logarithm(self, e: Equation, f: Expr) -> Expr:
+        """The logarithm of a product with such sums: what is taken off each is added."""
+        value = f.args[0] + 1 if isinstance(f, log1p) else f.args[0]
+        sums = {g: found for g in Mul.make_args(value) if (found := self._of_sum(g)) is not None}
+        if not sums:
+            return f
+        off, rest = S.Zero, S.One
+        for g in Mul.make_args(value):
+            if isinstance(g, exp):
+                off += g.args[0]
+            elif g not in sums:
+                rest *= g
+            elif (own := _of_two(sums[g][0])) is not None:
+                off += sums[g][1] * own
+            else:
+                m = self._largest(e, sums[g][0], of_log=True)
+                off += sums[g][1] * m
+                rest *= _without(sums[g], m)
+        return off + log(rest)
+
+    def _share(self, e: Equation, f: Expr) -> Expr:
+        """A product of exponentials and powers of such sums, below it, as what is left without the largest of each."""
+        above = [g for g in f.args if isinstance(g, exp)]
+        sums = {g: found for g in f.args if (found := self._of_sum(g)) is not None and found[1].is_negative}
+        if not above or not sums:
+            return f
+        off, rest = Add(*(g.args[0] for g in above)), Mul(*(g for g in f.args if g not in above and g not in sums))
+        for found in sums.values():
+            m = self._largest(e, found[0])
+            off += found[1] * m
+            rest *= _without(found, m)
+        return rest * exp(off)
+
+    def _largest(self, e: Equation, terms: _Terms, of_log: bool = False) -> At:
+        """The largest exponent of what a sum does not leave out; of a logarithm a number also where all are -oo."""
+        exponents = (_kept(u, terms[u]) for u in sorted(terms, key=lambda u: u.is_number))
+        value = reduce(maximum, (*exponents, S(LEAST)) if of_log and not _has_number(terms) else exponents)
+        if value not in self.largest:
+            name = free_name(f"{e.name}_largest", self.op.names | {m.name for m in self.largest.values()})
+            made = own_equation(name, axes_of_part(value, e), value, set(self.op.names))
+            self.equations.append(replace(made, free=True, given=True))
+            self.largest[value] = made.left
+        return self.largest[value]
+
+
+def _kept(exponent: Expr, weight: Expr) -> Expr:
+    """The exponent of what is weighed, but for what a weight of 0 leaves out."""
+    asked = weight.atoms(At) and not weight.is_positive
+    return Where(unlike(weight, S.Zero), exponent, -S.Infinity) if asked else exponent
+
+
+def _has_number(terms: _Terms) -> bool:
+    return any(u.is_number for u in terms)
+
+
+def _of_two(terms: _Terms) -> Expr | None:
+    """The logarithm of two exponentials, each times a number, or of one and a number; nothing for another sum."""
+    if len(terms) != 2 or not all(w.is_number and w.is_positive for w in terms.values()):
+        return None
+    (u, first), (v, second) = terms.items()
+    if first == second:
+        return log(first) + (softplus(u + v) if S.Zero in terms else logaddexp(u, v))
+    return logaddexp(u + log(first), v + log(second))
+
+
+def _without(found: _Power, m: At) -> Expr:
+    """A power of a sum of exponentials with this taken off each exponent."""
+    terms, power = found
+    return Add(*(weight * exp(u - m) for u, weight in terms.items())) ** power
