@@ -11,11 +11,11 @@ from derive.lengths.kept_inside import gaps
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
-from derive.terms.functions import absolute, logaddexp, maximum, minimum, power, relu, sigmoid, sign, softplus
+from derive.terms.functions import CAP, absolute, logaddexp, maximum, minimum, power, relu, sigmoid, sign, softplus
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""
-LARGEST = 60
+LARGEST = CAP
 """The largest exponent of exponentials that are finite in float32 also in sums of all that memory holds."""
 
 

@@ -24,6 +24,7 @@ from derive.equations import Equation, Op
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Delta, Scalar
+from derive.terms.functions import CAP
 from derive.terms.indices import Merge, Part, Prefix, Slot
 from derive.terms.reductions import Reduce, Sigma, TakenFirst
 
@@ -34,6 +35,7 @@ _NOISE = 1e-6  # below which a number may be rounding: what is drawn lies betwee
 
 _FUNCTIONS: dict[str, Callable[..., float]] = {
     "absolute": abs,
+    "capped": lambda x: min(x, CAP),
     "cos": math.cos,
     "erf": math.erf,
     "erfc": math.erfc,

@@ -66,3 +66,12 @@ def _is_largest(name: str, equations: Mapping[str, Equation]) -> bool:
     if e is None or e.kind is not None or not isinstance(e.body, maximum | minimum):
         return e is not None and e.kind in ("amax", "amin")
     return any(_is_largest(at.name, equations) for at in e.body.args if isinstance(at, At))
+
+
+def has_gradient(value: Expr, op: Op) -> bool:
+    """Whether an input that has a gradient is among what a value is made of."""
+    needed = {o.name for o in op.differentiable}
+    for e in op.equations:
+        if not e.free and any(at.name in needed for at in e.reads):
+            needed.add(e.name)
+    return any(at.name in needed for at in value.atoms(At))

@@ -13,14 +13,14 @@ from functools import partial, reduce
 
 from sympy import Add, Expr, Mul, S, exp, log
 
-from derive.desugaring.exponentials import exponent_of, is_left_out, may_be_large, weights
+from derive.desugaring.exponentials import exponent_of, has_gradient, is_left_out, may_be_large, weights
 from derive.desugaring.largest_off import LEAST, without_unread
 from derive.desugaring.splitting import axes_of_part, own_equation
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
 from derive.terms.choices import Where, unlike
 from derive.terms.elements import At
-from derive.terms.functions import log1p, logaddexp, maximum, softplus
+from derive.terms.functions import capped, log1p, logaddexp, maximum, minimum, softplus
 from derive.terms.names import free_name
 
 
@@ -75,7 +75,14 @@ class _Found:
         """Of a power of such a sum, what it adds up and the exponent, where an exponential may be too large."""
         base, power = f.as_base_exp()
         terms = _terms(base) if isinstance(base, Add) and power.is_number else None
-        return (terms, power) if terms and any(may_be_large(u, self.op) for u in terms) else None
+        large = terms and not self._is_less_extremum(terms) and any(may_be_large(u, self.op) for u in terms)
+        return (terms, power) if terms and large else None
+
+    def _is_less_extremum(self, terms: _Terms) -> bool:
+        """Whether something is taken off each exponent that is the larger or the smaller of two values."""
+        inside = [u.atoms(At, maximum, minimum) for u in terms]
+        names = {e.name for e in self.equations if isinstance(e.body, maximum | minimum)}
+        return any(not isinstance(m, At) or m.name in names for m in set.intersection(*inside))
 
     def _logarithm(self, e: Equation, f: Expr) -> Expr:
         """The logarithm of a product with such sums: what is taken off each is added."""
@@ -94,7 +101,7 @@ class _Found:
             else:
                 m = self._largest(e, sums[g][0], of_log=True)
                 off += sums[g][1] * m
-                rest *= _without(sums[g], m)
+                rest *= self._without(sums[g], m)
         return off + log(rest)
 
     def _share(self, e: Equation, f: Expr) -> Expr:
@@ -107,7 +114,7 @@ class _Found:
         for found in sums.values():
             m = self._largest(e, found[0])
             off += found[1] * m
-            rest *= _without(found, m)
+            rest *= self._without(found, m)
         return rest * exp(off)
 
     def _largest(self, e: Equation, terms: _Terms, of_log: bool = False) -> At:
@@ -121,11 +128,21 @@ class _Found:
             self.largest[value] = made.left
         return self.largest[value]
 
+    def _without(self, found: _Power, m: At) -> Expr:
+        """A power of a sum of exponentials with this taken off each exponent, which is below 0 then if it is kept."""
+        terms, power = found
+        learned = {u for u, weight in terms.items() if _may_leave_out(weight) and has_gradient(weight, self.op)}
+        off = (weight * exp(capped(u - m) if u in learned else _kept(u, weight) - m) for u, weight in terms.items())
+        return Add(*off) ** power
+
+
+def _may_leave_out(weight: Expr) -> bool:
+    return bool(weight.atoms(At)) and not weight.is_positive
+
 
 def _kept(exponent: Expr, weight: Expr) -> Expr:
     """The exponent of what is weighed, but for what a weight of 0 leaves out."""
-    asked = weight.atoms(At) and not weight.is_positive
-    return Where(unlike(weight, S.Zero), exponent, -S.Infinity) if asked else exponent
+    return Where(unlike(weight, S.Zero), exponent, -S.Infinity) if _may_leave_out(weight) else exponent
 
 
 def _has_number(terms: _Terms) -> bool:
@@ -140,9 +157,3 @@ def _of_two(terms: _Terms) -> Expr | None:
     if first == second:
         return log(first) + (softplus(u + v) if S.Zero in terms else logaddexp(u, v))
     return logaddexp(u + log(first), v + log(second))
-
-
-def _without(found: _Power, m: At) -> Expr:
-    """A power of a sum of exponentials with this taken off each exponent."""
-    terms, power = found
-    return Add(*(weight * exp(u - m) for u, weight in terms.items())) ** power

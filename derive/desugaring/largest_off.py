@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, And, Expr, Mul, Pow, S, exp, log
 
-from derive.desugaring.exponentials import exponent_of, exponentials, is_left_out, may_be_large, weights
+from derive.desugaring.exponentials import exponent_of, exponentials, has_gradient, is_left_out, may_be_large, weights
 from derive.desugaring.splitting import axes_of_part, own_equation, split_name
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
@@ -22,7 +22,7 @@ from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where, unlike
 from derive.terms.elements import At, Tensor
-from derive.terms.functions import maximum, minimum
+from derive.terms.functions import capped, maximum, minimum
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 
@@ -49,12 +49,13 @@ def _without_largest(op: Op, total: Equation) -> Op:
     taken, made, of = op.names, [], exponent
     weighed = frozenset(w for w in weights(in_full(total.body, known)) if w.atoms(At) and not w.is_positive)
     kept = Where(And(*(unlike(w, S.Zero) for w in weighed)), exponent, -S.Infinity)
+    learned = any(has_gradient(w, op) for w in weighed)
     if isinstance(kept, Where):  # asked once
         made.append(own_equation(name_of(node(kept), taken), axes_of_part(kept, total), kept, taken))
         of = made[-1].left
     largest = _maximum(of, total, taken)
     sign = S.One if largest.kind == "amax" else -S.One
-    off = _Off(op, total, exponent, of, largest.left, sign, known, weighed)
+    off = _Off(op, total, exponent, exponent if learned else of, largest.left, sign, known, weighed, learned)
     if any(off.factors(e) and not off.is_alike(e) for e in op.equations):  # what one leaves out is in the other
         return op
     beside = off.beside()
@@ -65,7 +66,8 @@ def _without_largest(op: Op, total: Equation) -> Op:
         largest = _of_all(largest, [off.sign * u for u in beside], taken)
         off = replace(off, largest=largest.left, others=beside)
     found = _taken_off(off, set(taken))
-    if found is not None and _is_added(largest, found) and may_be_none(kept, op.equations):
+    added = [e for e in found or () if _is_added(largest, e)]
+    if any(_is_output(e, of, op) for e in added) or (added and may_be_none(kept, op.equations)):
         made.append(largest)
         largest = _bounded(largest, off.sign == 1, taken)
         off = replace(off, largest=largest.left)
@@ -152,10 +154,23 @@ def _weighed_once(equations: list[Equation], total: Equation, taken: set[str]) -
     return out
 
 
-def _is_added(largest: Equation, equations: Iterable[Equation]) -> bool:
+def _is_added(largest: Equation, e: Equation) -> bool:
     """Whether a maximum is read outside of exponentials, as logarithms leave it."""
-    bodies = (e.body.replace(lambda f: isinstance(f, exp), lambda f: S.One) for e in equations)
-    return any(at.name == largest.name for body in bodies for at in body.atoms(At))
+    return any(at.name == largest.name for at in _without_exponentials(e.body).atoms(At))
+
+
+def _is_output(e: Equation, exponent: Expr, op: Op) -> bool:
+    """Whether a logarithm of a sum goes out, which is -oo where all exponents are, as that of 0 is.
+
+    Not beside one of the exponents: the difference is no number then.
+    """
+    names = {at.name for at in exponent.atoms(At)}
+    read = {at.name for at in _without_exponentials(e.body).atoms(At)}
+    return e.name in op.outputs and e.kind is None and names.isdisjoint(read)
+
+
+def _without_exponentials(body: Expr) -> Expr:
+    return body.replace(lambda f: isinstance(f, exp), lambda f: S.One)
 
 
 def may_be_none(value: Expr, equations: Iterable[Equation]) -> bool:
@@ -197,6 +212,7 @@ class _Off:
     sign: Expr  # of the largest in what is taken off
     known: Mapping[str, Equation]
     weights: frozenset[Expr] = frozenset()  # factors that may be 0: what they leave out is no part of the largest
+    learned: bool = False  # factors that have a gradient, also where they are 0
     others: tuple[Expr, ...] = ()  # exponents of what stands beside the sum, which the largest bounds too
 
     def beside(self) -> tuple[Expr, ...] | None:
@@ -234,7 +250,7 @@ class _Off:
         if not factors:
             return None
         others = Mul(*(f for f in factors if exponent_of(f) != self.exponent))
-        body = others * exp(self.named - self.sign * self.largest)
+        body = others * exp(self._capped(self.named - self.sign * self.largest))
         if not e.given and e.name not in self.op.outputs:
             return replace(e, body=body)
         target = Tensor(free_name(f"{e.name}_scaled", taken, "_"), **e.target.assumptions0)
@@ -245,9 +261,9 @@ class _Off:
         """An equation with these sums in the place of those it reads; nothing where the maximum does not cancel."""
         body = in_full(e.body, self.known).replace(is_left_out, lambda f: exp(exponent_of(f)))
         if self.weights:
-            body = body.replace(lambda f: isinstance(f, Mul), self._kept)
-            if exp(self.exponent) in body.atoms(exp):
+            if exp(self.exponent) in body.replace(lambda f: isinstance(f, Mul), self._unweighed).atoms(exp):
                 return None
+            body = body.replace(lambda f: isinstance(f, Mul), self._kept)
         body = body.xreplace({at: self._in_full(at, sums[at.name]) for at in body.atoms(At) if at.name in sums})
         body = body.replace(lambda f: isinstance(f, Add), self._factored)
         body = body.replace(lambda f: isinstance(f, log), self._logarithm)
@@ -256,8 +272,17 @@ class _Off:
 
     def _kept(self, f: Expr) -> Expr:
         """A product of the exponential and all that weighs it, as that of what is not left out."""
+        rest = self._unweighed(f)
+        return f if rest == f else rest * exp(self.named)
+
+    def _unweighed(self, f: Expr) -> Expr:
+        """The same without the exponential."""
         own = exp(self.exponent)
-        return f / own * exp(self.named) if own in f.args and self.weights <= set(f.args) else f
+        return f / own if own in f.args and self.weights <= set(f.args) else f
+
+    def _capped(self, exponent: Expr) -> Expr:
+        """An exponent less the largest, which is above 0 where a factor with a gradient is 0."""
+        return capped(exponent) if self.learned else exponent
 
     def _in_full(self, at: At, new: Equation) -> Expr:
         places = dict(zip(new.axes, at.index, strict=True))
@@ -290,14 +315,16 @@ class _Off:
         exponentials = [g for g in f.args if isinstance(g, exp)]
         if not any(map(self._is_of_largest, exponentials)):
             return f
-        return Mul(*(g for g in f.args if g not in exponentials), exp(Add(*(g.args[0] for g in exponentials))))
+        exponent = Add(*(g.args[0] for g in exponentials))
+        own = self.exponent in (g.args[0] for g in exponentials)
+        return Mul(*(g for g in f.args if g not in exponentials), exp(self._capped(exponent) if own else exponent))
 
     def _is_of_largest(self, f: Expr) -> bool:
         return isinstance(f, exp) and {at.name for at in f.atoms(At)} == {self.largest.name}
 
     def _is_small(self, f: Expr) -> bool:
         """Whether an exponential is not of a maximum alone, and of none that is added, or of a part of one."""
-        terms = Add.make_args(f.args[0])
+        terms = Add.make_args(f.args[0].args[0] if isinstance(f.args[0], capped) else f.args[0])
         own = [t for t in terms if any(at.name == self.largest.name for at in t.atoms(At))]
         others = any(t.atoms(At) for t in terms if t not in own)
         times = (-self.sign * t.as_coeff_Mul()[0] for t in own)

@@ -38,7 +38,7 @@ from derive.program import (
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Scalar
-from derive.terms.functions import power
+from derive.terms.functions import CAP, capped, power
 from derive.terms.indices import Merge, Part, Prefix, Slot
 from derive.terms.numbers import as_quotient
 from derive.terms.reductions import Reduce as SpecReduce
@@ -146,6 +146,8 @@ def _choice(expr: Basic, hoist: Hoist | None) -> Node:
 def _function(expr: Function, hoist: Hoist | None) -> Node:
     if isinstance(expr, polygamma) and expr.args[0] == 0:
         return Call("digamma", (node(expr.args[1], hoist),))
+    if isinstance(expr, capped):
+        return Call("minimum", (node(expr.args[0], hoist), Num(Fraction(CAP))))
     name = "pow" if isinstance(expr, power) else type(expr).__name__
     return Call(name, tuple(node(a, hoist) for a in expr.args))
 

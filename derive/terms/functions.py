@@ -268,6 +268,23 @@ class loggamma(_Real):
         return digamma(self.args[0])
 
 
+class capped(_Real):
+    """An exponent that passes `CAP` only where a factor of 0 leaves the exponential out: 0 is not to meet infinity.
+
+    Its derivative is 1: of what is left out nothing reaches the exponent, and the factor's own is of no less than this.
+    """
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return S.One
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        return rf"\min\left({printer.doprint(self.args[0])}, {CAP}\right)"
+
+
+CAP = 60
+"""An exponent whose exponential is finite in float32, also in sums of all that memory holds."""
+
+
 def rsqrt(x: Any) -> Expr:
     """`1 / sqrt(x)`."""
     return S(x) ** S("-1/2")

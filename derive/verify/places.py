@@ -24,6 +24,7 @@ from torch import Tensor
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Scalar
+from derive.terms.functions import CAP
 from derive.terms.indices import Merge, Part, Prefix, Slot
 from derive.terms.reductions import Reduce, Sigma
 
@@ -39,6 +40,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "atan": torch.atan,
     "atan2": torch.atan2,
     "atanh": torch.atanh,
+    "capped": lambda x: torch.where(x > CAP, x - (x - CAP).detach(), x),
     "cos": torch.cos,
     "cosh": torch.cosh,
     "erf": torch.erf,

@@ -29,7 +29,7 @@ from derive import (
 from derive.pipeline import derive_op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
-from tests.derive.live import assert_derived_at, module
+from tests.derive.live import assert_alike, assert_derived_at, module
 
 c, d, k, n, m, t, u = axes("c d k n m t u")
 
@@ -292,6 +292,55 @@ def test_what_a_weight_of_0_leaves_out_is_no_part_of_the_largest(far):
     torch.testing.assert_close(z.grad, torch.tensor([[0.19661193, 0.0, -0.19661193]]))
     y, *_ = module(log_sum_under_a_mask.op).log_sum_under_a_mask_forward(z.detach(), keep)
     torch.testing.assert_close(y, right.logsumexp(1))
+
+
+@op
+def log_sum_of_learned(f, z: tensor[n, c], w: tensor[c]):
+    f.y[n] = log(sum(w[c] * exp(z[n, c]), over=c))
+    return f.y
+
+
+@op
+def shares_of_learned(f, z: tensor[n, c], w: tensor[n, c]):
+    f.e[n, c] = w[n, c] * exp(z[n, c])
+    f.p[n, c] = f.e[n, c] / sum(f.e[n, c], over=c)
+    return f.p
+
+
+@pytest.mark.parametrize("far", [0.0, 50.0, 900.0])
+def test_a_learned_weight_of_0_has_its_gradient(far):
+    """That of what it would let in, where no float is too small for it; and it makes nothing else no number."""
+    z = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    z[:, 0] += far
+    w = torch.tensor([0.0, 0.5, 0.2, 0.3], dtype=torch.float64).expand(3, 4)
+    largest = z[:, 1:].amax(1, keepdim=True)
+    leaves = z.requires_grad_(), w.clone().requires_grad_()
+    e = leaves[1] * (leaves[0] - largest).clamp(max=60).exp()
+    p = module(shares_of_learned.op).shares_of_learned(*leaves)
+    assert_alike(p, e / e.sum(1, keepdim=True), leaves)
+    leaves = z, w[0].clone().requires_grad_()
+    e = leaves[1] * (z - largest).clamp(max=60).exp()
+    y = module(log_sum_of_learned.op).log_sum_of_learned(*leaves)
+    assert_alike(y, largest.squeeze(1) + e.sum(1).log(), leaves)
+
+
+@op
+def log_sum(f, z: tensor[n, c]):
+    f.y[n] = log(sum(exp(z[n, c]), over=c))
+    return f.y
+
+
+@op
+def log_shares(f, z: tensor[n, c]):
+    f.y[n, c] = z[n, c] - log(sum(exp(z[n, c]), over=c))
+    return f.y
+
+
+def test_a_logarithm_of_nothing_goes_out_as_such():
+    z = torch.tensor([[-math.inf, -math.inf], [-math.inf, 3.0]])
+    y, *_ = module(log_sum.op).log_sum_forward(z)
+    assert torch.equal(y, torch.tensor([-math.inf, 3.0]))
+    assert "torch.log_softmax(" in code_of(log_shares.op)
 
 
 @op
