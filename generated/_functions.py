@@ -101,6 +101,40 @@ def where_by_bits(condition: Tensor, a: Tensor | float, b: Tensor | float, out: 
     return found.view(like.dtype) if out is None else out
 
 
+_FEW_POWERS = 32
+
+
+def powers(x: Tensor, count: int, dim: int, first: int = 0) -> Tensor:
+    """`x ** max(k + first, 0)` for as many k from 0 on, along a new dimension; few of many numbers by one product each."""
+    shape = [count if d == dim % (x.dim() + 1) else 1 for d in range(x.dim() + 1)]
+    plain = torch.compiler.is_compiling() or (torch.is_grad_enabled() and x.requires_grad)
+    if plain or count > _FEW_POWERS or x.numel() < 2**10:
+        exponents = torch.arange(first, first + count, device=x.device, dtype=x.dtype).clamp_(min=0)
+        return x.unsqueeze(dim) ** exponents.view(shape)
+    order = sorted(range(x.dim()), key=lambda d: -x.stride(d))  # each power lies in memory as the numbers do
+    found = x.new_empty(count, *[x.shape[d] for d in order]).permute(0, *[order.index(d) + 1 for d in range(x.dim())])
+    power = torch.ones_like(x) if first < 1 else x**first
+    for k in range(count):
+        if k + first > 0 and k > 0:
+            power = torch.mul(power, x, out=found[k])
+        else:
+            found[k] = power
+    return found.movedim(0, dim)
+
+
+def polynomial(x: Tensor, weights: Tensor, first: int = 0) -> Tensor:
+    """The sum of `weights[..., k] * x ** max(k + first, 0)`, by the rule that Horner wrote down in 1819."""
+    count = weights.shape[-1]
+    if torch.compiler.is_compiling() or x.numel() < 2**6 or count == 0:
+        return (powers(x, count, -1, first) * weights).sum(-1)
+    total = weights[..., -1].expand(x.shape).clone()
+    for k in range(count - 2, -1, -1):
+        if k + first >= 0:
+            total.mul_(x)
+        total += weights[..., k]
+    return total.mul_(x**first) if first > 0 else total
+
+
 def sum_of_few(t: Tensor, keepdim: bool = False) -> Tensor:
     """The sum over the last dimension, which has few places: a product with ones, in a quarter of the time of `sum`.
 

@@ -377,6 +377,11 @@ INLINE real whole_power(real x, int n) { // 2 to 16, a constant; in double, wher
     const double p1 = x, p2 = p1 * p1, p4 = p2 * p2, p8 = p4 * p4;
     return (real)((n & 1 ? p1 : 1) * (n & 2 ? p2 : 1) * (n & 4 ? p4 : 1) * (n & 8 ? p8 : 1) * (n & 16 ? p8 * p8 : 1));
 }
+INLINE real power_by_place(real x, long n) {
+    double found = 1, power = n < 0 ? 1 / (double)x : (double)x;
+    for (unsigned long k = n < 0 ? -(unsigned long)n : (unsigned long)n; k; k >>= 1, power *= power) found *= k & 1 ? power : 1;
+    return (real)found;
+}
 INLINE real real_floor(real x) { return IS_FLOAT ? (real)floorf((float)x) : (real)floor((double)x); }
 INLINE real real_Mod(real x, real y) { return x - y * real_floor(x / y); } // of whole numbers, in the sign of y
 INLINE real real_relu(real x) { return x < 0 ? 0 : x; }

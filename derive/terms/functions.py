@@ -224,6 +224,9 @@ class power(Function):
     def fdiff(self, argindex: int = 1) -> Expr:
         base, exponent = self.args
         if argindex == 1:
+            if exponent.is_nonnegative and exponent.is_integer and not exponent.atoms(At):  # places
+                below = exponent - 1
+                return exponent * power(base, below if below.is_nonnegative else maximum(below, 0))
             if exponent.atoms(At, Axis):
                 return Where(_is_zero(exponent), S.Zero, exponent * power(base, exponent - 1))
             if base.is_positive:

@@ -60,6 +60,16 @@ def angle(f, y: tensor[n], x: tensor[n]):
     return f.a
 
 @op
+def by_places(f, x: tensor[n], a: tensor[c]):
+    f.y[n] = sum(a[c] * x[n]**c, over=c) + sum(a[c] * x[n]**(-c - 1), over=c)
+    return f.y
+
+@op
+def log_of_two(f, a: tensor[n], b: tensor[n], k: scalar = 0.5):
+    f.y[n] = logaddexp(a[n], b[n]) + 0 * logaddexp(k, 2 * k)
+    return f.y
+
+@op
 def remainder(f, x: tensor[n]):
     f.y[n] = x[n] * (n % 3) + (n - 7) % 4 + n // 5
     return f.y
@@ -303,6 +313,35 @@ def test_an_angle_of_two_coordinates(native: ModuleType) -> None:
     mine, theirs = _places_off(found[81:], exact[81:]), _places_off(torch.atan2(y, x)[81:], exact[81:])
     assert mine[0] <= 2 * theirs[0], (mine, theirs)
     assert mine[1] <= 1.1 * theirs[1], (mine, theirs)
+
+
+def test_powers_by_places(native: ModuleType) -> None:
+    """Whole ones of either sign, also of 0, of which the power of 0 is 1."""
+    x = torch.randn(300, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    a = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    places = torch.arange(7)
+    wanted = (a * (x[:, None] ** places + x[:, None] ** (-places - 1.0))).sum(1)
+    found = native.by_places(x, a)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
+    dy = torch.randn_like(wanted)
+    for ours, theirs in zip(*(torch.autograd.grad(y, (x, a), dy) for y in (found, wanted)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
+    assert native.by_places(torch.zeros(1, dtype=torch.float64), a.detach().clamp(min=0.1)).eq(torch.inf).all()
+
+
+def test_the_logarithm_of_two_exponentials(native: ModuleType) -> None:
+    """Also where both are infinite, which have no difference, and nan beside nan."""
+    ends = torch.tensor([0.0, -0.0, 1.0, 88.0, -104.0, 3e38, torch.inf, -torch.inf, torch.nan])
+    a, b = torch.cartesian_prod(ends, ends).T.contiguous()
+    torch.manual_seed(0)
+    a, b = (torch.cat([t, 8 * torch.randn(100_000), 1e-3 * torch.randn(1000)]) for t in (a, b))
+    found, _ = native.log_of_two_forward(a, b)
+    exact = torch.logaddexp(a.double(), b.double())
+    torch.testing.assert_close(found, exact.float(), rtol=1e-6, atol=1e-6, equal_nan=True)
+    mine, theirs = ((t[81:] - exact[81:]).abs() for t in (found, torch.logaddexp(a, b)))
+    assert mine.max() <= 2 * theirs.max() and mine.norm() <= 1.1 * theirs.norm(), (mine.max(), theirs.max())
+    a, b = a.double(), b.double()
+    torch.testing.assert_close(native.log_of_two_forward(a, b)[0], exact, rtol=1e-14, atol=1e-15, equal_nan=True)
 
 
 def _angle(native: ModuleType, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -155,6 +155,9 @@ class Expressions:
             node = Call("sub", (ZERO, *node.args))
         if isinstance(node, Call) and node.fn == "pow" and whole_exponent(node) == 2:
             node = Call("mul", (node.args[0], node.args[0]))
+        if isinstance(node, Call) and node.fn == "maximum":
+            found = [t.inside(_SUM) for t in map(self.counted, node.args) if t is not None]
+            return Text(f"({found[0]} > {found[1]} ? {found[0]} : {found[1]})", kind="int") if len(found) == 2 else None
         if isinstance(node, Call) and node.fn in ("add", "sub", "mul"):
             left, right = (self.counted(a) for a in node.args)
             sign, strength = _BINARY[node.fn]
@@ -179,6 +182,8 @@ class Expressions:
                 whole, x = below * whole, self.real(inner.args[0])  # type: ignore[union-attr]
             known_as = {2: "square", 3: "cube"}.get(whole)
             return Text(f"{known_as}({x})" if known_as else f"whole_power({x}, {whole})")
+        if (places := self.counted(exponent)) is not None and places.kind == "int":
+            return Text(f"power_by_place({args[0].real.code}, {places.code})")
         return Text(f"real_pow({args[0].real.code}, {args[1].real.code})")
 
     # --- indices -------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from derive.nodes.walking import walk
-from derive.program import Call, Node, Num
+from derive.program import Call, Node, Num, Read
 
 _UNITS: dict[str, float] = {
     "exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "logaddexp": 8, "expm1": 4, "log1p": 5,
@@ -14,6 +14,7 @@ _UNITS: dict[str, float] = {
 _LIBRARY = frozenset({"tan", "asinh", "acosh", "erfc"})
 _CALLED = 40.0  # the C library's, an element at a time
 _UNIT = 0.2  # of anything else
+_BY_PLACE = 10.0  # a power of which a place is the exponent
 MOST_FACTORS = 16  # the exponent up to which products are as exact, and faster
 
 
@@ -34,6 +35,8 @@ def units(call: Call) -> float:
     """What an operation costs by itself."""
     if call.fn == "pow" and whole_exponent(call) is not None:
         return _UNIT
+    if call.fn == "pow" and not any(isinstance(n, Read) for n in walk(call.args[1])):
+        return _BY_PLACE
     return _CALLED if call.fn in _LIBRARY else _UNITS.get(call.fn, _UNIT)
 
 

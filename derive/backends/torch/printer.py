@@ -17,6 +17,7 @@ from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.one_place import at_one_place
 from derive.backends.torch.pointwise import call_code, cast, large_number, number_code, written_over
+from derive.backends.torch.powers import powers
 from derive.backends.torch.reads.ranges import repeated_named
 from derive.backends.torch.reads.read import read
 from derive.backends.torch.reductions.reduction import reduction
@@ -167,7 +168,7 @@ class Printer:
 
     def at_once(self, node: Call, order: Dims) -> Value | None:
         """Several operations as one call of torch, where it has one."""
-        in_one = (triangle, off_diagonal, *((fused, at_one_place, sloped) if self.fuse else ()), identity)
+        in_one = (triangle, off_diagonal, powers, *((fused, at_one_place, sloped) if self.fuse else ()), identity)
         return next((v for one in in_one if (v := one(self, node, order)) is not None), None)
 
     def call(self, node: Call, order: Dims) -> Value:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.dtypes import is_read
 from derive.backends.torch.layout import body_order, is_product, plain_dims
 from derive.backends.torch.pointwise import cast
+from derive.backends.torch.powers import polynomial
 from derive.backends.torch.products.by_vectors import is_by_vector
 from derive.backends.torch.products.chosen import chosen_product
 from derive.backends.torch.products.contractions import contraction
@@ -33,7 +34,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     if (scaled := _numbers_in_front(node)) is not None:
         return printer.value(scaled, order)
     product = convolved(printer, node) or pooled(printer, node) or distances(printer, node, order)
-    product = product or chosen_product(printer, node)
+    product = product or chosen_product(printer, node) or (None if keepdim else polynomial(printer, node, order))
     if product is not None:
         return product
     if not keepdim and (near := in_band(printer, node, order)) is not None:
