@@ -7,7 +7,7 @@ It cancels, so that no gradient goes through it. Sums along an axis are those of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
@@ -25,14 +25,21 @@ from derive.terms.names import free_name
 
 
 def with_few_exponentials(op: Op) -> Op:
-    """The same op with every such logarithm and share. An op that gives the gradient of each named tensor is left."""
-    if op.stepwise:
-        return op
-    found = _Found(op)
-    for e in op.equations:
-        found.take(e)
-    changed = replace(op, equations=tuple(found.equations))
-    return op if changed == op else without_unread(changed, op)
+    """The same op with every such logarithm and share. An op that gives the gradient of each named tensor is left.
+
+    So is what reads a sum that is wanted itself: it would be made twice.
+    """
+    wanted: set[str] = set()
+    while not op.stepwise:
+        found = _Found(op, wanted)
+        for e in op.equations:
+            found.take(e)
+        changed = without_unread(replace(op, equations=tuple(found.equations)), op)
+        still = found.sums & {e.name for e in changed.equations}
+        if not still:
+            return changed
+        wanted |= still
+    return op
 
 
 _Terms = Mapping[Expr, Expr]
@@ -42,7 +49,10 @@ _Power = tuple[_Terms, Expr]
 
 
 def _terms(total: Expr) -> _Terms | None:
-    """What a sum adds up; nothing where it is not of exponentials with numbers and factors alone, two at least."""
+    """What a sum adds up; nothing where it is not of exponentials with numbers and factors alone, two at least.
+
+    Nor where one is subtracted, or weighed and beside a number: of `1 - p` and `1 + w*p` the logarithm has more digits.
+    """
     found: dict[Expr, Expr] = {}
     for term in Add.make_args(total):
         u = S.Zero if term.is_number else exponent_of(term)
@@ -50,7 +60,10 @@ def _terms(total: Expr) -> _Terms | None:
             return None
         weight = term if term.is_number else Mul(*weights(term)) if not is_left_out(term) else S.One
         found[u] = found.get(u, S.Zero) + weight
-    return found if len(found) > 1 else None
+    own = [w for u, w in found.items() if not u.is_number]
+    known = all(w.is_number for w in own)
+    subtracted = any(w.as_coeff_Mul()[0].is_negative for w in found.values())
+    return found if len(found) > 1 and not subtracted and (known or len(own) > 1) else None
 
 
 @dataclass
@@ -58,18 +71,30 @@ class _Found:
     """The equations so far, and what is known of exponentials and of their sums by name."""
 
     op: Op
+    wanted: set[str]  # sums that are left
     equations: list[Equation] = field(default_factory=list)
     named: dict[str, Equation] = field(default_factory=dict)
     largest: dict[Expr, At] = field(default_factory=dict)
+    sums: set[str] = field(default_factory=set)  # that were read, and are not any more where this is done
 
     def take(self, e: Equation) -> None:
         """Add an equation, with the largest exponents that it reads before it."""
+        body = e.body.replace(lambda f: isinstance(f, log | log1p), partial(self._within, e, self._logarithm))
+        body = body.replace(lambda f: isinstance(f, Mul), partial(self._within, e, self._share))
+        self.equations.append(e if body == e.body else replace(e, body=body))
         full = in_full(e.body, self.named)
-        if e.kind is None and e.is_plain and (exponent_of(full) is not None or _terms(full) is not None):
+        known = exponent_of(full) is not None or _terms(full) is not None
+        if known and e.kind is None and e.is_plain and e.name not in self.wanted:
             self.named[e.name] = replace(e, body=full)
-        body = full.replace(lambda f: isinstance(f, log | log1p), partial(self._logarithm, e))
-        body = body.replace(lambda f: isinstance(f, Mul), partial(self._share, e))
-        self.equations.append(e if body == full else replace(e, body=body))
+
+    def _within(self, e: Equation, change: Callable[[Equation, Expr], Expr], f: Expr) -> Expr:
+        """A part of an equation as it is changed in full; as it stands where it is not."""
+        full = in_full(f, self.named)
+        changed = change(e, full)
+        if changed == full:
+            return f
+        self.sums |= {at.name for at in f.atoms(At) if at.name in self.named and _terms(self.named[at.name].body)}
+        return changed
 
     def _of_sum(self, f: Expr) -> _Power | None:
         """Of a power of such a sum, what it adds up and the exponent, where an exponential may be too large."""
@@ -108,7 +133,8 @@ class _Found:
         """A product of exponentials and powers of such sums, below it, as what is left without the largest of each."""
         above = [g for g in f.args if isinstance(g, exp)]
         sums = {g: found for g in f.args if (found := self._of_sum(g)) is not None and found[1].is_negative}
-        if not above or not sums:
+        sums = {g: found for g, found in sums.items() if any(_is_share(a, *found) for a in above)}
+        if not sums:
             return f
         off, rest = Add(*(g.args[0] for g in above)), Mul(*(g for g in f.args if g not in above and g not in sums))
         for found in sums.values():
@@ -147,6 +173,12 @@ def _kept(exponent: Expr, weight: Expr) -> Expr:
 
 def _has_number(terms: _Terms) -> bool:
     return any(u.is_number for u in terms)
+
+
+def _is_share(above: exp, terms: _Terms, power: Expr) -> bool:
+    """Whether an exponential, or as high a power of it as is below, is a term of a sum."""
+    exponent = above.args[0]
+    return exponent in terms or exponent / -power in terms
 
 
 def _of_two(terms: _Terms) -> Expr | None:

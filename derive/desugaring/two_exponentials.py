@@ -1,12 +1,13 @@
 """Two exponentials over their sum are one function: `(exp(u) - exp(v)) / (exp(u) + exp(v))` is `tanh((u - v)/2)`.
 
-And `exp(u) / (exp(u) + exp(v))` is `sigmoid(u - v)`. As they are written they are nan where an exponential overflows,
-and the first loses its digits where `u` and `v` are close. 1 is `exp(0)`. `2*sigmoid(2*u) - 1` is `tanh(u)` as well.
+And `exp(u) / (exp(u) + exp(v))` is `sigmoid(u - v)`, also with numbers before them. As they are written they are nan
+where an exponential overflows, and the first loses its digits where `u` and `v` are close. 1 is `exp(0)`.
+`2*sigmoid(2*u) - 1` is `tanh(u)` as well.
 """
 
 from __future__ import annotations
 
-from sympy import Add, Expr, Mul, Pow, S, exp, tanh
+from sympy import Add, Expr, Mul, Pow, S, exp, log, tanh
 
 from derive.terms.functions import sigmoid
 
@@ -44,25 +45,25 @@ def by_quotients(e: Expr) -> Expr:
 def _over_sum(e: Expr) -> Expr:
     for below in (f for f in e.args if isinstance(f, Pow) and f.exp == -1):
         found = exponents(below.base)
-        if found is None or len(found) != 2 or len(set(found.values())) != 1:
+        if found is None or len(found) != 2 or not all(number.is_positive for number in found.values()):
             continue
-        (u, number), (v, _) = found.items()
         for above in (f for f in e.args if f is not below):
-            one = _quotient(above, u, v)
+            one = _quotient(above, found)
             if one is not None:
-                return Mul(*(f for f in e.args if f not in (above, below)), one / number)
+                return Mul(*(f for f in e.args if f not in (above, below)), one)
     return e
 
 
-def _quotient(above: Expr, u: Expr, v: Expr) -> Expr | None:
-    """What is over `exp(u) + exp(v)` as the function that the quotient is."""
+def _quotient(above: Expr, below: dict[Expr, Expr]) -> Expr | None:
+    """What is over `a*exp(u) + b*exp(v)` as the function that the quotient is."""
     own = exponents(above)
+    (u, a), (v, b) = below.items()
     if own == {u: S.One}:
-        return sigmoid(u - v)
+        return sigmoid(u - v + log(a / b)) / a
     if own == {v: S.One}:
-        return sigmoid(v - u)
-    if own is not None and set(own) == {u, v} and own[u] == -own[v]:
-        return own[u] * tanh((u - v) / 2)
+        return sigmoid(v - u + log(b / a)) / b
+    if own is not None and set(own) == {u, v} and own[u] == -own[v] and a == b:
+        return own[u] * tanh((u - v) / 2) / a
     return None
 
 
