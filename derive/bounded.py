@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from sympy import Add, Basic, Expr, Mul, Number, Pow, S, cos, erf, exp, oo, sin, tanh
+from sympy import Add, Basic, Expr, Mul, Number, Pow, S, Symbol, cos, erf, exp, oo, sin, tanh
 
 from derive.equations import Equation, Op, Operand
 from derive.lengths.kept_inside import gaps
@@ -70,10 +70,10 @@ def _found(
 
 def floored(op: Op) -> frozenset[str]:
     """The tensors of the forward that are no smaller than a number above 0: `maximum(count, 1)`, `total + 1e-6`."""
-    return frozenset(e.name for e in op.equations if e.kind is None and _has_floor(e.body))
+    return frozenset(e.name for e in op.equations if e.kind is None and has_floor(e.body))
 
 
-def _has_floor(value: Expr) -> bool:
+def has_floor(value: Expr) -> bool:
     """Whether a value is no smaller than a number above 0 that is not tiny."""
     if isinstance(value, maximum):
         return any(isinstance(a, Number) and bool(a >= SMALLEST) for a in value.args)
@@ -81,8 +81,20 @@ def _has_floor(value: Expr) -> bool:
     return isinstance(value, Add) and bool(number >= SMALLEST) and bool(rest.is_nonnegative)
 
 
+def above_zero(op: Op) -> frozenset[str]:
+    """The tensors of the forward that are above 0 by what they are made of: exponentials, their sums, `var + eps`."""
+    known: dict[str, Symbol] = {o.name: Symbol(o.name, positive=True) for o in op.operands if o.assumed == "positive"}
+    for e in op.equations:
+        of = e.body.xreplace({at: known[at.name] for at in e.body.atoms(At) if at.name in known})
+        signs = {"positive": of.is_positive, "nonnegative": of.is_nonnegative}
+        sign = next((s for s, holds in signs.items() if holds), None)
+        if sign is not None and e.kind in (None, "sum", "mean", "amax", "amin") and e.scale.is_positive:
+            known[e.name] = Symbol(e.name, **{sign: True})
+    return frozenset(name for name, s in known.items() if s.is_positive)
+
+
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
-_ENTIRE = (*_CLOSED, exp, sin, cos, absolute, softplus, logaddexp)
+ENTIRE = (*_CLOSED, exp, sin, cos, absolute, softplus, logaddexp)
 
 
 def has_no_pole(value: Expr, known: Collection[str], padded: Collection[At] = ()) -> bool:
@@ -101,7 +113,7 @@ def has_no_pole(value: Expr, known: Collection[str], padded: Collection[At] = ()
         return value.name in known
     if isinstance(value, exp) and value.atoms(At) & set(padded):
         return False
-    parts = _parts(value, _ENTIRE)
+    parts = _parts(value, ENTIRE)
     return _is_number(value) or (bool(parts) and all(has_no_pole(a, known, padded) for a in parts))
 
 
@@ -128,7 +140,7 @@ def is_polynomial(
         if value.exp.is_Integer and by_numbers:
             return True
         above_zero = isinstance(value.base, At) and value.base.name in floors
-        return (above_zero or _has_floor(value.base)) and is_polynomial(value.base, known, floors, small)
+        return (above_zero or has_floor(value.base)) and is_polynomial(value.base, known, floors, small)
     parts = _parts(value, _CLOSED)
     return _is_number(value) or (bool(parts) and all(is_polynomial(a, known, floors, small) for a in parts))
 

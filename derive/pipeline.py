@@ -13,6 +13,7 @@ from derive.collapse.at_gathers import at_gathers
 from derive.collapse.extrema import name_extrema
 from derive.collapse.inner_sums import name_inner_sums
 from derive.collapse.logarithms import logarithms_apart, without_logarithms
+from derive.collapse.poles import with_poles_inside
 from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
@@ -140,7 +141,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     forward = forward_program(handing.op, handing.kept.names, as_written=False)
     long_forward = long_backward = None
     if op.stepwise:
-        long_backward, kept = stepwise_program(stepwise(named, powers_from_output=False))
+        long_backward, kept = stepwise_program(with_poles_inside(stepwise(named, powers_from_output=False)))
         long_forward = forward_program(named, kept)
     lengths = nominal(named)
     backward = passed_backward(handing.kept.program, steps, lengths)
@@ -197,7 +198,7 @@ def _cheapest(op: Op, policy: Policy) -> _Form:
     op = logarithms_apart(op)
     for words in dict.fromkeys(w for o in (op, at_gathers(op)) for w in (o, name_functions(without_logarithms(o)))):
         named = name_sums(name_inner_sums(name_quotients(name_extrema(words)), policy.fused))
-        steps = stepwise(named)
+        steps = with_poles_inside(stepwise(named))
         closed = search(steps, policy)
         handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
         found.append(_Form(named, steps, closed, handing))

@@ -27,18 +27,22 @@ from derive.terms.names import free_name
 def with_few_exponentials(op: Op) -> Op:
     """The same op with every such logarithm and share. An op that gives the gradient of each named tensor is left.
 
-    So is what reads a sum that is wanted itself: it would be made twice.
+    So is what reads a sum that is wanted itself, or exponentials that are: they would be made twice.
     """
     wanted: set[str] = set()
+    left: set[frozenset[Expr]] = set()
     while not op.stepwise:
-        found = _Found(op, wanted)
+        found = _Found(op, wanted, left)
         for e in op.equations:
             found.take(e)
         changed = without_unread(replace(op, equations=tuple(found.equations)), op)
         still = found.sums & {e.name for e in changed.equations}
-        if not still:
+        exponents = {f.args[0] for e in changed.equations for f in e.body.atoms(exp)}
+        beside = {of for of in found.changed if of & exponents}
+        if not still and not beside:
             return changed
         wanted |= still
+        left |= beside
     return op
 
 
@@ -72,10 +76,12 @@ class _Found:
 
     op: Op
     wanted: set[str]  # sums that are left
+    left: set[frozenset[Expr]]  # so are sums of the exponentials of these
     equations: list[Equation] = field(default_factory=list)
     named: dict[str, Equation] = field(default_factory=dict)
     largest: dict[Expr, At] = field(default_factory=dict)
     sums: set[str] = field(default_factory=set)  # that were read, and are not any more where this is done
+    changed: set[frozenset[Expr]] = field(default_factory=set)  # the exponents of such sums
 
     def take(self, e: Equation) -> None:
         """Add an equation, with the largest exponents that it reads before it."""
@@ -101,7 +107,10 @@ class _Found:
         base, power = f.as_base_exp()
         terms = _terms(base) if isinstance(base, Add) and power.is_number else None
         large = terms and not self._is_less_extremum(terms) and any(may_be_large(u, self.op) for u in terms)
-        return (terms, power) if terms and large else None
+        if not terms or not large or frozenset(terms) in self.left:
+            return None
+        self.changed.add(frozenset(terms))
+        return terms, power
 
     def _is_less_extremum(self, terms: _Terms) -> bool:
         """Whether something is taken off each exponent that is the larger or the smaller of two values."""

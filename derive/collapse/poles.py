@@ -1,0 +1,115 @@
+"""Law: what may be infinite where a choice leaves out stands inside it: `where(c, a, 0)/r` is `where(c, a/r, 0)`.
+
+The chain rule has a factor for every step, and 0 times infinity is no number: of `where(i != j, 1/r, 0)` with the
+distance `r = sqrt(s)`, the slope of the root is infinite on the diagonal. Inside it may meet what it divides:
+`where(p > 0, p, 0)/p` is `where(p > 0, 1, 0)`. What is left out reaches nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sympy import Expr, Function, Mul, Pow, S
+
+from derive.adjoint import Adjoint, Contribution, Stepwise
+from derive.bounded import ENTIRE, above_zero, floored, has_floor
+from derive.terms.axes import Axis, free_axes
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta, at_index
+from derive.terms.reductions import Sigma
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The tensors of the forward that are above 0, and those that may be infinite where what they read is finite."""
+
+    above: frozenset[str]
+    infinite: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Masked:
+    """An adjoint that is one product with choices that are 0 on one side."""
+
+    axes: tuple[Axis, ...]
+    value: Expr
+    reads: int  # how often it is read: by one, it may be put in its place
+
+
+def with_poles_inside(steps: Stepwise) -> Stepwise:
+    """The same backward with such factors inside the choices that an adjoint they multiply is made of."""
+    masked: dict[str, _Masked] = {}
+    known = _Known(floored(steps.op) | above_zero(steps.op), frozenset())
+    for e in steps.op.equations:
+        if e.kind is None and _is_pole(e.body, known):
+            known = replace(known, infinite=known.infinite | {e.name})
+    adjoints: list[Adjoint] = []
+    for adjoint in steps.adjoints:
+        changed = tuple(_inside(c, masked, known) for c in adjoint.contributions)
+        adjoint = adjoint if changed == adjoint.contributions else replace(adjoint, contributions=changed)
+        adjoints.append(adjoint)
+        value = _in_full(adjoint.value, masked)
+        if any(map(_is_choice, Mul.make_args(value))):
+            name = adjoint.target.name
+            reads = sum(name in {at.name for at in c.value.atoms(At)} for a in steps.adjoints for c in a.contributions)
+            masked[name] = _Masked(adjoint.axes, value, reads)
+    return replace(steps, adjoints=tuple(adjoints)) if tuple(adjoints) != steps.adjoints else steps
+
+
+def _inside(c: Contribution, masked: dict[str, _Masked], known: _Known) -> Contribution:
+    value = c.value.replace(lambda f: isinstance(f, Mul), lambda f: _product(f, masked, known))
+    return c if value == c.value else replace(c, value=value)
+
+
+def _product(f: Expr, masked: dict[str, _Masked], known: _Known) -> Expr:
+    """A product with its poles inside the choices of an adjoint among its factors."""
+    of = next((g for g in f.args if isinstance(g, At) and g.name in masked), None)
+    if of is None:
+        return f
+    full = list(Mul.make_args(_in_full(of, masked)))
+    choices = [g for g in full if _is_choice(g)]
+    axes = set().union(*(free_axes(g.args[0]) for g in choices))
+    rest = [g for g in f.args if g != of]
+    poles = [g for g in rest if _is_pole(g, known) and axes <= free_axes(g)]
+    if not poles:
+        return f
+    if masked[of.name].reads > 1 and any(g.atoms(Function) for g in full):  # it has a name, and takes long
+        value: Expr = of * Mul(*poles)
+        full = [S.One]
+    else:
+        near = [g for g in full if g not in choices and axes <= free_axes(g)]  # what they may cancel
+        value, full = Mul(*(_kept(g) for g in choices), *near, *poles), [g for g in full if g not in near]
+    for g in reversed(choices):
+        value = Where(g.args[0], value, S.Zero) if g.args[2] == 0 else Where(g.args[0], S.Zero, value)
+    return Mul(*(g for g in full if g not in choices), *(g for g in rest if g not in poles), value)
+
+
+def _in_full(value: Expr, masked: dict[str, _Masked]) -> Expr:
+    """A product with what such an adjoint in it is made of."""
+    factors = (
+        at_index(masked[g.name].value, masked[g.name].axes, g.index) if isinstance(g, At) and g.name in masked else g
+        for g in Mul.make_args(value)
+    )
+    return Mul(*factors)
+
+
+def _is_choice(value: Expr) -> bool:
+    return isinstance(value, Where) and (value.args[1] == 0) != (value.args[2] == 0)
+
+
+def _kept(choice: Expr) -> Expr:
+    return choice.args[1] if choice.args[2] == 0 else choice.args[2]
+
+
+def _is_pole(value: Expr, known: _Known) -> bool:
+    """Whether it may be infinite where the inputs are finite."""
+    if isinstance(value, At):
+        return value.name in known.infinite
+    if isinstance(value, Delta | Sigma):
+        return False
+    if isinstance(value, Pow) or (isinstance(value, Function) and not isinstance(value, ENTIRE)):
+        base = value.args[0]
+        above = base.is_positive or has_floor(base) or (isinstance(base, At) and base.name in known.above)
+        is_root = isinstance(value, Pow) and value.exp.is_nonnegative
+        return bool(value.atoms(At)) and ((not is_root and not above) or _is_pole(base, known))
+    return any(_is_pole(a, known) for a in value.args if isinstance(a, Expr))
