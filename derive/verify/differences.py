@@ -23,6 +23,8 @@ ENOUGH = 1e-6
 _DECADES = (1.0, 0.1, 10.0, 0.01, 100.0, 0.001)
 _DIRECTIONS = 2
 _COARSE = 0.05  # of a slope: what rounding may leave of a difference that still tells something
+_PROBED = 3  # elements that are tried one by one
+_ALIKE = 1e-2  # of slopes to either side
 _SMALL = 1e-3  # a gradient of about 0 is compared absolutely
 
 
@@ -54,9 +56,12 @@ def slope(case: Case, operand: str, gradient: Tensor) -> Slope:
     """How far a gradient is from finite differences of the executed equations, in float64, at the best step nearby.
 
     What has no slope (a distance of a point from itself) is left where it is, and so is what rounding hides at every
-    step: there autograd's word is all there is.
+    step: there autograd's word is all there is. Where a gradient is no number and the equations have a slope, the error
+    is infinite, whatever autograd says: its chain rule multiplies the 0 of a choice by infinity.
     """
     has_slope = gradient.isfinite()
+    if any(_slopes(case.call, operand, index) for index in _some_of(has_slope.logical_not())):
+        return Slope(float("inf"), step_for(torch.float64))
     directions = [torch.where(has_slope, v, 0) for v in _directions(case, operand)]
     gradient = torch.where(has_slope, gradient, 0)
     best, told = Slope(float("inf"), step_for(torch.float64)), False
@@ -72,6 +77,24 @@ def slope(case: Case, operand: str, gradient: Tensor) -> Slope:
         if best.error <= ENOUGH:
             break
     return best if told else Slope(0.0, best.step)
+
+
+def _some_of(chosen: Tensor) -> list[tuple[int, ...]]:
+    """A few of the places where this holds, the first and the last among them."""
+    found = [tuple(index) for index in chosen.nonzero().tolist()]
+    return found if len(found) <= _PROBED else [found[k * (len(found) - 1) // (_PROBED - 1)] for k in range(_PROBED)]
+
+
+def _slopes(call: Call, operand: str, index: tuple[int, ...]) -> bool:
+    """Whether the loss has one slope along one element, the same to either side and over steps of two sizes."""
+    here = call.inputs[operand].double()
+    found = []
+    for step in (10 * step_for(torch.float64), step_for(torch.float64)):
+        unit = torch.zeros_like(here)
+        unit[index] = step * max(1.0, abs(float(here[index])))
+        middle, up, down = (_loss(call, operand, here + sign * unit)[0] for sign in (0, 1, -1))
+        found += [(up - middle) / float(unit[index]), (middle - down) / float(unit[index])]
+    return max(found) - min(found) <= _ALIKE * max(1.0, *map(abs, found))  # false of what is no number
 
 
 def curves(case: Case, gradients: Mapping[str, Tensor], dtypes: Iterable[torch.dtype]) -> tuple[Curve, ...]:

@@ -1,9 +1,12 @@
 """Finite differences: the U has its bottom near the step that is chosen for a precision."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
-from derive import axes, constant, eq, exp, index, log, mean, oo, op, sum, tensor, where
+from derive import axes, constant, eq, exp, index, log, mean, ne, oo, op, sqrt, sum, tensor, where
 from derive.catalogue import find
 from derive.equations import Op
 from derive.verify.battery import BATTERY
@@ -33,17 +36,25 @@ def test_a_gradient_that_is_0_is_compared_absolutely() -> None:
     assert slope(case, "b1", case.gradients["b1"]).error < 1e-6
 
 
+c, d, i, j, m, n = axes("c d i j m n")
+
+
+@op
+def root_of_square(f, x: tensor[n]):
+    f.y[n] = sqrt(x[n] ** 2)
+    return f.y
+
+
 def test_what_has_no_slope_is_left_out() -> None:
-    """A bond from an atom to itself: the rest of the gradient is compared, and may still be wrong."""
-    case = BATTERY[0].make(find("div"))
-    right = case.gradients["x"]
-    broken = right.clone()
-    broken.view(-1)[0] = torch.nan
-    assert slope(case, "x", broken).error < 1e-8
-    assert slope(case, "x", broken * (1 + 1e-4)).error > 1e-5
-
-
-d, i, j, m, n = axes("d i j m n")
+    """The rest of the gradient is compared, and may still be wrong."""
+    case = BATTERY[0].make(root_of_square.op)
+    x = case.call.inputs["x"].clone()
+    x[0] = 0
+    at_0 = replace(case, call=replace(case.call, inputs={"x": x}))
+    broken = case.gradients["x"].clone()
+    broken[0] = torch.nan
+    assert slope(at_0, "x", broken).error < 1e-8
+    assert slope(at_0, "x", broken * (1 + 1e-4)).error > 1e-5
 
 
 @op
@@ -89,3 +100,19 @@ def test_an_infinite_output_has_no_slope_and_no_cotangent(made: Op, seed: int) -
         assert slope(case, name, gradient).error < 1e-6
         assert slope(case, name, gradient * 1.1).error > 1e-3
     assert all(row.differences_agree for row in verify(made, seed=seed).rows)
+
+
+@op
+def energy_of_pairs(f, x: tensor[n, c], q: tensor[n]):
+    f.r[n, m] = sqrt(sum((x[n, c] - x[m, c]) ** 2, over=c))
+    f.e[()] = sum(where(ne(n, m), q[n] * q[m] / f.r[n, m], 0), over=(n, m)) / 2
+    return f.e
+
+
+def test_a_gradient_that_is_no_number_where_there_is_a_slope_is_wrong() -> None:
+    """Autograd of these equations has 0 times infinity on the diagonal, and nan everywhere."""
+    case = BATTERY[0].make(energy_of_pairs.op)
+    nothing = case.gradients["x"]
+    assert nothing.isnan().all()
+    assert slope(case, "x", nothing).error == math.inf
+    assert verify(energy_of_pairs.op).right
