@@ -9,13 +9,10 @@ Forward
 Backward
     dx[...] = dy[...] * where(x[...] > 0, 1, alpha * exp(x[...]))
 
-Made by the forward, for the backward's sake
-    dy_dx[...] = where(x[...] > 0, 1, alpha * exp(x[...]))
-
 In LaTeX
     \mathrm{d}x_{\ldots} = \mathrm{d}y_{\ldots}\, \left(\begin{cases}1 & x_{\ldots} > 0 \\ \alpha\, e^{x_{\ldots}} & \text{otherwise}\end{cases}\right)
 
-Saved for the backward: dy_dx [...]; |...| elements. Autograd of the same equations keeps 2*|...|.
+Saved for the backward: x [...], alpha a number; |...| elements. Autograd of the same equations keeps 2*|...|.
 """
 
 from __future__ import annotations
@@ -31,25 +28,23 @@ from ._support import check_shapes, in_float32, keep_in, kept_in, once_different
 class EluSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    dy_dx: Tensor  # [...]
+    x: Tensor  # [...]
+    alpha: float  # a number
 
 
 @in_float32
 def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("elu", ("x: ...",), x)
-    exp_minimum_x_zero = x.clamp(max=0).exp_()  # exp_minimum_x_zero[...] = exp(minimum(x[...], 0))
-    relu_x = torch.relu(x)  # relu_x[...] = relu(x[...])
-    y = (exp_minimum_x_zero - 1).mul_(alpha).add_(relu_x)
-    sign_relu_x = relu_x.sign_()  # sign_relu_x[...] = sign(relu_x[...])
-    dy_dx = exp_minimum_x_zero.mul_(alpha).lerp_(x.new_ones(()), sign_relu_x)
-    return y, EluSaved(dy_dx)
+    y = torch.expm1(x.clamp(max=0)).mul_(alpha).add_(torch.relu(x))
+    return y, EluSaved(x, alpha)
 
 
 @in_float32
-def elu_backward(dy: Tensor, dy_dx: Tensor) -> Tensor:
+def elu_backward(dy: Tensor, x: Tensor, alpha: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy * dy_dx  # dx[...] = dy[...] * dy_dx[...]
+    sign_relu_x = torch.relu(x).sign_()  # sign_relu_x[...] = sign(relu(x[...]))
+    dx = x.clamp(max=0).exp_().mul_(alpha).lerp_(dy.new_ones(()), sign_relu_x).mul_(dy)
     return dx
 
 

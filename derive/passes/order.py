@@ -14,6 +14,7 @@ from derive.passes.common_quotients import common_quotients
 from derive.passes.contraction_order import pairwise
 from derive.passes.differences import sums_of_differences
 from derive.passes.distributing import distributed
+from derive.passes.exponentials_less_one import exponentials_less_one
 from derive.passes.gathered import after_gathers
 from derive.passes.joined_products import joined_products
 from derive.passes.leftovers import under_last_names, without_copies
@@ -98,6 +99,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         after_gathers,
         without_copies,
         merged_once,
+        exponentials_less_one,
         partial(in_order, written=written),
     )
     return _passed(backward, passes)

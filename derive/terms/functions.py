@@ -106,10 +106,10 @@ class log1p(_Real):
 
 
 class expm1(_Real):
-    """`exp(x) - 1`, exact also where `x` is small."""
+    """`exp(x) - 1`, exact also where `x` is small; its derivative is `exp(x)`, which is lost in `expm1(x) + 1`."""
 
     def fdiff(self, argindex: int = 1) -> Expr:
-        return self + 1
+        return exp(self.args[0])
 
     def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
         return exp(x) - 1
