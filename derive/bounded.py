@@ -11,7 +11,19 @@ from derive.lengths.kept_inside import gaps
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
-from derive.terms.functions import CAP, absolute, logaddexp, maximum, minimum, power, relu, sigmoid, sign, softplus
+from derive.terms.functions import (
+    CAP,
+    absolute,
+    expm1,
+    logaddexp,
+    maximum,
+    minimum,
+    power,
+    relu,
+    sigmoid,
+    sign,
+    softplus,
+)
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""
@@ -94,7 +106,7 @@ def above_zero(op: Op) -> frozenset[str]:
 
 
 _CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
-ENTIRE = (*_CLOSED, exp, sin, cos, absolute, softplus, logaddexp)
+ENTIRE = (*_CLOSED, exp, expm1, sin, cos, absolute, softplus, logaddexp)
 
 
 def has_no_pole(value: Expr, known: Collection[str], padded: Collection[At] = ()) -> bool:

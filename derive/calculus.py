@@ -43,7 +43,10 @@ def derivative(body: Expr, read: At) -> Expr:
     roots = [p for p in body.atoms(Pow) if p.exp.is_Rational and not p.exp.is_Integer and p.exp > 0]
     inside = [p.base for p in roots if isinstance(p.base, Mul | Pow) and read in p.base.atoms(At)]
     if not inside:
-        return body.diff(read)
+        if not read.is_positive:
+            return body.diff(read)
+        u = Dummy(positive=True)  # SymPy puts a symbol in the place of an element, of which nothing is known
+        return body.xreplace({read: u}).diff(u).xreplace({u: read})
     base = max(inside, key=lambda b: (b.count_ops(), b.sort_key()))
     u = Dummy(real=True)
     outside = body.xreplace({base: u})

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sympy import Expr, Function, Mul, Pow, S
+from sympy import Add, Expr, Function, Mul, Not, Pow, S
 
 from derive.adjoint import Adjoint, Contribution, Stepwise
 from derive.bounded import ENTIRE, above_zero, floored, has_floor
+from derive.equations import Op
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, at_index
@@ -23,8 +24,14 @@ from derive.terms.reductions import Sigma
 class _Known:
     """The tensors of the forward that are above 0, and those that may be infinite where what they read is finite."""
 
+    op: Op
     above: frozenset[str]
     infinite: frozenset[str]
+
+    def definition(self, at: At) -> Expr | None:
+        """What an element is at its place, where an equation says it by elements alone."""
+        e = self.op.equation(at.name)
+        return at_index(e.body, e.axes, at.index) if e is not None and e.kind is None and e.is_plain else None
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class _Masked:
 def with_poles_inside(steps: Stepwise) -> Stepwise:
     """The same backward with such factors inside the choices that an adjoint they multiply is made of."""
     masked: dict[str, _Masked] = {}
-    known = _Known(floored(steps.op) | above_zero(steps.op), frozenset())
+    known = _Known(steps.op, floored(steps.op) | above_zero(steps.op), frozenset())
     for e in steps.op.equations:
         if e.kind is None and _is_pole(e.body, known):
             known = replace(known, infinite=known.infinite | {e.name})
@@ -67,11 +74,12 @@ def _product(f: Expr, masked: dict[str, _Masked], known: _Known) -> Expr:
     if of is None:
         return f
     full = list(Mul.make_args(_in_full(of, masked)))
-    choices = [g for g in full if _is_choice(g)]
-    axes = set().union(*(free_axes(g.args[0]) for g in choices))
     rest = [g for g in f.args if g != of]
-    poles = [g for g in rest if _is_pole(g, known) and axes <= free_axes(g)]
-    if not poles:
+    found = [g for g in rest if _is_pole(g, known)]
+    choices = [g for g in full if _is_choice(g) and any(_keeps_from(g, pole, known) for pole in found)]
+    axes = set().union(*(free_axes(g.args[0]) for g in choices))
+    poles = [g for g in found if axes <= free_axes(g)]
+    if not choices or not poles:
         return f
     if masked[of.name].reads > 1 and any(g.atoms(Function) for g in full):  # it has a name, and takes long
         value: Expr = of * Mul(*poles)
@@ -82,6 +90,35 @@ def _product(f: Expr, masked: dict[str, _Masked], known: _Known) -> Expr:
     for g in reversed(choices):
         value = Where(g.args[0], value, S.Zero) if g.args[2] == 0 else Where(g.args[0], S.Zero, value)
     return Mul(*(g for g in full if g not in choices), *(g for g in rest if g not in poles), value)
+
+
+def _keeps_from(choice: Expr, pole: Expr, known: _Known) -> bool:
+    """Whether a choice may be there because of a pole: off a diagonal, or where what the pole is of is not 0."""
+    condition, kept = choice.args[0], choice.args[2] == 0
+    read = condition.atoms(At)
+    if not read:
+        return len(free_axes(condition)) > 1 and not any(_is_guarded(at, condition, known) for at in pole.atoms(At))
+    if len(read) > 1:
+        return False
+    at_0 = condition.xreplace(dict.fromkeys(read, S.Zero))
+    return at_0 == (S.false if kept else S.true) and bool(read & _made_of(pole, known))
+
+
+def _is_guarded(at: At, condition: Expr, known: _Known) -> bool:
+    """Whether an element is a number where the condition fails, and so is nothing infinite there."""
+    value = known.definition(at)
+    if not isinstance(value, Where) or value.args[0] not in (condition, Not(condition)):
+        return False
+    return any(b.is_number for b in value.args[1:])
+
+
+def _made_of(value: Expr, known: _Known) -> set[At]:
+    """The elements that a value is made of, place by place."""
+    found = set(value.atoms(At))
+    for at in value.atoms(At):
+        of = known.definition(at)
+        found |= _made_of(of, known) if of is not None else set()
+    return found
 
 
 def _in_full(value: Expr, masked: dict[str, _Masked]) -> Expr:
@@ -109,7 +146,13 @@ def _is_pole(value: Expr, known: _Known) -> bool:
         return False
     if isinstance(value, Pow) or (isinstance(value, Function) and not isinstance(value, ENTIRE)):
         base = value.args[0]
-        above = base.is_positive or has_floor(base) or (isinstance(base, At) and base.name in known.above)
+        above = base.is_positive or _has_floor(base) or (isinstance(base, At) and base.name in known.above)
         is_root = isinstance(value, Pow) and value.exp.is_nonnegative
         return bool(value.atoms(At)) and ((not is_root and not above) or _is_pole(base, known))
     return any(_is_pole(a, known) for a in value.args if isinstance(a, Expr))
+
+
+def _has_floor(base: Expr) -> bool:
+    """Whether something that is not negative has a number added, the caller's `eps` among others."""
+    numbers = Add(*(t for t in Add.make_args(base) if not t.atoms(At)))
+    return has_floor(base) or (numbers not in (S.Zero, base) and bool((base - numbers).is_nonnegative))

@@ -204,7 +204,7 @@ class absolute(_Real):
         return rf"\left|{printer.doprint(self.args[0])}\right|{power}"
 
 
-def _is_zero(value: Expr) -> Boolean:
+def is_zero(value: Expr) -> Boolean:
     """Whether a number is 0; of `-a` it is `a` that is asked."""
     return Eq(-value if value.is_Mul and value.could_extract_minus_sign() else value, 0)
 
@@ -227,12 +227,14 @@ class power(Function):
             if exponent.is_nonnegative and exponent.is_integer and not exponent.atoms(At):  # places
                 below = exponent - 1
                 return exponent * power(base, below if below.is_nonnegative else maximum(below, 0))
-            if exponent.atoms(At, Axis):
-                return Where(_is_zero(exponent), S.Zero, exponent * power(base, exponent - 1))
             if base.is_positive:
-                return exponent * power(base, exponent - 1)
+                return exponent * self / base  # the power is made already
+            if exponent.atoms(At, Axis):
+                return Where(is_zero(exponent), S.Zero, exponent * power(base, exponent - 1))
             # one number for all elements: the exponent 0 makes 0 * 0**0 there, not 0 * 0**-1, and costs no pass
-            return exponent * power(base, Where(_is_zero(exponent), S.Zero, exponent - 1))
+            return exponent * power(base, Where(is_zero(exponent), S.Zero, exponent - 1))
+        if base.is_positive:
+            return self * log(base)
         return Where(Alike(base, S.Zero), S.Zero, self * log(base))
 
     def _eval_is_real(self) -> bool | None:

@@ -1,0 +1,85 @@
+"""Law: a power meets what it is of: `e * b**(e - 1) * b` is `e * b**e`, made already, and finite where `b` is 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sympy import Expr, Mul, S
+
+from derive.equations import Equation, Op
+from derive.terms.axes import Axis
+from derive.terms.choices import Where
+from derive.terms.elements import At, Delta, at_index
+from derive.terms.functions import is_zero, power
+
+Bases = Mapping[str, Equation]
+"""The tensors of the forward that are products or quotients, which a power may be of by their name."""
+
+
+def bases(op: Op) -> Bases:
+    """Those of an op."""
+    return {e.name: e for e in op.equations if e.kind is None and e.is_plain and isinstance(e.body, Mul)}
+
+
+def raised(value: Expr, known: Bases) -> tuple[Expr, tuple[str, ...]]:
+    """A value with every slope of a power that its base multiplies as the power, and which these are."""
+    used: dict[str, None] = {}
+
+    def joined(product: Expr) -> Expr:
+        for f in product.args:
+            for slope in sorted(f.atoms(power), key=lambda p: p.sort_key()):
+                base, exponent = slope.args[0], _exponent(slope)
+                rest = Mul(*(g for g in product.args if g is not f))
+                if exponent is None or not _is_slope(f, slope, exponent, rest):
+                    continue
+                ways = ((r, b) for r in (rest, _at_deltas(rest)) for b in (base, _in_full(base, known)))
+                left = next((left for r, b in ways if (left := _divided(r, b)) is not None), None)
+                if left is not None:
+                    used[f"{base} is what the power {slope} is of"] = None
+                    return left * f.xreplace({slope: power(base, exponent)})
+        return product
+
+    changed = value.replace(lambda f: isinstance(f, Mul) and bool(f.atoms(power)), joined)
+    return changed, tuple(used)
+
+
+def _exponent(slope: power) -> Expr | None:
+    """The exponent of the power whose slope this is of: `e` for `e - 1`, and for that but at `e = 0`."""
+    exponent = slope.args[1]
+    if isinstance(exponent, Where):
+        condition, at_0, below = exponent.args
+        return below + 1 if at_0 == 0 and condition == is_zero(below + 1) else None
+    return exponent + 1 if not exponent.is_number else None
+
+
+def _is_slope(f: Expr, slope: power, exponent: Expr, rest: Expr) -> bool:
+    """Whether a factor of a product is the slope of a power, 0 where the exponent is, as the chain rule has it."""
+    if f == slope:
+        return isinstance(slope.args[1], Where) or exponent in Mul.make_args(rest)
+    return isinstance(f, Where) and f.args[:2] == (is_zero(exponent), S.Zero) and slope in Mul.make_args(f.args[2])
+
+
+def _in_full(base: Expr, known: Bases) -> Expr:
+    if not isinstance(base, At) or base.name not in known:
+        return base
+    return at_index(known[base.name].body, known[base.name].axes, base.index)
+
+
+def _at_deltas(product: Expr) -> Expr:
+    """A product with what a delta multiplies at the place that it says: `p[c]*delta(y, c)` is `p[y]*delta(y, c)`."""
+    factors = Mul.make_args(product)
+    deltas = [f for f in factors if isinstance(f, Delta)]
+    sides = (s for d in deltas for s in (d.args, d.args[::-1]))
+    places = {a: i for a, i in sides if isinstance(a, Axis) and not isinstance(i, Axis)}
+    return Mul(*(f if f in deltas else f.xreplace(places) for f in factors))
+
+
+def _divided(product: Expr, base: Expr) -> Expr | None:
+    """A product without a base, all of whose factors it has; nothing where it has not."""
+    have = product.as_powers_dict()
+    for factor, times in base.as_powers_dict().items():
+        left = have.get(factor, S.Zero)
+        numbers = times.is_number and left.is_number
+        if times != left and not (numbers and (0 < times <= left or left <= times < 0)):
+            return None
+    return product / base
