@@ -144,11 +144,15 @@ def _log_of(value: Expr) -> Expr | None:
 
 
 def _joined(e: Expr) -> Expr:
-    """`softplus(x)` for what of `x` is above 0 and the softplus of minus its magnitude.
+    """`softplus(x)` for what of `x` is above 0 and the softplus of minus its magnitude; `softplus(x) - x` turned.
 
     With a third term it is left, which may cancel the first: `maximum(x, 0) - y*x` with `y` 1.
     """
     terms = dict(t.as_coeff_Mul()[::-1] for t in e.args)
+    for f in (f for f in terms if isinstance(f, softplus)):  # x - softplus(x)
+        number, x = f.args[0].as_coeff_Mul()
+        if terms.get(x) == -terms[f] * number:
+            return e - terms[x] * x + terms[f] * (softplus(-f.args[0]) - f)
     of = [f for f in terms if isinstance(f, softplus) and isinstance(-f.args[0], absolute)]
     if len(terms) != 2 or len(of) != 1:
         return e
