@@ -10,6 +10,7 @@ from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
 from derive.lowering.forward import forward_statements
 from derive.passes.axis_orders import in_order
+from derive.passes.close_differences import close_differences
 from derive.passes.common_quotients import common_quotients
 from derive.passes.contraction_order import pairwise
 from derive.passes.differences import sums_of_differences
@@ -56,6 +57,7 @@ def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> P
         partial(sums_of_differences, nominal=lengths),
         partial(pairwise, nominal=lengths),
         after_sums,
+        close_differences,
         share,
         under_last_names,
         *(() if as_written else (one_choice, numbers_outside, one_sign)),
@@ -91,6 +93,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         common_products,
         one_sign,
         partial(without_what_cancels, op=steps.op),
+        close_differences,
         share,
         opposites,
         without_copies,
