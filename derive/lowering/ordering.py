@@ -5,6 +5,7 @@ from __future__ import annotations
 from sympy import Add, Basic, Expr, Function, Mul, Pow, S
 
 from derive.terms.axes import Size, free_axes
+from derive.terms.choices import Concat
 from derive.terms.elements import At
 
 
@@ -37,7 +38,30 @@ def ordered_terms(expr: Expr) -> list[Expr]:
     ordered = sorted(terms, key=lambda t: (differ and _is_bare(t), *_term_order(t)))
     if not differ or len(terms) < 3:
         return ordered
-    return in_turns(ordered) if _of_one_tensor(terms) else _differences_first(ordered)
+    return in_turns(ordered) if _of_one_tensor(terms) else _by_turns(_differences_first(_made_inside(ordered)))
+
+
+def _made_inside(terms: list[Expr]) -> list[Expr]:
+    """The terms, first those whose difference another is a function of: `b - a + exp(a - b)`."""
+    inside = {s for t in terms for f in t.atoms(Function) for s in f.atoms(Add) if len(s.args) == 2}
+    for s in sorted(inside, key=lambda s: s.sort_key()):
+        for own in (list(s.args), [-t for t in s.args]):
+            if len({is_negative(t) for t in own}) == 2 and all(t in terms and t.atoms(At) for t in own):
+                return [*sorted(own, key=is_negative), *(t for t in terms if t not in own)]
+    return terms
+
+
+def _by_turns(terms: list[Expr]) -> list[Expr]:
+    """The terms, of whole elements that are as often added as subtracted each followed by one of the other sign.
+
+    `p - q + u - v` is rounded once where all are alike, `p + u - q - v` three times.
+    """
+    plain = [t for t in terms if isinstance(abs_term(t), At)]
+    added, taken = ([t for t in plain if is_negative(t) == minus] for minus in (False, True))
+    if len(added) < 2 or len(added) != len(taken) or len({free_axes(t) for t in plain}) > 1:
+        return terms
+    turns = [t for both in zip(added, taken, strict=True) for t in both]
+    return [*turns, *(t for t in terms if t not in plain)]
 
 
 def _differences_first(terms: list[Expr]) -> list[Expr]:
@@ -66,7 +90,8 @@ def in_turns(terms: list[Expr]) -> list[Expr]:
 def _of_one_tensor(terms: tuple[Expr, ...]) -> bool:
     """Whether each of the terms is a number of times an element of the same tensor."""
     elements = [t.as_coeff_Mul()[1] for t in terms]
-    return all(isinstance(e, At) for e in elements) and len({e.name for e in elements if isinstance(e, At)}) == 1
+    names = {at.name for e in elements for at in e.atoms(At)}
+    return len(names) == 1 and all(isinstance(e, At | Concat) for e in elements)
 
 
 def _is_bare(term: Expr) -> bool:

@@ -61,6 +61,7 @@ def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> P
         share,
         under_last_names,
         *(() if as_written else (one_choice, numbers_outside, one_sign)),
+        exponentials_less_one,
     )
     return _passed(forward_statements(op, kept), passes)
 

@@ -4,7 +4,8 @@ SymPy adds the two numbers, and in float32 `1.00000001 - p` is 0 where `p` is 1.
 number of the caller: `1 - p + eps`. Such a sum becomes an equation of its own.
 
 So do two differences that are added or subtracted, `(p - q) - (u - v)`, of which SymPy makes one sum of four terms:
-what is left of large numbers that nearly cancel would be lost in `p + v - u - q`.
+what is left of large numbers that nearly cancel would be lost in `p + v - u - q`. And so does one in brackets,
+`c - (a - b)`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def _keeping(method: Callable[[Any, Any], Any], file: str) -> Callable[[Any, Any
         right = sympify(other)
         if _is_difference(one) and _is_difference(right) and not one.atoms(At) & right.atoms(At):
             return method(TakenFirst(one), TakenFirst(right))
+        if _is_difference(right) and one.atoms(At) and not one.atoms(At) & right.atoms(At):
+            return method(one, TakenFirst(right))  # `c - (a - b)`: whoever writes no brackets has it on the left
         if _would_lose(one, right):
             one = TakenFirst(one)
         elif _would_lose(right, one):
