@@ -76,7 +76,7 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # whole numbers as wid
 def where_by_bits(condition: Tensor, a: Tensor | float, b: Tensor | float, out: Tensor | None = None) -> Tensor:
     """`torch.where(condition, a, b)`, which on a CPU goes element by element; by the bits of floats it takes a fifth.
 
-    What is not chosen may be anything. One of both is a tensor of the shape that the choice has.
+    What is not chosen may be anything. The condition or one of both has the shape that the choice has.
     """
     tensors = [v for v in (a, b) if isinstance(v, Tensor)]
     like = tensors[0]
@@ -92,7 +92,10 @@ def where_by_bits(condition: Tensor, a: Tensor | float, b: Tensor | float, out: 
     into = None if out is None else out.view(bits)
     if isinstance(b, Tensor):
         other = b.view(bits)
-        found = torch.bitwise_xor(kept, other, out=into).bitwise_and_(mask).bitwise_xor_(other)
+        apart = torch.bitwise_xor(kept, other)
+        if into is None and apart.shape == torch.broadcast_shapes(apart.shape, mask.shape):
+            into = apart
+        found = torch.bitwise_and(apart, mask, out=into).bitwise_xor_(other)
     else:
         found = torch.bitwise_and(kept, mask, out=into)
         fill = int(torch.tensor(b, dtype=like.dtype).view(bits)) if b != 0 else 0

@@ -76,7 +76,7 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._functions import ratio_of
+from ._functions import ratio_of, where_by_bits
 from ._support import (
     check_length,
     check_shapes,
@@ -411,7 +411,7 @@ def names_step_stepwise_backward(
     sum_dnorm_logits = dnorm_logits.sum(1)  # sum_dnorm_logits[n] = sum(dnorm_logits[n, c], over=c)
     dlogit_maxes = -sum_dnorm_logits  # dlogit_maxes[n] = -sum_dnorm_logits[n]
     sum_logit_maxes_logits = (logits == logit_maxes).sum(1, keepdim=True)
-    dlogits = torch.where(logits == logit_maxes, dlogit_maxes[:, None] / sum_logit_maxes_logits, 0) + dnorm_logits
+    dlogits = where_by_bits(logits == logit_maxes, dlogit_maxes[:, None] / sum_logit_maxes_logits, 0) + dnorm_logits
     dlogits_sum = dlogits  # dlogits_sum[n, c] = dlogits[n, c]
     dh = dlogits_sum @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits_sum[n, c], over=c)
     dhpreact = dh * (1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)

@@ -191,11 +191,12 @@ def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
     """What the exponentials that an equation adds up are of; nothing for another equation.
 
     Nor for what has fewer axes than the sum and what it sums, as the tails of a row have: it is summed in another way.
+    But where a condition asks for more than places, there is none.
     """
     if e.kind not in ("sum", "mean") or e.scale != 1 or not e.is_plain:
         return None
     found = exponent_of(in_full(e.body, known))
-    inner = found.args[1] if isinstance(found, Where) else found
+    inner = found.args[1] if isinstance(found, Where) and not found.args[0].atoms(At) else found
     whole = inner is not None and free_axes(inner) >= {*e.axes, *e.over}
     return found if whole else None
 

@@ -250,7 +250,7 @@ def _where(args: list[Value], dims: Dims, like: str) -> Value:
         return Value(condition.code, dims, condition.strength, boolean=True)
     tensors = [v for v in (a, b) if v.dims and not v.boolean and not v.weak]
     if tensors:
-        large = len([d for d in dims if d is not None]) > 1 and dims in [v.dims for v in tensors]
+        large = len([d for d in dims if d is not None]) > 1 and dims in [v.dims for v in (condition, *tensors)]
         numbers = [v for v in (a, b) if v not in tensors]
         by_bits = large and condition.dims and all(v.scalar for v in numbers)
         return Value(f"{'where_by_bits' if by_bits else 'torch.where'}({condition.code}, {a.code}, {b.code})", dims)

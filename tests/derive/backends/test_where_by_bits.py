@@ -55,6 +55,21 @@ def test_into_memory_of_the_callers(b: float | str) -> None:
         assert _same_bits(out, torch.where(CONDITIONS["each"][:rows], x[:rows], other if b != "z" else z[:rows]))
 
 
+REPEATED = [((64,), None), ((96, 1), (64,)), ((64,), (1, 64)), ((96, 1), (96, 64)), (None, (96, 1))]
+
+
+@pytest.mark.parametrize("into", [False, True])
+@pytest.mark.parametrize("shapes", REPEATED)
+def test_what_is_chosen_may_be_repeated(shapes: tuple[tuple[int, ...] | None, ...], into: bool) -> None:
+    """Where the condition has the shape of the choice."""
+    g = torch.Generator().manual_seed(0)
+    a, b = (-math.inf if s is None else torch.randn(s, generator=g) for s in shapes)
+    out = torch.empty(96, 64) if into else None
+    wanted = torch.where(CONDITIONS["each"], a, b)
+    assert _same_bits(where_by_bits(CONDITIONS["each"], a, b, out), wanted)
+    assert out is None or _same_bits(out, wanted)
+
+
 @pytest.mark.parametrize("over", [0, 1])
 def test_over_what_is_chosen_from(over: int) -> None:
     both, condition = [_drawn(torch.float32, 0), _drawn(torch.float32, 1)], CONDITIONS["each"]

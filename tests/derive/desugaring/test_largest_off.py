@@ -344,6 +344,29 @@ def test_a_logarithm_of_nothing_goes_out_as_such():
 
 
 @op
+def at_risk(f, s: tensor[n], time: constant[n]):
+    """What a proportional hazards model sums (Cox, 1972), a row for each place, of scores of one axis."""
+    f.y[n] = log(sum(where(time[m] >= time[n], exp(s[m]), 0), over=m))
+    return f.y
+
+
+@op
+def at_risk_inside(f, s: tensor[n], time: constant[n]):
+    f.y[n] = log(sum(exp(where(time[m] >= time[n], s[m], -oo)), over=m))
+    return f.y
+
+
+@pytest.mark.parametrize("far", [0.0, 900.0, -900.0])
+@pytest.mark.parametrize("made", [at_risk, at_risk_inside], ids=["outside", "inside"])
+def test_a_condition_of_more_axes_than_the_scores(made, far):
+    g = torch.Generator().manual_seed(0)
+    s, time = (torch.randn(7, dtype=torch.float64, generator=g) for _ in "st")
+    s = (s * 30 + far).requires_grad_()
+    wanted = torch.where(time >= time[:, None], s, -math.inf).logsumexp(1)
+    assert_alike(getattr(module(made.op), made.op.name)(s, time), wanted, (s,))
+
+
+@op
 def of_those_of_a_kind(f, z: tensor[n, c], same: constant[n, c]):
     """What has weight in one sum has not in the other, and no largest is that of both."""
     f.e[n, c] = exp(z[n, c])
