@@ -36,6 +36,7 @@ from derive.desugaring.log_shares import with_logs_of_shares
 from derive.desugaring.merged_apart import merged_apart
 from derive.desugaring.named_shares import with_named_shares
 from derive.desugaring.near_one import with_digits_near_one
+from derive.desugaring.nested import with_nested_named
 from derive.desugaring.numbers_in_choices import with_numbers_in_choices
 from derive.desugaring.outside_products import with_factors_outside
 from derive.desugaring.padding import padded
@@ -131,7 +132,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     within = with_largest_taken_off(with_counterbalanced(with_squares(with_relu(within))))
     within = by_stable_functions(with_logs_of_shares(within))
     within = with_place_signs(with_digits_near_one(with_few_exponentials(within)))
-    within = with_factors_outside(with_named_shares(within))
+    within = with_nested_named(with_factors_outside(with_named_shares(within)))
     within = made_before_turns(within)
     written = made_before_windows(with_deviations(one_of_each(made_before_gathers(selected(within)))))
     written = merged_apart(made_before_padding(written))
