@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -42,7 +42,8 @@ def write_package(
     a module that was generated from one of those for an op that is gone is removed. With `check`, nothing is
     written. With `workspace`, each module also has a backward that writes into given tensors. `done` is told of
     each op once it is rendered, and why the backend has no kernel for it. Raises DeriveError where the folder cannot be
-    read or written, where a file that Handgrad did not write is in the way, or where an op has a private name.
+    read or written, where a file that Handgrad did not write is in the way, where an op has a private name, or where
+    two ops would be one file, or one function.
     """
     ops = list(ops)
     for op in ops:
@@ -59,6 +60,7 @@ def write_package(
     stale = [name for name in old if name not in texts and _is_stale(name, old[name], ops, texts, whole)]
     others = {n: t for n, t in old.items() if n not in (*texts, *stale, *_SHARED) and _is_ours(n, t)}
     exports = {Path(n).stem: _exported(n, t, out) for n, t in (others | texts).items() if n.endswith(".py")}
+    _check_apart(exports, {*old, *texts}.difference(stale), {op.name for op in ops})
     texts |= _imported(render_shared(backend), others | texts)
     texts["__init__.py"] = render_init(exports)  # last, so that it never names a module that is not there yet
     changed = {name: text for name, text in texts.items() if old.get(name) != text}
@@ -68,6 +70,23 @@ def write_package(
     if not check and (changed or stale):
         _write(out, changed, stale, old)
     return tuple(sorted([*changed, *stale]))
+
+
+def _check_apart(exports: dict[str, list[str]], files: Iterable[str], new: Collection[str]) -> None:
+    """No two modules are one file on any system, or have a name in common. Raises DeriveError, of an op in `new`."""
+    modules = sorted({Path(name).stem for name in files}, key=lambda stem: (stem in new, stem))  # told of the last
+    as_one: dict[str, str] = {}
+    homes: dict[str, str] = {}
+    fix = "give one of them another name, or generate it into a folder of its own"
+    for stem in modules:
+        other = as_one.setdefault(stem.casefold(), stem)
+        if other != stem:
+            cause = f"its name is {other} but for capital letters, and some systems have one file for both"
+            raise DeriveError(cause, op=stem, fix=fix)
+        for name in (stem, *exports.get(stem, ())):
+            home = homes.setdefault(name, stem)
+            if home != stem:
+                raise DeriveError(f"its module and that of {home} both define {name}", op=stem, fix=fix)
 
 
 def _imported(shared: dict[str, str], modules: dict[str, str]) -> dict[str, str]:

@@ -319,6 +319,46 @@ def test_a_package_has_no_op_of_a_private_name(name: str, tmp_path: Path) -> Non
     )
 
 
+def two_ops(folder: Path, one: str, other: str) -> list:
+    """Two ops of these names, of files of their own."""
+    ops = []
+    for name in (one, other):
+        (folder / name).mkdir()
+        ops += load_file(named(folder / name, op=name))
+    return ops
+
+
+FIX_OF_NAMES = "give one of them another name, or generate it into a folder of its own"
+
+
+@pytest.mark.parametrize("more", ["forward", "backward", "forward_out", "backward_out"])
+def test_two_ops_of_a_package_have_no_function_in_common(more: str, tmp_path: Path) -> None:
+    """The package would have one of them for both: which, its imports' order decides."""
+    ops, out = two_ops(tmp_path, "mine", f"mine_{more}"), tmp_path / "out"
+    told = f"op mine_{more}: its module and that of mine both define mine_{more}; {FIX_OF_NAMES}"
+    for given in (ops, ops[::-1]):
+        with pytest.raises(DeriveError) as refused:
+            write_package(given, out, workspace=True)
+        assert str(refused.value) == told and not out.exists()
+    if not more.endswith("out"):  # which few packages have
+        write_package(ops[:1], out)
+        before = {p.name: p.read_text() for p in out.iterdir()}
+        with pytest.raises(DeriveError) as refused:
+            write_package(ops[1:], out)
+        assert str(refused.value) == told
+        assert {p.name: p.read_text() for p in out.iterdir()} == before
+
+
+def test_two_ops_of_a_package_differ_in_more_than_case(tmp_path: Path) -> None:
+    ops, out = two_ops(tmp_path, "my_op", "MY_OP"), tmp_path / "out"
+    with pytest.raises(DeriveError) as refused:
+        write_package(ops, out)
+    assert str(refused.value) == (
+        "op my_op: its name is MY_OP but for capital letters, and some systems have one file for both; " + FIX_OF_NAMES
+    )
+    assert not out.exists()
+
+
 SOME_RESERVED = sorted(RESERVED - {"saved", "torch"})[::3]  # one way for all of them
 
 
