@@ -20,7 +20,7 @@ RESERVED = frozenset({
     "sums_of_outer", "convolve", "correlated_images", "fill_diagonal_", "filtered_images", "weighed_distances",
     "where_by_bits", "skewed", "add_skewed_",
     "window_sums", "spread_over_windows", "over_windows", "stacked_last", "sum_of_few",
-    "sum_of_products", "sum_of_rows",
+    "sum_of_products", "sum_of_rows", "polynomial", "powers",
 })  # fmt: skip
 """Names that generated modules use themselves."""
 
