@@ -51,6 +51,12 @@ def check_arguments(op: Op, given: dict[str, Any], tensors: Tensors, operands: d
                 f"{op.name}: {operand.name} is to be {operand.assumed}, which {name} may not be",
                 fix=f"declare {known}.{operand.assumed}",
             )
+        if operand.differentiable and known is not None and known.kind == "index":
+            own = ", ".join(map(str, dims[operand.name])) or "()"
+            raise DeriveError(
+                f"{op.name}: {operand.name} holds real numbers, but {name} holds integers",
+                fix=f"declare {name}: tensor[{own}]; where the integers are its numbers, f.a[{own}] = {name}[{own}]",
+            )
         if operand.ranges_over is not None:
             allowed = _given_for(operand.ranges_over, op, given, dims)
             _check_range(op, operand, name, tensors[name][0], operands.get(name), allowed)
