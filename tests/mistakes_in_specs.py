@@ -1121,7 +1121,7 @@ MISTAKES = {
     "number_too_large": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = 10**400 * x[n, d]\n    return f.y",
-        "op mine, equation y: a number is larger than any that a tensor holds; write oo",
+        "op mine, equation y: a number is larger than any that a tensor holds; write a smaller one; what is masked out is -oo",
     ),
     "results_of_one": (
         None,
@@ -1177,5 +1177,90 @@ MISTAKES = {
         "f, x: tensor[n, d]",
         "f.y[n, d] = huberize(x[n, d])\n    return f.y",
         "op mine, equation y: huberize is not defined; define the function huberize before, or import it",
+    ),
+    "asin_of_two": (
+        "f, x: tensor[n, d]",
+        "from sympy import asin\n    f.y[n, d] = x[n, d] * asin(2)\n    return f.y",
+        "op mine, equation y: holds an imaginary number, asin(2); write real expressions only",
+    ),
+    "log1p_of_minus_two": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * log1p(-2)\n    return f.y",
+        "op mine, equation y: holds an imaginary number, log1p(-2); write real expressions only",
+    ),
+    "erfinv_of_two": (
+        "f, x: tensor[n, d]",
+        "from sympy import erfinv\n    f.y[n, d] = x[n, d] * erfinv(2)\n    return f.y",
+        "op mine, equation y: erfinv(2) is no number; write real expressions only",
+    ),
+    "loggamma_of_a_negative": (
+        "f, x: tensor[n, d]",
+        "from sympy import loggamma\n    f.y[n, d] = x[n, d] + loggamma(-1.5)\n    return f.y",
+        "op mine, equation y: holds an imaginary number, loggamma(-3/2); write real expressions only",
+    ),
+    "root_of_a_negative": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * sqrt(-1)\n    return f.y",
+        "op mine, equation y: holds an imaginary number; write real expressions only",
+    ),
+    "atanh_of_one": (
+        "f, x: tensor[n, d]",
+        "from sympy import atanh\n    f.y[n, d] = x[n, d] * atanh(1)\n    return f.y",
+        "op mine, equation y: calculates with oo, in oo*x[n, d]; write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)",
+    ),
+    "log1p_of_minus_one": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] + log1p(-1)\n    return f.y",
+        "op mine, equation y: log1p(-1) is infinite, or no number; write an expression that is finite",
+    ),
+    "exp_overflows": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * exp(10000)\n    return f.y",
+        "op mine, equation y: a number is larger than any that a tensor holds; write a smaller one; what is masked out is -oo",
+    ),
+    "product_of_large_numbers": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * 1e200 * 1e200\n    return f.y",
+        "op mine, equation y: a number is larger than any that a tensor holds; write a smaller one; what is masked out is -oo",
+    ),
+    "literal_overflows": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * 1e400\n    return f.y",
+        "op mine, equation y: calculates with oo, in oo*x[n, d]; write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)",
+    ),
+    "power_of_oo": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] ** oo\n    return f.y",
+        "op mine, equation y: calculates with oo, in x[n, d]**oo; write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)",
+    ),
+    "sigmoid_of_oo": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = sigmoid(x[n, d]) + sigmoid(oo)\n    return f.y",
+        "op mine, equation y: calculates with oo, in sigmoid(oo); write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)",
+    ),
+    "times_float_inf": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * float('inf')\n    return f.y",
+        "op mine, equation y: calculates with oo, in oo*x[n, d]; write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)",
+    ),
+    "number_too_small": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * 1e-320\n    return f.y",
+        "op mine, equation y: a number is smaller than any that a tensor holds; write 0",
+    ),
+    "divided_by_too_much": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] / 10**400\n    return f.y",
+        "op mine, equation y: a number is smaller than any that a tensor holds; write 0",
+    ),
+    "product_of_small_numbers": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * 1e-200 * 1e-200\n    return f.y",
+        "op mine, equation y: a number is smaller than any that a tensor holds; write 0",
+    ),
+    "an_index_as_a_tensor": (
+        "f, x: index(k)[n, d], w: tensor[d, k]",
+        "from derive.ops.arithmetic import matmul\n    f.y = matmul(x, w)\n    return f.y",
+        "op mine, equation y: matmul: a holds real numbers, but x holds integers; declare x: tensor[n, d]; where the integers are its numbers, f.a[n, d] = x[n, d]",
     ),
 }

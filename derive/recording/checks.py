@@ -7,12 +7,14 @@ from difflib import get_close_matches
 
 from sympy import Add, Basic, Expr, Integer, Mul, Number, NumberSymbol, Pow, S, Symbol
 from sympy.core.function import AppliedUndef, Function
+from sympy.core.numbers import ImaginaryUnit
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
 from derive.equations import Operand
 from derive.errors import DeriveError
 from derive.lengths.sizes import size_of
+from derive.recording.constants import check_constant
 from derive.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Delta, Scalar
@@ -55,15 +57,12 @@ def check_functions(expr: Basic, equation: str) -> None:
                 f"{node} is no axis, input or equation of this op", equation=equation,
                 fix='declare an axis with axes("…"), or a number as an input: scalar',
             )  # fmt: skip
-        elif isinstance(node, Number) and node.is_finite and abs(node) >= 2**1024:
-            raise DeriveError("a number is larger than any that a tensor holds", equation=equation, fix="write oo")
-        elif node is S.ImaginaryUnit:
-            raise DeriveError("holds an imaginary number", equation=equation, fix="write real expressions only")
-        elif not isinstance(node, _KNOWN):
+        elif not isinstance(node, (*_KNOWN, ImaginaryUnit)):
             raise DeriveError(
                 f"{type(node).__name__} is no part of the notation", equation=equation,
                 fix="use the words of derive: sum, where, delta and the functions",
             )  # fmt: skip
+        check_constant(node, equation)
 
 
 def _check_function(call: Function, equation: str) -> None:

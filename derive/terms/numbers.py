@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -57,6 +58,13 @@ def with_exponent(number: Fraction) -> str | None:
         return None
     digits, _, exponent = f"{Decimal(number.numerator).normalize():e}".partition("e")
     return f"{digits}e{int(exponent)}"
+
+
+def held(number: Fraction | float) -> Fraction | float:
+    """A number as a tensor holds it: infinite where it is larger than any, as a product of two large ones may be."""
+    if abs(number) < 2**1024:
+        return number
+    return math.inf if number > 0 else -math.inf
 
 
 def as_float(number: Fraction) -> str | None:

@@ -28,7 +28,7 @@ from derive.program import (
     SizeOf,
     Window,
 )
-from derive.terms.numbers import as_float
+from derive.terms.numbers import as_float, held
 
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""
@@ -287,7 +287,7 @@ def _binary(fn: str, args: list[Text], known: bool) -> Text:
 
 def number(node: Num) -> Text:
     """A constant: whole numbers as they are, others in double precision."""
-    value = node.value
+    value = held(node.value)
     if isinstance(value, float):
         if math.isinf(value):
             return Text("-INFINITY" if value < 0 else "INFINITY", _UNARY if value < 0 else _ATOM, "number")

@@ -9,7 +9,7 @@ from fractions import Fraction
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
 from derive.nodes.walking import walk
 from derive.program import CONDITIONS, AxisValue, Call, Node, Num, Scal, SizeOf
-from derive.terms.numbers import as_decimal, as_float, as_quotient, with_exponent
+from derive.terms.numbers import as_decimal, as_float, as_quotient, held, with_exponent
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -33,7 +33,7 @@ _LONGEST = 2**63
 
 def number_code(node: Num) -> Value:
     """A constant as a person writes it: a decimal where one is exact and short, else a quotient."""
-    value = node.value
+    value = held(node.value)
     if isinstance(value, float):
         if math.isinf(value):
             return Value("-math.inf" if value < 0 else "math.inf", strength=UNARY if value < 0 else ATOM, scalar=True)

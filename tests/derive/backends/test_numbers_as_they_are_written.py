@@ -40,3 +40,11 @@ def test_places_of_axes_of_fixed_lengths_are_numbers() -> None:
     assert "x[:, :2].flip(1)" in render(turned_in_part.op.derivation)
     assert_derived(turned.op, lambda x, w: x + x.flip(1) * w, {"x": (5, 2, 3), "w": (5, 2, 3)})
     assert_derived(turned_in_part.op, lambda x: x[:, 1:].exp() * x[:, :2].flip(1), {"x": (5, 3)})
+
+
+def test_a_product_of_numbers_that_no_float_holds_is_infinite_or_0() -> None:
+    """As the products of both numbers are, one after the other; a spec may write neither at once."""
+    assert number_code(Num(Fraction(10) ** 400)).code == "math.inf"
+    assert number_code(Num(-(Fraction(10) ** 400))).code == "-math.inf"
+    assert number(Num(Fraction(10) ** 400)).code == "INFINITY"
+    assert float(number_code(Num(Fraction(10) ** -400)).code) == 0 == float(number(Num(Fraction(10) ** -400)).code)
