@@ -18,7 +18,7 @@ from derive.emit.together import with_gradients
 from derive.emit.workspace import backward_out, forward_out
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.explaining.header import docstring, summary
+from derive.explaining.header import docstring, escaped, summary
 from derive.pipeline import Derivation
 from derive.recording.annotations import title as title_of
 
@@ -76,7 +76,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         linear=is_linear(d),
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
-        wrapper_doc=f"{summary(op)} Differentiable by `loss.backward()`.",
+        wrapper_doc=f"{escaped(summary(op))} Differentiable by `loss.backward()`.",
         native=kernels,
         rate=rate(d),
         step_signature=signature(op, f"{rate(d)}: float"),

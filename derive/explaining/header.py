@@ -36,7 +36,14 @@ def docstring(d: Derivation, saved: Iterable[str]) -> str:
     lines += ["", "In LaTeX", *(f"    {line}" for formula in formulas for line in formula.splitlines())]
     lines += ["", *textwrap.wrap(_saved(d, saved), _WIDTH)]
     body = "\n".join(lines)
+    if '"""' in body:
+        return f'"""{escaped(body)}\n"""'
     return f'{"r" if chr(92) in body else ""}"""{body}\n"""'
+
+
+def escaped(text: str) -> str:
+    """A text as it stands in a docstring that is not raw."""
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
 def local(d: Derivation) -> list[str]:

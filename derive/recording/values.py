@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unicodedata import category
 
 from sympy import Basic, Expr, SympifyError, sympify
 from sympy.logic.boolalg import Boolean
@@ -32,3 +33,9 @@ def expression(value: Any) -> Basic:
         raise DeriveError("a tensor of numbers stands in an expression", fix=AS_INPUT)
     shown = "a generator" if type(value).__name__ == "generator" else repr(value)
     raise DeriveError(f"{shown} is no expression", fix="write one value, made of elements and numbers")
+
+
+def printable(text: str) -> str:
+    """A docstring without what no file or terminal can show: control characters and halves of others, as escapes."""
+    shown = (c if c in "\n\t" or category(c) not in ("Cc", "Cs") else ascii(c)[1:-1] for c in text)
+    return "".join(shown)
