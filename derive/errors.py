@@ -24,4 +24,8 @@ class DeriveError(ValueError):
 
     def within(self, op: str | None = None, equation: str | None = None) -> "DeriveError":
         """The same error, told where it happened (what is already known stays)."""
-        return DeriveError(self.cause, op=self.op or op, equation=self.equation or equation, fix=self.fix)
+        return type(self)(self.cause, op=self.op or op, equation=self.equation or equation, fix=self.fix)
+
+
+class ReturnedError(DeriveError):
+    """What a spec returns cannot be an op's output."""

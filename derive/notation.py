@@ -71,7 +71,8 @@ def _an_axis(given: Any) -> str:
     if isinstance(given, int):
         return "name the axis, not its position: d"
     if isinstance(given, Relational):
-        return f"say where with where: sum(where({given}, …, 0), over={sorted_axes(free_axes(given))[0]})"
+        (axis, *_) = sorted_axes(free_axes(given.lhs) or free_axes(given))
+        return f"say where with where: sum(where({given}, …, 0), over={axis})"
     if isinstance(given, Size):
         return hidden_axis(given)
     return 'declare it with axes("…")' if given is None else 'name an axis, such as d, declared with axes("…")'

@@ -1263,4 +1263,59 @@ MISTAKES = {
         "from derive.ops.arithmetic import matmul\n    f.y = matmul(x, w)\n    return f.y",
         "op mine, equation y: matmul: a holds real numbers, but x holds integers; declare x: tensor[n, d]; where the integers are its numbers, f.a[n, d] = x[n, d]",
     ),
+    "a_mask_as_an_index": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, x[n, d] > 0]\n    return f.y",
+        "op mine, equation y: x[n, d] > 0 is a condition, and a mask is no index; use where: sum(where(x[n, d] > 0, x[n, d], 0), over=d)",
+    ),
+    "kind_of_bool": (
+        "f, x: tensor[n, d], m: bool[n, d]",
+        "f.y[n, d] = where(m[n, d], x[n, d], 0)\n    return f.y",
+        "op mine: bool[…] is no kind of input; declare m: constant[n, d], and compare: ne(m[n, d], 0)",
+    ),
+    "kind_of_float": (
+        "f, x: tensor[n, d], m: float[n, d]",
+        "f.y[n, d] = m[n, d] * x[n, d]\n    return f.y",
+        "op mine: float[…] is no kind of input; declare m: tensor[n, d], or constant[n, d] where it has no gradient",
+    ),
+    "option_misspelt": (
+        None,
+        "@op(stepwize=True)\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: @op has no option stepwize; did you mean stepwise?",
+    ),
+    "option_unknown": (
+        None,
+        "@op(fast=True)\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: @op has no option fast; it has one, @op(stepwise=True)",
+    ),
+    "option_no_truth_value": (
+        None,
+        "@op(stepwise='no')\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: stepwise is 'no'; write @op(stepwise=True), or @op",
+    ),
+    "async": (
+        None,
+        "@op\nasync def mine(f, x: tensor[n, d]):\n    f.y[n, d] = x[n, d]\n    return f.y",
+        "op mine: it is an async function; write def mine(f, …): a spec runs at once",
+    ),
+    "float_power_overflows": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * 2.0**10000\n    return f.y",
+        "op mine, equation y: a number is larger than any that a tensor holds; write a smaller one",
+    ),
+    "helper_without_end": (
+        None,
+        "def h(x):\n    return h(x)\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = h(x[n, d])\n    return f.y",
+        "op mine, equation y: a function calls itself without end, or an expression is nested too deeply; end the recursion, or give steps names of their own: f.a[…] = …",
+    ),
+    "returns_an_empty_tuple": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d]\n    return ()",
+        "op mine: the spec returns nothing; end it with return f.y",
+    ),
+    "over_a_comparison_with_an_earlier_axis": (
+        "f, x: tensor[n, d]",
+        "f.y[n, i] = sum(x[n, j], over=j < i)\n    return f.y",
+        "op mine, equation y: sum(…, over=j < i): not an axis; say where with where: sum(where(j < i, …, 0), over=j)",
+    ),
 }

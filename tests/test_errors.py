@@ -120,9 +120,74 @@ def test_an_axis_of_an_input_that_is_not_declared(tmp_path: Path) -> None:
 
 
 def test_an_output_that_nothing_defines(tmp_path: Path) -> None:
-    assert message(HEAD + "    f.y[n, d] = x[n, d]\n    return f.z\n", tmp_path) in (
-        f"op mine: returns z, which no equation defines (mine.py:{line}); write f.z[…] = …" for line in (6, 7)
+    assert message(HEAD + "    f.y[n, d] = x[n, d]\n    return f.z\n", tmp_path) == (
+        "op mine: returns z, which no equation defines (mine.py:10); write f.z[…] = …"
     )
+
+
+def test_what_is_returned_is_told_of_the_line_that_returns_it(tmp_path: Path) -> None:
+    """Not of the decorator's, nor of one of a helper inside."""
+    told = {
+        "f.y, f.y": "returns y twice (mine.py:14); return each tensor once",
+        "()": "the spec returns nothing (mine.py:14); end it with return f.y",
+        "None": "the spec returns nothing (mine.py:14); end it with return f.y",
+        "x": "returns its input x (mine.py:14); return what an equation defines, such as f.y",
+    }
+    body = "    def twice(v):\n        return v + v\n\n    f.y[n, d] = twice(x[n, d])\n\n    return "
+    for returned, line in told.items():
+        assert message(f"{HEAD}{body}{returned}\n", tmp_path) == f"op mine: {line}"
+
+
+RAISED = {
+    "raise Exception('boom')": "Exception: boom",
+    "raise Odd('boom')": "Odd: boom",
+    "next(iter([]))": "StopIteration",
+    "raise MemoryError": "MemoryError",
+    "raise UserWarning('w')": "UserWarning: w",
+    "raise BaseException('odd')": "BaseException: odd",
+    "raise ValueError('a\\nb')": "ValueError: a b",
+    "raise SystemExit(0)": "it ends Python, as exit() does",
+    "exit()": "it ends Python, as exit() does",
+}
+
+
+@pytest.mark.parametrize("raised", RAISED)
+def test_whatever_a_file_of_specs_raises_is_one_line(raised: str, tmp_path: Path) -> None:
+    """At its top, in an op, and in a helper of an equation."""
+    head = f"class Odd(Exception):\n    pass\n\n\ndef helper(x):\n    {raised}\n\n\n{HEAD}"
+    end = "    return f.y\n"
+    told = f"{RAISED[raised]} (mine.py:{{}}); correct the spec"
+    assert message(f"class Odd(Exception):\n    pass\n{raised}\n", tmp_path) == told.format(3)
+    assert message(f"{head}    {raised}\n{end}", tmp_path) == f"op mine: {told.format(17)}"
+    called = message(f"{head}    f.y[n, d] = helper(x[n, d])\n{end}", tmp_path)
+    assert called == f"op mine, equation y: {told.format(6)}"
+
+
+def test_the_working_folder_is_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of specs, named from there, may change it as it is read."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    spec = HEAD + "    os.chdir('..')\n    f.y[n, d] = x[n, d] * w[k]\n    return f.y\n"
+    Path("mine.py").write_text("import os\n" + spec)
+    with pytest.raises(DeriveError) as refused:
+        load_file("mine.py")
+    assert str(refused.value).startswith("op mine, equation y: k is not defined (mine.py:11)")
+    Path("mine.py").write_text("import os\n" + spec.replace("w[k]", "w[d]"))
+    assert [op.name for op in load_file("mine.py")] == ["mine"]
+    assert Path.cwd() == tmp_path / "here"
+
+
+def test_a_mark_of_the_order_of_bytes_is_no_part_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(HEAD + "    f.y[n, d] = x[n, d]\n    return f.y\n", encoding="utf-8-sig")
+    assert [op.name for op in load_file(tmp_path / "mine.py")] == ["mine"]
+
+
+@pytest.mark.parametrize("module", ["sympy", "torch"])
+def test_a_word_that_a_later_import_hides(module: str, tmp_path: Path) -> None:
+    head = HEAD.replace("import *", f"import *\nfrom {module} import *", 1)
+    told = message(head + "    f.y[n, d] = x[n, d]\n    return f.y\n", tmp_path)
+    assert told.startswith("op mine: tensor is no kind of input here (")
+    assert told.endswith("a later import has hidden it: put `from derive import tensor` below the others")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from derive.catalogue import load_file
+from derive.errors import DeriveError
 from derive.verify.candidates import function
 
 SETTINGS = """from __future__ import annotations
@@ -47,6 +48,24 @@ def test_a_file_of_specs_may_define_dataclasses(mine: Path) -> None:
     mine.write_text(SETTINGS + SPEC)
     (op,) = load_file(mine)
     assert str(op.equations[0]) == "y[n] = 2*x[n]"
+
+
+def test_a_candidate_may_raise_anything_as_it_is_read(mine: Path) -> None:
+    for raised, told in (
+        ("raise Exception('boom')", "Exception: boom"),
+        ("exit()", "it ends Python, as exit() does"),
+        ("next(iter([]))", "StopIteration"),
+    ):
+        mine.write_text(f"{raised}\n")
+        with pytest.raises(DeriveError) as refused:
+            function(f"{mine}:scale")
+        assert str(refused.value) == f"{mine} cannot be run: {told}; correct the file"
+
+
+def test_ctrl_c_goes_through(mine: Path) -> None:
+    mine.write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        load_file(mine)
 
 
 def test_so_may_a_file_with_a_function(mine: Path) -> None:

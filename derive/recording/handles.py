@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sympy import Expr, sympify
+from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
 from derive.recording.methods import instead_of
@@ -144,5 +145,10 @@ def _indices(key: Any) -> tuple[Expr, ...]:
             raise DeriveError(f"{k!r} is no index", fix="index by axes, whole numbers, or an index(…) with its axes")
         else:
             index = sympify(k)
+            if isinstance(index, Boolean) and not isinstance(index, Expr):
+                raise DeriveError(
+                    f"{index} is a condition, and a mask is no index",
+                    fix="use where: sum(where(x[n, d] > 0, x[n, d], 0), over=d)",
+                )
             out.append(blocks(index) if isinstance(index, Expr) else index)
     return tuple(out)

@@ -132,6 +132,14 @@ def wrong_type(error: TypeError) -> DeriveError:
     )
 
 
+def too_much(error: OverflowError | RecursionError) -> DeriveError:
+    """A number that Python cannot calculate, or a helper that does not end."""
+    if isinstance(error, OverflowError):
+        return DeriveError("a number is larger than any that a tensor holds", fix="write a smaller one")
+    cause = "a function calls itself without end, or an expression is nested too deeply"
+    return DeriveError(cause, fix="end the recursion, or give steps names of their own: f.a[…] = …")
+
+
 def no_number(error: Exception) -> DeriveError | None:
     """PyTorch's complaint of many numbers where SymPy wants one; None where the error is about something else."""
     if not re.search(r"only one element tensors|Tensor with \d+ elements", str(error)):
@@ -229,10 +237,23 @@ def names_near(function: Callable[..., Any], inputs: Iterable[str], equations: I
     return words | {n: n for n in inputs} | {n: f"f.{n}[…]" for n in equations}
 
 
+def check_options(stepwise: object, unknown: Collection[str]) -> None:
+    """What stands in brackets behind @op. Raises DeriveError."""
+    for name in unknown:
+        close = get_close_matches(name, ["stepwise"], 1)
+        raise DeriveError(
+            f"@op has no option {name}", fix="did you mean stepwise?" if close else "it has one, @op(stepwise=True)"
+        )
+    if not isinstance(stepwise, bool):
+        raise DeriveError(f"stepwise is {stepwise!r}", fix="write @op(stepwise=True), or @op")
+
+
 def check_signature(function: Callable[..., Any]) -> None:
     """A spec is a plain function of the frame and its inputs. Raises DeriveError."""
     if not inspect.isfunction(function):
         raise DeriveError(f"@op is given {function!r}", fix="write @op above a function of equations")
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise DeriveError("it is an async function", fix=f"write def {function.__name__}(f, …): a spec runs at once")
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or parameters[0].annotation is not inspect.Parameter.empty:
         raise DeriveError("its first parameter is not the frame", fix=f"write def {function.__name__}(f, …)")

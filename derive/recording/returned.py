@@ -7,7 +7,7 @@ from typing import Any
 
 from sympy import Basic
 
-from derive.errors import DeriveError
+from derive.errors import ReturnedError
 from derive.recording.handles import Frame, Handle
 from derive.recording.recorder import Recorder
 from derive.terms.axes import Axis
@@ -15,32 +15,32 @@ from derive.terms.elements import At
 
 
 def outputs_of(returned: Any, recorder: Recorder) -> tuple[str, ...]:
-    """The names of the tensors that a spec returns. Raises DeriveError where that is anything else."""
-    if returned is None:
-        raise DeriveError("the spec returns nothing", op=recorder.name, fix="end it with return f.y")
+    """The names of the tensors that a spec returns. Raises ReturnedError where that is anything else."""
+    if returned is None or (isinstance(returned, tuple) and not returned):
+        raise ReturnedError("the spec returns nothing", op=recorder.name, fix="end it with return f.y")
     returned = returned if isinstance(returned, tuple) else (returned,)
     names = []
     for value in returned:
         if isinstance(value, At) and value.name not in recorder.operands:
-            raise DeriveError(
+            raise ReturnedError(
                 f"returns one element, {value}", op=recorder.name, fix=f"return the whole tensor: return f.{value.name}"
             )
         if not isinstance(value, Handle):
-            raise DeriveError(f"returns {_shown(value)}", op=recorder.name, fix=_return_instead(value))
+            raise ReturnedError(f"returns {_shown(value)}", op=recorder.name, fix=_return_instead(value))
         name = value._name
         if name in recorder.operands:
-            raise DeriveError(
+            raise ReturnedError(
                 f"returns its input {name}", op=recorder.name, fix="return what an equation defines, such as f.y"
             )
         if name not in recorder.tensors:
-            raise DeriveError(
+            raise ReturnedError(
                 f"returns {name}, which no equation defines", op=recorder.name, fix=f"write f.{name}[…] = …"
             )
         if name in names:
-            raise DeriveError(f"returns {name} twice", op=recorder.name, fix="return each tensor once")
+            raise ReturnedError(f"returns {name} twice", op=recorder.name, fix="return each tensor once")
         right = next(e.right for e in recorder.equations if e.name == name)
         if right.atoms(At) and right.is_integer:
-            raise DeriveError(
+            raise ReturnedError(
                 f"returns {name}, which holds integers and has no gradient", op=recorder.name, equation=name,
                 fix="return real tensors only",
             )  # fmt: skip

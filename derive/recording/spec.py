@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +26,21 @@ from derive.lengths.sizes import size_rules
 from derive.recording.annotations import operand
 from derive.recording.decimals import exact_from_the_start
 from derive.recording.handles import Frame, Handle
-from derive.recording.mistakes import check_signature, names_near, no_attribute, no_number, undeclared, wrong_type
+from derive.recording.mistakes import (
+    check_options,
+    check_signature,
+    names_near,
+    no_attribute,
+    no_number,
+    too_much,
+    undeclared,
+    wrong_type,
+)
 from derive.recording.questions import refused
 from derive.recording.recorder import Recorder
 from derive.recording.returned import outputs_of
 from derive.recording.sums_first import taken_first
+from derive.recording.values import printable
 from derive.terms.axes import Size
 from derive.terms.elements import Scalar
 
@@ -66,16 +76,17 @@ class OpCall:
         return self.op._repr_latex_()
 
 
-def op(function: Callable[..., Any] | None = None, *, stepwise: bool = False) -> Any:
+def op(function: Callable[..., Any] | None = None, *, stepwise: bool = False, **unknown: Any) -> Any:
     """Read a function of equations as an op. `stepwise=True` also emits the backward that returns every adjoint."""
     if function is None:
-        return lambda f: op(f, stepwise=stepwise)
-    return OpCall(_trace(function, stepwise))
+        return lambda f: op(f, stepwise=stepwise, **unknown)
+    return OpCall(_trace(function, stepwise, unknown))
 
 
-def _trace(function: Callable[..., Any], stepwise: bool) -> Op:
+def _trace(function: Callable[..., Any], stepwise: bool, unknown: Collection[str]) -> Op:
     name = getattr(function, "__name__", "")
     try:
+        check_options(stepwise, unknown)
         return _traced(function, name, stepwise)
     except DeriveError as error:
         raise error.within(name) from None
@@ -95,7 +106,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     needs = requirements(operands, equations, sizes)
     made = Op(
         name=name,
-        doc=inspect.getdoc(function) or "",
+        doc=printable(inspect.getdoc(function) or ""),
         operands=operands,
         equations=deltas_chosen(operands, equations, sizes),
         outputs=outputs,
@@ -136,6 +147,8 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
         raise undeclared(error, known, recorder.tensors) from None
     except TypeError as error:
         raise wrong_type(error) from None
+    except (OverflowError, RecursionError) as error:
+        raise too_much(error) from None
     except (AttributeError, RuntimeError, ValueError) as error:
         mistake = no_attribute(error) if isinstance(error, AttributeError) else no_number(error)
         if mistake is None:

@@ -62,7 +62,7 @@ def with_exponent(number: Fraction) -> str | None:
 
 def held(number: Fraction | float) -> Fraction | float:
     """A number as a tensor holds it: infinite where it is larger than any, as a product of two large ones may be."""
-    if abs(number) < 2**1024:
+    if isinstance(number, float) or abs(number) < 2**1024:
         return number
     return math.inf if number > 0 else -math.inf
 

@@ -14,8 +14,8 @@ import torch
 
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.running import run, text_of
-from derive.verify.compare import MISTAKES, Subject
+from derive.running import FailedError, Someones, run, text_of
+from derive.verify.compare import Subject
 from derive.verify.subjects import of_backward, of_function_class
 
 
@@ -53,9 +53,10 @@ def function(where: str) -> Callable[..., Any]:
     else:
         module, _, name = where.rpartition(".")
         try:
-            found = getattr(importlib.import_module(module), name, None) if module else None
-        except ImportError as error:
-            raise DeriveError(f"cannot import {module}: {error}", fix="name what is installed") from None
+            with Someones():
+                found = getattr(importlib.import_module(module), name, None) if module else None
+        except FailedError as failed:
+            raise DeriveError(f"cannot import {module}: {failed}", fix="name what is installed") from None
     if not callable(found):
         raise DeriveError(f"there is no function {where}", fix="write it as torch.nn.functional.NAME or FILE.py:NAME")
     return found
@@ -65,7 +66,8 @@ def _module(path: Path) -> ModuleType:
     text = text_of(path, fix="write it as FILE.py:function")
     try:
         return run(path, text, f"_candidates_in_{path.stem}")
-    except SyntaxError as error:
-        raise DeriveError(f"{path}, line {error.lineno}: {error.msg}", fix="correct the file") from None
-    except MISTAKES as error:
-        raise DeriveError(f"{path} cannot be run: {type(error).__name__}: {error}", fix="correct the file") from None
+    except FailedError as failed:
+        error = failed.error
+        if isinstance(error, SyntaxError):
+            raise DeriveError(f"{path}, line {error.lineno}: {error.msg}", fix="correct the file") from None
+        raise DeriveError(f"{path} cannot be run: {failed.line}", fix="correct the file") from None

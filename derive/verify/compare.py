@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from derive import running
+from derive.running import FailedError, Someones
 from derive.verify.cases import Call, Case, difference, scale, worst
-
-MISTAKES = (*running.MISTAKES, SystemExit)
-"""What calling someone's function can raise. Anything else is ours, or the machine's."""
 
 _ROUNDINGS = 4
 """Times what a rounding of the inputs moves a value by, that one way to compute it may be off from another."""
@@ -55,17 +52,17 @@ def disagreements(case: Case, subject: Subject, exactly: bool = False) -> tuple[
     """All that is wrong of a case; () where nothing is. The subject runs twice: to rounding, or `exactly`, the same."""
     before = _snapshot(case.call)
     try:
-        first = subject(case.call)
-        held = {name: None if g is None else g.detach().clone() for name, g in first.gradients.items()}
-        out = [d for name in first.gradients for d in _gradient(case, name, held[name])]
-        out += [d for name, o in (first.outputs or {}).items() for d in _output(case, name, o)]
-        modified = _modified(case, before)
-        if modified:
-            return (*out, *modified)
-        second = subject(case.call)
-    except MISTAKES as error:
-        text = " ".join(str(error).split())
-        return (Disagreement(case, "raised", "", f"{type(error).__name__}: {text}"),)
+        with Someones():
+            first = subject(case.call)
+            held = {name: None if g is None else g.detach().clone() for name, g in first.gradients.items()}
+            out = [d for name in first.gradients for d in _gradient(case, name, held[name])]
+            out += [d for name, o in (first.outputs or {}).items() for d in _output(case, name, o)]
+            modified = _modified(case, before)
+            if modified:
+                return (*out, *modified)
+            second = subject(case.call)
+    except FailedError as failed:
+        return (Disagreement(case, "raised", "", failed.line),)
     out += [d for name, g in second.gradients.items() for d in _again(case, name, held[name], g, exactly)]
     return (*out, *_modified(case, before))
 

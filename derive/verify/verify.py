@@ -16,10 +16,11 @@ from derive.equations import Op
 from derive.errors import DeriveError
 from derive.live import build
 from derive.pipeline import Derivation
+from derive.running import FailedError, Someones
 from derive.verify.battery import BATTERY, LOOPS, cases
 from derive.verify.cases import Call, Case, case_of, reference, scale, worst
 from derive.verify.chain import chain_world
-from derive.verify.compare import MISTAKES, Answer, Disagreement, Subject, disagreements, told
+from derive.verify.compare import Answer, Disagreement, Subject, disagreements, told
 from derive.verify.differences import ENOUGH, Slope, slope
 from derive.verify.elsewhere import placed
 from derive.verify.kernels import compiled
@@ -142,8 +143,9 @@ def _as_torch_rounds(case: Case, torch_form: Subject) -> Case:
     if case.call.dtype == torch.float64:
         return case
     try:
-        answer = torch_form(case.call)
-    except MISTAKES:
+        with Someones():
+            answer = torch_form(case.call)
+    except FailedError:
         return case
     gradients = _twice_off(case.allowed, answer.gradients, case.gradients)
     return replace(
@@ -249,10 +251,11 @@ def rounding(op: Op, subject: Subject, other: Subject, dtype: torch.dtype, seed:
 def _native(op: Op, subject: Subject, ordinary: Case) -> Subject:
     """Another forward, once it is seen to compute the same."""
     try:
-        found = subject(ordinary.call)
-    except MISTAKES as error:
+        with Someones():
+            found = subject(ordinary.call)
+    except FailedError as failed:
         names = ", ".join(o.name for o in op.operands)
-        raise DeriveError(f"the native forward fails: {error}", op=op.name, fix=f"let it take {names}") from None
+        raise DeriveError(f"the native forward fails: {failed.line}", op=op.name, fix=f"let it take {names}") from None
     for name, value in (found.outputs or {}).items():
         want = ordinary.outputs[name]
         if value.shape != want.shape or worst(value, want) > 1e-6 * scale(want):

@@ -105,7 +105,16 @@ def test_the_second_run_is_compared_with_the_first() -> None:
 
 
 def test_what_is_no_tensor_is_told() -> None:
-    for value, text in ((0.0, "returned a float for dx, expected a tensor"), (exit, "SystemExit")):
+    def raising(error: BaseException):
+        raise error
+
+    for value, text in (
+        (0.0, "returned a float for dx, expected a tensor"),
+        (exit, r"it ends Python, as exit\(\) does"),
+        (lambda: raising(Exception("boom")), "Exception: boom"),
+        (lambda: next(iter([])), "StopIteration"),
+        (lambda: raising(MemoryError()), "MemoryError"),
+    ):
         with pytest.raises(DeriveError, match=text):
             verdict("tanh", lambda dy, x, value=value: value() if callable(value) else value)
 
