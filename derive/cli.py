@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from derive.commands.ask import judge_candidate, verify_ops
+from derive.commands.options import check_options
 from derive.commands.show import explain, list_ops, print_table
 from derive.commands.terminal import complain
 from derive.commands.write import book, generate, new_spec
@@ -71,6 +72,7 @@ def _one_line_errors() -> Iterator[None]:
 def main() -> None:
     """The entry point."""
     with _one_line_errors():
+        check_options(app, sys.argv[1:])
         app()
 
 

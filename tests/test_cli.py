@@ -263,11 +263,59 @@ def test_an_input_that_is_read_in_another_order_is_named(tmp_path: Path) -> None
     ]
 
 
+EMPTY = "is given nothing; give it a value; this folder is ."
+
+
+@pytest.mark.parametrize("command", [["verify", "tanh"], ["judge", "a.py:b", "--op", "tanh"]])
+@pytest.mark.parametrize("seed", ["99999999999999999999999", "-1"])
+def test_a_seed_is_one_that_every_generator_takes(command: list[str], seed: str, tmp_path: Path) -> None:
+    ended = derive(*command, "--seed", seed, cwd=tmp_path)
+    assert ended.returncode == 2 and "'--seed'" in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_lengths_that_there_is_no_memory_for(tmp_path: Path) -> None:
+    ended = derive("explain", "softmax", "--cost", "--size", "d=100000000000", cwd=tmp_path)
+    assert ended.returncode == 2 and ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith("derive: op softmax: needs ") and " GB of memory where " in ended.stderr
+    assert "d = 100000000000" in ended.stderr and ended.stderr.endswith("; give shorter lengths with --size\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["explain", "mine.py"], "derive: there is no op mine.py; ops of a file are taken from it: --from mine.py\n"),
         (["explain", "qqqq"], "derive: there is no op qqqq; derive list names them all\n"),
+        (["generate", "tanh", "--out", ""], f"derive: --out {EMPTY}\n"),
+        (["generate", "--from", "", "--out", "made"], f"derive: --from {EMPTY}\n"),
+        (["table", "tanh", "--out="], f"derive: --out {EMPTY}\n"),
+        (["book", "--out", ""], f"derive: --out {EMPTY}\n"),
+        (["new", "mine", "--out"], f"derive: --out {EMPTY}\n"),
+        (["table", "tanh", "--out", "."], "derive: . is a folder; name a file in it, such as table.md\n"),
+        (
+            ["explain", "tanh", "--latex", "--html"],
+            "derive: --latex and --html show different things; give one of them\n",
+        ),
+        (
+            ["explain", "tanh", "--latex", "--show", "code"],
+            "derive: --show and --latex show different things; give one of them\n",
+        ),
+        (
+            ["explain", "tanh", "--cost", "--latex"],
+            "derive: --latex and --cost show different things; give one of them\n",
+        ),
+        (["explain", "tanh", "--threads", "4"], "derive: --threads is for --cost; give both, or neither\n"),
+        (["explain", "tanh", "--html", "--size", "...=3"], "derive: --size changes nothing of --html; leave it out\n"),
+        (
+            ["explain", "softmax", "--size", "d=3", "--size", "d=4"],
+            "derive: --size gives axis d two lengths; give it one\n",
+        ),
+        (
+            ["explain", "softmax", "--size", f"d={'9' * 5000}"],
+            f"derive: --size d={'9' * 5000} is no length of an axis; write it as --size n=4096\n",
+        ),
+        (["list", "--from", "a.py", "--from", "b.py"], "derive: --from is given twice; give it once\n"),
+        (["list", "--from=a.py", "--from", "b.py"], "derive: --from is given twice; give it once\n"),
+        (["verify", "softmax", "--all"], "derive: ops are named, and --all is given; leave out one of the two\n"),
         (["generate", "mse", "--step"], "derive: --step is a kernel; give --backend cpu with it\n"),
         (
             ["explain", "tanh", "--cost", "--size", "...=0"],

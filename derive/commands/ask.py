@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from derive.catalogue import catalogue, find, load_file
-from derive.commands.options import Backend, Device, File, Save, Saving
+from derive.commands.options import Backend, Device, File, Save, Saving, Seed
 from derive.errors import DeriveError
 
 
@@ -27,7 +27,7 @@ def verify_ops(
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers there, for derive book --measured.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Where all random numbers start from.")] = 0,
+    seed: Seed = 0,
     save: Saving = Save.cost,
     backend: Annotated[
         Backend, typer.Option(help="What is verified: the code for PyTorch, or the kernels in C, compiled.")
@@ -41,7 +41,9 @@ def verify_ops(
     known = catalogue() if file is None else load_file(file)
     if not ops and not everything and file is None:
         raise DeriveError("no op to verify", fix="name one, or give --all")
-    wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops and not everything else known
+    if ops and everything:
+        raise DeriveError("ops are named, and --all is given", fix="leave out one of the two")
+    wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
     if (plot or native) and len(wanted) > 1:
         raise DeriveError(f"{'--plot' if plot else '--native'} is for one op", fix="name one op")
     if device != "cpu" and backend is Backend.cpu:
@@ -66,7 +68,7 @@ def judge_candidate(
     formula: Annotated[
         str | None, typer.Option(metavar="TEXT", help='A formula in place of a function: "dx[..., d] = …".')
     ] = None,
-    seed: Annotated[int, typer.Option(help="Where all random numbers start from.")] = 0,
+    seed: Seed = 0,
     device: Device = "cpu",
 ) -> None:
     """Hold a backward that someone else wrote against the derived one.

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperOption
+from typer.main import get_command
+
+from derive.errors import DeriveError
 
 
 class Save(StrEnum):
@@ -27,8 +32,26 @@ class Backend(StrEnum):
 
 
 File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
+Seed = Annotated[int, typer.Option(help="Where all random numbers start from.", min=0, max=2**32 - 1)]
 Device = Annotated[
     str, typer.Option(metavar="NAME", help="Where it runs, such as cuda; what is right is computed on the CPU.")
 ]
 _KEEPING = "What the forward keeps: the cheapest, the least, its inputs or outputs, or what suits torch.compile."
 Saving = Annotated[Save, typer.Option(help=_KEEPING)]
+
+
+def check_options(app: typer.Typer, arguments: Sequence[str]) -> None:
+    """No option is given nothing, and none that takes one value two, of which only the last would count.
+
+    An empty path would be the folder one is in. Raises DeriveError.
+    """
+    commands = getattr(get_command(app), "commands", {})
+    command = commands.get(arguments[0]) if arguments else None
+    given = [argument.partition("=") for argument in arguments]
+    for option in (p for p in getattr(command, "params", ()) if isinstance(p, TyperOption) and not p.is_flag):
+        places = [k for k, (name, _, _) in enumerate(given) if name in option.opts]
+        values = [given[k][2] if given[k][1] else "".join(arguments[k + 1 : k + 2]) for k in places]
+        if not all(values):
+            raise DeriveError(f"{option.opts[0]} is given nothing", fix="give it a value; this folder is .")
+        if len(values) > 1 and not option.multiple:
+            raise DeriveError(f"{option.opts[0]} is given twice", fix="give it once")

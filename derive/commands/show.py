@@ -21,6 +21,9 @@ from derive.reports.explain import STAGES
 from derive.reports.explain import explain as explained
 from derive.reports.report import compare, table, write_table
 
+_DIGITS = 18
+"""Of a length: as many as PyTorch takes."""
+
 Stage = StrEnum("Stage", list(STAGES))  # type: ignore[misc]
 
 
@@ -38,9 +41,11 @@ def explain(
     cost: Annotated[
         bool, typer.Option("--cost", help="Count and time the generated code line by line, and nothing else.")
     ] = False,
-    threads: Annotated[int, typer.Option(help="PyTorch's threads, for --cost.", min=1)] = 1,
+    threads: Annotated[int | None, typer.Option(help="PyTorch's threads, for --cost; 1 if not given.", min=1)] = None,
 ) -> None:
     """Show how a backward pass was derived, or what it costs."""
+    _check_shown({"--show": show is not None, "--latex": latex, "--html": html, "--cost": cost}, size, threads)
+    lengths = _sizes(size or [])
     op = find(name, None if file is None else load_file(file))
     if html:
         print(lone_page(op, file, save.value), end="")
@@ -50,7 +55,7 @@ def explain(
         from derive.reports.cost_report import cost_report  # PyTorch takes seconds to import
         from derive.reports.cost_tables import shown
 
-        shown(cost_report(derivation, dict(map(_size, size or [])), threads), Console())
+        shown(cost_report(derivation, lengths, threads or 1), Console())
         return
     stage = None if show is None else str(show.value)
     console = Console()
@@ -59,7 +64,7 @@ def explain(
     elif stage == "code" and not console.is_terminal:
         print(render(derivation), end="")
     else:
-        console.print(explained(derivation, stage, dict(map(_size, size or []))), highlight=False)
+        console.print(explained(derivation, stage, lengths), highlight=False)
 
 
 def list_ops(file: File = None) -> None:
@@ -83,7 +88,7 @@ def print_table(
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
     hand = [] if against is None else load_file(against)
-    options = [f"{flag} {path}" for flag, path in (("--from", file), ("--against", against)) if path]
+    options = [f"{flag} {given}" for flag, given in (("--from", file), ("--against", against)) if given]
     command = " ".join(["derive table", *(ops or []), *options])
     page = table([compare(derive_op(op), hand) for op in wanted], command)
     if out is None:
@@ -97,9 +102,30 @@ def print_table(
         print(f"{out}: up to date" if check else f"{out}: written")
 
 
+def _check_shown(chosen: dict[str, bool], size: list[str] | None, threads: int | None) -> None:
+    """At most one thing is shown, and what is given counts for it. Raises DeriveError."""
+    flags = [flag for flag, given in chosen.items() if given]
+    if len(flags) > 1:
+        raise DeriveError(f"{' and '.join(flags)} show different things", fix="give one of them")
+    if threads is not None and not chosen["--cost"]:
+        raise DeriveError("--threads is for --cost", fix="give both, or neither")
+    if size and (chosen["--latex"] or chosen["--html"]):
+        raise DeriveError(f"--size changes nothing of {flags[0]}", fix="leave it out")
+
+
+def _sizes(given: list[str]) -> dict[str, int]:
+    """The lengths that are given, each axis once."""
+    out: dict[str, int] = {}
+    for axis, length in map(_size, given):
+        if axis in out:
+            raise DeriveError(f"--size gives axis {axis} two lengths", fix="give it one")
+        out[axis] = length
+    return out
+
+
 def _size(text: str) -> tuple[str, int]:
     """`n=4096`, the length of an axis."""
     axis, _, length = text.partition("=")
-    if not axis or not length.isdecimal() or int(length) == 0:
+    if not axis or not length.isdecimal() or len(length) > _DIGITS or int(length) == 0:
         raise DeriveError(f"--size {text} is no length of an axis", fix="write it as --size n=4096")
     return axis, int(length)

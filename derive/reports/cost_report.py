@@ -8,6 +8,8 @@ generated code itself, its lines run one after another. A view costs nothing.
 from __future__ import annotations
 
 import ast
+import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ import torch
 from derive.autograd.saved import DEFAULT_SIZE, example_sizes
 from derive.costs.cost import node_work, work
 from derive.equations import Op
+from derive.errors import DeriveError
 from derive.lengths.nominal import Nominal
 from derive.live import Live, build
 from derive.nodes.products import is_matrix_product
@@ -123,9 +126,10 @@ def cost_report(d: Derivation, given: Mapping[str, int], threads: int) -> CostRe
     """Count and time the forward and the backward of an op at the given lengths, in float32 on so many threads.
 
     Lengths that are not given are powers of 2 for which no tensor has more than four million elements. Raises
-    DeriveError for an axis that the op does not have.
+    DeriveError for an axis that the op does not have, and for lengths that this machine has no memory for.
     """
     sizes = _lengths(d, given)
+    _check_room(d, sizes)
     rates, live = measured(threads), build(d.op)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -154,6 +158,30 @@ def _lengths(d: Derivation, given: Mapping[str, int]) -> dict[str, int]:
         if side <= 16 or largest(d.forward, Nominal(sizes)) <= _LARGEST:
             return sizes
         side //= 2
+
+
+def _check_room(d: Derivation, sizes: Mapping[str, int]) -> None:
+    """The tensors fit into this machine's memory. Raises DeriveError."""
+    lengths, integers = Nominal(sizes), _integers(d.op)
+    names = dict([*d.forward.given, *d.backward.given, *((s.name, _written(s)) for s in d.forward.statements)])
+    needed = sum(lengths.elements(axes) * _size(name, integers) for name, axes in names.items())
+    there = _memory()
+    if needed > there:
+        given = ", ".join(f"{axis} = {length}" for axis, length in sizes.items())
+        raise DeriveError(
+            f"needs {_gigabytes(needed)} of memory where {given}, and there are {_gigabytes(there)}",
+            op=d.op.name, fix="give shorter lengths with --size",
+        )  # fmt: skip
+
+
+def _memory() -> float:
+    """The bytes of this machine's memory; infinitely many where the system does not tell."""
+    names = ("SC_PHYS_PAGES", "SC_PAGE_SIZE")
+    return math.prod(map(os.sysconf, names)) if all(n in getattr(os, "sysconf_names", {}) for n in names) else math.inf
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB"
 
 
 def _follows(op: Op, axis: str) -> bool:

@@ -210,7 +210,12 @@ def _lines(row: Comparison) -> Iterator[str]:
 
 
 def write_table(text: str, out: Path, check: bool = False) -> bool:
-    """Bring the file up to date and say whether it differed; with `check`, write nothing."""
+    """Bring the file up to date and say whether it differed; with `check`, write nothing.
+
+    Raises DeriveError for a folder.
+    """
+    if out.is_dir():
+        raise DeriveError(f"{out} is a folder", fix=f"name a file in it, such as {out / 'table.md'}")
     old = out.read_text(encoding="utf-8") if out.exists() else None
     if old == text:
         return False
