@@ -33,8 +33,8 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     Real tensors of several dtypes are computed with in the widest, and as outside `torch.autocast`. Raises TypeError where
     a tensor is complex.
     """
-    kinds = function.__annotations__.items()
-    numbers = [(n, k, _NO_NUMBER[kind]) for k, (n, kind) in enumerate(kinds) if kind in _NO_NUMBER]
+    names, kinds = tuple(function.__annotations__), function.__annotations__.values()
+    numbers = [(n, k, _NO_NUMBER[kind]) for k, (n, kind) in enumerate(zip(names, kinds)) if kind in _NO_NUMBER]
 
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
@@ -48,7 +48,14 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
             kwargs = {name: _without_gradient(given) for name, given in kwargs.items()}
         if _is_alike(args) and (not kwargs or _is_alike((*args, *kwargs.values()))):
             return function(*args, **kwargs)
-        dtypes = [a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor) and a.is_floating_point()]
+        given = dict(zip(names, args)) | kwargs
+        for name, tensor in given.items():
+            if isinstance(tensor, Tensor) and tensor.is_complex():
+                raise TypeError(
+                    f"{_op_of(function)}: {name} is complex, and complex tensors have no gradient here; "
+                    "give their real and imaginary parts"
+                )
+        dtypes = [a.dtype for a in given.values() if isinstance(a, Tensor) and a.is_floating_point()]
         dtype = torch.float64 if torch.float64 in dtypes else torch.float32
         out = function(*(_cast(a, dtype) for a in args), **{k: _cast(v, dtype) for k, v in kwargs.items()})
         return _narrowed(out, dtypes[0]) if dtypes[0] in HALF else out
@@ -111,8 +118,8 @@ def _leaves(node: Any) -> list[Tensor]:
     return found
 
 
-NO_LENGTH = (float, str, type(None))  # the lengths of leading axes are a tuple, or a list
-_NO_NUMBER = {"float": (Tensor, str, list, tuple, type(None)), "int": NO_LENGTH}
+NO_LENGTH = (float, complex, str, type(None))  # the lengths of leading axes are a tuple, or a list
+_NO_NUMBER = {"float": (Tensor, complex, str, list, tuple, type(None)), "int": NO_LENGTH}
 """What is never a number, or a length, by the annotation."""
 
 
@@ -120,7 +127,12 @@ def no_number(function: Callable[..., Any], name: str, given: Any) -> TypeError:
     wanted = "a number; give a float, or declare {}: tensor[()] in the spec for its gradient"
     if function.__annotations__[name] == "int":
         wanted = "a whole number; give an int"
-    return TypeError(f"{function.__name__}: {name} is a {type(given).__name__}, expected {wanted.format(name)}")
+    return TypeError(f"{_op_of(function)}: {name} is a {type(given).__name__}, expected {wanted.format(name)}")
+
+
+def _op_of(function: Callable[..., Any]) -> str:
+    """The op that a function of a module is of: its forward goes by that name in an error."""
+    return function.__name__.removesuffix("_out").removesuffix("_forward").removesuffix("_backward")
 
 
 def _without_gradient(given: Any) -> Any:
@@ -131,14 +143,12 @@ def _without_gradient(given: Any) -> Any:
 
 
 def _is_alike(args: tuple[Any, ...]) -> bool:
-    """Whether the real tensors are of one dtype, and not of half precision."""
+    """Whether the real tensors are of one dtype, and not of half precision; no tensor is complex."""
     first = None
     for a in args:  # at every call
         if isinstance(a, Tensor) and (dtype := a.dtype) is not first and dtype is not torch.int64:
-            if dtype in HALF or (first is not None and dtype.is_floating_point):
+            if dtype in HALF or dtype.is_complex or (first is not None and dtype.is_floating_point):
                 return False
-            if dtype.is_complex:
-                raise TypeError("complex tensors have no gradient here; give their real and imaginary parts")
             first = dtype if dtype.is_floating_point else first
     return True
 

@@ -42,16 +42,19 @@ def test_two_real_dtypes_are_computed_with_in_the_wider(first):
 
 def test_complex_tensors_are_refused():
     """Their gradients would not be conjugated."""
-    with pytest.raises(TypeError, match="complex tensors have no gradient here"):
+    told = "^rmsnorm: x is complex, and complex tensors have no gradient here; give their real and imaginary parts$"
+    with pytest.raises(TypeError, match=told):
         rmsnorm(torch.randn(2, 8, dtype=torch.complex64), torch.ones(8))
+    with pytest.raises(TypeError, match=told.replace("x is", "gamma is")):
+        rmsnorm(torch.randn(2, 8), gamma=torch.ones(8, dtype=torch.complex64))
 
 
-@pytest.mark.parametrize("eps", [torch.tensor(1e-5), torch.nn.Parameter(torch.tensor(1e-5)), "1e-5", None, [1e-5]])
+@pytest.mark.parametrize("eps", [torch.tensor(1e-5), torch.nn.Parameter(torch.tensor(1e-5)), "1e-5", None, [1e-5], 1j])
 def test_a_number_is_no_tensor(eps):
     """A parameter in the place of a number would stay as it is, without a word."""
-    with pytest.raises(TypeError, match="eps is a .*, expected a number"):
+    with pytest.raises(TypeError, match="^rmsnorm: eps is a .*, expected a number"):
         rmsnorm(torch.randn(2, 8), torch.ones(8), eps)
-    with pytest.raises(TypeError, match="eps is a .*, expected a number"):
+    with pytest.raises(TypeError, match="^rmsnorm: eps is a .*, expected a number"):
         rmsnorm(torch.randn(2, 8), torch.ones(8), eps=eps)
 
 
@@ -79,7 +82,7 @@ def test_what_has_no_gradient_may_be_of_integers():
     torch.testing.assert_close(dropout(x, mask), dropout(x, mask.float()))
 
 
-@pytest.mark.parametrize("heads", [2.0, "2", None])
+@pytest.mark.parametrize("heads", [2.0, "2", None, 2j])
 def test_a_length_is_a_whole_number(heads):
-    with pytest.raises(TypeError, match="split_heads_forward: heads is a .*, expected a whole number; give an int"):
+    with pytest.raises(TypeError, match="^split_heads: heads is a .*, expected a whole number; give an int"):
         split_heads(torch.randn(2, 3, 8), heads)
