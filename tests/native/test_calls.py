@@ -254,7 +254,7 @@ def test_a_number_after_one_that_is_none_is_not_asked_for(losses: ModuleType) ->
 
     x = torch.rand(3)
     losses.decay_forward(x, 1.0, 2.0)
-    with pytest.raises(TypeError, match="^decay: a is a str, expected a number"):
+    with pytest.raises(TypeError, match=r"^decay: a is a str, expected a number"):
         losses.decay_forward(x, "no", Asked())
 
 
