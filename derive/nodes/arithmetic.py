@@ -1,4 +1,4 @@
-"""Arithmetic on nodes of a program: 0 and 1, products and sums of nodes, the terms of a sum, what a power is of."""
+"""Arithmetic on nodes of a program: 0 and 1, products and sums, the terms of a sum, what is never below 0."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
-from derive.program import Call, Node, Num
+from derive.program import Call, Node, Num, SizeOf
 
 ZERO, ONE = Num(Fraction(0)), Num(Fraction(1))
 
@@ -114,3 +114,12 @@ def by_small_powers(root: Node, exponent: int) -> Node:
         if exponent % part == 0:
             return to_the(by_small_powers(root, exponent // part), part)
     return Call("mul", (root, by_small_powers(root, exponent - 1)))
+
+
+def is_never_negative(node: Node) -> bool:
+    """Whether a number made of lengths is 0 or more by how it is made: with nothing taken from anything."""
+    if isinstance(node, Call) and node.fn in ("add", "mul", "div", "sqrt", "rsqrt"):
+        return all(map(is_never_negative, node.args))
+    if isinstance(node, Call) and node.fn in ("exp", "absolute", "square"):
+        return True
+    return isinstance(node, SizeOf) or (isinstance(node, Num) and node.value >= 0)

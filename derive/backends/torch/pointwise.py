@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
+from derive.nodes.arithmetic import is_never_negative
 from derive.nodes.walking import walk
 from derive.program import CONDITIONS, AxisValue, Call, Node, Num, Scal, SizeOf
 from derive.terms.numbers import as_decimal, as_float, as_quotient, held, with_exponent
@@ -298,9 +299,15 @@ _EVERYWHERE = frozenset({"tanh", "erf", "erfc", "atan", "atan2", "asinh"})
 
 
 def _is_never_refused(node: Call) -> bool:
-    """Whether `math` takes the numbers: all that the spec says, of a length its root and floor, of the caller's few."""
+    """Whether `math` takes the numbers: all that the spec says, of a length its root and floor, of the caller's few.
+
+    A length less a number, `sqrt(size(n) - 1)`, has no root where the axis has no place.
+    """
     if node.fn in _EVERYWHERE or (node.fn == "pow" and is_whole(node.args[1])):
         return True
+    lengths = any(isinstance(n, SizeOf) for n in walk(node))
+    if node.fn in ("sqrt", "rsqrt") and lengths and not is_never_negative(node.args[0]):
+        return False
     refused = Scal if node.fn in ("sqrt", "rsqrt", "floor") else (Scal, SizeOf)
     return not any(isinstance(n, refused) for a in node.args for n in walk(a))
 

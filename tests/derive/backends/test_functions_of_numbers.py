@@ -11,6 +11,7 @@ from derive.notation import (
     axes,
     exp,
     log,
+    mean,
     op,
     pi,
     relu,
@@ -21,6 +22,7 @@ from derive.notation import (
     size,
     softplus,
     sqrt,
+    sum,
     tensor,
     where,
 )
@@ -28,7 +30,7 @@ from derive.recording.spec import OpCall
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
-n = axes("n")
+n, d = axes("n d")
 
 
 def _scaled(value) -> OpCall:
@@ -124,3 +126,51 @@ def test_loggamma_of_a_length_is_that(length: int) -> None:
     numbers = math.lgamma(length) - math.lgamma(1.5 * length) * math.lgamma((length + 1) / 2)
     wanted = x * numbers * torch.lgamma(torch.arange(length, dtype=torch.float64) / 2 + 3)
     assert_alike(module(of_lengths.op).of_lengths(x), wanted, [x], tolerance=1e-12)
+
+
+@op
+def normalised(f, x: tensor[n], eps: scalar = 1e-8):
+    """By the deviation with Bessel's correction, whose root is taken of a length."""
+    f.mu[()] = mean(x[n], over=n)
+    f.sd[()] = sqrt(sum((x[n] - f.mu[()]) ** 2, over=n)) / sqrt(size(n) - 1)
+    f.y[n] = (x[n] - f.mu[()]) / (f.sd[()] + eps)
+    return f.y
+
+
+@op
+def by_lengths(f, x: tensor[n, d]):
+    f.y[n, d] = x[n, d] * sqrt(size(n) - 2) * (3 * size(d) - 2) ** -0.5 * sqrt(1 / (size(n) - size(d)))
+    return f.y
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_a_length_less_a_number_may_have_no_root(count: int) -> None:
+    x = torch.linspace(-1, 2, count, dtype=torch.float64, requires_grad=True)
+    y = module(normalised.op).normalised(x)
+    wanted = (x - x.mean()) / (x.var().sqrt() + 1e-8)
+    torch.testing.assert_close(y, wanted, rtol=1e-12, atol=1e-12, equal_nan=True)
+    found, right = (torch.autograd.grad(v.pow(3).sum(), x)[0] for v in (y, wanted))
+    torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10, equal_nan=True)
+
+
+@pytest.mark.parametrize("lengths", [(0, 0), (0, 2), (2, 0), (1, 1), (3, 3), (2, 1), (3, 2), (2, 3)])
+def test_as_of_tensors_of_lengths(lengths: tuple[int, int]) -> None:
+    rows, columns = (torch.tensor(float(count), dtype=torch.float64) for count in lengths)
+    factor = (rows - 2).sqrt() * (3 * columns - 2) ** -0.5 * (1 / (rows - columns)).sqrt()
+    x = torch.ones(lengths, dtype=torch.float64, requires_grad=True)
+    y = module(by_lengths.op).by_lengths(x)
+    torch.testing.assert_close(y, x * factor, rtol=1e-12, atol=1e-12, equal_nan=True)
+    (dx,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(dx, factor.expand(lengths), rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
+def test_roots_of_lengths_are_those_of_math() -> None:
+    """A length, and products, quotients and sums of such and of numbers, are never below 0."""
+
+    @op
+    def scaled(f, x: tensor[n, d]):
+        f.y[n, d] = x[n, d] * sqrt(size(n) + 1) / sqrt(2 * size(n) * size(d) / 3)
+        return f.y
+
+    assert "of_numbers" not in code_of(scaled.op)
+    assert 'of_numbers("sqrt", n - 1)' in code_of(normalised.op)
