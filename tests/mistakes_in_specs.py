@@ -461,7 +461,7 @@ MISTAKES = {
     "half_of_a_whole": (
         "f, x: tensor[t]",
         "f.y[k] = x[k] * x[k + size(k)]\n    return f.y",
-        "op mine, equation y: x[k + size(k)] needs 2*size(t) places of axis t, which never has more than size(t); give axes whose lengths differ names of their own",
+        'op mine, equation y: x[k + size(k)] needs 2*size(t) places of axis t, which never has more than size(t); say where in t a part of it begins, k + size(t) // 2, or take it apart before, f.z[…, p, k] = x[…, (p, k)] with p = axes("p=2"), and read f.z[…, 1, k]',
     ),
     "halves_without_a_length": (
         "f, x: tensor[n, d]",

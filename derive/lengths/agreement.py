@@ -35,7 +35,8 @@ def agreed(needs: Iterable[Requirement], closed: Callable[[Expr], Expr]) -> Leng
     for r in (r for r in needs if r.relation == ">="):
         left, right = (in_terms(closed(side), known) for side in (r.left, r.right))
         if _is_below_zero(expand(left - right), or_zero=True):
-            raise _refused(r, f"{r.what} needs {right} places of {r.where or r.what}, which never has more than {left}")
+            why = f"{r.what} needs {right} places of {r.where or r.what}, which never has more than {left}"
+            raise _refused(r, why, _parts_of(r, needs, right / left))
     return known
 
 
@@ -49,6 +50,21 @@ def _untold(need: Requirement, closed: Callable[[Expr], Expr]) -> str:
     if not found:
         return _OTHER_NAMES
     return f"say how long axis {found[0]} is, with a parameter such as count: length({found[0]})"
+
+
+def _parts_of(need: Requirement, needs: Iterable[Requirement], times: Expr) -> str:
+    """What to write where an axis that has all places of a dimension is to have those of a part: `x[e + size(e)]`."""
+    own_times, part = need.right.as_coeff_Mul()
+    if not isinstance(need.left, Size) or not isinstance(part, Size) or own_times != times or not times.is_Integer:
+        return _OTHER_NAMES
+    alike = (r.right.as_coeff_Mul() for r in needs if r.relation == ">=" and r.left == need.left)
+    count = max(n for n, of in alike if of == part)
+    whole, own = need.left.axis.base, part.axis.base
+    read = f"{need.what.partition('[')[0]}[…, (p, {own})]"
+    return (
+        f"say where in {whole} a part of it begins, {own} + size({whole}) // {count}, "
+        f'or take it apart before, f.z[…, p, {own}] = {read} with p = axes("p={count}"), and read f.z[…, 1, {own}]'
+    )
 
 
 def _solved(slack: Expr) -> tuple[Expr, Expr] | None:
