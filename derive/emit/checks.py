@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from sympy import Basic
+from sympy import Basic, Integer
 
 from derive.backends.values import Dims
 from derive.desugaring.asked_places import asked_for_a_place
 from derive.desugaring.selections import selected
-from derive.equations import Op, Operand
+from derive.equations import Op, Operand, Requirement
+from derive.lengths.sizes import closed
 from derive.nodes.walking import walk
 from derive.placed import KINDS
 from derive.program import Program, Reduce, base
@@ -33,7 +34,7 @@ def read_as(operand: Operand, op: Op, filled: Collection[str]) -> list[str]:
             plain = all(isinstance(i, Axis) for i in at.index) and at.index != (operand.declared or operand.axes)
             if at.name == operand.name and plain:
                 texts.append(" ".join(_in_pattern(_alike(i, op)) for i in at.index if isinstance(i, Axis)))
-    return list(dict.fromkeys(texts))
+    return list({t.replace(">0", ""): t for t in reversed(texts)}.values())[::-1]
 
 
 def _alike(axis: Axis, op: Op) -> Axis:
@@ -51,11 +52,54 @@ def _in_pattern(axis: Axis, filled: bool = False) -> str:
     return f"{axis.name}>0" if filled else axis.name
 
 
-def filled(op: Op, forward: Program) -> set[str]:
+def filled(op: Op, named: Op, forward: Program) -> set[str]:
     """The axes that a maximum runs over, written or taken off exponents: it needs a place to be at."""
-    written = {a.base for e in op.equations if e.kind in KINDS for a in e.over}
-    made = (n for s in forward.statements for n in walk(s.value) if isinstance(n, Reduce) and n.kind in KINDS)
-    return written | {base(a) for n in made for a in n.axes}
+    return _maxima_over(op) | {_as_long_as(Axis(a), named).base for a in _taken_off(op, forward)}
+
+
+def left_to_check(op: Op, named: Op, forward: Program) -> list[Requirement]:
+    """That a maximum taken off exponents has a place to be at, where no input has an axis that says so."""
+    found = []
+    for axis, name in _taken_off(op, forward).items():
+        rule = next((r for r in named.sizes if r.axis == _as_long_as(Axis(axis), named)), None)
+        if rule is not None and rule.operand is None and not _has_a_place(Axis(axis), named):
+            need = Requirement(_written_for(name, op, named), f"axis {axis}", Size(Axis(axis)), ">=", Integer(1))
+            found.append(need)
+    return found
+
+
+def _written_for(name: str, op: Op, named: Op) -> str:
+    """The equation of the spec that a tensor is a part of."""
+    every, given = [e.name for e in named.equations], {e.name for e in op.equations if e.given}
+    after = every[every.index(name) :] if name in every else every
+    return next((n for n in after if n in given), name)
+
+
+def _has_a_place(axis: Axis, op: Op) -> bool:
+    """Whether it has one wherever what is asked of lengths anyway holds: of windows, that one fits."""
+    rules = {r.axis: r for r in op.sizes}
+    more = [closed(Size(axis) - 1 - (r.left - r.right), rules) for r in op.requirements if r.relation == ">="]
+    return any(m.is_nonnegative for m in more)
+
+
+def _maxima_over(op: Op) -> set[str]:
+    return {a.base for e in op.equations if e.kind in KINDS for a in e.over}
+
+
+def _taken_off(op: Op, forward: Program) -> dict[str, str]:
+    """The axes that other maxima run over than those written, each with the tensor that is made by such a one."""
+    found: dict[str, str] = {}
+    for s in forward.statements:
+        for n in (n for n in walk(s.value) if isinstance(n, Reduce) and n.kind in KINDS):
+            found |= {base(a): s.name for a in n.axes if base(a) not in found}
+    written = _maxima_over(op)
+    return {a: name for a, name in found.items() if a not in written}
+
+
+def _as_long_as(axis: Axis, op: Op) -> Axis:
+    """The axis that one is as long as, or a whole number of times so."""
+    count, of = closed(Size(axis), {r.axis: r for r in op.sizes}).as_coeff_Mul()
+    return of.axis if isinstance(of, Size) and count.is_Integer else axis
 
 
 def _is_source(operand: Operand, axis: Axis, op: Op) -> bool:

@@ -22,7 +22,18 @@ from derive.backends.torch.reductions.shares import with_shares
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line
-from derive.emit.checks import filled, first_reader, guarding, indices, named_places, ranges, read_as, read_by, shape
+from derive.emit.checks import (
+    filled,
+    first_reader,
+    guarding,
+    indices,
+    left_to_check,
+    named_places,
+    ranges,
+    read_as,
+    read_by,
+    shape,
+)
 from derive.emit.dimensions import LaidOut, with_fewest_views
 from derive.emit.empty import left_undefined
 from derive.emit.lengths import length_lines
@@ -83,7 +94,8 @@ class Pair:
         self.forward_layouts, self.backward_layouts = with_fewest_views(
             (forward, backward), lambda plain: self._laid_out(forward, backward, kept, plain), codes
         )
-        self.filled = filled(self.d.op, forward)
+        self.filled = filled(d.op, self.op, forward)
+        self.checked_lengths = (*self.op.requirements, *left_to_check(d.op, self.op, forward))
         self.forward_printed = self._checked(self._print(forward, self.forward_layouts, self._like))
         self.backward_printed = self._print(backward, self.backward_layouts, self.cotangents[0])
         sources = {n: self.backward_layouts[n] for n in (*self.cotangents, *kept)}
@@ -169,20 +181,21 @@ class Pair:
         indexed = indices(op) - refused
         checked = [(o, o.ranges_over.base) for o in tensors if o.ranges_over is not None and o.name in indexed]
         wanted += [over for _, over in checked]
-        wanted += [s.axis.base for r in op.requirements for s in lengths_of(r)]
+        wanted += [s.axis.base for r in self.checked_lengths for s in lengths_of(r)]
         given = frozenset(o.name for o in op.operands if o.kind == "length")
         sources = {o.name: tuple(a.name for a in o.axes) for o in tensors}
-        head, _ = length_lines(op, names, list(dict.fromkeys(wanted)), sources, given, op.requirements)
+        head, _ = length_lines(op, names, list(dict.fromkeys(wanted)), sources, given, self.checked_lengths)
         index_checks = {o.name: self._index_check(o.name, o.name, over) for o, over in checked}
         compared = [check for name, check in index_checks.items() if name not in read_by(op)]  # by kernels as well
         index_checks_left = [check for check in index_checks.values() if check not in compared]
-        self.lengths_read = 1 + len(head) + len(compared) if lengths_saved or compared else 0
+        before = (self._shape_check(tensors), *head, *compared)
+        self.lengths_read = len(before) if lengths_saved or compared else 0
         saved = f"{self.title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {self.title}Saved]"
         return Function(
             name, signature(op), returns, f"Returns {listed(outputs)} and what the backward needs.",
-            (self._shape_check(tensors), *head, *compared, *index_checks_left, *map(commented, printed.lines),
+            (*before, *index_checks_left, *map(commented, printed.lines),
              f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 

@@ -145,7 +145,7 @@ def _of_equation(
         yield Requirement(name, f"axis {along.base}", Size(along), "==", Add(*(Size(a) for a in equation.over)))
     if equation.kind in ("amax", "amin"):
         for axis in equation.over:
-            if rules[axis].operand is None and not axis.is_pack:
+            if rules[axis].operand is None or axis.is_pack:
                 yield Requirement(name, f"axis {axis.base}", Size(axis), ">=", Integer(1))
     for at in equation.reads:
         plain_input = at.name in inputs and all(isinstance(i, Axis) for i in at.index)
