@@ -43,6 +43,8 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, at, wrong in numbers:
             if isinstance(given := args[at] if at < len(args) else kwargs.get(name, 0), wrong):
                 raise no_number(function, name, given)
+            if wrong is NO_LENGTH and is_negative(given):
+                raise negative(function, name, given)
         if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
             args = tuple(map(_without_gradient, args))
             kwargs = {name: _without_gradient(given) for name, given in kwargs.items()}
@@ -133,6 +135,15 @@ def no_number(function: Callable[..., Any], name: str, given: Any) -> TypeError:
 def _op_of(function: Callable[..., Any]) -> str:
     """The op that a function of a module is of: its forward goes by that name in an error."""
     return function.__name__.removesuffix("_out").removesuffix("_forward").removesuffix("_backward")
+
+
+def is_negative(length: Any) -> bool:
+    """Whether a length that is an argument is one that no axis has."""
+    return not isinstance(length, tuple | list | Tensor) and length < 0
+
+
+def negative(function: Callable[..., Any], name: str, given: int) -> ValueError:
+    return ValueError(f"{function.__name__}: {name} is {given}, expected the length of an axis; give 0 or more")
 
 
 def _without_gradient(given: Any) -> Any:
@@ -250,6 +261,14 @@ def _listed(names: list[str]) -> str:
 
 def _plain(length: Any) -> Any:
     return list(length) if isinstance(length, tuple) else length
+
+
+def check_given(op: str, name: str, given: Any, axis: str, tensor: str, length: Any) -> None:
+    """An argument that is the length of an axis is that of a tensor's. Raises ValueError naming op, argument and lengths."""
+    if given != length:
+        raise ValueError(
+            f"{op}: {name} is {given}, but axis {axis} is {length} in {tensor}; give {name}={length}, or another {tensor}"
+        )
 
 
 def check_length(op: str, equation: str, holds: bool, rule: str, **lengths: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from sympy import Basic, Integer
 
-from derive.backends.values import Dims
+from derive.backends.values import Dims, position
 from derive.desugaring.asked_places import asked_for_a_place
 from derive.desugaring.selections import selected
 from derive.equations import Op, Operand, Requirement
@@ -50,6 +50,18 @@ def _in_pattern(axis: Axis, filled: bool = False) -> str:
     if axis.fixed is not None:
         return f"{axis.name}={axis.fixed}"
     return f"{axis.name}>0" if filled else axis.name
+
+
+def given_lengths(op: Op) -> list[str]:
+    """A line for each argument that is the length of an axis which an input has as well: both must agree."""
+    lines = []
+    for o in (o for o in op.operands if o.kind == "length"):
+        axis, holder = o.ranges_over, next((t for t in op.operands if o.ranges_over in t.axes), None)
+        if axis is not None and holder is not None:
+            dims = tuple(a.name for a in holder.axes)
+            length = f"{holder.name}.shape[{position(dims, holder.axes.index(axis))}]"
+            lines.append(f'check_given("{op.name}", "{o.name}", {o.name}, "{axis.base}", "{holder.name}", {length})')
+    return lines
 
 
 def filled(op: Op, named: Op, forward: Program) -> set[str]:

@@ -156,7 +156,7 @@ def _imports(op: Op, functions: Iterable[Function], names: set[str]) -> tuple[st
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", ""]
     names = names | {"check_shapes", "keep_in", "kept_in", "once_differentiable", "typed", "widened"}
-    names |= {name for name in (*CALLED, "check_index", "check_length") if f"{name}(" in used}
+    names |= {name for name in (*CALLED, "check_given", "check_index", "check_length") if f"{name}(" in used}
     names |= {"explains_index"} if ranges(op) else set()
     homes = {_HOMES.get(name, "_support") for name in names}
     for home in sorted(homes):

@@ -25,6 +25,7 @@ from derive.backends.values import Line
 from derive.emit.checks import (
     filled,
     first_reader,
+    given_lengths,
     guarding,
     indices,
     left_to_check,
@@ -188,7 +189,7 @@ class Pair:
         index_checks = {o.name: self._index_check(o.name, o.name, over) for o, over in checked}
         compared = [check for name, check in index_checks.items() if name not in read_by(op)]  # by kernels as well
         index_checks_left = [check for check in index_checks.values() if check not in compared]
-        before = (self._shape_check(tensors), *head, *compared)
+        before = (self._shape_check(tensors), *given_lengths(op), *head, *compared)
         self.lengths_read = len(before) if lengths_saved or compared else 0
         saved = f"{self.title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]

@@ -21,7 +21,8 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
 
     A dimension is longer where the axis is as long as some window allows, where a window runs over the same dimension
     by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined, or both are
-    numbers), or the axis is that of the first piece, though what stands behind it is one place.
+    numbers), or the axis is that of the first piece, though what stands behind it is one place. It may be longer where
+    the length of the axis is an argument: how many places are read is what the caller says then.
     """
     rules = {r.axis: r for r in sizes}
     first = {along: own for along, own in _first_pieces(equations).items() if rules[along].formula is not None}
@@ -43,6 +44,8 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
         if formula is not None and not isinstance(formula, Size | Integer) and formula != Size(dim):
             return True
         longer = closed(size_of(dim), rules) - closed(Size(i), rules)
+        if rules[i].given is not None and longer != 0:
+            return True
         return (name, slot, i) in slid or first.get(dim) == {i} or _is_longer(longer)
 
     def read(at: At) -> At:

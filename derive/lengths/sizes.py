@@ -141,7 +141,9 @@ def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) ->
             rules.setdefault(axis, SizeRule(axis, formula=Integer(axis.fixed)))
     for operand in operands:
         if operand.kind == "length" and operand.ranges_over is not None:
-            rules.setdefault(operand.ranges_over, SizeRule(operand.ranges_over, given=operand.name))
+            if operand.ranges_over in rules:
+                raise _said_twice(operand, operand.ranges_over, rules[operand.ranges_over].given)
+            rules[operand.ranges_over] = SizeRule(operand.ranges_over, given=operand.name)
     for operand in operands:
         for position, axis in enumerate(operand.axes):
             rules.setdefault(axis, SizeRule(axis, operand.name, position))
@@ -151,6 +153,13 @@ def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) ->
             one, other = (f"of length {a.fixed}" if a.fixed else "of any length" for a in (lengths[axis.base], axis))
             raise DeriveError(f"two axes are called {axis.base}, one {one}, one {other}", fix="rename one of them")
     return rules
+
+
+def _said_twice(operand: Operand, axis: Axis, given: str | None) -> DeriveError:
+    """What to say of an argument for a length that something else says already."""
+    own = f"the argument {given} already" if given is not None else f"{axis.fixed} already, where the axis is made"
+    name = operand.name
+    return DeriveError(f"{name} is the length of axis {axis.base}, which is {own}", fix=f"leave {name} out")
 
 
 def _known(formula: Expr, rules: Rules) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +73,19 @@ def steps_of_pairs(f, x: tensor[c]):
 @op
 def bends(f, x: tensor[s, t]):
     f.y[s, t] = where((s >= 1) & (s + 1 < size(s)), x[s + 1, t] - 2 * x[s, t] + x[s - 1, t], 0)
+    return f.y
+
+
+@op
+def mean_error(f, x: tensor[n, d], w: tensor[d], count: length(d)):
+    f.y[()] = sum((x[n, d] - w[d]) ** 2, over=(n, d)) / size(d)
+    return f.y
+
+
+@op
+def part_error(f, x: tensor[n, d], w: tensor[d], part: length(t)):
+    f.ms[n] = mean(x[n, t] ** 2, over=t)
+    f.y[()] = mean(sum(x[n, d] * w[d], over=d) * rsqrt(f.ms[n] + 1), over=n)
     return f.y
 """
 
@@ -204,3 +218,48 @@ def test_an_index_of_another_dtype_is_refused_as_by_the_torch_form(package: Pack
     torch.testing.assert_close(made.labelled(z, y.int()), z[range(3), y])
     with pytest.raises(TypeError, match=rf"^labelled: y has dtype {dtype}, expected int64 or int32; give y.long\(\)"):
         made.labelled(z, y.to(dtype))
+
+
+PARTS = {
+    "mean_error": (
+        lambda x, w, count: ((x - w) ** 2).sum() / count, 7, "mean_error: count is {}, but axis d is 7 in x",
+    ),
+    "part_error": (
+        lambda x, w, part: (x @ w * (x[:, :part].square().mean(1) + 1).rsqrt()).mean(), 3,
+        "part_error, equation ms: x[n, t] must fit into axis d, but d = 7 and part = {}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_lengths_that_are_arguments(native: ModuleType, name: str) -> None:
+    """Also of an axis that an input has, or of the first places of one."""
+    forward, length, _ = PARTS[name]
+    ours, theirs = ([x.clone().requires_grad_() for x in (X[0], X[1, 0])] for _ in range(2))
+    y, expected = getattr(native, name)(*ours, length), forward(*theirs, length)
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+    for found, right in zip(torch.autograd.grad(y, ours), torch.autograd.grad(expected, theirs), strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_such_lengths_are_checked(package: Package, name: str) -> None:
+    """Wherever a kernel is called, right after a call that ran it; nothing is written before."""
+    native = package(specs=SPECS, step=True, workspace=True)
+    functions, (_, right, says) = vars(vars(native)[f"{name}_module"]), PARTS[name]
+    x, w = X[0].clone(), X[1, 0].clone()
+    calls = [name, f"{name}_forward", f"{name}_with_gradients", f"{name}_sgd"]
+    for call in calls:
+        rate = (0.1,) if call.endswith("sgd") else ()
+        functions[call](x.clone(), w.clone(), right, *rate)
+        for wrong in (8, 99):
+            with pytest.raises(ValueError, match=re.escape(says.format(wrong))):
+                functions[call](x, w, wrong, *rate)
+        with pytest.raises((TypeError, ValueError), match="-1"):
+            functions[call](x, w, -1, *rate)
+        if f"{call}_out" in functions:
+            out = functions[call](x, w, right)
+            with pytest.raises(ValueError, match=re.escape(says.format(9))):
+                functions[f"{call}_out"](x, w, 9, out=out)
+    torch.testing.assert_close(x, X[0], rtol=0, atol=0)
+    torch.testing.assert_close(w, X[1, 0], rtol=0, atol=0)
