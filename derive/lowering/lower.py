@@ -168,12 +168,13 @@ def _by_number(expr: Add) -> list[list[Expr]]:
 
 
 def _together(terms: list[Expr], hoist: Hoist | None) -> Node:
-    """Terms as one number times their sum, without the minus that the first is read with."""
+    """Terms as one number times their sum; all with the other sign where the first is read with a minus."""
     if len(terms) == 1:
         return node(abs_term(terms[0]), hoist)
     numbers = {abs(t.as_coeff_Mul()[0]) for t in terms}
     number = numbers.pop() if len(numbers) == 1 else S.One
-    rest = Add(*(abs_term(t) / number if is_negative(terms[0]) else t / number for t in terms))
+    signed = -number if is_negative(terms[0]) else number
+    rest = Add(*(t / signed for t in terms))
     return quotient(number, [(weight(rest), node(rest, hoist))], [])
 
 
