@@ -16,19 +16,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sympy import Expr, S
-
 from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
-from derive.lowering.raising import expanded, is_finite_number
-from derive.nodes.arithmetic import ONE, ZERO, quotient
-from derive.nodes.products import fraction, numbers_apart
+from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
-from derive.nodes.walking import node_axes, reads, rebuilt, walk
+from derive.nodes.walking import node_axes, reads, rebuilt
+from derive.passes.blends import blend, gap, order, three_ways
 from derive.passes.finite import Extremum, Finite, chooses, counts_ties, extrema, finite_of
 from derive.passes.sides import on_each_side, vanishes_beside
-from derive.passes.steps import clamped, half_of, total
-from derive.program import Assign, Call, Node, Num, Program, Read, Scal, Statement
+from derive.passes.steps import clamped, half_of
+from derive.program import Assign, Call, Node, Num, Program, Read, Statement
 
 _TWO = Num(Fraction(2))
 
@@ -98,8 +95,8 @@ def _without_choice(node: Call, known: _Known) -> Node | None:
         return extremum
     if (passed := _passed_on(node, known)) is not None:
         return passed
-    blend = _blend(node, known)
-    return _masked(_turned(node), known) if blend is None else _within(blend, known)
+    blended = blend(node, known.values)
+    return _masked(_turned(node), known) if blended is None else _within(blended, known)
 
 
 def _masked(node: Call, known: _Known) -> Node | None:
@@ -165,7 +162,7 @@ def _step(node: Call) -> tuple[Call, Node, Node] | None:
     """What is asked and passed on, and a step from 0 to 2, of `where(a > b, v, where(a == b, v / 2, 0))`, 0 on either
     side; None for another choice.
     """
-    if (found := _three_ways(node)) is None:
+    if (found := three_ways(node)) is None:
         return None
     condition, above, at_tie, below = found
     value = above if below == ZERO else below
@@ -173,94 +170,8 @@ def _step(node: Call) -> tuple[Call, Node, Node] | None:
     if ZERO not in (above, below) or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
         return None
     if below == ZERO:
-        return condition, value, Call("add", (_order(condition), ONE))
-    return Call(_MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, _order(condition)))
-
-
-def _blend(node: Call, known: _Known) -> Node | None:
-    """`where(a > b, p, where(a == b, (p + q)/2, q))` as `(p + q + sign(a - b)*(p - q))/2`; None for another choice."""
-    if (found := _three_ways(node)) is None:
-        return None
-    condition, p, half, q = found
-    if expanded(Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))) != 0:
-        return None
-    if (weighed := _weighed(condition, p, q, known)) is not None:
-        return weighed
-    if not all(map(known.values.includes, (p, q))):
-        return None
-    if p == ZERO:  # half of q at a tie, all of it below
-        return half_of(q, Call("sub", (ONE, _order(condition))))
-    number, left = _apart(p, q)
-    step: Node = _order(condition)
-    if _are_opposite(p, q):  # nothing at a tie: `p + q` would be a tensor less itself
-        return Call("mul", (step, p))
-    if left == ONE and is_finite_number(half):
-        return Call("add", (Call("mul", (Num(number / 2), step)), half))
-    differ: Node = Num(number) if left == ONE else Call("sub", (p, q))
-    apart: Node = step if differ == ONE else Call("mul", (step, differ))
-    return Call("div", (Call("add", (total(p, q), apart)), _TWO))
-
-
-def _weighed(condition: Call, p: Node, q: Node, known: _Known) -> Node | None:
-    """`v * (m*(1 + step) + n*(1 - step))/2` for `p = m*v` and `q = n*v`, whatever `v` is; None for others.
-
-    Numbers of the caller's, or whose multiples may not be finite, are not added up: one may be much larger.
-    """
-    (above, v), (below, w) = map(_number_apart, (p, q))
-    given = any(isinstance(n, Scal) for number in (above, below) for n in walk(number))
-    if v != w or ZERO in (above, below) or not (given or not known.values.includes(p)):
-        return None
-    step = _order(condition)
-    here, there = Call("add", (step, ONE)), Call("sub", (ONE, step))
-    return Call("mul", (_within(v, known), Call("add", (half_of(above, here), half_of(below, there)))))
-
-
-def _number_apart(node: Node) -> tuple[Node, Node]:
-    """The number of a product, and the rest: a caller's number that divides may be 0, and stays."""
-    above, below = fraction(node)
-    numbers, tensors = numbers_apart(above)
-    by = [n for n in below if is_finite_number(n)]
-    rest = [n for n in below if n not in by]
-    return quotient(numbers, by), quotient(tensors, rest)
-
-
-def _three_ways(node: Call) -> tuple[Call, Node, Node, Node] | None:
-    """What `where(a > b, p, where(a == b, h, q))` compares, and p, h, q; None for another choice."""
-    condition, above, other = node.args
-    if not (isinstance(condition, Call) and condition.fn in ("gt", "lt") and isinstance(other, Call)):
-        return None
-    if other.fn != "where" or other.args[0] != Call("eq", condition.args):
-        return None
-    return condition, above, other.args[1], other.args[2]
-
-
-def _order(condition: Call) -> Call:
-    """1 where the condition holds, 0 where both sides are equal, else -1."""
-    return Call("sign", (_gap(*(condition.args if condition.fn == "gt" else condition.args[::-1])),))
-
-
-def _gap(above: Node, below: Node) -> Node:
-    """What has the sign of a difference: `e` for `a*e - (a - 1)*e` or `e - (-e)`."""
-    if _are_opposite(above, below):
-        return above
-    number, node = _apart(above, below)
-    if node is not None and node != ONE:
-        return node if number > 0 else Call("neg", (node,))
-    return above if below == ZERO else Call("neg", (below,)) if above == ZERO else Call("sub", (above, below))
-
-
-def _are_opposite(a: Node, b: Node) -> bool:
-    """Whether one node is minus the other, as `x - y` and `y - x` are."""
-    return _apart(a, Call("neg", (b,))) == (0, ONE)
-
-
-def _apart(a: Node, b: Node) -> tuple[Fraction, Node | None]:
-    """A difference as a number times what cancelling leaves, 1 where that is the number; None where it is a sum."""
-    names: dict[Node, Expr] = {}
-    number, rest = expanded(Call("sub", (a, b)), names).as_coeff_Mul()
-    known = {ONE: S.One} | names
-    node = next((n for n, name in known.items() if name == rest), None) if number.is_Rational else None
-    return (Fraction(number.p, number.q), node) if node is not None else (Fraction(0), None)
+        return condition, value, Call("add", (order(condition), ONE))
+    return Call(_MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, order(condition)))
 
 
 def _sign(condition: Node, known: _Known) -> Call | None:
@@ -272,7 +183,7 @@ def _sign(condition: Node, known: _Known) -> Call | None:
         return Call("sign", (above,))
     if known.chooses or not known.have_a_gap(condition):
         return None
-    return Call("sign", (Call("relu", (_gap(above, below),)),))
+    return Call("sign", (Call("relu", (gap(above, below),)),))
 
 
 def _vanishes(value: Node, asked: Node) -> bool:

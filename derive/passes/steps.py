@@ -11,7 +11,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.lowering.raising import expanded, is_finite_number
-from derive.nodes.arithmetic import ONE, ZERO
+from derive.nodes.arithmetic import ONE, ZERO, quotient
+from derive.nodes.between import by_size
+from derive.nodes.products import fraction
 from derive.program import COMPARISONS, Call, Node, Num, Read, Scal
 
 _TWO, _MINUS = Num(Fraction(2)), Num(Fraction(-1))
@@ -27,14 +29,6 @@ def half_of(value: Node, step: Node) -> Node:
         return Call("div", (Call("mul", (value.args[0], step)), Num(2 * value.args[1].value)))  # type: ignore[union-attr]
     halved = _halved(value)
     return Call("div", (Call("mul", (value, step)), _TWO)) if halved is None else Call("mul", (halved, step))
-
-
-def total(p: Node, q: Node) -> Node:
-    """The sum; of `u` and `u - 1` it is `2*u - 1`."""
-    for u, more in ((p, q), (q, p)):
-        if isinstance(more, Call) and more.fn in ("add", "sub") and more.args[0] == u:
-            return replace(more, args=(Call("mul", (_TWO, u)), more.args[1]))
-    return Call("add", (p, q))
 
 
 def _halved(node: Node) -> Node | None:
@@ -102,11 +96,12 @@ def _are_apart(gap: Node, other: Node) -> bool:
 
 
 def clamped(node: Call) -> Node | None:
-    """`where(abs(e) <= t, e, t*sign(e))` as `e` between `-t` and `t`; None for another choice.
+    """`where(abs(e) <= t, e, t*sign(e))` as `e` between `-t` and `t`, and a multiple of both branches; else None.
 
-    A `t` of the caller's may be below 0, where no magnitude is: it is the sign times the smaller of both then.
+    So `where(abs(e) <= t, e/t, sign(e))` is that over `t`. A `t` of the caller's may be below 0, where no magnitude is:
+    it is the sign times the smaller of both then.
     """
-    condition, first, second = node.args
+    condition, first, second = by_size(node.args[0]), *node.args[1:]
     if not isinstance(condition, Call) or condition.fn not in COMPARISONS - {"eq", "ne"}:
         return None
     for size, most in (condition.args, condition.args[::-1]):
@@ -115,11 +110,28 @@ def clamped(node: Call) -> Node | None:
         below = (size == condition.args[0]) == (condition.fn in ("lt", "le"))
         inside, outside = (first, second) if below else (second, first)
         (e,) = size.args
-        sign = Call("sign", (e,))
-        if inside != e or expanded(Call("sub", (outside, Call("mul", (most, sign))))) != 0:
+        sign, by = Call("sign", (e,)), _multiple(inside, e)
+        if by is None or not _are_equal(outside, _scaled(Call("mul", (most, sign)), *by)):
             continue
         if isinstance(most, Scal):
-            return Call("mul", (sign, Call("minimum", (size, most))))
+            return _scaled(Call("mul", (sign, Call("minimum", (size, most)))), *by)
         if is_finite_number(most) and most.value > 0:
-            return Call("minimum", (Call("maximum", (e, Num(-most.value))), most))
+            return _scaled(Call("minimum", (Call("maximum", (e, Num(-most.value))), most)), *by)
     return None
+
+
+def _multiple(node: Node, of: Node) -> tuple[list[Node], list[Node]] | None:
+    """What a product is multiplied with and divided by beside one factor; None where it lacks that."""
+    above, below = fraction(node)
+    if of not in above:
+        return None
+    above.remove(of)
+    return above, below
+
+
+def _scaled(value: Node, above: list[Node], below: list[Node]) -> Node:
+    return quotient([*above, value], below)
+
+
+def _are_equal(a: Node, b: Node) -> bool:
+    return expanded(Call("sub", (a, b))) == 0

@@ -197,8 +197,15 @@ def test_the_quantiles_that_autograd_has(dtype):
     torch.testing.assert_close(found, torch.autograd.grad(exact, x, dy)[0])
 
 
+def test_a_small_quantile_keeps_its_digits():
+    x, tau = torch.tensor([[3.0, -2.0, 0.0, 1e-30]]), torch.tensor([1e-5, 0.01, 0.02, 1 - 2**-24])
+    _, saved = module(pinball.op).pinball_forward(x, tau)
+    found = module(pinball.op).pinball_backward(torch.ones_like(x), *saved)
+    assert found.equal(torch.where(x > 0, tau, torch.where(x < 0, tau - 1, tau - 0.5)))
+
+
 def test_multiples_of_one_tensor_are_told_by_its_sign():
-    assert backward(pinball) == ["dx[n, d] = dy[n, d] * ((2 * tau[d] - 1 + sign(x[n, d])) / 2)"]
+    assert backward(pinball) == ["dx[n, d] = dy[n, d] * (tau[d] - (1 - sign(x[n, d])) / 2)"]
     (sign, line) = backward(slopes)
     assert sign == "sign_x[n, d] = sign(x[n, d])" and "where" not in line and line.count("sign_x[n, d]") == 2, line
 
