@@ -81,7 +81,8 @@ class Pair:
         if fuse:  # else the equations as they are written are wanted
             computed = frozenset(kept) - {o.name for o in self.op.operands}
             finite = finite_unchosen(self.op, self.cotangents)
-            both = (without_choices(p, self.whole, computed, finite) for p in (forward, backward))
+            negative = frozenset(o.name for o in self.op.operands if not o.is_tensor and (o.default or 0) < 0)
+            both = (without_choices(p, self.whole, computed, finite, negative) for p in (forward, backward))
             forward, backward = (choices_first(put_where_nothing_is(p)) for p in both)
             forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))

@@ -5,13 +5,14 @@ PyTorch has it by name. What stands beside the line is added, and a factor that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from sympy import Dummy, Expr, expand
 
+from derive.backends.torch.pieces import is_power_of_2, is_written_out, one_sign
 from derive.lowering.lower import node as lowered
 from derive.lowering.raising import raised
-from derive.nodes.arithmetic import ZERO, signed_terms, summed
+from derive.nodes.arithmetic import ZERO, summed
 from derive.nodes.walking import rebuilt, walk
 from derive.program import Call, Node, Read, Scal
 from derive.terms.elements import Scalar
@@ -25,10 +26,13 @@ _BENDS: dict[str, Callable[..., tuple[Node, Node]]] = {
 """Of which two values a function is the larger, or the smaller."""
 
 
-def bent(x: Node, above: Expr, below: Expr, z: Dummy) -> Node | None:
+def bent(
+    x: Node, above: Expr, below: Expr, z: Dummy, as_written: bool, negative: Collection[str] = ()
+) -> Node | None:
     """`v + s*bent(x, r/s)` for `v + s*z` where `z`, which is `x`, is above 0, and `v + r*z` below; else None.
 
-    `s` is 1, -1, or a number beside a number `r`, so that nothing is divided by what may be 0.
+    `s` is 1, -1, or a number beside a number `r`, so that nothing is divided by what may be 0. What is added to the
+    line has its sign, or both are sums `as_written` and the line is as exact as its terms: `s` is a power of 2.
     """
     v = expand(above).coeff(z, 0)
     s, r = (expand(side).coeff(z) for side in (above, below))
@@ -36,6 +40,8 @@ def bent(x: Node, above: Expr, below: Expr, z: Dummy) -> Node | None:
     if not lines or 0 in (s, r) or s in (r, -r):
         return None
     if not s.is_number or (abs(s) != 1 and not r.is_number):
+        return None
+    if not (as_written and is_power_of_2(s)) and None in (one_sign((v, s), negative), one_sign((v, -r), negative)):
         return None
     line: Node = Call("bent", (x, lowered(expand(r / s))))
     if abs(s) != 1:
@@ -48,20 +54,30 @@ def bent_at_zero(node: Node) -> Node:
     node = rebuilt(node, bent_at_zero)
     if not isinstance(node, Call) or node.fn not in ("add", "sub", "maximum", "minimum"):
         return node
-    terms = signed_terms(node)
+    terms = _chain(node)
     for x in dict.fromkeys(n for n in walk(node) if isinstance(n, Read) and n.index):
         together = [t for t in terms if {n for n in walk(t[0]) if isinstance(n, Read)} == {x}]
-        line = _as_line(summed(together), x) if together else None
+        line = _as_line(summed(together), x, alone=len(together) == len(terms)) if together else None
         if line is not None:
             return summed([(line, False), *(t for t in terms if t not in together)])
     return node
 
 
-def _as_line(node: Node, x: Read) -> Node | None:
-    """A node as a line that bends at 0, where that is less work."""
+def _chain(node: Node) -> list[tuple[Node, bool]]:
+    """The terms of a sum that are added one after another; one that is a sum stays together, as it may cancel."""
+    if not isinstance(node, Call) or node.fn not in ("add", "sub"):
+        return [(node, False)]
+    left, right = node.args
+    return [*_chain(left), (right, node.fn == "sub")]
+
+
+def _as_line(node: Node, x: Read, alone: bool) -> Node | None:
+    """A node as a line that bends at 0, where that is less work, and as exact as its terms if it is not `alone`."""
     z = Dummy(real=True)
     above, below = (_on_side(node, x, z, side) for side in (1, -1))
-    line = None if above is None or below is None else bent(x, above, below, z)
+    if above is None or below is None or not (alone or is_power_of_2(expand(above).coeff(z))):
+        return None
+    line = bent(x, above, below, z, as_written=is_written_out(node, {x: z}))
     work, before = (sum(isinstance(n, Call) for n in walk(n)) if n is not None else 0 for n in (line, node))
     return line if work < before else None
 

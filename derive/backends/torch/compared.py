@@ -1,16 +1,17 @@
-"""What a choice compares with a threshold, and its branches as functions of that."""
+"""What a choice compares with a threshold, and what is known of a branch on its side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from sympy import Dummy, Expr, exp, expand, tanh
+from sympy import Expr, exp, tanh
 
 from derive.backends.torch.or_nothing import in_full
 from derive.lowering.lower import node as lowered
 from derive.lowering.raising import is_finite_number, raised
 from derive.nodes.arithmetic import ZERO
+from derive.nodes.between import by_size
 from derive.nodes.substituting import put
 from derive.program import Assign, Call, Node, Read, Scal
 from derive.terms.elements import At, Scalar, Tensor
@@ -35,6 +36,7 @@ class Comparison:
     threshold: Node
     above_first: bool
     strict: bool
+    negative: frozenset[str] = frozenset()  # the caller's numbers that are usually below 0
 
     @property
     def mask(self) -> Node:
@@ -61,7 +63,7 @@ class Comparison:
 
 def comparison(condition: Node, known: Known) -> Comparison | None:
     """What a condition compares, where that is a tensor, or its magnitude, with a number; else None."""
-    condition = in_full(condition, known)
+    condition = by_size(in_full(condition, known))
     if not isinstance(condition, Call) or condition.fn not in _ABOVE:
         return None
     x, threshold = condition.args
@@ -78,33 +80,23 @@ def _is_callers(node: Node) -> bool:
     return isinstance(node, Scal)
 
 
-def as_function(branch: Node, z: Dummy, asked: Comparison, first: bool, known: Known) -> Expr | None:
-    """The first or second branch as a function of what is compared; None where it is of anything else.
-
-    Where that is `|u|`, also one of `u`, if it has but even powers of it.
-    """
-    x, branch = asked.x, _on_side(branch, asked, asked.above_first == first, known)
-    size = known[x.name].value if isinstance(x, Read) and x.name in known else x
-    inner = size.args[0] if isinstance(size, Call) and size.fn == "absolute" else None
-    value = raised_by_names(branch, {x: z} | ({inner: z} if inner is not None else {}), known)
-    if value is None or inner is None or raised_by_names(branch, {x: z}, known) is not None:
-        return value
-    mirrored = raised_by_names(branch, {x: z, inner: -z}, known)
-    return value if mirrored is not None and expand(mirrored - value) == 0 else None
-
-
-def _on_side(node: Node, asked: Comparison, above: bool, known: Known) -> Node:
+def on_its_side(node: Node, asked: Comparison, above: bool, known: Known) -> Node:
     """A branch on its side: above the threshold, what is compared is the larger of both; below it, the smaller."""
-    if isinstance(node, Read) and node != asked.x and node.name in known and known[node.name].axes == node.index:
-        value = _on_side(known[node.name].value, asked, above, known)
-        return node if value == known[node.name].value else value
+    if isinstance(node, Read) and node != asked.x and (whole := opened(node, known)) is not None:
+        value = on_its_side(whole, asked, above, known)
+        return node if value == whole else value
     if not isinstance(node, Call):
         return node
     if (node.fn == "relu" and asked.threshold == ZERO and node.args == (asked.x,)) or (
         node.fn in ("maximum", "minimum") and set(node.args) == {asked.x, asked.threshold}
     ):
         return asked.x if above == (node.fn != "minimum") else asked.threshold
-    return replace(node, args=tuple(_on_side(a, asked, above, known) for a in node.args))
+    return replace(node, args=tuple(on_its_side(a, asked, above, known) for a in node.args))
+
+
+def opened(node: Read, known: Known) -> Node | None:
+    """What a tensor is computed as, under its own axes; None where that is not known."""
+    return known[node.name].value if node.name in known and known[node.name].axes == node.index else None
 
 
 def raised_by_names(node: Node, names: Mapping[Node, Expr], known: Known) -> Expr | None:
@@ -113,8 +105,8 @@ def raised_by_names(node: Node, names: Mapping[Node, Expr], known: Known) -> Exp
     def other(n: Node) -> Expr | None:
         if isinstance(n, Scal):
             return Scalar(n.name)
-        if isinstance(n, Read) and n.name in known and known[n.name].axes == n.index:
-            return raised_by_names(known[n.name].value, names, known)
+        if isinstance(n, Read) and (whole := opened(n, known)) is not None:
+            return raised_by_names(whole, names, known)
         if not isinstance(n, Call) or n.fn not in _FUNCTIONS:
             return None
         arguments = [raised(a, names, other) for a in n.args]

@@ -10,8 +10,9 @@ from fractions import Fraction
 
 from sympy import Dummy, Expr, Mul, S, expand
 
-from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, raised_by_names
+from derive.backends.torch.compared import HOLD, Comparison, Known, raised_by_names
 from derive.backends.torch.or_nothing import in_full
+from derive.backends.torch.pieces import piece
 from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO, multiplied, negated, number_apart, signless, times
 from derive.nodes.products import product_factors
@@ -34,17 +35,18 @@ def jump(asked: Comparison, node: Call, known: Known) -> Node | None:
         branch, number = node.args[1:] if branch_first else node.args[:0:-1]
         if not (is_finite_number(number) or isinstance(number, Scal)) or not reads(branch):
             continue
-        value = as_function(branch, z, asked, branch_first, known)
+        own = piece(branch, z, asked, branch_first, known)
+        value = None if own is None else own.value
         if value == z and branch_first and asked.above_first:
             return Call("threshold", (asked.x, asked.threshold, number))
-        if value is None or isinstance(number, Scal) or not _stays_small(value, z, t):
+        if own is None or isinstance(number, Scal) or not _stays_small(own.value, z, t):
             continue
         above = branch_first == asked.above_first
-        clamp = maximum if above else minimum  # still on the other branch's side
-        if (steps := _steps(value, z, t, above)) != 1:  # a mask of their own
-            taken = asked.lowered((value / steps).subs(z, clamp(HOLD, t)) * steps.subs(z, HOLD))
+        if (steps := _steps(own.value, z, t, above)) != 1:  # a mask of their own
+            still = (own.value / steps).subs(z, (maximum if above else minimum)(HOLD, t))
+            taken = asked.lowered(still * steps.subs(z, HOLD))
             return _with_number(number, asked.mask if not branch_first else _less(asked.mask), taken)
-        taken = asked.lowered(value.subs(z, clamp(HOLD, t)))
+        taken = own.standing(above)  # still on the other branch's side
         mask, left = asked.mask, _less(asked.mask)
         of_branch, of_number = (mask, left) if branch_first else (left, mask)
         return _with_number(number, of_number, Call("mul", (taken, of_branch)))

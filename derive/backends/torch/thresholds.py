@@ -1,25 +1,21 @@
 """Choices at a threshold, without choosing: `where(x > 0, x + 1, exp(x))` is `relu(x) + exp(minimum(x, 0))`.
 
 PyTorch chooses element by element, which takes a CPU twenty times as long as a product where the mask has no pattern.
-Two branches of one tensor that meet at the threshold are taken each on its own side, where the other stands still:
-`A(max(x, t)) - A(t) + B(min(x, t))`, with `A(t) = B(t)`; where they mirror each other, by `|x - t|`. Where one of them
-is a number it is `A(max(x, t))`, or `B(min(x, t))`; else one must be a polynomial, which is written as one of
-`relu(x - t)`, so that nothing is lost on either side: the one on the far side of `t`, since `x - t` has no digits of
-an `x` near 0. Two lines that meet at 0 are one call. Where one branch is a number, both are weighed by the mask and one
-less the mask: what is not chosen is finite and adds 0. Where one is a multiple of the other, the number stands where
-the mask does not: `v * threshold(m, 0, a)`.
+Two branches of one tensor that meet at the threshold are taken each on its own side, where the other stands still, if
+no digit is lost by it (`meeting.py`). Two lines that meet at 0 are one call. Where one branch is a number, both are
+weighed by the mask and one less the mask: what is not chosen is finite and adds 0. Where one is a multiple of the
+other, the number stands where the mask does not: `v * threshold(m, 0, a)`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sympy import Dummy, Expr, exp, expand
-
-from derive.backends.torch.bends import bent, bent_at_zero
-from derive.backends.torch.compared import HOLD, Comparison, Known, as_function, comparison, raised_by_names
+from derive.backends.torch.bends import bent_at_zero
+from derive.backends.torch.compared import Comparison, Known, comparison
 from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.jumps import beyond, jump, one_of_three, step, step_between, weighed
+from derive.backends.torch.meeting import met
 from derive.backends.torch.or_nothing import gap_or_nothing, in_full, or_nothing
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
@@ -28,8 +24,8 @@ from derive.passes.distributing import written_where_read
 from derive.passes.finite import Finite
 from derive.passes.leftovers import without_unread
 from derive.passes.share import share
+from derive.passes.steps import clamped
 from derive.program import Assign, Call, Node, Program, Read, Scatter, Statement
-from derive.terms.functions import absolute, maximum, minimum, relu
 
 _NOTHING = Finite(frozenset())
 
@@ -39,15 +35,16 @@ def without_choices(
     integers: frozenset[str] = frozenset(),
     computed: frozenset[str] = frozenset(),
     finite: Finite = _NOTHING,
+    negative: frozenset[str] = frozenset(),
 ) -> Program:
     """The same program with sums and products in place of such choices.
 
     `integers` are no real tensors; `computed` are no inputs of the op, though they may be given to the program. What is
-    `finite` is so where it is not chosen, too.
+    `finite` is so where it is not chosen, too. `negative` are numbers of the caller's that are below 0 by default.
     """
     added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
     known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
-    masks, is_real = _masks(program, computed, finite, known), Dtypes(program, integers).is_real
+    masks, is_real = _masks(program, computed, finite, known, negative), Dtypes(program, integers).is_real
 
     def unchosen(s: Statement) -> Statement:
         return replace(s, value=bent_at_zero(or_nothing(_within(s.value, known, masks), known, is_real)))
@@ -75,6 +72,12 @@ class _Masks:
     inputs: frozenset[str]
     finite: Finite
     known: Known
+    negative: frozenset[str]
+
+    def asked(self, condition: Node) -> Comparison | None:
+        """What a condition compares with a number."""
+        found = comparison(condition, self.known)
+        return None if found is None else replace(found, negative=self.negative)
 
     def is_finite(self, node: Node) -> bool:
         """Whether a node is finite where it is not chosen either."""
@@ -88,9 +91,11 @@ class _Masks:
         return rebuilt(node, self._opened) if isinstance(node, Call) else node
 
 
-def _masks(program: Program, computed: frozenset[str], finite: Finite, known: Known) -> _Masks:
+def _masks(
+    program: Program, computed: frozenset[str], finite: Finite, known: Known, negative: frozenset[str]
+) -> _Masks:
     given = frozenset(n for n, _ in program.given)
-    return _Masks(given, given - computed - {s.name for s in program.statements}, finite, known)
+    return _Masks(given, given - computed - {s.name for s in program.statements}, finite, known, negative)
 
 
 def _within(node: Node, known: Known, masks: _Masks) -> Node:
@@ -100,57 +105,22 @@ def _within(node: Node, known: Known, masks: _Masks) -> Node:
         return node
     if node.args[2] != ZERO:
         return _unchosen(node, known, masks) or node
-    asked = None if gap_or_nothing(node, known) is not None else comparison(node.args[0], known)
-    return node if asked is None else _met(asked, node, known) or beyond(asked, node, known) or node
+    asked = None if gap_or_nothing(node, known) is not None else masks.asked(node.args[0])
+    return node if asked is None else met(asked, node, known) or beyond(asked, node, known) or node
 
 
 def _unchosen(node: Call, known: Known, masks: _Masks) -> Node | None:
     """The first way in which a choice can do without choosing; None where there is none."""
     condition = node.args[0]
-    asked = comparison(condition, known)
+    asked = masks.asked(condition)
     if asked is not None:
         strict, turned = asked.strictly(node)
-        met = _met(asked, node, known) or step(asked, node, known, masks.is_finite)
-        met = met or jump(strict, turned, known) or weighed(turned, strict.mask)
-        return met or one_of_three(node, known, masks.is_finite)
+        found = clamped(replace(node, args=(in_full(condition, known), *node.args[1:])))
+        found = found or met(asked, node, known) or step(asked, node, known, masks.is_finite)
+        found = found or jump(strict, turned, known) or weighed(turned, strict.mask)
+        return found or one_of_three(node, known, masks.is_finite)
     if (between := step_between(node, known, masks.inputs)) is not None:
         return between
     if not isinstance(condition, Read) or condition.name not in masks.given or not by_axes_once(condition):
         return None
     return weighed(node, Call("where", (condition, ONE, ZERO))) or one_of_three(node, known, masks.is_finite)
-
-
-def _met(asked: Comparison, node: Call, known: Known) -> Node | None:
-    """The sum of what each branch adds on its own side; None where they do not meet, or are of more than one tensor."""
-    z, t = Dummy(real=True), raised_by_names(asked.threshold, {}, known)
-    first, second = (as_function(branch, z, asked, k == 0, known) for k, branch in enumerate(node.args[1:]))
-    above, below = (first, second) if asked.above_first else (second, first)
-    if t is None or above is None or below is None or expand((above.subs(z, t) - below.subs(z, t)).rewrite(exp)) != 0:
-        return None
-    if (apart := _apart(above, below, z, t)) is not None:
-        return asked.lowered(apart)
-    if t == 0 and (line := bent(asked.x, above, below, z)) is not None:
-        return line
-
-    if not below.has(z):
-        return asked.lowered(above.subs(z, maximum(HOLD, t)))
-    if not above.has(z):
-        return asked.lowered(below.subs(z, minimum(HOLD, t)))
-
-    def grown(polynomial: Expr, beyond: Expr) -> Expr:
-        """What a polynomial has beyond the threshold, of how far beyond: `A(t + u) - A(t)`, exact near it."""
-        return expand(polynomial.subs(z, z + t) - polynomial.subs(z, t)).subs(z, beyond)
-
-    if above.is_polynomial(z) and not t.is_negative:
-        return asked.lowered(grown(above, relu(HOLD - t)) + below.subs(z, minimum(HOLD, t)))
-    if below.is_polynomial(z) and not t.is_positive:
-        return asked.lowered(grown(below, minimum(HOLD - t, 0)) + above.subs(z, maximum(HOLD, t)))
-    return None
-
-
-def _apart(above: Expr, below: Expr, z: Dummy, t: Expr) -> Expr | None:
-    """`a + c*|x - t|` for branches `a + c*(x - t)` and `a - c*(x - t)` with numbers; None for others."""
-    middle, slope = expand((above + below) / 2), expand((above - below) / 2).coeff(z)
-    if not (middle.is_number and slope.is_number) or expand(above - middle - slope * (z - t)) != 0:
-        return None
-    return middle + slope * absolute(HOLD - t)

@@ -679,3 +679,26 @@ def test_what_is_divided_by_a_sum_with_a_floor_is_finite(made) -> None:
 
 def test_a_tiny_floor_is_none() -> None:
     assert chooses(render(over_what_may_be_zero.op.derivation))
+
+
+@op
+def smooth_absolute(f, e: tensor[n, d], k: scalar = 1.0):
+    f.y_[n, d] = where((e[n, d] >= -k) & (e[n, d] <= k), e[n, d] ** 2 / (2 * k), abs(e[n, d]) - k / 2)
+    return f.y_
+
+
+@op
+def smooth_outside(f, e: tensor[n, d]):
+    f.y_[n, d] = where((e[n, d] < -2) | (e[n, d] > 2), abs(e[n, d]) - 1, e[n, d] ** 2 / 4)
+    return f.y_
+
+
+@pytest.mark.parametrize(("made", "by"), [(smooth_absolute, [0.75]), (smooth_absolute, [-0.75]), (smooth_outside, [])])
+def test_a_slope_between_its_signs_is_clamped(made, by):
+    """Over a number, and where two conditions say of a magnitude that it is small."""
+    assert not chooses(render(made.op.derivation)), render(made.op.derivation)
+    e = torch.tensor([[-torch.inf, -3.0, -0.75, -1e-9], [0.0, 0.3, 1.5, torch.inf]], dtype=torch.float64)
+    k = by[0] if by else 2.0
+    _, saved = getattr(module(made.op), f"{made.op.name}_forward")(e, *by)
+    found = getattr(module(made.op), f"{made.op.name}_backward")(torch.full_like(e, 3.0), *saved)
+    torch.testing.assert_close(found, 3 * torch.where(e.abs() <= k, e / k, e.sign()), rtol=1e-15, atol=0)
