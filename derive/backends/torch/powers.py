@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.backends.torch.distances import DISTANCE
 from derive.backends.values import Dims, Value, align, is_pack, position
 from derive.nodes.arithmetic import ZERO, multiplied
 from derive.nodes.products import product_factors
@@ -31,7 +32,7 @@ class _Powers:
 def powers(printer: Printer, node: Call, order: Dims) -> Value | None:
     """All powers of a tensor by an axis as one call; None for anything else."""
     found = _powers(printer, node)
-    if found is None or None in order:
+    if found is None or None in order or found.axis == DISTANCE:
         return None
     dims = tuple(d for d in order if d == found.axis or d in node_axes(found.base))
     x = printer.full(found.base, tuple(d for d in dims if d != found.axis))
