@@ -21,6 +21,23 @@ def places_of(lengths: Sequence[int], after: int, device: torch.device) -> tuple
     )
 
 
+def at_places(x: Tensor, first: int, *indices: Tensor) -> Tensor:
+    """`x[:, i, j]`, of whose dimensions `first` stand before the indices.
+
+    A CPU reads many places of several dimensions two to five times as fast where these are one.
+    """
+    last = first + len(indices)
+    places = math.prod(torch.broadcast_shapes(*(i.shape for i in indices)))
+    read = places * math.prod(x.shape[:first]) * math.prod(x.shape[last:])
+    if torch.compiler.is_compiling() or read < 2**12 or not x.is_contiguous():
+        return x[(slice(None),) * first + indices]
+    place = indices[0].long()
+    for at, index in enumerate(indices[1:], first + 1):
+        place = place * x.shape[at] + index
+    found = x.flatten(first, last - 1).index_select(first, place.flatten())
+    return found if place.dim() == 1 else found.unflatten(first, place.shape)
+
+
 def run_sums(terms: Tensor, same: Tensor, dim: int, ahead: bool = False) -> Tensor:
     """The sum of the terms up to each place, or from it on, over the run of places at which `same` is what it is there.
 

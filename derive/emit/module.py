@@ -133,9 +133,9 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
-CALLED = ("add_skewed_", "as_float64", "convolve", "correlated_images", "fill_diagonal_", "filtered_images",
-          "of_numbers", "over_windows", "pair_distances", "places_of", "polynomial", "powers", "ratio_of",
-          "rows_by_matrices", "run_sums", "skewed", "spread_over_windows", "stacked_last", "sum_of_few",
+CALLED = ("add_skewed_", "as_float64", "at_places", "convolve", "correlated_images", "fill_diagonal_",
+          "filtered_images", "of_numbers", "over_windows", "pair_distances", "places_of", "polynomial", "powers",
+          "ratio_of", "rows_by_matrices", "run_sums", "skewed", "spread_over_windows", "stacked_last", "sum_of_few",
           "sum_of_products", "sum_of_rows", "sums_of_outer", "weighed_distances", "where_by_bits",
           "window_sums")  # fmt: skip
 """What a module imports where its code calls it."""

@@ -18,7 +18,7 @@ RESERVED = frozenset({
     "places_of", "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD",
     "WITH_GRADIENTS", "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices", "run_sums",
     "sums_of_outer", "convolve", "correlated_images", "fill_diagonal_", "filtered_images", "weighed_distances",
-    "where_by_bits", "skewed", "add_skewed_",
+    "where_by_bits", "skewed", "add_skewed_", "at_places",
     "window_sums", "spread_over_windows", "over_windows", "stacked_last", "sum_of_few",
     "sum_of_products", "sum_of_rows", "polynomial", "powers",
 })  # fmt: skip

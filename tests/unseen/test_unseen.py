@@ -235,9 +235,11 @@ CASES = {
     "decaying_sum": Case(decaying_sum, (".triu()",), ("where",)),
     "segment_mean": Case(segment_mean, ("index_add_", "embedding(to, dy"), ("==", "where")),
     "picked": Case(lambda p, y: -p.gather(1, y[:, None]).mean(), (".gather(",), ("==", "where")),
-    "hashed_bag": Case(lambda table, w, slot, ids: (table[slot[ids]] * w[..., None]).sum(1), ("slot[ids]",), ("==",)),
+    "hashed_bag": Case(
+        lambda table, w, slot, ids: (table[slot[ids]] * w[..., None]).sum(1), ("slot.index_select(0, ids",), ("==",)
+    ),
     "picked_class_price": Case(
-        lambda x, price, kind, y: (x * price[kind]).gather(1, y[:, None])[:, 0].exp(), ("price[kind[y]]",), ("==",)
+        lambda x, price, kind, y: (x * price[kind]).gather(1, y[:, None])[:, 0].exp(), ("kind.index_select",), ("==",)
     ),
     "pooled_by_attention": Case(pooled_by_attention, (), ("==", "torch.where", ", m, ")),
 }

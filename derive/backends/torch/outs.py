@@ -27,7 +27,7 @@ _IN_PLACE = "fill_diagonal_"
 """The function of the support module that returns what it is given, written over."""
 _LOOKS = "skewed"
 """The function of the support module that looks at the memory of its first argument where it can."""
-_METHODS = {"sum", "mean", "square", "reciprocal", "tril", "triu"}
+_METHODS = {"sum", "mean", "square", "reciprocal", "tril", "triu", "index_select"}
 
 
 def into(

@@ -87,7 +87,8 @@ class Printer:
 
     def __post_init__(self) -> None:
         device = f"{self.like}.device"
-        self.sizes = Sizes(self.size, self.number, lambda: device, set(), self.slow, self.tight, self.behind)
+        known = (self.slow, self.tight, self.behind, self.indices)
+        self.sizes = Sizes(self.size, self.number, lambda: device, set(), *known)
         self.dtypes = Dtypes(self.program, self.integers, self.outputs)
         few = (a for a, size in self.size_names.items() if size.isdigit() and int(size) <= FEW)
         self.memory = Memory(self.program, self.dtypes, frozenset(few))

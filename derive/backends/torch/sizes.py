@@ -29,6 +29,7 @@ class Sizes:
     slow: Callable[[str], int]  # of the two axes of a window, the one with less is its place, the other its tap
     tight: Callable[[str, Window], bool]  # whether a window over a dimension is what gives one of its axes its length
     after: Callable[[str, Window], Expr | None]  # how many places of a dimension lie behind a window's last
+    given: frozenset[str] = frozenset()  # the integer tensors that are inputs
 
     def ordered(self, window: Window) -> list[tuple[str, int]]:
         """The axis that says where a window is with its step, then the axis inside the window with its dilation."""

@@ -122,10 +122,10 @@ def test_what_is_added_to_a_tensor_that_is_there() -> None:
     [
         (emitted, ["B.T[seen]", "new_zeros(o, j).index_add_(0, seen, "]),
         (emitted_over_time, ["B.permute(2, 0, 1)[seen]", "new_zeros(o, c, j).index_add_(0, seen.reshape(-1), "]),
-        (in_the_middle, ["B.transpose(0, 1)[seen]", "new_zeros(o, c, d).index_add_(0, seen, "]),
+        (in_the_middle, ["B.index_select(1, seen).transpose(0, 1)", "new_zeros(o, c, d).index_add_(0, seen, "]),
         (scored, ["w.T[seen]"]),
         (one_column, ["B[:, :, seen]"]),
-        (as_columns, ["B[:, seen]", "new_zeros(j, o).index_add_(1, seen, "]),
+        (as_columns, ["B.index_select(1, seen)", "new_zeros(j, o).index_add_(1, seen, "]),
         (read_at_two, ["B.T[seen]", "B.T[last]", "new_zeros(j, o).index_add_(1, last, ", "dB.index_add_(1, seen, "]),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_sum_of_columns_lies_as_what_it_is_multiplied_with() -> None:
     """Rows are summed along, where the other factor has rows; of what lies in columns, columns."""
     forward = code_of(scored.op).partition("backward(")[0]
     assert "(w.T[seen] * x).sum(1" in forward
-    assert "(w[:, seen] * x).sum(0)" in code_of(scored_columns.op)
+    assert "(w.index_select(1, seen) * x).sum(0)" in code_of(scored_columns.op)
 
 
 def test_a_place_that_is_none_is_named() -> None:

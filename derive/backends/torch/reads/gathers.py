@@ -1,4 +1,4 @@
-"""Reads by an integer tensor along one dimension: `gather`, `embedding`, whole slices."""
+"""Reads by an integer tensor along one dimension: `gather`, `embedding`, `index_select` of whole slices."""
 
 from __future__ import annotations
 
@@ -186,8 +186,10 @@ def _places_gather(
     """`img[c, y[n], x[n]]`: one place of several dimensions at a time, of the others all."""
     axes = tuple(dict.fromkeys(a for k in run for a in index_axes(node.index[k])))
     items = [index_tensor(node.index[k], axes, sizes, value) for k in run]
-    code = f"{stored.inside(ATOM)}[{', '.join([*[':'] * run.start, *items])}]"
-    return Value(code, (*node.index[: run.start], *axes, *node.index[run.stop :]))  # type: ignore[arg-type]
+    dims = (*node.index[: run.start], *axes, *node.index[run.stop :])
+    if axes:
+        return Value(f"at_places({stored.code}, {run.start}, {', '.join(items)})", dims)  # type: ignore[arg-type]
+    return Value(f"{stored.inside(ATOM)}[{', '.join([*[':'] * run.start, *items])}]", dims)  # type: ignore[arg-type]
 
 
 def _batched_gather(
@@ -240,23 +242,35 @@ def _row_gather(
 ) -> Value:
     """`C[ix[n, t], e]`: whole slices, by an index of its own axes.
 
-    What is read row by row is gathered so: of `B[j, ix[n]]` as `[n, j]`, `B.T[ix]` takes a fifth of `B[:, ix].T`.
-    One place alone is a view as it stands: `B[:, ix]`.
+    Single numbers that are read row by row are gathered so: of `B[j, ix[n]]` as `[n, j]`, `B.T[ix]` takes a fifth of
+    `B[:, ix].T`. One place alone is a view as it stands: `B[:, ix]`.
     """
     inner = node.index[slot]
     axes = index_axes(inner)
     first = tuple(d for d in order if d in axes_along(node.index))[: len(axes)] == axes
-    if slot and axes and first and not any(is_pack(a) for a in axes_along(node.index)):
-        names = tuple("" if k == slot else str(i) for k, i in enumerate(node.index))
-        rest = tuple(n for n in names if n)
-        turned = permute(Value(stored.code, names, stored.strength), ("", *rest))
+    last = 0 < slot == len(node.index) - 1
+    if last and axes and first and not any(is_pack(a) for a in axes_along(node.index)):
+        rest = tuple(map(str, node.index[:slot]))
+        turned = permute(Value(stored.code, (*rest, ""), stored.strength), ("", *rest))
         return Value(f"{turned.inside(ATOM)}[{value(inner, axes).code}]", (*axes, *rest))  # type: ignore[arg-type]
     index = value(inner, axes)  # type: ignore[arg-type]
+    dims = (*node.index[:slot], *axes, *node.index[slot + 1 :])
     if slot == 0 and len(node.index) == 2:
         sizes.checked.add(inner.name)  # type: ignore[union-attr]
-        return Value(f"functional.embedding({index.code}, {stored.code})", (*axes, *node.index[1:]))  # type: ignore[arg-type]
+        return Value(f"functional.embedding({index.code}, {stored.code})", dims)  # type: ignore[arg-type]
+    if axes and not any(map(is_pack, axes)):
+        sizes.checked.update({inner.name} & sizes.given)  # type: ignore[union-attr]  # of another, a condition's
+        return _selected(stored, dims, range(slot, slot + len(axes)), index, sizes)  # type: ignore[arg-type]
     before = [":" if not is_pack(i) else "..." for i in node.index[:slot]]  # type: ignore[arg-type]
     after = [":" for _ in node.index[slot + 1 :]] if "..." in before else []
-    code = f"{stored.inside(ATOM)}[{', '.join([*before, index.code, *after])}]"
-    dims = (*node.index[:slot], *axes, *node.index[slot + 1 :])
-    return Value(code, dims)  # type: ignore[arg-type]
+    return Value(f"{stored.inside(ATOM)}[{', '.join([*before, index.code, *after])}]", dims)  # type: ignore[arg-type]
+
+
+def _selected(stored: Value, dims: Dims, own: range, index: Value, sizes: Sizes) -> Value:
+    """Slices by `index_select`, which takes an index of one dimension: on a CPU a fifth of the time of `x[index]`."""
+    at = position(stored.dims, own.start)
+    if len(own) == 1:
+        return stored.method(f".index_select({at}, {index.code})", dims)
+    taken = stored.method(f".index_select({at}, {index.inside(ATOM)}.flatten())")
+    lengths = ", ".join(sizes.of(str(dims[k])) for k in own)
+    return taken.method(f".unflatten({at}, ({lengths}))", dims)
