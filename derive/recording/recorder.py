@@ -13,6 +13,7 @@ from sympy.logic.boolalg import Boolean
 from derive.bounded import without_poles
 from derive.desugaring.filters import added_up
 from derive.desugaring.guards import guarded, guarded_behind
+from derive.desugaring.read_forward import read_forward
 from derive.desugaring.splitting import conditions_split, scaled_reduction, split, taken_apart
 from derive.equations import Equation, Operand, signs
 from derive.errors import DeriveError
@@ -138,7 +139,7 @@ class Recorder:
         before = len(self.equations)
         dims = {n: index for n, (_, index) in self.tensors.items()}
         dims |= {n: o.declared for n, o in self.operands.items() if o.declared}  # of `[t, t]` both are as long as `t`
-        plain = added_up(rhs, dims, without_poles(self.operands.values(), self.equations))
+        plain = added_up(read_forward(rhs, dims), dims, without_poles(self.operands.values(), self.equations))
         rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
             plain, sums = conditions_split(Tensor(name), left, plain, self.taken, self.written)
