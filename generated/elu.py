@@ -36,7 +36,7 @@ class EluSaved(NamedTuple):
 def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("elu", ("x: ...",), x)
-    y = torch.expm1(x.clamp(max=0)).mul_(alpha).add_(torch.relu(x))
+    y = torch.relu(x).add_(torch.expm1(x.clamp(max=0)).mul_(alpha))
     return y, EluSaved(x, alpha)
 
 

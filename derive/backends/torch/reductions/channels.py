@@ -1,4 +1,4 @@
-"""Filters that take each channel by itself, with channels last in memory: a loop over a few taps, a slice in each turn.
+"""Filters that take each channel by itself, with channels behind places: a loop over a few taps, a slice in each turn.
 
 PyTorch convolves channels that stand first, a group each, from a copy; that takes a CPU three times as long. What lies
 outside of a signal is not read, nor multiplied by an infinite weight.
@@ -52,8 +52,10 @@ def adds_by_tap(printer: Printer, s: Scatter) -> bool:
 
 
 def _is_by_tap(printer: Printer, c: Convolution | None, index: tuple[Index, ...]) -> bool:
-    """Whether the last dimension has the groups, which have one channel each, and few taps filter one dimension."""
-    if c is None or c.inner or c.outer or len(c.windowed) != 1 or index[-1] not in c.groups:
+    """Whether groups, which have one channel each, lie behind the one dimension that few taps filter."""
+    if c is None or c.inner or c.outer or len(c.windowed) != 1:
+        return False
+    if not set(index[c.windowed[0].slot + 1 :]) & set(c.groups):
         return False
     taps = printer.size_names.get(c.windowed[0].tap, "")
     packs = any(map(is_pack, axes_along(index)))

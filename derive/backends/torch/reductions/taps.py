@@ -5,6 +5,7 @@ Slices of one place never overlap. A window of one axis is a slice as it is, and
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reads.slices import behind, flipped, span, subscript
 from derive.backends.torch.reductions.frames import frames_added
 from derive.backends.turned import forwards
-from derive.backends.values import Dims, Line, is_pack, permute
+from derive.backends.values import Dims, Line, is_pack, permute, unsqueeze
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import index_axes, node_axes, reads, walk
 from derive.program import (
@@ -133,7 +134,7 @@ def _change(printer: Printer, s: Scatter, name: str, windows: _Windows) -> tuple
     """What each turn does to its place (` += x`), and the axes of what it adds that are read at the turn's place."""
     loops, inner, turned = windows.loops, windows.inner, windows.turned
     own = [a for a in windows.taps if a in node_axes(s.value)]  # what is the same in every window is added as it is
-    each = at_taps(printer, s.value, name, frozenset(own), inner) if own and not turned else None
+    each = at_taps(printer, s.value, name, frozenset(own), inner, s.slots) if own and not turned else None
     if each is not None:
         printer.spent = frozenset()  # every turn reads what the first one reads
         return added_to(printer, each, inner) or f" += {printer.value(each, inner).code}", []
@@ -176,8 +177,15 @@ def _nothing_there(printer: Printer, s: Scatter) -> bool:
     return False
 
 
-def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inner: Dims) -> Node | None:
-    """A pointwise value at one place in the window; what is small, or the same at all, is computed before the loops."""
+def at_taps(
+    printer: Printer, value: Node, name: str, taps: frozenset[str], inner: Dims, slots: Iterable[Index] = ()
+) -> Node | None:
+    """A pointwise value at one place in the window; what is small, or the same at all, is computed before the loops.
+
+    It may be added at `slots`.
+    """
+    read = [i for n in walk(value) if isinstance(n, Read) for i in n.index]
+    moving = {a for i in (*slots, *read) if isinstance(i, Window) for a, _ in i.steps}
     if any(isinstance(n, Reduce | Join | Scan) for n in walk(value)) or any(
         isinstance(i, Merged | PartOf | Read | Arithmetic) and set(index_axes(i)) & taps
         for n in walk(value)
@@ -192,7 +200,7 @@ def at_taps(printer: Printer, value: Node, name: str, taps: frozenset[str], inne
         if isinstance(node, Call):
             return at(kept(node)) if _is_small(node, taps, inner) else Call(node.fn, tuple(at(a) for a in node.args))
         if isinstance(node, Read):
-            node = _laid_by_tap(printer, node, taps, inner) or node
+            node = _laid_by_tap(printer, node, taps, inner, moving) or node
             return Read(node.name, tuple(_at_tap(i, taps) for i in node.index))
         return Scal(turn(node.axis)) if isinstance(node, AxisValue) else node
 
@@ -216,22 +224,30 @@ def _is_small(node: Call, taps: frozenset[str], inner: Dims) -> bool:
     return is_tensor(node) and not windows and axes - taps < set(inner) and bool(reads(node) or axes - taps)
 
 
-def _laid_by_tap(printer: Printer, node: Read, taps: frozenset[str], inner: Dims) -> Read | None:
+def _laid_by_tap(
+    printer: Printer, node: Read, taps: frozenset[str], inner: Dims, moving: Collection[str]
+) -> Read | None:
     """What is read at each tap, laid out with the taps first, so that what a turn reads lies together; else None.
 
-    Of what is spread over the last dimension of a turn it does not matter.
+    What lacks the last dimensions of a turn is laid out over these as well: PyTorch multiplies short rows by a number
+    each in three times the time. But not along places, of which there are many.
     """
     axes = tuple(a for a in node.index if isinstance(a, str))
     own, rest = [a for a in axes if a in taps], [a for a in axes if a not in taps]
-    if axes != node.index or printer.layouts[node.name] != axes or not own or not rest or not inner:
+    if axes != node.index or printer.layouts[node.name] != axes or not own or not rest or rest[-1] not in inner:
         return None
-    if axes[-1] in rest or rest[-1] != inner[-1]:
+    tail = [a for a in inner[inner.index(rest[-1]) + 1 :] if a is not None]
+    if set(tail) & set(rest) or any(map(is_pack, tail)) or (axes[-1] in rest and not tail):
+        return None
+    if tail and ({*rest, *tail} & set(moving) or {*rest, *tail} >= set(inner)):
         return None
     name = printer.unused(f"{printer.names.get(node.name, node.name)}_by_{'_'.join(own)}".replace("'", "_"))
-    laid = permute(printer.stored(node.name), (*own, *rest)).method(".contiguous()")
-    printer.layouts.dims[name] = (*own, *rest)
-    printer.lines.append(Line(f"{name} = {laid.code}"))
-    return Read(name, (*own, *rest))
+    dims = (*own, *rest, *tail)
+    laid = unsqueeze(permute(printer.stored(node.name), (*own, *rest)), (*own, *rest, *[None] * len(tail)))
+    spread = printer.spread(laid, dims) if tail else laid
+    printer.layouts.dims[name] = dims
+    printer.lines.append(Line(f"{name} = {spread.method('.contiguous()').code}"))
+    return Read(name, dims)
 
 
 def turn(axis: str) -> str:
