@@ -242,7 +242,7 @@ def test_weights_are_multiplied_and_masked_once() -> None:
     ]  # fmt: skip
     once = _code(OPS["each_pair_once"], "backward")
     assert once.count(" @ ") + once.count(".addmm_(") == 1
-    assert "as_float64(one_over_q_to_3.triu(1) + one_over_q_to_3.T.tril(-1))" in once
+    assert "as_float64(one_over_q_to_3.triu(1).add_(one_over_q_to_3.T.tril(-1)))" in once
 
 
 @op

@@ -125,7 +125,7 @@ def _as_two(printer: Printer, tensors: list[Node]) -> list[Node]:
 
 
 def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:
-    """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`."""
+    """A choice between a matrix and 0 by its rows and columns: `tril` or `triu`, in place where the matrix is ours."""
     if node.fn != "where" or node.args[2] != ZERO or not isinstance(node.args[0], Call):
         return None
     condition = node.args[0]
@@ -136,7 +136,9 @@ def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:
     if set(value.dims[-2:]) != set(ends) or value.boolean:
         return None
     below, above = _TRIANGLES[condition.fn]
-    return value.method(above if value.dims[-2] == ends[0] else below)
+    call = above if value.dims[-2] == ends[0] else below
+    in_place = value.owned and printer.fuse
+    return printer.owned(node, value.method(call.replace("(", "_(", 1) if in_place else call))
 
 
 def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:

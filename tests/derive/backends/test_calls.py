@@ -312,11 +312,11 @@ WRITTEN = [
     (wide_product, "w = x.flatten(1) @ y.flatten(1).T", "einsum"),
     (quadratic_form, "y = (x @ w * z).sum(1)", "einsum"),
     (masked_product, "dx = dy @ w.tril()", "where"),
-    (strictly_above, "y = x.square().triu(1)", "where"),
+    (strictly_above, "y = x.square().triu_(1)", "where"),
     (without_own_share, "s = x @ w", "(x * w)"),
     (with_square, "y = torch.addcmul(a, x, x, value=-k)", "x.square()"),
     (with_square, "z = torch.exp(y).addcmul_(a, a)", "a.square()"),
-    (twice_a_product, "dw = (x.T @ dy).mul_(2).triu(1)", "where"),
+    (twice_a_product, "dw = (x.T @ dy).mul_(2).triu_(1)", "where"),
 ]
 
 
