@@ -11,7 +11,7 @@ from derive import emit
 from derive.equations import Op
 from derive.live import build
 from derive.notation import amax, amin, axes, length, mean, op, sum, tensor
-from tests.derive.live import inputs_of
+from tests.derive.live import assert_alike, inputs_of, module
 
 n, c, i, j, p, q, h, w = axes("n c i j p q h w")
 
@@ -70,3 +70,16 @@ def _saved(spec: dict, made: Op, x: Tensor, sides: tuple[int, ...]) -> tuple:
 def _last(spec: dict, made: Op, dy: Tensor, saved: tuple) -> Tensor:
     found = spec[f"{made.name}_stepwise_backward"](dy, *saved)
     return found.dx if hasattr(found, "dx") else found
+
+
+@op
+def every_other(f, x: tensor[n, c, h], wide: length(p)):
+    f.y[n, c, i] = sum(x[n, c, 2 * i + p], over=p) ** 2
+    return f.y
+
+
+@pytest.mark.parametrize("wide", [1, 2, 3, 6, 7, 9])
+def test_windows_some_places_apart_are_added_as_slices(wide: int) -> None:
+    assert "window_sums(x, {2: wide}, steps={2: 2})" in emit.render(every_other.op.derivation)
+    (x,) = inputs_of(every_other.op, {"x": (2, 3, 12)}).values()
+    assert_alike(module(every_other.op).every_other(x, wide), x.unfold(2, wide, 2).sum(3).square(), [x])

@@ -2,7 +2,8 @@
 
 They are made one dimension after another, of slices: PyTorch's pools take a CPU 2 to 50 times as long, but where there
 are few windows, wide and some places from one another (3 times as fast for 7 x 7 of 16 x 16). PyTorch's are called for
-maxima along one dimension and means there of windows some places apart, and where nothing is to be fused.
+maxima along one dimension and means there of windows some places apart, and where nothing is to be fused. A sum of
+windows some places apart is one of slices as well, in a fifth to a half of the time of PyTorch's sum of the windows.
 """
 
 from __future__ import annotations
@@ -39,8 +40,6 @@ def is_pool(node: Node) -> bool:
         and len({*plain, *steps}) == len(index) + len(windows)
         and len(node.axes) == len(windows)
         and all(len({a for a, _ in w.steps} & set(node.axes)) == 1 for w in windows)
-        # torch adds up windows of two dimensions and three alone
-        and (node.kind != "sum" or len(windows) > 1 or all(step == 1 for w in windows for _, step in w.steps))
         and (node.kind in _EXTREMA or all(step == 1 for w in windows for a, step in w.steps if a in node.axes))
     )
 
@@ -76,7 +75,7 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
     if node.kind in _EXTREMA and (node.kind == "amin" or len(width) > 1):
         more += f", apart={said(gaps)}" if set(dilation) != {"1"} else ""
         return Value(f"over_windows({_EXTREMA[node.kind]}, {code.code}, {said(widths)}{more})", tuple(out))
-    if node.kind not in _EXTREMA and (stride == ["1"] or len(width) > 1):
+    if node.kind == "sum" or (node.kind == "mean" and (stride == ["1"] or len(width) > 1)):
         sums = Value(f"window_sums({code.code}, {said(widths)}{more})", tuple(out))
         places = printer.number(multiplied([SizeOf(a) for a in node.axes]))
         return sums if node.kind == "sum" else sums.method(f".div_({places})")
