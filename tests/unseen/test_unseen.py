@@ -232,7 +232,7 @@ CASES = {
     "ranked_pairs": Case(ranked_pairs, (), ("where",)),
     "tempered": Case(lambda x, tau: (x / tau).softmax(1), ("dx = dq / tau", "dq.mul_(q).sum()")),
     "distilled": Case(distilled, (), ("==", "where", "new_zeros")),
-    "decaying_sum": Case(decaying_sum, (".triu()",), ("where",)),
+    "decaying_sum": Case(decaying_sum, (".triu_()",), ("where",)),
     "segment_mean": Case(segment_mean, ("index_add_", "embedding(to, dy"), ("==", "where")),
     "picked": Case(lambda p, y: -p.gather(1, y[:, None]).mean(), (".gather(",), ("==", "where")),
     "hashed_bag": Case(
