@@ -42,7 +42,7 @@ def relu_forward(x: Tensor) -> tuple[Tensor, ReluSaved]:
 @in_float32
 def relu_backward(dy: Tensor, y: Tensor) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
-    dx = torch.sign(y).mul_(dy)  # dx[...] = dy[...] * sign(y[...])
+    dx = torch.ops.aten.threshold_backward(dy, y, 0)  # dx[...] = where(y[...] > 0, dy[...], 0)
     return dx
 
 

@@ -18,9 +18,11 @@ from fractions import Fraction
 
 from derive.equations import Op
 from derive.lengths.nominal import Nominal, nominal
+from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO
 from derive.nodes.soundness import check
-from derive.nodes.walking import node_axes, reads, rebuilt
+from derive.nodes.substituting import put
+from derive.nodes.walking import by_axes_once, node_axes, reads, rebuilt
 from derive.passes.blends import blend, gap, order, three_ways
 from derive.passes.finite import Extremum, Finite, chooses, counts_ties, extrema, finite_of
 from derive.passes.sides import on_each_side, vanishes_beside
@@ -40,6 +42,7 @@ class _Known:
     chooses: bool  # whether the op itself does, by values, so that what is not chosen may be anything
     extrema: Mapping[str, Extremum]
     lengths: Nominal
+    inputs: frozenset[str]  # of the op, and what its forward makes
 
     def beside(self, condition: Node) -> Finite:
         """What is finite under a condition."""
@@ -64,7 +67,7 @@ class _Known:
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
     """The same backward of an op, with products for choices."""
     gradients, values = finite_of(op, cotangents)
-    known = _Known(gradients, values, values.nonnegative, chooses(op), extrema(op), nominal(op))
+    known = _Known(gradients, values, values.nonnegative, chooses(op), extrema(op), nominal(op), frozenset(op.tensors))
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -102,6 +105,8 @@ def _without_choice(node: Call, known: _Known) -> Node | None:
 def _masked(node: Call, known: _Known) -> Node | None:
     """`where(c, v, 0)` as `v` times what is 1 where `c` holds, else 0; None where `v` may not be finite."""
     condition, value, other = node.args
+    if (flowing := _of_what_flows(node, known)) is not None:
+        return flowing
     sign = _sign(condition, known)
     finite = known.beside(condition) if sign is None else known.values
     if other != ZERO or not reads(condition) or not reads(value) or not finite.includes(value):
@@ -109,6 +114,32 @@ def _masked(node: Call, known: _Known) -> Node | None:
     if sign is not None and _vanishes(value, sign.args[0]):
         return _within(value, known)
     return Call("mul", (_within(value, known), sign or Call("where", (condition, ONE, ZERO))))
+
+
+def _of_what_flows(node: Call, known: _Known) -> Node | None:
+    """`where(x > 0, dy*v, 0)` as `where(x > 0, dy, 0)*v` with a finite `v`, for a gradient of the shape of `x`.
+
+    PyTorch has that choice as one call, the backward of its threshold, in which `dy` may be infinite.
+    """
+    condition, value, other = node.args
+    if other != ZERO or not isinstance(condition, Call) or condition.fn != "gt":
+        return None
+    x, least = condition.args
+    if not isinstance(x, Read) or not is_finite_number(least) or not by_axes_once(x):
+        return None
+    _, above, below = _factored(value)
+    flows = next((f for f in above if isinstance(f, Read) and f.index == x.index and _is_gradient(f, known)), None)
+    if flows is None or above[flows] > 1 or _vanishes(value, x):
+        return None
+    rest = put(value, flows, ONE)
+    if any(map(reads, below)) or not known.beside(condition).includes(rest):
+        return None
+    return put(value, flows, Call("where", (condition, flows, ZERO)))
+
+
+def _is_gradient(read: Read, known: _Known) -> bool:
+    """Whether a tensor is one that the backward makes, or is given."""
+    return read.name in known.gradients.tensors and read.name not in known.inputs
 
 
 def _turned(node: Call) -> Call:

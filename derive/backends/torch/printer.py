@@ -13,6 +13,7 @@ from derive.backends.torch.distances import DISTANCE, along_diagonals
 from derive.backends.torch.dtypes import Dtypes, is_read
 from derive.backends.torch.fusions import fused, identity, off_diagonal, triangle
 from derive.backends.torch.joins import joined
+from derive.backends.torch.kept_above import kept_above
 from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.one_place import at_one_place
@@ -169,7 +170,8 @@ class Printer:
 
     def at_once(self, node: Call, order: Dims) -> Value | None:
         """Several operations as one call of torch, where it has one."""
-        in_one = (triangle, off_diagonal, powers, *((fused, at_one_place, sloped) if self.fuse else ()), identity)
+        in_steps = (kept_above, fused, at_one_place, sloped) if self.fuse else ()
+        in_one = (triangle, off_diagonal, powers, *in_steps, identity)
         return next((v for one in in_one if (v := one(self, node, order)) is not None), None)
 
     def call(self, node: Call, order: Dims) -> Value:
