@@ -2,6 +2,7 @@
 
 And with `p = 1 - exp(u)`, `1 - p` is `exp(u)`.
 The parts may have names: of `q = 1 + x` and `log(q)` the logarithm is `log1p(x)`, where `x` need not be made again.
+An exponential that something else reads as well stays: there would be two functions for one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sympy import Add, Expr, S, exp, log
+from sympy import Add, Expr, Mul, S, exp, log, preorder_traversal
 
 from derive.desugaring.largest_off import without_unread
 from derive.desugaring.stable import in_full
@@ -22,23 +23,24 @@ def with_digits_near_one(op: Op) -> Op:
     """The same op with every such difference and logarithm. An op that gives the gradient of each tensor is left."""
     if op.stepwise:
         return op
-    read = [at.name for e in op.equations for at in e.reads]
+    read = [at.name for e in op.equations for at in preorder_traversal(e.body) if isinstance(at, At)]
     named: dict[str, Equation] = {}
     out: list[Equation] = []
     for e in op.equations:
         body = e.body.replace(lambda f: isinstance(f, Add), lambda f: _less_one(f, named))
         body = body.replace(lambda f: isinstance(f, log), lambda f: _beside_one(f, named))
         out.append(e if body == e.body else replace(e, body=body))
-        if e.kind is None and e.is_plain and (isinstance(e.body, exp) or _is_near_one(e, read.count(e.name) == 1)):
+        once = read.count(e.name) == 1 and e.name not in op.outputs
+        if e.kind is None and e.is_plain and ((once and isinstance(e.body, exp)) or _is_near_one(e, once)):
             named[e.name] = e
     changed = replace(op, equations=tuple(out))
     return op if changed == op else without_unread(changed, op)
 
 
 def _is_near_one(e: Equation, once: bool) -> bool:
-    """Whether it is 1 and something that is there in any case, or that nothing else reads."""
-    rest = e.body - 1
-    return S.One in Add.make_args(e.body) and (once or isinstance(rest.as_coeff_Mul()[1], At))
+    """Whether it is 1 and a product of elements, an exponential, or what nothing else reads."""
+    rest = Mul.make_args((e.body - 1).as_coeff_Mul()[1])
+    return S.One in Add.make_args(e.body) and (once or all(isinstance(f, At | exp) for f in rest))
 
 
 def _less_one(total: Expr, named: Mapping[str, Equation]) -> Expr:

@@ -31,6 +31,12 @@ from derive.terms.reductions import Reduce, Sigma
 if TYPE_CHECKING:
     from derive.verify.reference import World
 
+def _expm1(x: Tensor) -> Tensor:
+    """With the derivative `exp(x)`, of which PyTorch has `expm1(x) + 1`: nothing is left of it far below 0."""
+    slope = torch.exp(x.clamp(max=0))
+    return torch.where(x < 0, torch.expm1(x.detach()) + (slope - slope.detach()), torch.expm1(x))
+
+
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "absolute": torch.abs,
     "acos": torch.acos,
@@ -47,7 +53,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "erfc": torch.erfc,
     "erfinv": torch.erfinv,
     "exp": torch.exp,
-    "expm1": torch.expm1,
+    "expm1": _expm1,
     "floor": torch.floor,
     "log": torch.log,
     "log1p": torch.log1p,

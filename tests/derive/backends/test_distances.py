@@ -22,7 +22,7 @@ def returns(f, r: tensor[b, t], gamma: scalar = 0.9):
 
 
 @op
-def retained(f, q: tensor[b, h, i, j], gamma: tensor[h].positive):
+def retained(f, q: tensor[b, h, i, j], gamma: tensor[h]):
     """Nothing is left out; the power's derivative is one of a distance as well."""
     f.o[b, h, i, j] = q[b, h, i, j] * gamma[h] ** (i - j)
     return f.o
@@ -90,7 +90,7 @@ def test_a_power_is_of_every_distance() -> None:
     code = inspect.getsource(module(returns.op))
     wide = "device={0}.device, dtype={0}.dtype"
     powers = "(gamma ** torch.arange(-t, t, " + wide + ")).unfold(0, t, 1)[1:]"
-    assert f"r @ {powers.format('r')}.flip(1).tril()" in code
+    assert f"r @ {powers.format('r')}.flip(1).tril_()" in code
     assert f"dg @ {powers.format('dg')}.flip(0).triu()" in code
 
 
