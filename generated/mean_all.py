@@ -29,7 +29,7 @@ from ._support import check_shapes, in_float32, keep_in, kept_in, once_different
 class MeanAllSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    leading: int  # a length
+    leading: torch.Size  # a length
 
 
 @in_float32
@@ -42,7 +42,7 @@ def mean_all_forward(x: Tensor) -> tuple[Tensor, MeanAllSaved]:
 
 
 @in_float32
-def mean_all_backward(dy: Tensor, leading: int) -> Tensor:
+def mean_all_backward(dy: Tensor, leading: torch.Size) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     dx = (dy / math.prod(leading)).expand(leading)  # dx[...] = dy[] / size(...)
     return dx

@@ -28,7 +28,7 @@ from ._support import check_shapes, in_float32, keep_in, kept_in, once_different
 class SumRowsSaved(NamedTuple):
     """What the forward keeps for the backward."""
 
-    leading: int  # a length
+    leading: torch.Size  # a length
 
 
 @in_float32
@@ -41,7 +41,7 @@ def sum_rows_forward(x: Tensor) -> tuple[Tensor, SumRowsSaved]:
 
 
 @in_float32
-def sum_rows_backward(dy: Tensor, leading: int) -> Tensor:
+def sum_rows_backward(dy: Tensor, leading: torch.Size) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     d = dy.shape[0]
     dx = dy.expand(*leading, d)  # dx[..., d] = dy[d]

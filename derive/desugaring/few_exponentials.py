@@ -90,7 +90,7 @@ class _Found:
         self.equations.append(e if body == e.body else replace(e, body=body))
         full = in_full(e.body, self.named)
         known = exponent_of(full) is not None or _terms(full) is not None
-        if known and e.kind is None and e.is_plain and e.name not in self.wanted:
+        if known and e.kind is None and e.is_plain and not e.first and e.name not in self.wanted:
             self.named[e.name] = replace(e, body=full)
 
     def _within(self, e: Equation, change: Callable[[Equation, Expr], Expr], f: Expr) -> Expr:

@@ -21,7 +21,7 @@ from derive.backends.torch.reductions.scans import with_scans
 from derive.backends.torch.reductions.shares import with_shares
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
-from derive.backends.values import Line
+from derive.backends.values import Line, is_pack
 from derive.emit.checks import (
     filled,
     first_reader,
@@ -256,7 +256,8 @@ class Pair:
         notes = {n: shape(self.forward_layouts[n]) + (" of bool" if n in conditions else "") for n in kept}
         fields = [Field(self.names.tensors.get(n, n), "Tensor", note) for n, note in notes.items()]
         fields += [Field(s, "float", "a number") for s in backward.scalars]
-        return tuple(fields + [Field(self.names.sizes[a], "int", "a length") for a in unknown])
+        kinds = {a: "torch.Size" if is_pack(a) else "int" for a in unknown}
+        return tuple(fields + [Field(self.names.sizes[a], kind, "a length") for a, kind in kinds.items()])
 
 
 def length_said(formula: Expr) -> str:
