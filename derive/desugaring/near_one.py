@@ -31,7 +31,8 @@ def with_digits_near_one(op: Op) -> Op:
         body = body.replace(lambda f: isinstance(f, log), lambda f: _beside_one(f, named))
         out.append(e if body == e.body else replace(e, body=body))
         once = read.count(e.name) == 1 and e.name not in op.outputs
-        if e.kind is None and e.is_plain and not e.first and ((once and isinstance(e.body, exp)) or _is_near_one(e, once)):
+        plain = e.kind is None and e.is_plain and not e.first
+        if plain and ((once and isinstance(e.body, exp)) or _is_near_one(e, once)):
             named[e.name] = e
     changed = replace(op, equations=tuple(out))
     return op if changed == op else without_unread(changed, op)
