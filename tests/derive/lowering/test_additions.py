@@ -79,7 +79,7 @@ def test_one_of_many_is_added_at_its_place() -> None:
 
 def test_what_is_left_out_is_filled_in() -> None:
     assert "fill_diagonal_(c.square(), 0).sum()" in _code(off_diagonal, "forward")
-    assert ".triu(1)" in _code(strictly_above, "forward")
+    assert ".triu_(1)" in _code(strictly_above, "forward")
 
 
 def test_nothing_is_copied_to_be_filled() -> None:
