@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, exp, maximum, op, relu, scalar, sqrt, sum, tanh, tensor
+from derive import axes, exp, index, log, maximum, mean, op, relu, scalar, sqrt, sum, tanh, tensor
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
-from tests.derive.live import assert_derived_at, module
+from tests.derive.live import assert_alike, assert_derived_at, module
 
 d, h, i, j, k, n = axes("d h i j k n")
 
@@ -112,3 +112,19 @@ def test_float32(offset: float) -> None:
     exact = _residuals(x.double(), a.double(), z.double())
     ours, plain = module(residuals.op).residuals_forward(x, a, z)[0], _residuals(x, a, z)
     assert (ours - exact).abs().max() <= 2 * max((plain - exact).abs().max(), 1e-7)
+
+
+@op
+def prototypes(f, x: tensor[n, d], z: tensor[k, d], y: index(k)[n]):
+    """Softmax of minus the squared distances (Snell, Swersky & Zemel, 2017); its gradient is added to at the label."""
+    f.s[n, k] = -sum((x[n, d] - z[k, d]) ** 2, over=d)
+    f.loss[()] = mean(log(sum(exp(f.s[n, k]), over=k)) - f.s[n, y[n]], over=n)
+    return f.loss
+
+
+def test_what_was_added_to_is_widened_once() -> None:
+    assert code_of(prototypes.op).count("as_float64(ds)") == 2  # in the code, and beside it
+    x, z = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((7, 3), (4, 3)))
+    y = torch.tensor([0, 3, 1, 1, 2, 0, 3])
+    wanted = torch.nn.functional.cross_entropy(-((x[:, None] - z) ** 2).sum(2), y)
+    assert_alike(module(prototypes.op).prototypes(x, z, y), wanted, (x, z))

@@ -115,13 +115,14 @@ def _widened(node: Node) -> Node:
 def _with_names(program: Program) -> Program:
     """The program with a name for what is wide in several places, whatever its axes there; `x64` for a tensor `x`."""
     counted = Counter(_key(n) for s in program.statements for n in _wide(s.value))
+    last = {s.name: k for k, s in enumerate(program.statements)}  # from where on nothing is added to it
     taken = program.names
     named: dict[object, Assign] = {}
     out: list[Statement] = []
-    for s in program.statements:
+    for k, s in enumerate(program.statements):
         for n in dict.fromkeys(_wide(s.value)):
             key = _key(n)
-            if counted[key] < 2 or program.added_to & set(reads(n)):
+            if counted[key] < 2 or any(last.get(name, -1) >= k for name in reads(n)):
                 continue
             if key not in named:
                 named[key] = Assign(free_name(_stem(n.args[0], taken), taken, "_"), axes_of(n), n)
