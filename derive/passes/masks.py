@@ -43,6 +43,7 @@ class _Known:
     extrema: Mapping[str, Extremum]
     lengths: Nominal
     inputs: frozenset[str]  # of the op, and what its forward makes
+    there: frozenset[str]  # what the backward makes or has in any case, and not the answer to a comparison in its place
 
     def beside(self, condition: Node) -> Finite:
         """What is finite under a condition."""
@@ -67,7 +68,9 @@ class _Known:
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
     """The same backward of an op, with products for choices."""
     gradients, values = finite_of(op, cotangents)
-    known = _Known(gradients, values, values.nonnegative, chooses(op), extrema(op), nominal(op), frozenset(op.tensors))
+    there = frozenset(op.outputs) | {s.name for s in program.statements} | values.nonnegative
+    inputs = frozenset(op.tensors)
+    known = _Known(gradients, values, values.nonnegative, chooses(op), extrema(op), nominal(op), inputs, there)
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -125,7 +128,7 @@ def _of_what_flows(node: Call, known: _Known) -> Node | None:
     if other != ZERO or not isinstance(condition, Call) or condition.fn != "gt":
         return None
     x, least = condition.args
-    if not isinstance(x, Read) or not is_finite_number(least) or not by_axes_once(x):
+    if not isinstance(x, Read) or x.name not in known.there or not is_finite_number(least) or not by_axes_once(x):
         return None
     _, above, below = _factored(value)
     flows = next((f for f in above if isinstance(f, Read) and f.index == x.index and _is_gradient(f, known)), None)
