@@ -130,6 +130,9 @@ def _of_what_flows(node: Call, known: _Known) -> Node | None:
     x, least = condition.args
     if not isinstance(x, Read) or x.name not in known.there or not is_finite_number(least) or not by_axes_once(x):
         return None
+    if isinstance(value, Call) and value.fn in ("add", "sub"):
+        whole = set(node_axes(value)) == set(node_axes(x)) and x.name not in reads(value)
+        return replace(node, args=(condition, _within(value, known), other)) if whole else None
     _, above, below = _factored(value)
     flows = next((f for f in above if isinstance(f, Read) and f.index == x.index and _is_gradient(f, known)), None)
     if flows is None or above[flows] > 1 or _vanishes(value, x):
