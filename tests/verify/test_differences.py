@@ -87,7 +87,7 @@ def to_a_partner(f, z: tensor[n, d], pair: index(m)[n]):
 @op
 def out_of_reach(f, s: tensor[i, j], c: constant[j]):
     """An infinity among the outputs, whatever is drawn."""
-    f.z[i, j] = where(eq(j, 0), oo * c[j] ** 2, s[i, j] ** 2)
+    f.z[i, j] = where(eq(j, 0), oo, c[j] * s[i, j] ** 2)
     return f.z
 
 
