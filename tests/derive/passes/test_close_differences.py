@@ -68,7 +68,7 @@ CASES: dict[str, tuple[object, Callable[..., Tensor], Callable[[Tensor], tuple[T
 
 @pytest.mark.parametrize("name", CASES)
 def test_few_digits_are_lost(name: str) -> None:
-    """At most three times the rounding of what has the least: the same in PyTorch, written with care."""
+    """At most twice the rounding of what has the least: the same in PyTorch, written with care."""
     made, right, inputs = CASES[name]
     z = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
     given = inputs(z)
@@ -86,4 +86,4 @@ def test_few_digits_are_lost(name: str) -> None:
     gradients = getattr(module(made.op), f"{made.op.name}_backward")(cotangent.float(), *saved)
     for ours, plainly, best in zip([y, *as_tuple(gradients)], found["plain"], found["exact"], strict=True):
         off, theirs = ((t.double() - best).norm() / best.norm() for t in (ours, plainly))
-        assert off <= 3 * max(float(theirs), 5e-8), (name, float(off), float(theirs))
+        assert off <= 2 * max(float(theirs), 5e-8), (name, float(off), float(theirs))
