@@ -27,15 +27,13 @@ from derive.terms.functions import (
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""
-LARGEST = CAP
-"""The largest exponent of exponentials that are finite in float32 also in sums of all that memory holds."""
 
 
 def polynomials(op: Op) -> frozenset[str]:
     """The tensors of the forward that are finite where the inputs are: see `is_polynomial`."""
     floors, equations = floored(op), {e.name: e for e in op.equations}
     every = {f for e in op.equations for f in e.body.atoms(exp)}
-    small = frozenset(f for f in every if ends_of(f.args[0], equations)[1] <= LARGEST)
+    small = frozenset(f for f in every if ends_of(f.args[0], equations)[1] <= CAP)
     return _found(op.operands, op.equations, lambda value, known: is_polynomial(value, known, floors, small))
 
 

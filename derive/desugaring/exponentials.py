@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from sympy import Eq, Expr, Mul, S, exp
 
-from derive.bounded import LARGEST, ends_of
+from derive.bounded import ends_of
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
 from derive.terms.choices import Where
 from derive.terms.elements import At
-from derive.terms.functions import maximum, minimum
+from derive.terms.functions import CAP, maximum, minimum
 
 
 def exponentials(op: Op) -> dict[str, Equation]:
@@ -57,7 +57,7 @@ def may_be_large(exponent: Expr, op: Op) -> bool:
         return False
     left_out = exponent.xreplace({-S.Infinity: S.Zero})  # of which the exponential is 0
     low, high = ends_of(left_out, equations)
-    return bool(exponent.atoms(At)) and (low < -LARGEST or high > LARGEST)
+    return bool(exponent.atoms(At)) and (low < -CAP or high > CAP)
 
 
 def _is_largest(name: str, equations: Mapping[str, Equation]) -> bool:
