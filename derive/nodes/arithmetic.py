@@ -33,6 +33,14 @@ def signed_terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
     return [(node, minus)]
 
 
+def chained_terms(node: Node) -> list[tuple[Node, bool]]:
+    """The terms that are added one after another, as `signed_terms`; a sum in brackets, which may cancel, is one."""
+    if not isinstance(node, Call) or node.fn not in ("add", "sub"):
+        return [(node, False)]
+    left, right = node.args
+    return [*chained_terms(left), (right, node.fn == "sub")]
+
+
 def summed(terms: Iterable[tuple[Node, bool]]) -> Node:
     """The sum of terms, each with whether it is subtracted, left to right: what `signed_terms` takes apart."""
     (first, minus), *others = terms

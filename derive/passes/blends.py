@@ -16,6 +16,7 @@ from derive.nodes.products import fraction, numbers_apart
 from derive.passes.finite import Finite
 from derive.passes.steps import half_of
 from derive.program import Call, Node, Num
+from derive.terms.numbers import is_short
 
 _TWO = Num(Fraction(2))
 
@@ -81,12 +82,7 @@ def _short_weights(step: Call, above: Node, below: Node) -> Node | None:
     if not (isinstance(above.value, Fraction) and isinstance(below.value, Fraction)):
         return None
     apart, half = (above.value - below.value) / 2, (above.value + below.value) / 2
-    return Call("add", (times(apart, step), Num(half))) if _is_short(apart) and _is_short(half) else None
-
-
-def _is_short(value: Fraction) -> bool:
-    """Whether a number is exact in any precision."""
-    return value.denominator & (value.denominator - 1) == 0 and max(abs(value.numerator), value.denominator) < 2**8
+    return Call("add", (times(apart, step), Num(half))) if is_short(apart) and is_short(half) else None
 
 
 def _number_apart(node: Node) -> tuple[Node, Node]:

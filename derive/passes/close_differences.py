@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.nodes.arithmetic import summed
+from derive.nodes.arithmetic import chained_terms, summed
 from derive.nodes.soundness import check
 from derive.nodes.walking import node_axes, rebuilt, walk
 from derive.program import Assign, Call, Node, Program, Read
@@ -40,7 +40,7 @@ def _close(value: Node, named: bool) -> Iterator[tuple[str, str]]:
 def _changed(node: Node, close: _Pairs) -> Node:
     if not isinstance(node, Call) or node.fn not in ("add", "sub"):
         return rebuilt(node, lambda n: _changed(n, close))
-    terms = [(_changed(t, close), minus) for t, minus in _terms(node)]
+    terms = [(_changed(t, close), minus) for t, minus in chained_terms(node)]
     pair = _pair(terms, close) if len(terms) > 2 else None
     if pair is None or terms[:2] == list(pair):
         return summed(terms)
@@ -51,13 +51,6 @@ def _changed(node: Node, close: _Pairs) -> Node:
     added = any(not minus for _, minus in rest)
     inner = summed(sorted(((t, minus != (not added)) for t, minus in rest), key=lambda term: term[1]))
     return summed([*pair, (inner, not added)])
-
-
-def _terms(node: Node) -> list[tuple[Node, bool]]:
-    """The terms of a sum, left to right, each with whether it is subtracted; one in brackets is a term."""
-    if isinstance(node, Call) and node.fn in ("add", "sub"):
-        return [*_terms(node.args[0]), (node.args[1], node.fn == "sub")]
-    return [(node, False)]
 
 
 def _pair(terms: list[tuple[Node, bool]], close: _Pairs) -> tuple[tuple[Node, bool], tuple[Node, bool]] | None:

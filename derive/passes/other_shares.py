@@ -19,6 +19,7 @@ from derive.nodes.soundness import check
 from derive.nodes.substituting import axes_of, put
 from derive.nodes.walking import children, node_axes, rebuilt, walk
 from derive.program import Assign, Call, Join, Node, Program, Read, Reduce, Statement
+from derive.terms.numbers import is_power_of_2
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def _is_whole(s: Statement, program: Program) -> bool:
 
 def _is_exact(share: _Share) -> bool:
     """Whether all of a share is what is shared out, or as much times a power of 2: such a product is not rounded."""
-    return all(n & (n - 1) == 0 for n in abs(share.number).as_integer_ratio())
+    return is_power_of_2(share.number)
 
 
 # --- one sign of a difference -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A number as a person writes it, in words and in LaTeX."""
+"""A number as a person writes it, in words and in LaTeX, and as floats hold it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _LARGEST_DENOMINATOR = 100
 _SMALL = 1e-4
 _LARGE = 10**6
 _LONGER_THAN_FLOATS = 2**53
+_SHORT = 2**8
+"""A whole number below this, by a power of two, is a float of any precision."""
 
 
 def decimal(number: Fraction) -> str | None:
@@ -65,6 +67,17 @@ def held(number: Fraction | float) -> Fraction | float:
     if isinstance(number, float) or abs(number) < 2**1024:
         return number
     return math.inf if number > 0 else -math.inf
+
+
+def is_power_of_2(number: Fraction) -> bool:
+    """Whether a product with it is exact: 1, -1, 2, 1/4."""
+    return number != 0 and all(k & (k - 1) == 0 for k in (abs(number.numerator), number.denominator))
+
+
+def is_short(number: Fraction) -> bool:
+    """Whether it is exact in any precision."""
+    top, bottom = abs(number.numerator), number.denominator
+    return bottom & (bottom - 1) == 0 and max(top, bottom) < _SHORT
 
 
 def as_float(number: Fraction) -> str | None:

@@ -31,6 +31,7 @@ from derive.terms.reductions import Reduce, Sigma
 if TYPE_CHECKING:
     from derive.verify.reference import World
 
+
 def _expm1(x: Tensor) -> Tensor:
     """With the derivative `exp(x)`, of which PyTorch has `expm1(x) + 1`: nothing is left of it far below 0."""
     slope = torch.exp(x.clamp(max=0))

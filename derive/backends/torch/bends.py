@@ -12,7 +12,7 @@ from sympy import Dummy, Expr, expand
 from derive.backends.torch.pieces import is_power_of_2, is_written_out, one_sign
 from derive.lowering.lower import node as lowered
 from derive.lowering.raising import raised
-from derive.nodes.arithmetic import ZERO, summed
+from derive.nodes.arithmetic import ZERO, chained_terms, summed
 from derive.nodes.walking import rebuilt, walk
 from derive.program import Call, Node, Read, Scal
 from derive.terms.elements import Scalar
@@ -54,21 +54,13 @@ def bent_at_zero(node: Node) -> Node:
     node = rebuilt(node, bent_at_zero)
     if not isinstance(node, Call) or node.fn not in ("add", "sub", "maximum", "minimum"):
         return node
-    terms = _chain(node)
+    terms = chained_terms(node)
     for x in dict.fromkeys(n for n in walk(node) if isinstance(n, Read) and n.index):
         together = [t for t in terms if {n for n in walk(t[0]) if isinstance(n, Read)} == {x}]
         line = _as_line(summed(together), x, alone=len(together) == len(terms)) if together else None
         if line is not None:
             return summed([(line, False), *(t for t in terms if t not in together)])
     return node
-
-
-def _chain(node: Node) -> list[tuple[Node, bool]]:
-    """The terms of a sum that are added one after another; one that is a sum stays together, as it may cancel."""
-    if not isinstance(node, Call) or node.fn not in ("add", "sub"):
-        return [(node, False)]
-    left, right = node.args
-    return [*_chain(left), (right, node.fn == "sub")]
 
 
 def _as_line(node: Node, x: Read, alone: bool) -> Node | None:

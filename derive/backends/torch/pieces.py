@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from sympy import Dummy, Expr, S, expand
 
@@ -19,11 +20,9 @@ from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ZERO
 from derive.nodes.walking import rebuilt, walk
 from derive.program import Call, Node, Read
+from derive.terms import numbers
 from derive.terms.elements import Scalar
 from derive.terms.functions import maximum, minimum, relu
-
-_SHORT = 2**8
-"""A whole number below this, by a power of two, is a float of any precision."""
 
 
 @dataclass(frozen=True)
@@ -178,12 +177,12 @@ def settled(value: Expr) -> Expr:
 
 
 def is_power_of_2(value: Expr) -> bool:
-    """Whether a product with it is exact: 1, -1, 2, 1/4."""
-    return bool(value.is_Rational) and value != 0 and all(k & (k - 1) == 0 for k in (abs(value.p), value.q))
+    """Whether it is a number with which a product is exact."""
+    return bool(value.is_Rational) and numbers.is_power_of_2(Fraction(value.p, value.q))
 
 
 def _is_short(value: Expr) -> bool:
-    return bool(value.is_Rational) and value.q & (value.q - 1) == 0 and max(abs(value.p), value.q) < _SHORT
+    return bool(value.is_Rational) and numbers.is_short(Fraction(value.p, value.q))
 
 
 def _tighter(node: Node) -> Node:
