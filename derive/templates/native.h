@@ -56,6 +56,7 @@ enum { ABREAST = 16 };                   // the same, where a costly function of
 #ifndef WIDE
 #define WIDE (4 * FOUR) // elements side by side of a row that is summed in four vectors
 #endif
+enum { PLANE = 1 << 13 }; // elements of rows that stay in the nearest cache, on the stack
 enum { TALL = 256 }; // rows that make columns too long to stay in the cache
 
 // An argument of a kernel, of those that the runtime hands over in a row: converting each takes longer than many a kernel.

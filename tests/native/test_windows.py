@@ -123,6 +123,24 @@ def each_channel_last(f, x: tensor[n, l, c], w: tensor[k, c]):
 
 
 @op
+def each_channel_dilated(f, x: tensor[n, c, h, w], k: tensor[c, p, q]):
+    f.y[n, c, i, j] = sum(x[n, c, i + 2 * p, j + 3 * q] * k[c, p, q], over=(p, q))
+    return f.y
+
+
+@op
+def each_signal(f, x: tensor[n, c, l], w: tensor[c, k]):
+    f.y[n, c, t] = sum(x[n, c, t + k] * w[c, k], over=k)
+    return f.y
+
+
+@op
+def each_volume(f, x: tensor[c, l, h, w], k: tensor[c, r, p, q]):
+    f.y[c, t, i, j] = sum(x[c, t + r, i + p, j + q] * k[c, r, p, q], over=(r, p, q))
+    return f.y
+
+
+@op
 def image(f, x: tensor[h, w], k: tensor[p, q]):
     f.y[i, j] = sum(x[i + p, j + q] * k[p, q], over=(p, q))
     return f.y
@@ -222,6 +240,11 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
     "bank": lambda x, w: torch.einsum("ntk,ok->not", _windows(x, 1, w.shape[1]), w),
     "each_channel": _sum("ncipjq,cpq->ncij", 2),
     "each_channel_last": lambda x, w: torch.einsum("ntkc,kc->ntc", _windows(x, 1, w.shape[0]), w),
+    "each_channel_dilated": _sum("ncipjq,cpq->ncij", 2, (1, 1), (2, 3)),
+    "each_signal": lambda x, w: torch.einsum("nctk,ck->nct", _windows(x, 2, w.shape[1]), w),
+    "each_volume": lambda x, k: torch.einsum(
+        "ctripjq,crpq->ctij", _windows(_two(x, 2, (k.shape[2], k.shape[3])), 1, k.shape[1]), k
+    ),
     "image": _sum("ipjq,pq->ij", 0),
     "spread": lambda x, k: ((_two(x, 1, (k.shape[0], k.shape[1])) - k[:, None]) ** 2).sum((2, 4)),
 }
@@ -259,6 +282,19 @@ CASES = [
     ("each_channel", (1, 2, 20, 25), (2, 9, 8)),  # more than ROWS places
     ("each_channel", (1, 2, 9, 30), (2, 4, 5)),  # sums at once, of which two are left
     ("each_channel", (9, 2, 5, 600), (2, 2, 3)),  # long rows
+    ("each_channel", (3, 2, 5, 8), (2, 2, 3)),  # a plane of less than FOUR, in float32
+    ("each_channel", (3, 2, 8, 12), (2, 3, 3)),
+    ("each_channel", (1, 2, 70, 400), (2, 3, 5)),  # of more rows than PLANE has, which are no whole number of them
+    ("each_channel", (1, 2, 9, 1300), (2, 3, 2)),
+    ("each_channel", (2, 2, 12, 60), (2, 1, 3)),  # windows of one place along an axis
+    ("each_channel", (2, 2, 12, 60), (2, 3, 1)),
+    ("each_channel", (2, 2, 12, 60), (2, 1, 1)),
+    ("each_channel_dilated", (2, 3, 12, 50), (3, 3, 4)),
+    ("each_channel_dilated", (1, 2, 40, 301), (2, 6, 2)),
+    ("each_signal", (2, 3, 60), (3, 4)),
+    ("each_signal", (2, 3, 5000), (3, 65)),
+    ("each_signal", (2, 3, 3000), (3, 65)),
+    ("each_volume", (2, 5, 9, 21), (2, 2, 3, 3)),
     ("each_channel_last", (3, 40, 19), (4, 19)),
     ("image", (30, 47), (3, 5)),
     ("spread", (3, 11, 40), (2, 3)),
@@ -326,6 +362,17 @@ def test_taps_that_say_more_of_a_place_are_added_there(native: ModuleType, name:
     found = (y, *tensors_in(getattr(native, f"{name}_backward")(dy, *saved)))
     for got, exact in zip(found, (wanted, *torch.autograd.grad(wanted, leaves, dy)), strict=True):
         torch.testing.assert_close(got, exact.detach(), rtol=1e-11, atol=1e-11)
+
+
+def test_an_infinite_tap_adds_to_its_own_places_alone(native: ModuleType) -> None:
+    """Zeros between rows are no places: what an infinite weight makes of them is not added."""
+    torch.manual_seed(0)
+    x, k = torch.randn(2, 3, 9, 21, dtype=torch.float64), torch.randn(3, 2, 3, dtype=torch.float64)
+    k[1, 0, 2] = float("inf")
+    y, saved = native.each_channel_forward(x, k)
+    dx = native.each_channel_backward(torch.ones_like(y), *saved).dx
+    assert dx[:, 1, :8, 2:].isinf().all()
+    assert dx[:, 1, 8].isfinite().all() and dx[:, 1, :, :2].isfinite().all() and dx[:, ::2].isfinite().all()
 
 
 @pytest.fixture(scope="module")

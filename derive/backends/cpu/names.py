@@ -10,7 +10,7 @@ _RESERVED = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long
     register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
     real threads status scratch chunk chunks piece pieces task at from to few first last block lane adds tile place
-    row slice slices heap heaps share shares R
+    row slice slices heap heaps share shares R before above rows_near row_near places added weight at
     main bool true false asm""".split()  # noqa: SIM905
 )
 _SHARED = frozenset(
@@ -21,14 +21,14 @@ _SHARED = frozenset(
     reserve release spare kept next width fresh KEPT VECTOR rows_together TOGETHER NEARBY FAR_OFF LANES FOUR
     IN_FOURS IN_VECTORS IN_LANES sum_of_four largest_of_four smallest_of_four sum_of_lanes largest_of_lanes
     smallest_of_lanes whole eight_lanes four_lanes PART_OF_VECTOR EXTREMUM_OF_LANES OF_FOUR PLUS STRIP TILE BLOCK
-    LONG STRETCH ROWS COLUMNS SPAN BUNDLE ABREAST SHORT TALL WIDE NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN
+    LONG STRETCH PLANE ROWS COLUMNS SPAN BUNDLE ABREAST SHORT TALL WIDE NO_MEMORY BAD_INDEX PLAIN TRANSPOSED NULL NAN
     INFINITY REAL INLINE SHARED IS_FLOAT STAYS FOURS WRAPPED CHOOSE LIBRARY HUGE_PAGE ONE_FLOAT NEAREST_FLOAT
     VECTOR_BYTES unix linux NARROW MANY many_rows CHUNK SIDE NO_SIDE side
     axis edge windowed windowed_result widened product_of_windows offsets done lane omp_get_thread_num errno""".split()  # noqa: SIM905
 )
 _SUFFIXES = tuple(  # of our own variables
     """_here _total _block _end _from _to _part _parts _rows _new _nan _pieces _columns _tile _tiles _last _few
-    _four _at _lanes _one _packed""".split()  # noqa: SIM905
+    _four _at _lanes _one _packed _plane _near _finite""".split()  # noqa: SIM905
 )
 _PREFIXES = ("i_", "n_", "given_n_", "first_", "phase_", "shift_", "real_", "number_", "utf_")
 

@@ -7,7 +7,7 @@ several taps add to one place is summed before memory is changed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.nests import START, fold
@@ -21,23 +21,7 @@ from derive.nodes.walking import axes_along, index_axes
 from derive.program import Window
 
 _FEW = 3
-"""Sums at once: more would leave more to be taken again at the end."""
-
-
-@dataclass(frozen=True)
-class _Sum:
-    """The variables of a sum, which end as no tensor's name does; of several at once, with a number before that."""
-
-    place: int | None
-    total: str
-    block: str
-    one: str
-    new: str
-
-    @classmethod
-    def of(cls, name: str, place: int | None = None) -> _Sum:
-        stem = name if place is None else f"{name}_{place}"
-        return cls(place, *(f"{stem}_{end}" for end in ("total", "block", "one", "new")))
+"""Sums at once along an axis: more would leave more to be taken again at the end."""
 
 
 @dataclass
@@ -106,53 +90,77 @@ class InBlocks(InVectors):
             with lanes(out, fast):
                 out.line(f"{self.stored(s)} += lane >= done ? {row}[lane] : 0;")
 
-    def sums_of_rows(self, s: Loop, slow: tuple[str, ...], fast: str, places: range = range(1), last: str = "") -> None:
+    def sums_of_rows(self, s: Loop, slow: tuple[str, ...], fast: str, last: tuple[str, ...] = ()) -> None:
         """Rows are added up, ROWS at once, and then summed: a sum of each would wait for its last addition.
 
-        With several `places` of an axis, these sums at once: what they read alike is read once.
+        On each of the `last` axes a few neighbouring sums at once: what they read alike is read once.
         """
         *outer, row = slow
-        i, out = variable(row), self.out
-        sums = [_Sum.of(self.text.name(s.name), k if last else None) for k in places]
+        i, out, name = variable(row), self.out, self.text.name(s.name)
+        several, at = f"[{_FEW}]" * len(last), _at(last)
         rows = out.block(f"for (int64_t {i}_block = 0; {i}_block < {length(row)}; {i}_block += ROWS)")
         with self.plain(tuple(outer)), overlapping(out, length(fast)), rows:
             out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {length(row)});")
-            out.line(f"real {', '.join(f'{x.block}[LANES] = {{0}}, {x.one} = 0' for x in sums)};")
-            with out.loop(i, f"{i}_block", f"{i}_end"), lanes(out, fast):
-                for x in sums:
-                    with self._neighbour(last, x):
-                        out.line(f"const real {x.new} = {self.text.real(s.value)};")
-                        out.line(f"{x.block}[lane] += lane >= done ? {x.new} : 0;")
-            with out.loop("lane", "0", "LANES", f"simd reduction(+ : {', '.join(x.one for x in sums)})", "int"):
-                for x in sums:
-                    out.line(f"{x.one} += {x.block}[lane];")
-            for x in sums:
-                out.line(f"{x.total} += {x.one};")
+            out.line(f"real {name}_block{several}[LANES] = {{0}};")
+            with out.loop(i, f"{i}_block", f"{i}_end"), self._neighbours(last):
+                self._places(last)
+                with lanes(out, fast):
+                    out.line(f"const real {name}_new = {self.text.real(s.value)};")
+                    out.line(f"{name}_block{at}[lane] += lane >= done ? {name}_new : 0;")
+            with self._neighbours(last):
+                out.line(f"{name}_total{at} += sum_of_lanes({name}_block{at});")
 
-    def sums_of_few(self, s: Loop, slow: tuple[str, ...], fast: str, last: str) -> None:
-        """Neighbouring sums, some at once; where two are left the last of them is taken again, and one by itself."""
-        q, out, places = variable(last), self.out, range(_FEW)
-        several = [_Sum.of(self.text.name(s.name), k) for k in places]
+    def sums_of_few(self, s: Loop, slow: tuple[str, ...], fast: str, places: tuple[str, ...]) -> None:
+        """Neighbouring sums, some at once on one axis or two; what is left on the one before the last, row by row."""
+        *outer, last = places
+        if not outer:
+            self._sums_of_a_row(s, slow, fast, last)
+            return
+        *outer, row = outer
+        p, q, out = variable(row), variable(last), self.out
+        with self.plain(tuple(outer)):
+            out.line(f"int64_t {p}_from = 0;")
+            more = f"{length(last)} > 1 && {p}_from + {_FEW - 1} < {length(row)}"
+            columns = f"for (int64_t {q}_from = 0; {q}_from < {length(last)}; {q}_from += {_FEW})"
+            with out.block(f"for (; {more}; {p}_from += {_FEW})"), out.block(columns):
+                self._sums_at_once(s, slow, fast, (row, last))
+            with out.loop(p, f"{p}_from", length(row)):
+                self._sums_of_a_row(s, slow, fast, last)
+
+    def _sums_of_a_row(self, s: Loop, slow: tuple[str, ...], fast: str, last: str) -> None:
+        """Where two sums are left the last of them is taken again, and one by itself."""
+        q, out = variable(last), self.out
         out.line(f"int64_t {q}_from = 0;")
         with out.block(f"for (; {q}_from + 1 < {length(last)}; {q}_from += {_FEW})"):
-            out.line(f"double {', '.join(f'{x.total} = 0' for x in several)};")
-            self.sums_of_rows(s, slow, fast, places, last)
-            for x in several:
-                with self._neighbour(last, x):
-                    out.line(f"{self.stored(s)} = (real){x.total};")
+            self._sums_at_once(s, slow, fast, (last,))
         with out.loop(q, f"{q}_from", length(last)):
-            total = _Sum.of(self.text.name(s.name)).total
-            out.line(f"double {total} = 0;")
-            self.sums_of_rows(s, slow, fast)
-            out.line(f"{self.stored(s)} = (real){total};")
+            self._sums_at_once(s, slow, fast, ())
+
+    def _sums_at_once(self, s: Loop, slow: tuple[str, ...], fast: str, last: tuple[str, ...]) -> None:
+        name = self.text.name(s.name)
+        start = " = {0}" if last else " = 0"
+        self.out.line(f"double {name}_total{f'[{_FEW}]' * len(last)}{start};")
+        self.sums_of_rows(s, slow, fast, last)
+        with self._neighbours(last):
+            self._places(last)
+            self.out.line(f"{self.stored(s)} = (real){name}_total{_at(last)};")
 
     @contextmanager
-    def _neighbour(self, axis: str, one: _Sum) -> Iterator[None]:
-        """The place of one of several sums."""
-        if one.place is None:
+    def _neighbours(self, axes: tuple[str, ...]) -> Iterator[None]:
+        """Several sums, written out."""
+        with ExitStack() as stack:
+            for a in axes:
+                self.out.line(f"#pragma GCC unroll {_FEW}")
+                stack.enter_context(self.out.loop(f"{variable(a)}_few", "0", str(_FEW), kind="int"))
             yield
-            return
-        at = variable(axis)
-        with self.out.block(""):
-            self.out.line(f"const int64_t {at} = at_most({at}_from + {one.place}, {length(axis)} - 1);")
-            yield
+
+    def _places(self, axes: tuple[str, ...]) -> None:
+        """Where one of them is; past the end of an axis its last place once more."""
+        for a in axes:
+            i = variable(a)
+            self.out.line(f"const int64_t {i} = at_most({i}_from + {i}_few, {length(a)} - 1);")
+
+
+def _at(axes: tuple[str, ...]) -> str:
+    """Which of them it is."""
+    return "".join(f"[{variable(a)}_few]" for a in axes)

@@ -167,7 +167,7 @@ class Columns(Nest):
 
     def part(self, s: Loop, suffix: str) -> str:
         """What such an array holds for one column."""
-        return f"{self.text.name(s.name)}{suffix}[{variable(str(self.group.lane))} - from]"
+        return f"{self.text.name(s.name)}{suffix}{self.at_column}"
 
     def accumulate(self, s: Loop) -> None:
         self.out.line(fold(s.kind, self.part(s, "_block"), self.text.real(s.value)))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.blocks import InBlocks
+from derive.backends.cpu.loops.planes import InPlanes
 from derive.backends.cpu.loops.stages import Sweep
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Loop
 
 
 @dataclass
-class InFew(InBlocks):
+class InFew(InPlanes):
     """Sweeps over such axes, and others."""
 
     def few_first(self, order: tuple[str, ...], sweep: Sweep, folds: list[Loop]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
 from derive.backends.cpu.loops.streams import NarrowStreams, Streams, streams
-from derive.backends.cpu.loops.taps import VectorRows
+from derive.backends.cpu.loops.taps import VectorRows, VectorsTogether
 from derive.backends.cpu.loops.together import RowsFarOff, RowsInFours, RowsTogether, together
 from derive.backends.cpu.products.chains import Step, names_read, names_written
 from derive.backends.cpu.statements.normal import Normal
@@ -97,10 +97,10 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
         wide = RowsInFours(plan, form, out)
         forms = [(wide.test, wide), (nest.test, nest), ("", RowsFarOff(plan, form, out))]
     if short is not None:
-        rows, vectors = ShortRows(short, form, out), VectorRows(short, form, out)
+        rows = ShortRows(short, form, out)
         forms.insert(0, (rows.test, rows))
-        if vectors.fits:
-            forms.insert(0, (vectors.test, vectors))
+        vectors = (VectorRows(short, form, out), VectorsTogether(short, form, out))
+        forms = [*((v.test, v) for v in reversed(vectors) if v.fits), *forms]
     if lanes is not None:
         across = Lanes(lanes, form, out)
         forms.insert(0, (across.test, across))

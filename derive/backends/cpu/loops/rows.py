@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
 from derive.backends.cpu.loops.few import InFew
 from derive.backends.cpu.loops.nests import START, decode, extent, fold
+from derive.backends.cpu.loops.planes import plane
 from derive.backends.cpu.loops.stages import Sweep
 from derive.backends.cpu.loops.taps import in_vectors
 from derive.backends.cpu.names import length, variable
@@ -160,20 +161,32 @@ class Rows(InFew):
                 self.vectors(fast, extent(order), folds, sweep)
         else:
             with ExitStack() as stack:
-                added, summed = self.adds_in_windows(sweep), bool(slow) and self.sums_pairs(sweep)
-                if added or summed:
-                    with self.out.block(f"if ({in_vectors(fast)})"):
-                        if added:
-                            self.added(tuple(slow), fast, sweep.loops)
-                        else:
-                            self.sums_of_rows(folds[0], tuple(slow), fast)
-                    stack.enter_context(self.out.otherwise())
+                self.in_windows(tuple(slow), fast, folds, sweep, stack)
                 *slow, fast = first = self.few_first(order, sweep, folds)
                 self.in_steps = first != order
                 stack.enter_context(self.plain(tuple(slow)))
                 self.vectors(fast, length(fast), folds, sweep)
         for s in folds:
             self.finish(s)
+
+    def in_windows(
+        self, slow: tuple[str, ...], fast: str, folds: list[Loop], sweep: Sweep, stack: ExitStack
+    ) -> None:
+        """What pairs of places and taps add or sum, in forms of their own; what follows is for other lengths."""
+        added = self.adds_in_windows(sweep)
+        if not added and not (slow and self.sums_pairs(sweep)):
+            return
+        (s, *others) = sweep.loops
+        found = plane(s, self.normal.dims[s.name], fast) if added and not others else None
+        if found:
+            with self.out.block(f"if ({self.in_plane(found, slow)})"):
+                self.added_in_plane(found, slow)
+        with self.out.otherwise(in_vectors(fast)) if found else self.out.block(f"if ({in_vectors(fast)})"):
+            if added:
+                self.added(slow, fast, sweep.loops)
+            else:
+                self.sums_of_rows(folds[0], slow, fast)
+        stack.enter_context(self.out.otherwise())
 
     def with_partial(self, sweep: Sweep, folds: list[Loop]) -> None:
         """A sweep of which some folds go over the last axes, for every value of the first."""
@@ -216,13 +229,13 @@ class Rows(InFew):
         """One value after the other, vectors along what is folded."""
         (s,) = sweep.loops
         *slow, fast = self.order(Sweep(sweep.nested, [s]))
-        *outer, last = self.order(sweep)
-        with self.plain(tuple(outer)), ExitStack() as stack:
+        places = self.order(sweep)
+        with ExitStack() as stack:
             if slow and s.kind == "sum":
                 with self.out.block(f"if ({in_vectors(fast)})"):
-                    self.sums_of_few(s, tuple(slow), fast, last)
+                    self.sums_of_few(s, tuple(slow), fast, places)
                 stack.enter_context(self.out.otherwise())
-            stack.enter_context(self.plain((last,)))
+            stack.enter_context(self.plain(places))
             self.start([s])
             with self.plain(tuple(slow)):
                 self.vectors(fast, length(fast), [s], Sweep(sweep.nested, [s]))

@@ -14,6 +14,8 @@ from derive.backends.cpu.loops.short import ShortRows, reads_windows
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.writer import Writer
 
+_ROWS = 4  # whose vectors are FOUR elements
+
 
 @dataclass
 class VectorRows(ShortRows):
@@ -43,6 +45,46 @@ class VectorRows(ShortRows):
         with self.plain(slow), overlapping(out, n, "from"):
             out.line("const int64_t to = from + LANES;")
             self.stages()
+
+
+@dataclass
+class VectorsTogether(VectorRows):
+    """Vectors of a few neighbouring rows: what they read alike, a filter's taps, is read once."""
+
+    room = "FOUR"
+
+    @property
+    def fits(self) -> bool:
+        return bool(self.split()[0]) and super().fits
+
+    @property
+    def test(self) -> str:
+        return f"{super().test} && {length(self.split()[0][-1])} >= {_ROWS}"
+
+    def print(self) -> None:
+        (*slow, row), _, n = self.split()
+        i, out = variable(row), self.out
+        self.starts()
+        team = f"num_threads(team(threads, {self.work}))"
+        out.line(f"#pragma omp parallel for {team} collapse({len(slow) + 2}) schedule(static)")
+        rows = out.loop(f"{i}_block", "0", f"({length(row)} + {_ROWS - 1}) / {_ROWS}")
+        with self.plain(tuple(slow)), rows, overlapping(out, n, "from"):
+            out.line("const int64_t to = from + LANES;")
+            out.line(f"const int64_t {i}_from = at_most({i}_block * {_ROWS}, {length(row)} - {_ROWS});")
+            self.stages()
+
+    @contextmanager
+    def lane(self, clauses: str = "") -> Iterator[None]:
+        row = self.split()[0][-1]
+        self.out.line(f"#pragma GCC unroll {_ROWS}")
+        with self.out.loop("row", "0", str(_ROWS), kind="int"):
+            self.out.line(f"const int64_t {variable(row)} = {variable(row)}_from + row;")
+            with super().lane(clauses):
+                yield
+
+    @property
+    def column(self) -> str:
+        return f"row * LANES + {super().column}"
 
 
 @contextmanager
