@@ -11,19 +11,8 @@ from derive.lengths.kept_inside import gaps
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, Scalar
-from derive.terms.functions import (
-    CAP,
-    absolute,
-    expm1,
-    logaddexp,
-    maximum,
-    minimum,
-    power,
-    relu,
-    sigmoid,
-    sign,
-    softplus,
-)
+from derive.terms.functions import CAP, expm1, logaddexp, power, sigmoid, softplus
+from derive.terms.kinks import absolute, maximum, minimum, relu, sign
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""

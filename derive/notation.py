@@ -21,7 +21,8 @@ from derive.recording.values import expression
 from derive.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import BELOW_ALL, Concat, Where, same, unlike
 from derive.terms.elements import Delta
-from derive.terms.functions import expm1, log1p, logaddexp, maximum, minimum, relu, rsqrt, sigmoid, sign, softplus
+from derive.terms.functions import expm1, log1p, logaddexp, rsqrt, sigmoid, softplus
+from derive.terms.kinks import maximum, minimum, relu, sign
 from derive.terms.reductions import Reduce
 
 __all__ = [

@@ -7,7 +7,7 @@ from sympy import Expr, Mul, S
 from derive.equations import Op
 from derive.terms.choices import Where
 from derive.terms.elements import At, tensor_names
-from derive.terms.functions import absolute, maximum, minimum, relu, sign
+from derive.terms.kinks import absolute, maximum, minimum, relu, sign
 
 _EXTREMA = ("amax", "amin")
 _EXACT = (absolute, maximum, minimum, relu, sign)

@@ -15,7 +15,8 @@ from sympy import Add, Dummy, Expr, Mul, S, tanh
 
 from derive.equations import Op
 from derive.terms.elements import At, Tensor
-from derive.terms.functions import absolute, maximum, minimum, sigmoid, sign
+from derive.terms.functions import sigmoid
+from derive.terms.kinks import absolute, maximum, minimum, sign
 
 
 def complements(value: Expr) -> Iterator[Expr]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from sympy import Add, Expr, Mul, Rational
 
 from derive.algebra import normal
-from derive.terms.functions import absolute, sign
+from derive.terms.kinks import absolute, sign
 
 
 def cancelled(value: Expr) -> Iterator[Expr]:

@@ -13,7 +13,7 @@ from sympy import Expr, Mul
 from derive.algebra import normal
 from derive.equations import Op
 from derive.terms.elements import At, at_index
-from derive.terms.functions import absolute, sign
+from derive.terms.kinks import absolute, sign
 
 
 def magnitudes(value: Expr, op: Op) -> Iterator[Expr]:

@@ -15,7 +15,7 @@ from sympy.core.relational import Relational, StrictGreaterThan, StrictLessThan
 
 from derive.equations import Op
 from derive.terms.choices import Where
-from derive.terms.functions import maximum, minimum
+from derive.terms.kinks import maximum, minimum
 from derive.terms.products import factors_of
 
 Extrema = dict[Expr, Expr]

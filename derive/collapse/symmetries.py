@@ -19,7 +19,7 @@ from derive.algebra import normal, opened, sigma
 from derive.collapse.chain import Step
 from derive.terms.axes import Axis, free_axes
 from derive.terms.elements import At, Delta
-from derive.terms.functions import absolute, sign
+from derive.terms.kinks import absolute, sign
 from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 

@@ -26,7 +26,7 @@ from derive.saving import value_of
 from derive.terms.axes import Axis
 from derive.terms.choices import Concat, Where
 from derive.terms.elements import At, tensor_names
-from derive.terms.functions import maximum, minimum
+from derive.terms.kinks import maximum, minimum
 from derive.terms.products import factors_of
 from derive.terms.reductions import Sigma
 

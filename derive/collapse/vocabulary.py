@@ -20,7 +20,8 @@ from derive.nodes.naming import labels
 from derive.terms.axes import Axis, free_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At
-from derive.terms.functions import absolute, atan2, maximum, minimum, power, relu, sigmoid
+from derive.terms.functions import atan2, power, sigmoid
+from derive.terms.kinks import absolute, maximum, minimum, relu
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 

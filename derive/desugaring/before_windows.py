@@ -18,8 +18,9 @@ from derive.nodes.naming import name_of
 from derive.terms.axes import Axis, free_axes, sorted_axes
 from derive.terms.choices import Concat
 from derive.terms.elements import At, Scalar, Tensor, reads_of
-from derive.terms.functions import relu, sigmoid
+from derive.terms.functions import sigmoid
 from derive.terms.indices import Merge
+from derive.terms.kinks import relu
 from derive.terms.windows import affine, is_gather, is_window
 
 _FINITE = (Abs, cos, relu, sigmoid, sin, tanh)

@@ -20,8 +20,8 @@ from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op, signs
 from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import At, Tensor, at_index, reads_of, tensor_names
-from derive.terms.functions import maximum, relu
 from derive.terms.indices import Merge, Prefix
+from derive.terms.kinks import maximum, relu
 from derive.terms.reductions import Reduce
 
 _MOST = 3  # axes of a sum whose orders are tried

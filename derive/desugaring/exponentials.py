@@ -12,7 +12,8 @@ from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
 from derive.terms.choices import Where
 from derive.terms.elements import At
-from derive.terms.functions import CAP, maximum, minimum
+from derive.terms.functions import CAP
+from derive.terms.kinks import maximum, minimum
 
 
 def exponentials(op: Op) -> dict[str, Equation]:

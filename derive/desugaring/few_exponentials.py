@@ -20,7 +20,8 @@ from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
 from derive.terms.choices import Where, unlike
 from derive.terms.elements import At
-from derive.terms.functions import capped, log1p, logaddexp, maximum, minimum, softplus
+from derive.terms.functions import capped, log1p, logaddexp, softplus
+from derive.terms.kinks import maximum, minimum
 from derive.terms.names import free_name
 
 

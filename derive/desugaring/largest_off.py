@@ -22,7 +22,8 @@ from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where, unlike
 from derive.terms.elements import At, Tensor
-from derive.terms.functions import capped, maximum, minimum
+from derive.terms.functions import capped
+from derive.terms.kinks import maximum, minimum
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
 

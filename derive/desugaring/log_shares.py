@@ -24,7 +24,7 @@ from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes, sorted_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor, at_index
-from derive.terms.functions import maximum, minimum
+from derive.terms.kinks import maximum, minimum
 
 
 def with_logs_of_shares(op: Op) -> Op:

@@ -14,7 +14,7 @@ from derive.equations import Op
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import reads_of
-from derive.terms.functions import relu
+from derive.terms.kinks import relu
 
 
 def with_relu(op: Op) -> Op:

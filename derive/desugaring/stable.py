@@ -22,7 +22,8 @@ from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, at_index, reads_of
-from derive.terms.functions import absolute, log1p, maximum, minimum, sigmoid, softplus
+from derive.terms.functions import log1p, sigmoid, softplus
+from derive.terms.kinks import absolute, maximum, minimum
 
 
 def by_stable_functions(op: Op) -> Op:

@@ -9,15 +9,16 @@ from sympy import Add, Expr, Function, Mul, Number, Pow, S, exp, log
 
 from derive.errors import DeriveError
 from derive.terms import functions as ours
+from derive.terms import kinks
 
 _FINITE = "write an expression that is finite"
 
 _OF_SYMPY: dict[type, Callable[..., Expr]] = {
     ours.sigmoid: lambda x: 1 / (1 + exp(-x)), ours.softplus: lambda x: log(1 + exp(x)),
     ours.logaddexp: lambda a, b: log(exp(a) + exp(b)), ours.log1p: lambda x: log(1 + x),
-    ours.expm1: lambda x: exp(x) - 1, ours.erfc: sympy.erfc, ours.relu: lambda x: sympy.Max(x, 0),
-    ours.sign: sympy.sign, ours.absolute: sympy.Abs, ours.atan2: sympy.atan2, ours.loggamma: sympy.loggamma,
-    ours.maximum: sympy.Max, ours.minimum: sympy.Min,
+    ours.expm1: lambda x: exp(x) - 1, ours.erfc: sympy.erfc, kinks.relu: lambda x: sympy.Max(x, 0),
+    kinks.sign: sympy.sign, kinks.absolute: sympy.Abs, ours.atan2: sympy.atan2, ours.loggamma: sympy.loggamma,
+    kinks.maximum: sympy.Max, kinks.minimum: sympy.Min,
 }  # fmt: skip
 """What of SymPy's, which knows its value of any number, a function of ours is."""
 
@@ -39,7 +40,7 @@ def check_constant(node: Expr, equation: str) -> None:
 
 def _calculates(node: Expr) -> bool:
     """Whether a part is more than one of its values, as an extremum is."""
-    return isinstance(node, Add | Mul | Pow) or (type(node) in _OF_SYMPY and not isinstance(node, ours._Extremum))
+    return isinstance(node, Add | Mul | Pow) or (type(node) in _OF_SYMPY and not isinstance(node, kinks.Extremum))
 
 
 def _check_size(number: Expr, equation: str) -> None:

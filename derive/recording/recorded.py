@@ -41,7 +41,8 @@ from derive.terms.asked import asked
 from derive.terms.axes import Size, free_axes
 from derive.terms.choices import BELOW_ALL, Where
 from derive.terms.elements import At, Tensor
-from derive.terms.functions import absolute, atan2, loggamma, maximum, minimum, power, sign
+from derive.terms.functions import atan2, loggamma, power
+from derive.terms.kinks import absolute, maximum, minimum, sign
 from derive.terms.products import factors_of
 from derive.terms.reductions import Reduce
 

@@ -4,38 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Dummy, Eq, Expr, Function, S, StrictGreaterThan, StrictLessThan, digamma, exp, log, pi, sqrt
+from sympy import Eq, Expr, Function, S, digamma, exp, log, pi, sqrt
 from sympy import erfc as sympy_erfc
-from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
-from derive.terms.asked import Above, Alike, asked
+from derive.terms.asked import Alike
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
+from derive.terms.kinks import maximum
+from derive.terms.named import Named, OfOneReal
 
 
-class _Named(Function):
-    """A function that is typeset by its name, an exponent between that and what it is of."""
-
-    latex_name: str
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"{self.latex_name}{power}\left({', '.join(printer.doprint(a) for a in self.args)}\right)"
-
-
-class _Real(_Named):
-    nargs = 1
-
-    def _eval_is_real(self) -> bool | None:
-        return self.args[0].is_extended_real
-
-    def _eval_is_extended_real(self) -> bool | None:
-        return self.args[0].is_extended_real
-
-
-class sigmoid(_Real):
+class sigmoid(OfOneReal):
     """`1 / (1 + exp(-x))`."""
 
     latex_name = r"\sigma"
@@ -50,7 +31,7 @@ class sigmoid(_Real):
         return 1 / (1 + exp(-x))
 
 
-class softplus(_Real):
+class softplus(OfOneReal):
     """`log(1 + exp(x))`, whose derivative is the sigmoid."""
 
     latex_name = r"\operatorname{softplus}"
@@ -65,7 +46,7 @@ class softplus(_Real):
         return log(1 + exp(x))
 
 
-class logaddexp(_Named):
+class logaddexp(Named):
     """`log(exp(a) + exp(b))` without either exponential, which may overflow; its derivatives are two sigmoids."""
 
     nargs = 2
@@ -94,7 +75,7 @@ class logaddexp(_Named):
         return log(exp(a) + exp(b))
 
 
-class log1p(_Real):
+class log1p(OfOneReal):
     """`log(1 + x)`, exact also where `x` is small."""
 
     def fdiff(self, argindex: int = 1) -> Expr:
@@ -105,7 +86,7 @@ class log1p(_Real):
         return rf"\log{power}\left(1 + {printer.doprint(self.args[0])}\right)"
 
 
-class expm1(_Real):
+class expm1(OfOneReal):
     """`exp(x) - 1`, exact also where `x` is small; its derivative is `exp(x)`, which is lost in `expm1(x) + 1`."""
 
     def fdiff(self, argindex: int = 1) -> Expr:
@@ -119,7 +100,7 @@ class expm1(_Real):
         return rf"\left({text}\right)^{{{exp}}}" if exp else rf"\left({text}\right)"
 
 
-class erfc(_Real):
+class erfc(OfOneReal):
     """`1 - erf(x)`, exact also where `x` is large. `erfc(-x)` stays so: as `2 - erfc(x)` it loses its tail."""
 
     latex_name = r"\operatorname{erfc}"
@@ -144,64 +125,6 @@ def _erfc_of_ours(eval_of_sympy: Any) -> Any:
 
 
 sympy_erfc.eval = _erfc_of_ours(sympy_erfc.eval)
-
-
-class relu(_Real):
-    """`max(x, 0)`, whose derivative at 0 is 0 (PyTorch's convention)."""
-
-    latex_name = r"\operatorname{relu}"
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return Where(Above(self.args[0], S.Zero), S.One, S.Zero)
-
-    @staticmethod
-    def slope_at_value(y: Expr) -> Expr:
-        """The derivative in terms of the function's value."""
-        return Where(Above(y, S.Zero), S.One, S.Zero)
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return True if self.args[0].is_extended_real else None
-
-
-def _is_minus_something(x: Expr) -> bool:
-    return bool(x.is_Mul and x.could_extract_minus_sign())
-
-
-class sign(_Real):
-    """-1, 0 or 1; its derivative is 0 everywhere, as PyTorch has it."""
-
-    latex_name = r"\operatorname{sign}"
-
-    @classmethod
-    def eval(cls, x: Expr) -> Expr | None:
-        if x.is_Number and x.is_comparable:
-            return S.Zero if x == 0 else S.One if x > 0 else S.NegativeOne
-        return -cls(-x) if _is_minus_something(x) else None
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return S.Zero
-
-
-class absolute(_Real):
-    """`|x|`, whose derivative is `sign(x)`: 0 at 0 (PyTorch's convention)."""
-
-    @classmethod
-    def eval(cls, x: Expr) -> Expr | None:
-        if x.is_nonnegative:
-            return x
-        if x.is_Number:
-            return abs(x)
-        return cls(-x) if _is_minus_something(x) else None
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return sign(self.args[0])
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return True
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"\left|{printer.doprint(self.args[0])}\right|{power}"
 
 
 def is_zero(value: Expr) -> Boolean:
@@ -249,7 +172,7 @@ class power(Function):
         return rf"{inner}^{{{exponent}}}" if exp is None else rf"\left({inner}^{{{exponent}}}\right)^{{{exp}}}"
 
 
-class atan2(_Named):
+class atan2(Named):
     """The angle of the point `(x, y)`, as `atan2(y, x)`; its derivatives at the origin are 0 (PyTorch's convention)."""
 
     nargs = 2
@@ -264,7 +187,7 @@ class atan2(_Named):
         return True
 
 
-class loggamma(_Real):
+class loggamma(OfOneReal):
     """`log(Gamma(x))`; of whole numbers SymPy takes it apart, and a gamma of them soon overflows."""
 
     latex_name = r"\log\Gamma"
@@ -273,7 +196,7 @@ class loggamma(_Real):
         return digamma(self.args[0])
 
 
-class capped(_Real):
+class capped(OfOneReal):
     """An exponent that passes `CAP` only where a factor of 0 leaves the exponential out: 0 is not to meet infinity.
 
     Its derivative is 1: of what is left out nothing reaches the exponent, and the factor's own is of no less than this.
@@ -293,61 +216,3 @@ CAP = 60
 def rsqrt(x: Any) -> Expr:
     """`1 / sqrt(x)`."""
     return S(x) ** S("-1/2")
-
-
-class _Extremum(_Named):
-    """The larger or the smaller of two values; a tie shares the gradient evenly, as `torch.maximum` does."""
-
-    nargs = 2
-    relation: type[Relational]
-
-    @classmethod
-    def eval(cls, a: Expr, b: Expr) -> Expr | None:
-        if a == b:
-            return a
-        if b.has(At) and not a.has(At, Dummy):
-            return cls(b, a)  # `maximum(0, x)` is `maximum(x, 0)`: one spelling for every rule that reads it
-        first = cls.relation(a, b)
-        return (a if first else b) if first in (S.true, S.false) else None
-
-    def _eval_derivative(self, s: Any) -> Expr:
-        a, b = self.args
-        da, db = a.diff(s), b.diff(s)
-        first, tie = asked(type(self).relation(a, b), At), asked(Eq(a, b), At)
-        if db == 0:
-            return da * Where(first, S.One, Where(tie, S.Half, S.Zero))
-        if da == 0:
-            return db * Where(first, S.Zero, Where(tie, S.Half, S.One))
-        return Where(first, da, Where(tie, (da + db) / 2, db))
-
-    def _eval_is_real(self) -> bool | None:
-        return True if all(a.is_extended_real for a in self.args) else None
-
-    def _eval_is_extended_real(self) -> bool | None:
-        return self._eval_is_real()
-
-
-class maximum(_Extremum):
-    """The larger of two values."""
-
-    relation = StrictGreaterThan
-    latex_name = r"\max"
-
-    def _eval_is_positive(self) -> bool | None:
-        return True if any(a.is_positive for a in self.args) else None
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return True if any(a.is_nonnegative for a in self.args) else None
-
-
-class minimum(_Extremum):
-    """The smaller of two values."""
-
-    relation = StrictLessThan
-    latex_name = r"\min"
-
-    def _eval_is_positive(self) -> bool | None:
-        return True if all(a.is_positive for a in self.args) else None
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return True if all(a.is_nonnegative for a in self.args) else None

@@ -15,7 +15,8 @@ from derive.nodes.between import by_size
 from derive.nodes.substituting import put
 from derive.program import Assign, Call, Node, Read, Scal
 from derive.terms.elements import At, Scalar, Tensor
-from derive.terms.functions import expm1, maximum, minimum, relu, sigmoid, sign
+from derive.terms.functions import expm1, sigmoid
+from derive.terms.kinks import maximum, minimum, relu, sign
 
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 _FUNCTIONS: dict[str, Callable[..., Expr]] = {

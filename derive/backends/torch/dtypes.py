@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.torch.pointwise import WHOLE, is_whole
+from derive.backends.torch.scalars import WHOLE, is_whole
 from derive.nodes.walking import children, walk
 from derive.program import (
     CONDITIONS,

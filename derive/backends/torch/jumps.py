@@ -19,7 +19,7 @@ from derive.nodes.products import product_factors
 from derive.nodes.walking import node_axes, reads
 from derive.passes.steps import half_of
 from derive.program import Call, Node, Num, Read, Scal
-from derive.terms.functions import maximum, minimum, sign
+from derive.terms.kinks import maximum, minimum, sign
 
 _LARGE = 2**15
 """What half precision still holds."""

@@ -21,7 +21,7 @@ from derive.backends.torch.compared import HOLD, Comparison, Known
 from derive.backends.torch.pieces import Piece, one_sign, piece, settled
 from derive.nodes.arithmetic import number_apart, signed_terms, summed, times
 from derive.program import Call, Node
-from derive.terms.functions import absolute, minimum, relu
+from derive.terms.kinks import absolute, minimum, relu
 
 
 def met(asked: Comparison, node: Call, known: Known) -> Node | None:

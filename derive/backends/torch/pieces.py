@@ -22,7 +22,7 @@ from derive.nodes.walking import rebuilt, walk
 from derive.program import Call, Node, Read
 from derive.terms import numbers
 from derive.terms.elements import Scalar
-from derive.terms.functions import maximum, minimum, relu
+from derive.terms.kinks import maximum, minimum, relu
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from derive.backends.torch.kept_above import kept_above
 from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.one_place import at_one_place
-from derive.backends.torch.pointwise import call_code, cast, large_number, number_code, written_over
+from derive.backends.torch.pointwise import call_code, cast, written_over
 from derive.backends.torch.powers import powers
 from derive.backends.torch.reads.ranges import repeated_named
 from derive.backends.torch.reads.read import read
@@ -26,6 +26,7 @@ from derive.backends.torch.reductions.runs import run_sum
 from derive.backends.torch.reductions.scans import running
 from derive.backends.torch.reductions.scatters import scatter
 from derive.backends.torch.reductions.shares import shares_code
+from derive.backends.torch.scalars import large_number, number_code
 from derive.backends.torch.sizes import Sizes, fixed
 from derive.backends.torch.slopes import sloped
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, squeeze

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from derive import axes, exp, op, tensor
 from derive.backends.cpu.expressions import number
-from derive.backends.torch.pointwise import number_code
+from derive.backends.torch.scalars import number_code
 from derive.emit import render
 from derive.program import Num
 from tests.derive.live import assert_derived

@@ -7,7 +7,7 @@ from sympy import Expr, Rational, symbols
 from derive.collapse.denominators import cancelled
 from derive.notation import axes, exp, op, sqrt, sum, tensor
 from derive.pipeline import derive_op
-from derive.terms.functions import absolute, sign
+from derive.terms.kinks import absolute, sign
 from tests.derive.live import module
 
 x, y, t = symbols("x y t", real=True)

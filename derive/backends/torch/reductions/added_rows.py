@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.torch.pointwise import number_code
 from derive.backends.torch.reads.gathers import along, column, whole_index
+from derive.backends.torch.scalars import number_code
 from derive.backends.values import ATOM, Value, is_pack, permute, position
 from derive.nodes.products import is_tensor
 from derive.nodes.walking import axes_along, index_axes, walk

@@ -1,0 +1,107 @@
+"""Numbers of Python in generated code: constants as a person writes them, and the functions of numbers in `math`."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from derive.backends.values import ATOM, COMPARISON, PRODUCT, SUM, UNARY, Value
+from derive.nodes.arithmetic import is_never_negative
+from derive.nodes.walking import walk
+from derive.program import AxisValue, Call, Node, Num, Scal, SizeOf
+from derive.terms.numbers import as_decimal, as_float, as_quotient, held, with_exponent
+
+_LONGEST = 2**63
+"""What torch takes as a whole number ends here; beyond it a number is a decimal."""
+
+
+def number_code(node: Num) -> Value:
+    """A constant as a person writes it: a decimal where one is exact and short, else a quotient."""
+    value = held(node.value)
+    if isinstance(value, float):
+        if math.isinf(value):
+            return Value("-math.inf" if value < 0 else "math.inf", strength=UNARY if value < 0 else ATOM, scalar=True)
+        return Value(repr(value), strength=ATOM if value >= 0 else UNARY, scalar=True)
+    negative = value < 0
+    size = abs(value)
+    if size.denominator == 1:
+        code, strength = str(size.numerator) if size < _LONGEST else repr(float(size)), ATOM
+    elif (decimal := as_float(size)) is not None:
+        code, strength = decimal, ATOM
+    else:
+        code, strength = " / ".join(map(as_decimal, as_quotient(size))), PRODUCT
+    return Value(f"-{code}" if negative else code, strength=min(strength, UNARY) if negative else strength, scalar=True)
+
+
+def large_number(node: Node) -> Value | None:
+    """A large whole number of few digits beside real numbers: `-1e9`; None for any other node."""
+    code = with_exponent(node.value) if isinstance(node, Num) and isinstance(node.value, Fraction) else None
+    return None if code is None else Value(code, strength=UNARY if code.startswith("-") else ATOM, scalar=True)
+
+
+WHOLE = frozenset({"add", "sub", "mul", "neg", "Mod", "maximum", "minimum", "absolute"})
+
+
+def is_whole(node: Node) -> bool:
+    """Whether a node counts: axes and whole numbers, added and multiplied."""
+    if isinstance(node, Num):
+        return isinstance(node.value, Fraction) and node.value.denominator == 1
+    if isinstance(node, Call):
+        return node.fn in WHOLE and all(is_whole(a) for a in node.args)
+    return isinstance(node, AxisValue | SizeOf)
+
+
+_MATH = {"loggamma": "lgamma"}
+_EVERYWHERE = frozenset({"tanh", "erf", "erfc", "atan", "atan2", "asinh"})
+"""What `math` has of all numbers."""
+
+
+def is_never_refused(node: Call) -> bool:
+    """Whether `math` takes the numbers: all that the spec says, of a length its root and floor, of the caller's few.
+
+    A length less a number, `sqrt(size(n) - 1)`, has no root where the axis has no place.
+    """
+    if node.fn in _EVERYWHERE or (node.fn == "pow" and is_whole(node.args[1])):
+        return True
+    lengths = any(isinstance(n, SizeOf) for n in walk(node))
+    if node.fn in ("sqrt", "rsqrt") and lengths and not is_never_negative(node.args[0]):
+        return False
+    refused = Scal if node.fn in ("sqrt", "rsqrt", "floor") else (Scal, SizeOf)
+    return not any(isinstance(n, refused) for a in node.args for n in walk(a))
+
+
+def is_given(node: Node) -> bool:
+    """Whether a number is made of the caller's numbers or of lengths, and may be 0."""
+    return any(isinstance(n, Scal | SizeOf) for n in walk(node))
+
+
+def scalar_call(node: Call, args: list[Value]) -> Value:
+    """The same function of Python's numbers, also where tensors would be infinite or not a number."""
+    fn, inner = node.fn, ", ".join(a.code for a in args)
+    if not args:
+        return Value(f"math.{fn}", scalar=True)
+    if fn == "absolute":
+        return Value(f"abs({inner})", scalar=True)
+    if fn == "relu":
+        return Value(f"max({inner}, 0)", scalar=True)
+    if fn == "sign":
+        return Value(f"({inner} > 0) - ({inner} < 0)", strength=COMPARISON, scalar=True)
+    if fn == "Mod":
+        return Value(f"{args[0].inside(PRODUCT)} % {args[1].inside(PRODUCT + 1)}", strength=PRODUCT, scalar=True)
+    if fn == "softplus":
+        return Value(f"max({inner}, 0) + math.log1p(math.exp(-abs({inner})))", strength=SUM, scalar=True)
+    if fn == "logaddexp":
+        return Value(f'of_numbers("logaddexp", {inner})', scalar=True)
+    if fn in ("maximum", "minimum"):
+        return Value(f"{fn[:3]}({inner})", scalar=True)
+    if fn == "sigmoid":
+        return Value(f"math.exp(min({inner}, 0)) / (1 + math.exp(-abs({inner})))", strength=PRODUCT, scalar=True)
+    known = is_never_refused(node)
+    if fn == "rsqrt":
+        root = f"math.sqrt({inner})" if known else f'of_numbers("sqrt", {inner})'
+        if known and not is_given(node):
+            return Value(f"1 / {root}", strength=PRODUCT, scalar=True)
+        return Value(f"ratio_of(1, {root})", scalar=True)
+    name = _MATH.get(fn, fn)
+    exists = known and hasattr(math, name)
+    return Value(f"math.{name}({inner})" if exists else f'of_numbers("{name}", {inner})', scalar=True)
