@@ -45,6 +45,7 @@ from derive.desugaring.rectified import with_relu
 from derive.desugaring.selections import selected
 from derive.desugaring.squares import with_squares
 from derive.desugaring.stable import by_stable_functions
+from derive.desugaring.sums_of_sums import with_sums_of_sums
 from derive.desugaring.twins import one_of_each
 from derive.desugaring.where_they_meet import computed_where_they_meet
 from derive.equations import Equation, Op
@@ -129,7 +130,8 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     check_inputs(op.operands)
     within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
     within = with_numbers_in_choices(computed_where_they_meet(within))
-    within = with_largest_taken_off(with_counterbalanced(with_squares(with_relu(within))))
+    within = with_sums_of_sums(with_counterbalanced(with_squares(with_relu(within))))
+    within = with_largest_taken_off(within)
     within = by_stable_functions(with_logs_of_shares(within))
     within = with_place_signs(with_digits_near_one(with_few_exponentials(within)))
     within = with_nested_named(with_factors_outside(with_named_shares(within)))

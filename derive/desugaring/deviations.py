@@ -22,6 +22,7 @@ from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.elements import At, Tensor, at_index, reads_of, tensor_names
 from derive.terms.indices import Merge, Prefix
 from derive.terms.kinks import maximum, relu
+from derive.terms.products import with_one_exponential
 from derive.terms.reductions import Reduce
 
 _MOST = 3  # axes of a sum whose orders are tried
@@ -136,13 +137,14 @@ class _Known:
             left, right = (self.body(at, order) for at in both)
             if left is None or right is None:
                 continue
-            weight = left * right / whole
+            weight = with_one_exponential(left * right / whole)
             ratio = times * Mul(*(self.sums[at.name].weight for at in both))
             ratio = -ratio / (number * self.sums[square.name].weight)
             one = self.total(weight, over, ratio)
             if one is None or one * ratio != 1:
                 continue
-            factors = [(part / weight, self.mean(at, one)) for at, part in zip(both, (left, right), strict=True)]
+            parts = zip(both, (left, right), strict=True)
+            factors = [(with_one_exponential(part / weight), self.mean(at, one)) for at, part in parts]
             if all(free_axes(mean) <= free_axes(a) and _is_of_one_size(a) for a, mean in factors):
                 body = weight * Mul(*(self.deviation(a, mean) for a, mean in factors))
                 return _Deviations(number * self.sums[square.name].weight, body, over)

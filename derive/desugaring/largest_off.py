@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sympy import Add, And, Expr, Mul, Pow, S, exp, log
 
@@ -58,6 +59,8 @@ def _without_largest(op: Op, total: Equation) -> Op:
     sign = S.One if largest.kind == "amax" else -S.One
     off = _Off(op, total, exponent, exponent if learned else of, largest.left, sign, known, weighed, learned)
     if any(off.factors(e) and not off.is_alike(e) for e in op.equations):  # what one leaves out is in the other
+        return op
+    if off.total.name not in off.sums:
         return op
     beside = off.beside()
     if beside is None:
@@ -118,10 +121,10 @@ def _maximum(exponent: Expr, total: Equation, taken: set[str]) -> Equation:
 def _taken_off(off: _Off, taken: set[str]) -> list[Equation] | None:
     """The equations with all such sums less the maximum; nothing where it does not cancel, or where none reads them."""
     op = off.op
-    sums = {e.name: new for e in op.equations if (new := off.taken_from(e, taken)) is not None}
+    sums = {e.name: off.taken_from(e, taken) for e in op.equations if e.name in off.sums}
     readers = [e for e in op.equations if any(at.name in sums for at in e.reads)]
     changed = {e.name: off.with_sums(e, sums) for e in readers}
-    if not readers or None in changed.values() or not sums.keys().isdisjoint(changed):
+    if not readers or None in changed.values():
         return None
     out: list[Equation] = []
     for e in op.equations:
@@ -183,9 +186,15 @@ def may_be_none(value: Expr, equations: Iterable[Equation]) -> bool:
 
 def _beside_in(total: Expr, sums: Collection[str]) -> list[Expr | None]:
     """The exponents of what such a sum is added to, 0 of a number and none where one is not known."""
-    own = [t for t in total.args if any(isinstance(f, At) and f.name in sums for f in Mul.make_args(t))]
+    own = [t for t in total.args if _degree(t, sums) != 0]
     others = [t for t in total.args if t not in own] if own else []
     return [S.Zero if t.is_number else exponent_of(t) for t in others]
+
+
+def _degree(term: Expr, sums: Collection[str]) -> Expr:
+    """How often a product has the exponential of the maximum, once for every such sum that it is not divided by."""
+    powers = (f.as_base_exp() for f in Mul.make_args(term))
+    return Add(*(n for base, n in powers if isinstance(base, At) and base.name in sums))
 
 
 def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
@@ -217,12 +226,18 @@ class _Off:
     learned: bool = False  # factors that have a gradient, also where they are 0
     others: tuple[Expr, ...] = ()  # exponents of what stands beside the sum, which the largest bounds too
 
+    @cached_property
+    def sums(self) -> frozenset[str]:
+        """The tensors from which it is taken. What reads one of them, as a sum of shares does, is a reader alone."""
+        alike = {e.name: e for e in self.op.equations if self.is_alike(e)}
+        return frozenset(n for n, e in alike.items() if not any(at.name in alike for at in e.reads))
+
     def beside(self) -> tuple[Expr, ...] | None:
         """The exponents of what is added to such sums wherever they are read, 0 of a number.
 
         None where one is not known, or where something is added in one place and not, or something else, in another.
         """
-        sums = {e.name for e in self.op.equations if self.is_alike(e)}
+        sums = self.sums
         found: set[tuple[Expr | None, ...]] = set()
         for e in (e for e in self.op.equations if any(at.name in sums for at in e.reads)):
             body = in_full(e.body, self.known)
@@ -246,12 +261,9 @@ class _Off:
         factors = Mul.make_args(in_full(e.body, self.known)) if alike and set(self.total.axes) <= set(e.axes) else ()
         return tuple(factors) if sum(exponent_of(f) == self.exponent for f in factors) == 1 else ()
 
-    def taken_from(self, e: Equation, taken: set[str]) -> Equation | None:
-        """Such a sum with the maximum taken off; nothing for another equation."""
-        factors = self.factors(e)
-        if not factors:
-            return None
-        others = Mul(*(f for f in factors if exponent_of(f) != self.exponent))
+    def taken_from(self, e: Equation, taken: set[str]) -> Equation:
+        """Such a sum with the maximum taken off."""
+        others = Mul(*(f for f in self.factors(e) if exponent_of(f) != self.exponent))
         body = others * exp(self._capped(self.named - self.sign * self.largest))
         if not e.given and e.name not in self.op.outputs:
             return replace(e, body=body)
@@ -270,6 +282,8 @@ class _Off:
         body = body.replace(lambda f: isinstance(f, Add), self._factored)
         body = body.replace(lambda f: isinstance(f, log), self._logarithm)
         body = body.replace(lambda f: isinstance(f, Mul), self._in_one)
+        if self.factors(e) and exp(self.exponent) in body.atoms(exp):
+            return None
         return replace(e, body=body) if all(map(self._is_small, body.atoms(exp))) else None
 
     def _kept(self, f: Expr) -> Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TypeVar
 
-from sympy import Basic, Expr, Mul
+from sympy import Add, Basic, Expr, Mul, exp
 
 from derive.terms.axes import Axis, free_axes
 
@@ -20,6 +20,12 @@ def factors_of(product: Expr, kind: type[F]) -> list[F]:
 def without(product: Expr, kind: type[Basic]) -> Expr:
     """The product of the factors that are of any other kind."""
     return Mul(*(f for f in Mul.make_args(product) if not isinstance(f, kind)))
+
+
+def with_one_exponential(product: Expr) -> Expr:
+    """A product with the one exponential that its exponentials are together: SymPy adds up single terms alone."""
+    exponents = [f.args[0] for f in factors_of(product, exp)]
+    return without(product, exp) * exp(Add(*exponents)) if len(exponents) > 1 else product
 
 
 def by_axes(factors: Iterable[Expr], axes: Collection[Axis]) -> tuple[list[Expr], list[Expr]]:

@@ -12,7 +12,7 @@ from derive.backends.cpu.statements.normal import Normal, Unsupported
 from derive.backends.cpu.statements.signs import never_positive
 from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
 from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.walking import index_axes
+from derive.nodes.walking import index_axes, walk
 from derive.program import (
     COMPARISONS,
     AxisValue,
@@ -150,7 +150,10 @@ class Expressions:
         return Text(f"{name}({', '.join(a.real.code for a in args)})")
 
     def counted(self, node: Node) -> Text | None:
-        """Places, lengths and integers, added and multiplied as such: a real holds no larger ones than 2**24."""
+        """Places, lengths and integers, added and multiplied as such: a real holds no larger ones than 2**24.
+
+        The caller's numbers among them are what C makes of both: doubles, which are whole or not.
+        """
         if isinstance(node, Call) and node.fn == "neg":
             node = Call("sub", (ZERO, *node.args))
         if isinstance(node, Call) and node.fn == "pow" and whole_exponent(node) == 2:
@@ -182,7 +185,7 @@ class Expressions:
                 whole, x = below * whole, self.real(inner.args[0])  # type: ignore[union-attr]
             known_as = {2: "square", 3: "cube"}.get(whole)
             return Text(f"{known_as}({x})" if known_as else f"whole_power({x}, {whole})")
-        if (places := self.counted(exponent)) is not None and places.kind == "int":
+        if (places := self.counted(exponent)) is not None and places.kind == "int" and not _has_scalars(exponent):
             return Text(f"power_by_place({args[0].real.code}, {places.code})")
         return Text(f"real_pow({args[0].real.code}, {args[1].real.code})")
 
@@ -266,6 +269,11 @@ def _chosen(args: list[Text], known: bool) -> Text:
     if not known and a.isdecimal() and b.isdecimal():
         a = f"R({a})"  # else both are whole numbers to C, which divides them as such
     return Text(f"{condition} ? {a} : {b}", _COMMA, "number" if known else "real")
+
+
+def _has_scalars(node: Node) -> bool:
+    """Whether it is made of the caller's numbers, which need not be whole."""
+    return any(isinstance(n, Scal) for n in walk(node))
 
 
 def _binary(fn: str, args: list[Text], known: bool) -> Text:
