@@ -1,4 +1,4 @@
-"""A sum of sums of exponentials is one sum, `sum(sum(exp(x[n, j, k]), over=k), over=j)`: it has one largest to take off.
+"""A sum of sums of exponentials, `sum(sum(exp(x[n, j, k]), over=k), over=j)`, is one sum, with one largest to take off.
 
 So it is of means. Other sums stay: what is summed first, as each row's share of a loss, is what the backward asks for.
 """

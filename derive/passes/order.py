@@ -31,6 +31,7 @@ from derive.passes.opposites import opposites
 from derive.passes.other_shares import other_shares
 from derive.passes.outer_products import through_outer_products
 from derive.passes.own_pairs import without_what_cancels
+from derive.passes.poles_met import with_poles_met
 from derive.passes.products import by_named_products, common_products
 from derive.passes.share import share
 from derive.passes.shared_sums import shared_sums
@@ -86,6 +87,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         after_sums,
         partial(with_masks, cotangents=cotangents, op=steps.op),
         other_shares,
+        partial(with_poles_met, op=steps.op),
         numbers_outside,
         one_sign,
         numbers_on,

@@ -24,6 +24,7 @@ from derive.backends.cpu.statements.decimals import with_decimals
 from derive.backends.cpu.statements.masked import with_masks_last
 from derive.backends.cpu.statements.neighbours import join_neighbours
 from derive.backends.cpu.statements.normal import Normal, normal
+from derive.backends.cpu.statements.own_pairs import without_infinite_own_pairs
 from derive.backends.cpu.statements.places import with_places
 from derive.backends.cpu.statements.related import with_related
 from derive.backends.cpu.statements.rounded import with_rounded_products
@@ -65,6 +66,7 @@ def kernel(
     with_scales(form)
     with_related(form)
     with_masks_last(form)
+    without_infinite_own_pairs(form)
     with_decimals(form)
     with_rounded_products(form, extrema & set(given))
     with_folds_spread(form)

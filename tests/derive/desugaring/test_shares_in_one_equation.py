@@ -1,4 +1,4 @@
-"""Formulas of shares in one equation are as finite as in several: a sum of shares reads their sum, and has none of its own."""
+"""Formulas of shares in one equation are as finite as in several: a sum of shares reads their sum, and has no other."""
 
 import pytest
 import torch

@@ -79,10 +79,9 @@ def _pairs(inside: list[Loop], own: Group, over: str, form: Normal) -> bool:
                 for r in reads for i in r.index)  # fmt: skip
     if not plain or any(r.name in others - set(form.numbers) for r in reads):
         return False
-    counted = any(isinstance(n, AxisValue) and n.axis == lane for s in inside for n in walk(s.value))
     axes = [set(node_axes(r)) for r in reads]
     sides = [any({side, over} <= a for a in axes) for side in (row, lane)]
-    return not counted and all(sides) and not any({row, lane, over} <= a for a in axes)
+    return all(sides) and not any({row, lane, over} <= a for a in axes)
 
 
 @dataclass
@@ -222,6 +221,8 @@ class PairTiles(Nest):
                     out.line(f"const real {self.c(r)} = {self.text.read(r).code};")
             self.named = {r: self.c(r) + self.at(r) for r in self.kinds}
             with out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
+                if any(isinstance(n, AxisValue) and n.axis == self.lane for s in self.inside for n in walk(s.value)):
+                    out.line(f"const int64_t {variable(self.lane)} = from + lane;")
                 self.elements(self.inside)
             self.named = {}
 
