@@ -205,8 +205,8 @@ def equation_rows(left: str, right: Expr, printer: Printer) -> list[str]:
     head = printer.product(rest if rest.up else Signed(False, (S.One,), term.down))
     lines = _filled(printer.terms(sums[0]), max(room - width(head), _LINE // 2))
     sign = "-" if term.negative else ""
-    first = rf"{left} &= {sign}{head} \Bigl( {lines[0]}"
-    return [first, *(rf"&\qquad {line}" for line in lines[1:-1]), rf"&\qquad {lines[-1]} \Bigr)"]
+    first, *others = [*lines[:-1], rf"{lines[-1]} \Bigr)"]
+    return [rf"{left} &= {sign}{head} \Bigl( {first}", *(rf"&\qquad {line}" for line in others)]
 
 
 def _filled(terms: list[str], room: int) -> list[str]:

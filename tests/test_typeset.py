@@ -39,6 +39,7 @@ from derive.typeset import (
     aligned,
     definition_latex,
     equation_latex,
+    equation_rows,
     name_latex,
     relation_latex,
     step_rows,
@@ -290,3 +291,15 @@ def test_a_number_reads_as_a_person_writes_it(written: str, words: str, tex: str
     assert text(number) == str(Num(Fraction(written))) == words
     assert Printer().doprint(number).replace("- ", "-") == tex
     assert Rational(words) == number
+
+
+def test_a_bracket_that_fits_on_a_line_stands_there_once() -> None:
+    """What is before it may be longer than a line: only a sum is broken."""
+    n = Axis("n")
+    head = [At(Tensor(f"a_long_name_of_factor_{k}"), n) for k in "abcdef"]
+    a, b = (At(Tensor(name), n) for name in ("first_term", "second_term"))
+    rows = equation_rows("y", (a - b) * head[0] * head[1] * head[2] * head[3] * head[4] * head[5], Printer())
+    assert len(rows) == 1 and rows[0].count("first") == 1 and rows[0].endswith(r"\Bigr)"), rows
+    terms = [At(Tensor(f"a_very_long_name_of_a_term_{k}"), n) for k in "ab"]
+    broken = equation_rows("y", (terms[0] - terms[1]) * head[0] * head[1], Printer())
+    assert len(broken) == 2 and broken[1].endswith(r"\Bigr)"), broken
