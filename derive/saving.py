@@ -7,7 +7,7 @@ again when that frees memory; a reduction or a matrix product only where a polic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -213,6 +213,16 @@ def _needed(definitions: list[Definition]) -> set[str]:
     return {name for d in definitions for name in tensor_names(d.value)}
 
 
+def reached(definitions: Iterable[Definition], returns: Collection[str]) -> list[Definition]:
+    """The definitions of what is wanted, and of what these read: a law may leave one that nothing reads any more."""
+    definitions = list(definitions)
+    while True:
+        wanted = _needed(definitions) | set(returns)
+        if all(d.name in wanted for d in definitions):
+            return definitions
+        definitions = [d for d in definitions if d.name in wanted]
+
+
 def with_kept(
     steps: Stepwise,
     definitions: list[Definition],
@@ -225,6 +235,10 @@ def with_kept(
     `returns` are the definitions wanted (default: the gradients). Adjoints defined elsewhere are given.
     """
     op = steps.op
+    gradients = {a.of: a.target.name for a in steps.adjoints}
+    if returns is None:
+        returns = tuple(gradients[o.name] for o in op.differentiable)
+    definitions = reached(definitions, returns)
     own = {d.name for d in definitions}
     cotangents = {c.target.name: c.axes for c in steps.cotangents}
     adjoints = {a.target.name: a.axes for a in steps.adjoints}
@@ -235,9 +249,6 @@ def with_kept(
     given += tuple((n, op.dims(n)) for n in names)
     used = {s.name for d in definitions for s in d.value.atoms(Scalar)}
     scalars = tuple(o.name for o in op.operands if not o.is_tensor and o.name in used)
-    gradients = {a.of: a.target.name for a in steps.adjoints}
-    if returns is None:
-        returns = tuple(gradients[o.name] for o in op.differentiable)
     program = schedule(op.name, definitions, given, scalars, returns, frozenset(forward_names(op)))
     kept = priced(op, [n for n in names if n not in held], policy)
     return Kept(names, program, Cost(work_and_names(program, nominal(op)), kept))

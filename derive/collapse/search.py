@@ -30,7 +30,7 @@ from derive.collapse.wholes import wholes
 from derive.costs.cost import made_again
 from derive.lengths.nominal import nominal
 from derive.lowering.definitions import Definition
-from derive.saving import Kept, Policy
+from derive.saving import Kept, Policy, reached
 from derive.terms.elements import At, Scalar
 
 
@@ -69,7 +69,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
         for named in dict.fromkeys((forced(steps), forced(steps, scaled=True)))
     ]
     whole = min(found, key=lambda w: w.kept.total)
-    definitions = tuple(d for c in whole.parts for d in c.definitions)
+    definitions = tuple(reached((d for c in whole.parts for d in c.definitions), whole.kept.program.returns))
     history = (*turned, *gone, *(s for c in whole.parts for s in c.steps))
     choices = tuple(c.choice for c in whole.parts)
     return Closed(choices, definitions, whole.kept, history, known, identities, _used(whole.parts, known))
