@@ -121,15 +121,21 @@ def _sum_of_term(term: Expr, axes: list[Axis]) -> Expr:
 def _before_masks(term: Expr, axes: list[Axis]) -> list[Expr]:
     """The factors of a term, elements that the axes are not of before a mask of places: `v[t] * where(s <= t, e, 0)`.
 
-    What a condition on values keeps from being infinite, and anything but elements, stays behind the mask.
+    So are choices between numbers, the slope of a `relu`. What a condition on values keeps from being infinite, and
+    anything else, stays behind the mask.
     """
     out: list[Expr] = []
     for factor in Mul.make_args(term):
         masks = isinstance(factor, Where) and factor.args[2] == 0 and not factor.condition.atoms(At)
         inside = Mul.make_args(factor.args[1]) if masks else ()
-        before = [f for f in inside if isinstance(f, At) and not free_axes(f) & set(axes)]
+        before = [f for f in inside if (isinstance(f, At) or _is_step(f)) and not free_axes(f) & set(axes)]
         out += [*before, Where(factor.args[0], factor.args[1] / Mul(*before), S.Zero)] if before else [factor]
     return out
+
+
+def _is_step(factor: Expr) -> bool:
+    """Whether it is one of a few numbers."""
+    return isinstance(factor, Where) and all(value.is_number or _is_step(value) for value in factor.args[1:])
 
 
 def _independent_sums(inside: list[Expr], bound: list[Axis]) -> list[Expr]:

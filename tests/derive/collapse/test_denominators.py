@@ -5,7 +5,7 @@ import torch
 from sympy import Expr, Rational, symbols
 
 from derive.collapse.denominators import cancelled
-from derive.notation import axes, exp, op, sqrt, sum, tensor
+from derive.notation import axes, op, sigmoid, sqrt, sum, tensor
 from derive.pipeline import derive_op
 from derive.terms.kinks import absolute, sign
 from tests.derive.live import module
@@ -71,7 +71,7 @@ def test_roots_are_no_denominators_of_their_own() -> None:
 
 @op
 def unnamed_share(f, a: tensor[n, k], v: tensor[k, m]):
-    f.p[n, k] = exp(a[n, k])
+    f.p[n, k] = sigmoid(a[n, k])
     f.y[n, m] = sum(f.p[n, k] / (1 + sum(f.p[n, k], over=k)) * v[k, m], over=k)
     return f.y
 
