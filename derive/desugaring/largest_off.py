@@ -278,11 +278,13 @@ class _Off:
             if exp(self.exponent) in body.replace(lambda f: isinstance(f, Mul), self._unweighed).atoms(exp):
                 return None
             body = body.replace(lambda f: isinstance(f, Mul), self._kept)
+        else:
+            body = body.xreplace({exp(self.exponent): exp(self.named)})
         body = body.xreplace({at: self._in_full(at, sums[at.name]) for at in body.atoms(At) if at.name in sums})
         body = body.replace(lambda f: isinstance(f, Add), self._factored)
         body = body.replace(lambda f: isinstance(f, log), self._logarithm)
         body = body.replace(lambda f: isinstance(f, Mul), self._in_one)
-        if self.factors(e) and exp(self.exponent) in body.atoms(exp):
+        if self.factors(e) and {exp(self.exponent), exp(self.named)} & body.atoms(exp):
             return None
         return replace(e, body=body) if all(map(self._is_small, body.atoms(exp))) else None
 

@@ -242,6 +242,7 @@ class Pair:
             places=named_places(self.op),
             outputs=frozenset(self.op.outputs),
             results=self._results(program) if like == self._like else frozenset(),
+            said=frozenset(r.axis.base for r in self.op.sizes if r.given is not None),
             twice=self.twice,
         )
         return Printed(printer.print(), list(printer.used_sizes), printer.sizes.checked)

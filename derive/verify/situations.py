@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from zlib import crc32
 
@@ -21,7 +21,7 @@ from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
 from derive.terms.elements import Scalar
 from derive.verify import values
-from derive.verify.cases import Call, Case, case_of, executed, shape_of, world_of
+from derive.verify.cases import Call, Case, case_of, executed, reference, shape_of, world_of
 from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of
 from derive.verify.reference import all_sizes, execute
 
@@ -250,12 +250,33 @@ def domains_of(op: Op) -> dict[str, str]:
     for bounded in (True, False):
         for attempt in attempts:
             if _is_finite(op, {**given, **attempt}, bounded):
-                return {**given, **attempt}
+                return _with_slopes(op, {**given, **attempt}, ends)
     raise DeriveError(
         "found no inputs at which the op is finite",
         op=op.name,
         fix="declare what its inputs may be, such as x: tensor[n].positive, or choose by where(…) what holds at a 0/0",
     )
+
+
+def _with_slopes(op: Op, domains: dict[str, str], ends: list[str]) -> dict[str, str]:
+    """The same, indices of one axis apart where autograd has no number for the slope of a distance that is 0."""
+    apart_too = domains | dict.fromkeys(ends, "apart")
+    if len(ends) < 2 or domains == apart_too or _has_slopes(op, domains) or not _has_slopes(op, apart_too):
+        return domains
+    return apart_too
+
+
+def _has_slopes(op: Op, domains: Mapping[str, str]) -> bool:
+    """Whether autograd of the equations is finite wherever the outputs are."""
+    for seed in range(_ATTEMPTS):
+        call = Situation("", "")._call(op, Generator().manual_seed(seed), domains, {})
+        outputs = None if call is None else _outputs(call)
+        if call is None or outputs is None or not _is_bounded(outputs):
+            continue
+        call = replace(call, cotangents=tuple(map(torch.ones_like, outputs.values())))
+        if not all(bool(g.isfinite().all()) for g in reference(call)[1].values()):
+            return False
+    return True
 
 
 @lru_cache(maxsize=512)

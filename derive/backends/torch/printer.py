@@ -76,6 +76,7 @@ class Printer:
     places: Mapping[str, str] = field(default_factory=dict)  # those that name a place of this axis, whatever is asked
     outputs: frozenset[str] = frozenset()  # of the inputs' dtype, also where they count
     results: frozenset[str] = frozenset()  # what a forward returns, and what that is made of: see `exact`
+    said: frozenset[str] = frozenset()  # axes that are as long as the caller says
     twice: frozenset[str] = frozenset()  # what forward and backward may both make, to be rounded alike
     used_sizes: dict[str, None] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)

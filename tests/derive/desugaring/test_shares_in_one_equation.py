@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive.notation import axes, exp, log, op, sum, tensor
+from derive.emit import render
+from derive.notation import axes, exp, log, oo, op, sum, tensor, where
 from tests.derive.live import assert_derived, module
 
 n, c, m, j, k = axes("n c m j k")
@@ -92,3 +93,25 @@ def test_they_are_derived(made) -> None:
 
 def test_a_variance_under_weights_stays_one_of_deviations() -> None:
     assert any("minus_mean" in e.name for e in variance.op.derivation.named.equations)
+
+
+@op
+def masked(f, z: tensor[j, k]):
+    f.p[j, k] = exp(where(k <= j, z[j, k], -oo)) / sum(exp(where(k <= j, z[j, k], -oo)), over=k)
+    return f.p
+
+
+@op
+def masked_by_name(f, z: tensor[j, k]):
+    f.w[j, k] = where(k <= j, z[j, k], -oo)
+    f.p[j, k] = exp(f.w[j, k]) / sum(exp(f.w[j, k]), over=k)
+    return f.p
+
+
+def test_a_mask_inside_is_one_tensor() -> None:
+    """As if it had a name: the exponentials are not made twice, and the shares alone are kept."""
+    assert masked.op.derivation.kept == masked_by_name.op.derivation.kept == ("p",)
+    assert render(masked.op.derivation).count("exp(") == render(masked_by_name.op.derivation).count("exp(")
+    assert_derived(
+        masked.op, lambda z: z.masked_fill(torch.ones_like(z).triu(1) > 0, -torch.inf).softmax(1), {"z": (4, 4)}
+    )

@@ -15,7 +15,7 @@ from derive.live import build
 from derive.terms.axes import Axis, Size
 from tests.derive.live import assert_derived, module
 
-n, m, d, t, u, e, h, i, j, k, c, v = axes("n m d t u e h i j k c v")
+b, n, m, d, t, u, e, h, i, j, k, c, v = axes("b n m d t u e h i j k c v")
 p = axes("p=2")
 
 
@@ -530,3 +530,18 @@ def test_a_multiple_of_a_quotient_is_rounded_first() -> None:
     """`2 * (n - 1) // 2` would be `n - 1`: more places than a padded axis has."""
     length = Size(Axis("n"))
     assert size_code(2 * floor((length - 1) / 2) + 2 - length, {"n": "n"}) == "2 * ((n - 1) // 2) + 2 - n"
+
+
+@op
+def filter_bank(f, x: tensor[n, t], win: tensor[k], bins: length(b)):
+    f.y[n, u, b] = sum(x[n, u + k] * win[k] * cos(k * b), over=k)
+    return f.y
+
+
+def test_a_bank_of_no_filters_has_no_places() -> None:
+    """PyTorch refuses a convolution to no channels."""
+    x, win = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((2, 9), (3,)))
+    y = module(filter_bank.op).filter_bank(x, win, 0)
+    assert y.shape == (2, 7, 0)
+    dx, dwin = torch.autograd.grad(y.sum(), (x, win))
+    assert not dx.any() and not dwin.any()

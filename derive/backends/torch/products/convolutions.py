@@ -17,7 +17,7 @@ from derive.backends.values import Dims, Value, is_pack, permute, position, sque
 from derive.nodes.arithmetic import multiplied, quotient
 from derive.nodes.products import fraction, numbers_apart, product_factors
 from derive.nodes.walking import axes_along, node_axes
-from derive.program import Index, Node, Read, Reduce, Scatter, SizeOf, Window
+from derive.program import Index, Node, Read, Reduce, Scatter, SizeOf, Window, base
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
@@ -200,12 +200,15 @@ class _Call:
         return last if s.dilation == 1 else f"{s.dilation} * {bracketed(last)}"
 
     def called(self, adjoint_of: str, *args: str) -> str:
-        """The call of torch; by way of a function for what has no elements where the rows may be no batch of its."""
+        """The call of torch; by way of a function for what has no elements where the rows may be no batch of its, or
+        the caller says how many channels there are.
+        """
         name = f"conv{len(self.c.spatial)}d"
         name = f"torch.nn.grad.{name}_{adjoint_of}" if adjoint_of else f"functional.{name}"
         given = f"{', '.join(args)}{self.options()}"
         in_batch = bool(self.rows) and self.rows <= set(self.c.batch)
         channels = (*self.c.groups, *self.c.inner, *self.c.outer)
+        in_batch = in_batch and not {base(a) for a in channels} & self.printer.said
         return f"{name}({given})" if in_batch or not channels else f"convolve({name}, {given})"
 
     def options(self) -> str:
