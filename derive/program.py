@@ -149,7 +149,8 @@ class Call:
         if self.fn == "neg":
             return f"-{_operand(self.args[0], 2)}"
         if self.fn not in _SIGNS:
-            return f"{self.fn}({', '.join(map(str, self.args))})"
+            name = "abs" if self.fn == "absolute" else self.fn
+            return f"{name}({', '.join(map(str, self.args))})"
         sign, level = _SIGNS[self.fn]
         left, right = self.args
         return f"{_operand(left, level + (self.fn == 'pow'))}{sign}{_operand(right, level + (self.fn != 'add'))}"

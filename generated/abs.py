@@ -4,7 +4,7 @@ r"""The absolute value, with derivative 0 at 0.
 Axes: ....
 
 Forward
-    y[...] = absolute(x[...])
+    y[...] = abs(x[...])
 
 Backward
     dx[...] = sign(x[...]) * dy[...]
@@ -35,7 +35,7 @@ class AbsSaved(NamedTuple):
 def abs_forward(x: Tensor) -> tuple[Tensor, AbsSaved]:
     """Returns y and what the backward needs."""
     check_shapes("abs", ("x: ...",), x)
-    y = torch.abs(x)  # y[...] = absolute(x[...])
+    y = torch.abs(x)  # y[...] = abs(x[...])
     return y, AbsSaved(x)
 
 

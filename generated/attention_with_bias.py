@@ -73,6 +73,7 @@ def attention_with_bias_forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -
         "attention_with_bias", ("q: ... h i d", "k: ... h j>0 d", "v: ... h j e", "bias: h i j"), q, k, v, bias
     )
     d = q.shape[-1]
+    # s[..., h, i, j] = sum(k[..., h, j, d] * q[..., h, i, d], over=d) / sqrt(size(d)) + bias[h, i, j]
     s = (q @ k.mT).div_(math.sqrt(d)).add_(bias)
     p = torch.softmax(s, -1, out=s)  # p[..., h, i, j] = exp(s[..., h, i, j]) / sum(exp(s[..., h, i, j]), over=j)
     o = p @ v  # o[..., h, i, e] = sum(p[..., h, i, j] * v[..., h, j, e], over=j)
@@ -90,7 +91,9 @@ def attention_with_bias_backward(
     dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
     sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
     ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., h, i, j] = p[..., h, i, j] * (dp[..., h, i, j] - sum_do_o[..., h, i])
+    # dq[..., h, i, d] = sum(ds[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
     dq = (ds @ k).div_(math.sqrt(d))
+    # dk[..., h, j, d] = sum(ds[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
     dk = (ds.mT @ q).div_(math.sqrt(d))
     dv = p.mT @ do  # dv[..., h, j, e] = sum(do[..., h, i, e] * p[..., h, i, j], over=i)
     dbias = ds.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(ds[..., h, i, j], over=...)

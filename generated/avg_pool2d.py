@@ -46,6 +46,7 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     check_length("avg_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
     check_length("avg_pool2d", "y", width >= 1, "axis q must be at least 1 long", width=width)
     check_length("avg_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
+    # y[n, c, i, j] = mean(x[n, c, 2*i + p, 2*j + q], over=(p, q))
     y = window_sums(x, {2: height, 3: width}, steps={2: 2, 3: 2}).div_(height * width)
     return y, AvgPool2dSaved(h, w, height, width)
 
@@ -54,10 +55,12 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
 def avg_pool2d_backward(dy: Tensor, h: int, w: int, height: int, width: int) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     n, c, i, j = dy.shape
+    # dx[n, c, h, w] = zeros, at [n, c, 2*i + p, 2*j + q] += dy[n, c, i, j] / (size(p) * size(q))
     dx_share = dy / (height * width)
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):
+            # dx[n, c, h, w] = zeros, at [n, c, 2*i + p, 2*j + q] += dy[n, c, i, j] / (size(p) * size(q))
             dx[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] += dx_share
     return dx
 

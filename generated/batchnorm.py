@@ -65,6 +65,7 @@ def batchnorm_forward(
     n = x.shape[0]
     mu = x.mean(0)  # mu[d] = mean(x[n, d], over=n)
     x_minus_mu = x - mu  # x_minus_mu[n, d] = x[n, d] - mu[d]
+    # var[d] = sum(x_minus_mu[n, d]**2, over=n) / (size(n) - correction)
     var = x_minus_mu.square().sum(0) / (n - correction)
     rstd = torch.rsqrt(var + eps)  # rstd[d] = rsqrt(var[d] + eps)
     xhat = x_minus_mu.mul_(rstd)  # xhat[n, d] = rstd[d] * x_minus_mu[n, d]
@@ -78,6 +79,7 @@ def batchnorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, co
     n = dy.shape[0]
     dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
     dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+    # dx[n, d] = gamma[d] * rstd[d] * (dy[n, d] - dgamma[d] / (size(n) - correction) * xhat[n, d] - dbeta[d] / size(n))
     dx = (
         torch.addcmul(dy, dgamma, xhat, value=ratio_of(-1, n - correction))
         .sub_(dbeta, alpha=ratio_of(1, n))

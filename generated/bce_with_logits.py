@@ -57,6 +57,7 @@ def bce_with_logits_forward(x: Tensor, t: Tensor) -> tuple[Tensor, BceWithLogits
 def bce_with_logits_backward(dloss: Tensor, x: Tensor, t: Tensor) -> BceWithLogitsGradients:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = x.shape[:]
+    # dx[...] = dloss[] / size(...) * (sigmoid(x[...]) - t[...])
     dx = torch.sigmoid(x).sub_(t).mul_(dloss / math.prod(leading))
     dt = -dloss / math.prod(leading) * x  # dt[...] = -dloss[] / size(...) * x[...]
     return BceWithLogitsGradients(dx, dt)

@@ -54,6 +54,7 @@ class BilinearGradients(NamedTuple):
 def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, BilinearSaved]:
     """Returns y and what the backward needs."""
     check_shapes("bilinear", ("x: ... i", "z: ... j", "w: o i j", "b: o"), x, z, w, b)
+    # y[..., o] = sum(x[..., i] * z[..., j] * w[o, i, j], over=(i, j)) + b[o]
     y = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", x, z), w).add_(b)
     return y, BilinearSaved(x, z, w)
 
@@ -65,6 +66,7 @@ def bilinear_backward(dy: Tensor, x: Tensor, z: Tensor, w: Tensor) -> BilinearGr
     w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(w[o, i, j] * dy[..., o], over=o)
     dx = (z[..., None, :] @ w_dy.mT).squeeze(-2)  # dx[..., i] = sum(z[..., j] * w_dy[..., i, j], over=j)
     dz = (x[..., None, :] @ w_dy).squeeze(-2)  # dz[..., j] = sum(x[..., i] * w_dy[..., i, j], over=i)
+    # dw[o, i, j] = sum(dy[..., o] * x[..., i] * z[..., j], over=...)
     dw = torch.einsum("...oi, ...j -> oij", torch.einsum("...o, ...i -> ...oi", dy, x), z)
     db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
     return BilinearGradients(dx, dz, dw, db)

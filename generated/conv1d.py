@@ -64,6 +64,7 @@ def conv1d_backward(dy: Tensor, x: Tensor, w: Tensor) -> Conv1dGradients:
     n, o, _ = dy.shape
     _, c, l = x.shape
     k = w.shape[2]
+    # dx[n, c, l] = zeros, at [n, c, k + t] += sum(dy[n, o, t] * w[o, c, k], over=o)
     dx = torch.nn.grad.conv1d_input((n, c, l), w, dy)
     dw = torch.nn.grad.conv1d_weight(x, (o, c, k), dy)  # dw[o, c, k] = sum(dy[n, o, t] * x[n, c, k + t], over=(n, t))
     db = dy.sum((0, 2))  # db[o] = sum(dy[n, o, t], over=(n, t))

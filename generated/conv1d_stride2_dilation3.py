@@ -54,6 +54,7 @@ def conv1d_stride2_dilation3_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[T
     l = x.shape[2]
     k = w.shape[2]
     check_length("conv1d_stride2_dilation3", "y", l >= 3 * k - 2, "x[n, c, 3*k + 2*t] must fit into axis l", l=l, k=k)
+    # y[n, o, t] = sum(w[o, c, k] * x[n, c, 3*k + 2*t], over=(c, k)) + b[o]
     y = functional.conv1d(x, w, b, stride=2, dilation=3)
     return y, Conv1dStride2Dilation3Saved(x, w)
 
@@ -64,7 +65,9 @@ def conv1d_stride2_dilation3_backward(dy: Tensor, x: Tensor, w: Tensor) -> Conv1
     n, o, _ = dy.shape
     _, c, l = x.shape
     k = w.shape[2]
+    # dx[n, c, l] = zeros, at [n, c, 3*k + 2*t] += sum(dy[n, o, t] * w[o, c, k], over=o)
     dx = torch.nn.grad.conv1d_input((n, c, l), w, dy, stride=2, dilation=3)
+    # dw[o, c, k] = sum(dy[n, o, t] * x[n, c, 3*k + 2*t], over=(n, t))
     dw = torch.nn.grad.conv1d_weight(x, (o, c, k), dy, stride=2, dilation=3)
     db = dy.sum((0, 2))  # db[o] = sum(dy[n, o, t], over=(n, t))
     return Conv1dStride2Dilation3Gradients(dx, dw, db)

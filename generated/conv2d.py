@@ -66,7 +66,9 @@ def conv2d_backward(dy: Tensor, x: Tensor, k: Tensor) -> Conv2dGradients:
     n, o, _, _ = dy.shape
     _, c, h, w = x.shape
     _, _, p, q = k.shape
+    # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += sum(dy[n, o, i, j] * k[o, c, p, q], over=o)
     dx = torch.nn.grad.conv2d_input((n, c, h, w), k, dy)
+    # dk[o, c, p, q] = sum(dy[n, o, i, j] * x[n, c, i + p, j + q], over=(i, j, n))
     dk = torch.nn.grad.conv2d_weight(x, (o, c, p, q), dy)
     db = dy.sum((0, 2, 3))  # db[o] = sum(dy[n, o, i, j], over=(i, j, n))
     return Conv2dGradients(dx, dk, db)

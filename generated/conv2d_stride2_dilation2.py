@@ -60,6 +60,7 @@ def conv2d_stride2_dilation2_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[T
     check_length(
         "conv2d_stride2_dilation2", "y", w >= 2 * q - 1, "x[n, c, 2*i + 2*p, 2*j + 2*q] must fit into axis w", w=w, q=q
     )
+    # y[n, o, i, j] = sum(k[o, c, p, q] * x[n, c, 2*i + 2*p, 2*j + 2*q], over=(c, p, q)) + b[o]
     y = functional.conv2d(x, k, b, stride=2, dilation=2)
     return y, Conv2dStride2Dilation2Saved(x, k)
 
@@ -70,7 +71,9 @@ def conv2d_stride2_dilation2_backward(dy: Tensor, x: Tensor, k: Tensor) -> Conv2
     n, o, _, _ = dy.shape
     _, c, h, w = x.shape
     _, _, p, q = k.shape
+    # dx[n, c, h, w] = zeros, at [n, c, 2*i + 2*p, 2*j + 2*q] += sum(dy[n, o, i, j] * k[o, c, p, q], over=o)
     dx = torch.nn.grad.conv2d_input((n, c, h, w), k, dy, stride=2, dilation=2)
+    # dk[o, c, p, q] = sum(dy[n, o, i, j] * x[n, c, 2*i + 2*p, 2*j + 2*q], over=(i, j, n))
     dk = torch.nn.grad.conv2d_weight(x, (o, c, p, q), dy, stride=2, dilation=2)
     db = dy.sum((0, 2, 3))  # db[o] = sum(dy[n, o, i, j], over=(i, j, n))
     return Conv2dStride2Dilation2Gradients(dx, dk, db)

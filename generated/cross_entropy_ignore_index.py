@@ -63,7 +63,9 @@ def cross_entropy_ignore_index_forward(
     y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
     count = y_is_not_ignore_index.sum()  # count[] = sum(where(y_is_not_ignore_index[n], 1, 0), over=n)
     y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
+    # logp[n] = z[n, y_read[n]] - m[n] - log(s[n])
     logp = z.gather(1, y_read.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s)
+    # loss[] = -sum(where(y_is_not_ignore_index[n], logp[n], 0), over=n) / count[]
     loss = -torch.where(y_is_not_ignore_index, logp, 0).sum() / count
     return loss, CrossEntropyIgnoreIndexSaved(exp_z_minus_m, s, count, y, ignore_index)
 
@@ -74,6 +76,7 @@ def cross_entropy_ignore_index_backward(
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
     y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
+    # dlogp[n] = where(y_is_not_ignore_index[n], -dloss[] / count[], 0)
     dlogp = torch.where(y_is_not_ignore_index, -dloss / count, 0)
     y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
     dz = (-dlogp / s)[:, None] * exp_z_minus_m  # dz[n, c] = -dlogp[n] / s[n] * exp_z_minus_m[n, c]

@@ -62,6 +62,7 @@ def cross_entropy_probabilities_backward(dloss: Tensor, logp: Tensor, t: Tensor)
     """The gradient of every real input, from dloss and what the forward saved."""
     n = logp.shape[0]
     sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
+    # dz[n, c] = dloss[] / size(n) * (sum_t[n] * exp(logp[n, c]) - t[n, c])
     dz = torch.exp(logp).mul_(sum_t).sub_(t).mul_(dloss / n)
     dt = -dloss / n * logp  # dt[n, c] = -dloss[] / size(n) * logp[n, c]
     return CrossEntropyProbabilitiesGradients(dz, dt)

@@ -56,6 +56,7 @@ def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tupl
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[n], over=n)
+    # logp[n] = z[n, y[n]] - m[n] - log(s[n])
     logp = z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s)
     loss = -(weight * logp).sum() / weight_sum  # loss[] = -sum(weight[n] * logp[n], over=n) / weight_sum[]
     return loss, CrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
@@ -66,8 +67,11 @@ def cross_entropy_weighted_backward(
     dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, weight_sum: Tensor, y: Tensor, weight: Tensor
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
+    # dloss_weight_sum_weight[n] = dloss[] / weight_sum[] * weight[n]
     dloss_weight_sum_weight = dloss / weight_sum * weight
+    # dz[n, c] = dloss_weight_sum_weight[n] / s[n] * exp_z_minus_m[n, c]
     dz = (dloss_weight_sum_weight / s)[:, None] * exp_z_minus_m
+    # dz[n, c] = dz, at [n, y[n]] += -dloss_weight_sum_weight[n]
     dz.scatter_add_(1, y.unsqueeze(1), (-dloss_weight_sum_weight).unsqueeze(1))
     return dz
 

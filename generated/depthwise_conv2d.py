@@ -56,6 +56,7 @@ def depthwise_conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, D
     _, p, q = k.shape
     check_length("depthwise_conv2d", "y", h >= p, "x[n, c, i + p, j + q] must fit into axis h", h=h, p=p)
     check_length("depthwise_conv2d", "y", w >= q, "x[n, c, i + p, j + q] must fit into axis w", w=w, q=q)
+    # y[n, c, i, j] = sum(k[c, p, q] * x[n, c, i + p, j + q], over=(p, q)) + b[c]
     y = functional.conv2d(x, k[:, None], b, groups=c)
     return y, DepthwiseConv2dSaved(x, k)
 
@@ -66,7 +67,9 @@ def depthwise_conv2d_backward(dy: Tensor, x: Tensor, k: Tensor) -> DepthwiseConv
     n, c, _, _ = dy.shape
     _, _, h, w = x.shape
     _, p, q = k.shape
+    # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += k[c, p, q] * dy[n, c, i, j]
     dx = torch.nn.grad.conv2d_input((n, c, h, w), k[:, None], dy, groups=c)
+    # dk[c, p, q] = sum(dy[n, c, i, j] * x[n, c, i + p, j + q], over=(i, j, n))
     dk = torch.nn.grad.conv2d_weight(x, (c, 1, p, q), dy, groups=c).squeeze(1)
     db = dy.sum((0, 2, 3))  # db[c] = sum(dy[n, c, i, j], over=(i, j, n))
     return DepthwiseConv2dGradients(dx, dk, db)

@@ -36,6 +36,7 @@ class EluSaved(NamedTuple):
 def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("elu", ("x: ...",), x)
+    # y[...] = relu(x[...]) + alpha * expm1(minimum(x[...], 0))
     y = torch.relu(x).add_(torch.expm1(x.clamp(max=0)).mul_(alpha))
     return y, EluSaved(x, alpha)
 
@@ -44,6 +45,7 @@ def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
 def elu_backward(dy: Tensor, x: Tensor, alpha: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
     sign_relu_x = torch.relu(x).sign_()  # sign_relu_x[...] = sign(relu(x[...]))
+    # dx[...] = dy[...] * (sign_relu_x[...] + alpha * exp(minimum(x[...], 0)) * (1 - sign_relu_x[...]))
     dx = x.clamp(max=0).exp_().mul_(alpha).lerp_(dy.new_ones(()), sign_relu_x).mul_(dy)
     return dx
 

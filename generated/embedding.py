@@ -50,6 +50,7 @@ def embedding_forward(C: Tensor, ix: Tensor) -> tuple[Tensor, EmbeddingSaved]:
 def embedding_backward(demb: Tensor, ix: Tensor, v: int) -> Tensor:
     """The gradient of every real input, from demb and what the forward saved."""
     e = demb.shape[-1]
+    # dC[v, e] = zeros, at [ix[...], e] += demb[..., e]
     dC = demb.new_zeros(v, e).index_add_(0, ix.reshape(-1), demb.reshape(ix.numel(), e))
     return dC
 

@@ -59,6 +59,7 @@ def embedding_with_positions_forward(C: Tensor, P: Tensor, ix: Tensor) -> tuple[
 def embedding_with_positions_backward(dx: Tensor, ix: Tensor, v: int) -> EmbeddingWithPositionsGradients:
     """The gradient of every real input, from dx and what the forward saved."""
     *_, t, e = dx.shape
+    # dC[v, e] = zeros, at [ix[..., t], e] += dx[..., t, e]
     dC = dx.new_zeros(v, e).index_add_(0, ix.reshape(-1), dx.reshape(ix.numel(), e))
     dP = dx.sum_to_size(t, e)  # dP[t, e] = sum(dx[..., t, e], over=...)
     return EmbeddingWithPositionsGradients(dC, dP)

@@ -68,8 +68,11 @@ def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
     """Returns o and what the backward needs."""
     check_shapes("grouped_query_attention", ("q: ... g h i d", "k: ... g j>0 d", "v: ... g j e"), q, k, v)
     d = q.shape[-1]
+    # s[..., g, h, i, j] = sum(k[..., g, j, d] * q[..., g, h, i, d], over=d) / sqrt(size(d))
     s = torch.einsum("...ghid, ...gjd -> ...ghij", q, k).div_(math.sqrt(d))
+    # p[..., g, h, i, j] = exp(s[..., g, h, i, j]) / sum(exp(s[..., g, h, i, j]), over=j)
     p = torch.softmax(s, -1, out=s)
+    # o[..., g, h, i, e] = sum(v[..., g, j, e] * p[..., g, h, i, j], over=j)
     o = torch.einsum("...ghij, ...gje -> ...ghie", p, v)
     return o, GroupedQueryAttentionSaved(p, o, q, k, v)
 
@@ -80,11 +83,17 @@ def grouped_query_attention_backward(
 ) -> GroupedQueryAttentionGradients:
     """The gradient of every real input, from do and what the forward saved."""
     d = q.shape[-1]
+    # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
     dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
+    # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
     sum_do_o = (do * o).sum(-1, keepdim=True)
+    # ds[..., g, h, i, j] = p[..., g, h, i, j] * (dp[..., g, h, i, j] - sum_do_o[..., g, h, i])
     ds = dp.sub_(sum_do_o).mul_(p)
+    # dq[..., g, h, i, d] = sum(k[..., g, j, d] * ds[..., g, h, i, j], over=j) / sqrt(size(d))
     dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k).div_(math.sqrt(d))
+    # dk[..., g, j, d] = sum(ds[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i)) / sqrt(size(d))
     dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q).div_(math.sqrt(d))
+    # dv[..., g, j, e] = sum(do[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
     dv = torch.einsum("...ghij, ...ghie -> ...gje", p, do)
     return GroupedQueryAttentionGradients(dq, dk, dv)
 

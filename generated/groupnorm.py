@@ -95,8 +95,10 @@ def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) ->
     xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
     sum_dy_xhat = (dy * xhat).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat[n, c, s], over=s)
     gamma_apart = gamma.unflatten(0, (groups, k))
+    # mean_dxhat_zhat[n, g] = mean(gamma[(g, k)] * sum_dy_xhat[n, (g, k)], over=k) / size(s)
     mean_dxhat_zhat = (gamma_apart * sum_dy_xhat.unflatten(1, (groups, k))).mean(2) / s
     sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
+    # mean_dxhat[n, g] = mean(gamma[(g, k)] * sum_dy[n, (g, k)], over=k) / size(s)
     mean_dxhat = (gamma_apart * sum_dy.unflatten(1, (groups, k))).mean(2) / s
     dz = (
         (rstd * gamma_apart[:, :, None] * dy.unflatten(1, (groups, k)))

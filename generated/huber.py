@@ -4,7 +4,7 @@ r"""Squared for errors up to a threshold, linear beyond it, averaged (Huber, 196
 Axes: ....
 
 Forward
-    r[...] = absolute(t[...] - x[...])
+    r[...] = abs(t[...] - x[...])
     e[...] = where(r[...] <= threshold, r[...]**2 / 2, threshold * (r[...] - threshold / 2))
     loss[] = mean(e[...], over=...)
 
@@ -52,7 +52,8 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
     """Returns loss and what the backward needs."""
     check_shapes("huber", ("x: ...", "t: ..."), x, t)
     t_minus_x = t - x  # t_minus_x[...] = t[...] - x[...]
-    r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
+    r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
+    # e[...] = threshold * relu(r[...] - threshold) + minimum(r[...], threshold)**2 / 2
     e = (r - threshold).relu_().mul_(threshold).add_(r.clamp(max=threshold).square_().div_(2))
     loss = e.mean()  # loss[] = mean(e[...], over=...)
     return loss, HuberSaved(t_minus_x, threshold)
@@ -62,7 +63,8 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
 def huber_backward(dloss: Tensor, t_minus_x: Tensor, threshold: float) -> HuberGradients:
     """The gradient of every real input, from dloss and what the forward saved."""
     leading = t_minus_x.shape[:]
-    r = torch.abs(t_minus_x)  # r[...] = absolute(t_minus_x[...])
+    r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
+    # dt_minus_x[...] = dloss[] / size(...) * sign(t_minus_x[...]) * minimum(r[...], threshold)
     dt_minus_x = torch.sign(t_minus_x).mul_(r.clamp_(max=threshold)).mul_(dloss / math.prod(leading))
     dx = -dt_minus_x  # dx[...] = -dt_minus_x[...]
     return HuberGradients(dx, dt_minus_x)

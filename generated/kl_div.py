@@ -38,6 +38,7 @@ def kl_div_forward(logp: Tensor, t: Tensor) -> tuple[Tensor, KlDivSaved]:
     """Returns loss and what the backward needs."""
     check_shapes("kl_div", ("logp: n c", "t (constant): n c"), logp, t)
     n = logp.shape[0]
+    # e[n, c] = where(t[n, c] > 0, log(t[n, c]) * t[n, c], 0) - logp[n, c] * t[n, c]
     e = where_by_bits(t > 0, torch.log(t).mul_(t), 0).addcmul_(logp, t, value=-1)
     loss = e.sum() / n  # loss[] = sum(e[n, c], over=(n, c)) / size(n)
     return loss, KlDivSaved(t)

@@ -5,7 +5,7 @@ Axes: ....
 
 Forward
     error[...] = x[...] - t[...]
-    loss[] = mean(absolute(error[...]), over=...)
+    loss[] = mean(abs(error[...]), over=...)
 
 Backward
     derror[...] = dloss[] * sign(error[...]) / size(...)
@@ -49,7 +49,7 @@ def l1_forward(x: Tensor, t: Tensor) -> tuple[Tensor, L1Saved]:
     """Returns loss and what the backward needs."""
     check_shapes("l1", ("x: ...", "t: ..."), x, t)
     error = x - t  # error[...] = x[...] - t[...]
-    loss = torch.abs(error).mean()  # loss[] = mean(absolute(error[...]), over=...)
+    loss = torch.abs(error).mean()  # loss[] = mean(abs(error[...]), over=...)
     return loss, L1Saved(error)
 
 

@@ -56,6 +56,7 @@ def l2_normalize_backward(dy: Tensor, r_sum: Tensor, y: Tensor, eps: float) -> T
     r = torch.rsqrt(r_sum.clamp(min=eps**2))  # r[...] = rsqrt(maximum(r_sum[...], eps**2))
     sum_dy_y = (dy * y).sum(-1, keepdim=True)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
     where_r_sum_sum_dy_y = torch.where(r_sum > eps**2, sum_dy_y, torch.where(r_sum == eps**2, sum_dy_y / 2, 0))
+    # dx[..., d] = r[...] * (dy[..., d] - where_r_sum_sum_dy_y[...] * y[..., d])
     dx = torch.addcmul(dy, where_r_sum_sum_dy_y, y, value=-1).mul_(r)
     return dx
 

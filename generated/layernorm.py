@@ -76,6 +76,7 @@ def layernorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) ->
     dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
     mean_dxhat_xhat = dy_xhat @ gamma / d  # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
     mean_dxhat = dy @ gamma / d  # mean_dxhat[...] = sum(gamma[d] * dy[..., d], over=d) / size(d)
+    # dx[..., d] = rstd[...] * (gamma[d] * dy[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat[...])
     dx = (gamma * dy).addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat[..., None]).mul_(rstd)
     dgamma = dy_xhat.sum_to_size(d)  # dgamma[d] = sum(dy_xhat[..., d], over=...)
     dbeta = dy.sum_to_size(d)  # dbeta[d] = sum(dy[..., d], over=...)

@@ -47,6 +47,7 @@ def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
     check_length("max_pool2d", "y", width >= 1, "axis q must be at least 1 long", width=width)
     check_length("max_pool2d", "y", h >= height, "x[n, c, 2*i + p, 2*j + q] must fit into axis h", h=h, height=height)
     check_length("max_pool2d", "y", w >= width, "x[n, c, 2*i + p, 2*j + q] must fit into axis w", w=w, width=width)
+    # y[n, c, i, j] = amax(x[n, c, 2*i + p, 2*j + q], over=(p, q))
     y = over_windows(torch.maximum, x, {2: height, 3: width}, steps={2: 2, 3: 2})
     return y, MaxPool2dSaved(y, x, height, width)
 
@@ -59,6 +60,7 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
     sum_x_y = dy.new_zeros(n, c, i, j)
     for at_p in range(height):
         for at_q in range(width):
+            # sum_x_y[n, c, i, j] = sum(where(x[n, c, 2*i + p, 2*j + q] == y[n, c, i, j], 1, 0), over=(p, q))
             sum_x_y += (x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y).view(torch.int8)
     dx_share = dy / sum_x_y
     dx = dy.new_zeros(n, c, h, w)

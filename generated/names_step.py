@@ -208,6 +208,7 @@ def names_step_backward(
     n = embcat.shape[0]
     t = ix.shape[1]
     dlogits = dloss / n * probs  # dlogits[n, c] = dloss[] / size(n) * probs[n, c]
+    # dlogits[n, c] = dlogits, at [n, y[n]] += -dloss[] / size(n)
     dlogits.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
     dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
     dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
@@ -219,6 +220,7 @@ def names_step_backward(
         .mul_(bngain * bnvar_inv)
     )
     dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
+    # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
     dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
     dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
     db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
@@ -402,14 +404,18 @@ def names_step_stepwise_backward(
     c = logits.shape[1]
     h_size = bndiff.shape[1]
     t = ix.shape[1]
+    # dlogprobs[n, c] = zeros, at [n, y[n]] += -dloss[] / size(n)
     dlogprobs = dloss.new_zeros(n, c).scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
     dprobs = dlogprobs / probs  # dprobs[n, c] = dlogprobs[n, c] / probs[n, c]
     dcounts_sum_inv = (counts * dprobs).sum(1)  # dcounts_sum_inv[n] = sum(counts[n, c] * dprobs[n, c], over=c)
+    # dcounts_sum[n] = -dcounts_sum_inv[n] / counts_sum[n] / counts_sum[n]
     dcounts_sum = -dcounts_sum_inv / counts_sum.squeeze(1) / counts_sum.squeeze(1)
+    # dcounts[n, c] = counts_sum_inv[n] * dprobs[n, c] + dcounts_sum[n]
     dcounts = counts_sum_inv * dprobs + dcounts_sum[:, None]
     dnorm_logits = counts * dcounts  # dnorm_logits[n, c] = counts[n, c] * dcounts[n, c]
     sum_dnorm_logits = dnorm_logits.sum(1)  # sum_dnorm_logits[n] = sum(dnorm_logits[n, c], over=c)
     dlogit_maxes = -sum_dnorm_logits  # dlogit_maxes[n] = -sum_dnorm_logits[n]
+    # sum_logit_maxes_logits[n] = sum(where(logits[n, c] == logit_maxes[n], 1, 0), over=c)
     sum_logit_maxes_logits = (logits == logit_maxes).sum(1, keepdim=True)
     dlogits = where_by_bits(logits == logit_maxes, dlogit_maxes[:, None] / sum_logit_maxes_logits, 0) + dnorm_logits
     dlogits_sum = dlogits  # dlogits_sum[n, c] = dlogits[n, c]
@@ -417,8 +423,10 @@ def names_step_stepwise_backward(
     dhpreact = dh * (1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
     dbnraw = bngain * dhpreact  # dbnraw[n, h] = bngain[h] * dhpreact[n, h]
     dbnvar_inv = (bndiff * dbnraw).sum(0)  # dbnvar_inv[h] = sum(bndiff[n, h] * dbnraw[n, h], over=n)
+    # dbnvar[h] = -dbnvar_inv[h] / 2 / ((bnvar[h] + eps) * sqrt(bnvar[h] + eps))
     dbnvar = -dbnvar_inv / 2 / ((bnvar + eps) * torch.sqrt(bnvar + eps))
     dbndiff2 = (dbnvar / (n - 1)).expand(n, h_size)  # dbndiff2[n, h] = dbnvar[h] / (size(n) - 1)
+    # dbndiff[n, h] = bnvar_inv[h] * dbnraw[n, h] + 2 * bndiff[n, h] * dbndiff2[n, h]
     dbndiff = bnvar_inv * dbnraw + 2 * bndiff * dbndiff2
     sum_dbndiff = dbndiff.sum(0)  # sum_dbndiff[h] = sum(dbndiff[n, h], over=n)
     dbnmeani = -sum_dbndiff  # dbnmeani[h] = -sum_dbndiff[h]
@@ -426,6 +434,7 @@ def names_step_stepwise_backward(
     dhprebn_sum = dhprebn  # dhprebn_sum[n, h] = dhprebn[n, h]
     dembcat = dhprebn_sum @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn_sum[n, h], over=h)
     demb = dembcat.unflatten(1, (t, e))  # demb[n, t, e] = dembcat[n, (t, e)]
+    # dC[v, e] = zeros, at [ix[n, t], e] += demb[n, t, e]
     dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), demb.reshape(ix.numel(), e))
     dW1 = embcat.T @ dhprebn_sum  # dW1[i, h] = sum(dhprebn_sum[n, h] * embcat[n, i], over=n)
     db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)

@@ -43,6 +43,7 @@ def pow_forward(x: Tensor, exponent: float = 2.0) -> tuple[Tensor, PowSaved]:
 @in_float32
 def pow_backward(dy: Tensor, x: Tensor, exponent: float) -> Tensor:
     """The gradient of every real input, from dy and what the forward saved."""
+    # dx[...] = exponent * x[...]**where(exponent == 0, 0, exponent - 1) * dy[...]
     dx = (x ** (0 if exponent == 0 else exponent - 1)).mul_(dy).mul_(exponent)
     return dx
 

@@ -53,7 +53,9 @@ def pow_elementwise_forward(x: Tensor, y: Tensor) -> tuple[Tensor, PowElementwis
 @in_float32
 def pow_elementwise_backward(dz: Tensor, z: Tensor, x: Tensor, y: Tensor) -> PowElementwiseGradients:
     """The gradient of every real input, from dz and what the forward saved."""
+    # dx[...] = dz[...] * where(y[...] == 0, 0, x[...]**(y[...] - 1) * y[...])
     dx = torch.where(y == 0, 0, (x ** (y - 1)).mul_(y)).mul_(dz)
+    # dy[...] = dz[...] * where(x[...] == 0, 0, log(x[...]) * z[...])
     dy = torch.where(x == 0, 0, torch.log(x).mul_(z)).mul_(dz)
     return PowElementwiseGradients(dx, dy)
 

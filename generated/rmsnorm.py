@@ -66,6 +66,7 @@ def rmsnorm_backward(dy: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor) -> Rmsn
     d = dy.shape[-1]
     dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
     mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
+    # dx[..., d] = rrms[...] * (gamma[d] * dy[..., d] - rrms[...]**2 * mean_dxhat_x[...] * x[..., d])
     dx = (gamma * dy).addcmul_(rrms.square() * mean_dxhat_x[..., None], x, value=-1).mul_(rrms)
     dgamma = sum_of_rows(rrms, dy_x)  # dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)
     return RmsnormGradients(dx, dgamma)

@@ -46,7 +46,9 @@ def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotaryS
     d = x.shape[-1]
     check_length("rotary", "z", d == 2 * h, "axis d must be as long as 2 * h", d=d, h=h)
     z = x.unflatten(-1, (2, h))  # z[..., t, p, h] = x[..., t, (p, h)]
+    # a[..., t, h] = cos[t, h] * z[..., t, 0, h] - sin[t, h] * z[..., t, 1, h]
     a = (cos * z[..., 0, :]).addcmul_(sin, z[..., 1, :], value=-1)
+    # b[..., t, h] = cos[t, h] * z[..., t, 1, h] + sin[t, h] * z[..., t, 0, h]
     b = (cos * z[..., 1, :]).addcmul_(sin, z[..., 0, :])
     y = torch.cat([a, b], -1)  # y[..., t, d] = concat(a[..., t, h], b[..., t, h], along=d)
     return y, RotarySaved(cos, sin)

@@ -48,7 +48,9 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
     d = x.shape[-1]
     check_length("rotary_interleaved", "z", d == 2 * h, "axis d must be as long as 2 * h", d=d, h=h)
     z = x.unflatten(-1, (h, 2))  # z[..., t, h, p] = x[..., t, (h, p)]
+    # a[..., t, h] = cos[t, h] * z[..., t, h, 0] - sin[t, h] * z[..., t, h, 1]
     a = (cos * z[..., 0]).addcmul_(sin, z[..., 1], value=-1)
+    # b[..., t, h] = cos[t, h] * z[..., t, h, 1] + sin[t, h] * z[..., t, h, 0]
     b = (cos * z[..., 1]).addcmul_(sin, z[..., 0])
     y = stacked_last([a, b]).flatten(-2, -1)  # y[..., t, (h, p)] = concat(a[..., t, h], b[..., t, h], along=p)
     return y, RotaryInterleavedSaved(cos, sin)

@@ -60,6 +60,7 @@ def sequence_cross_entropy_weighted_forward(
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
     s = exp_z_minus_m.sum(-1)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
     weight_sum = weight.sum()  # weight_sum[] = sum(weight[...], over=...)
+    # logp[...] = z[..., y[...]] - m[...] - log(s[...])
     logp = z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s)
     loss = -(weight * logp).sum() / weight_sum  # loss[] = -sum(weight[...] * logp[...], over=...) / weight_sum[]
     return loss, SequenceCrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
@@ -70,8 +71,11 @@ def sequence_cross_entropy_weighted_backward(
     dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, weight_sum: Tensor, y: Tensor, weight: Tensor
 ) -> Tensor:
     """The gradient of every real input, from dloss and what the forward saved."""
+    # dloss_weight_sum_weight[...] = dloss[] / weight_sum[] * weight[...]
     dloss_weight_sum_weight = dloss / weight_sum * weight
+    # dz[..., c] = dloss_weight_sum_weight[...] / s[...] * exp_z_minus_m[..., c]
     dz = (dloss_weight_sum_weight / s)[..., None] * exp_z_minus_m
+    # dz[..., c] = dz, at [..., y[...]] += -dloss_weight_sum_weight[...]
     dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss_weight_sum_weight).unsqueeze(-1))
     return dz
 

@@ -52,6 +52,7 @@ def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Softmax
     u = (z - m).exp_()  # u[n, c] = exp(z[n, c] - m[n])
     s = u.sum(1, keepdim=True)  # s[n] = sum(u[n, c], over=c)
     p = u.div_(s)  # p[n, c] = u[n, c] / s[n]
+    # logp[n] = z[n, y[n]] - m[n] - log(s[n])
     logp = z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1))
     loss = -logp.mean()  # loss[] = -mean(logp[n], over=n)
     return loss, SoftmaxCrossEntropySaved(p, y)

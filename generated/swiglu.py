@@ -53,6 +53,7 @@ def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
     sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
     dy_dup = gate * sigmoid_gate  # dy_dup[...] = gate[...] * sigmoid_gate[...]
     y = dy_dup * up  # y[...] = dy_dup[...] * up[...]
+    # dy_dgate[...] = y[...] * (1 - sigmoid_gate[...]) + sigmoid_gate[...] * up[...]
     dy_dgate = torch.lerp(y, up, sigmoid_gate)
     return y, SwigluSaved(dy_dgate, dy_dup)
 

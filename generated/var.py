@@ -45,6 +45,7 @@ def var_forward(x: Tensor, correction: float = 1) -> tuple[Tensor, VarSaved]:
     d = x.shape[-1]
     mu = x.mean(-1, keepdim=True)  # mu[...] = mean(x[..., d], over=d)
     x_minus_mu = x - mu  # x_minus_mu[..., d] = x[..., d] - mu[...]
+    # v[...] = sum(x_minus_mu[..., d]**2, over=d) / (size(d) - correction)
     v = x_minus_mu.square().sum(-1) / (d - correction)
     return v, VarSaved(x_minus_mu, correction)
 
@@ -53,6 +54,7 @@ def var_forward(x: Tensor, correction: float = 1) -> tuple[Tensor, VarSaved]:
 def var_backward(dv: Tensor, x_minus_mu: Tensor, correction: float) -> Tensor:
     """The gradient of every real input, from dv and what the forward saved."""
     d = x_minus_mu.shape[-1]
+    # dx[..., d] = 2 / (size(d) - correction) * dv[...] * x_minus_mu[..., d]
     dx = ratio_of(2, d - correction) * dv[..., None] * x_minus_mu
     return dx
 

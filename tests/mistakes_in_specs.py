@@ -51,12 +51,12 @@ MISTAKES = {
     "max": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = max(x[n, d], 0)\n    return f.y",
-        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] < 0); use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
+        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] < 0); use where() for a choice, (0 < x) & (x < 1) in conditions, maximum() and minimum(), eq() and ne()",
     ),
     "and": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = where(x[n, d] > 0 and x[n, d] < 1, x[n, d], 0)\n    return f.y",
-        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] > 0); use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
+        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] > 0); use where() for a choice, (0 < x) & (x < 1) in conditions, maximum() and minimum(), eq() and ne()",
     ),
     "eqeq": (
         "f, x: tensor[n, d]",
@@ -106,7 +106,7 @@ MISTAKES = {
     "chain": (
         "f, x: tensor[n, d]",
         "f.y[n, d] = where(0 < x[n, d] < 1, x[n, d], 0)\n    return f.y",
-        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] > 0); use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
+        "op mine, equation y: asks for one answer where each element has its own (cannot determine truth value of Relational: x[n, d] > 0); use where() for a choice, (0 < x) & (x < 1) in conditions, maximum() and minimum(), eq() and ne()",
     ),
     "in_list": (
         "f, x: tensor[n, d]",
@@ -1227,6 +1227,26 @@ MISTAKES = {
         "f, x: tensor[n, d]",
         "f.y[n, d] = x[n, d] * 1e400\n    return f.y",
         "op mine, equation y: calculates with oo, in oo*x[n, d]; write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)",
+    ),
+    "plus_oo": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = x[n, d] * 2 - oo\n    return f.y",
+        "op mine, equation y: is infinite at every place: what is calculated with oo is oo; write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)",
+    ),
+    "sum_of_oo": (
+        "f, x: tensor[n, d]",
+        "f.y[n] = sum(x[n, d] + oo, over=d)\n    return f.y",
+        "op mine, equation y: is infinite at every place: what is calculated with oo is oo; write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)",
+    ),
+    "an_input_hides_an_axis": (
+        "f, x: tensor[n, c], c: tensor[n]",
+        "f.y[n, d] = x[n, c] * x[n, d]\n    return f.y",
+        "op mine, equation y: c is a tensor here, and no index; index by axes, whole numbers, or an index(…) with its axes; an input with an axis's name hides it",
+    ),
+    "torch_sum": (
+        "f, x: tensor[n, d]",
+        "import torch\n    f.y[n] = torch.sum(x[n, d], dim=1)\n    return f.y",
+        "op mine, equation y: sum of PyTorch takes tensors of numbers; write sum(x[n, d], over=d)",
     ),
     "power_of_oo": (
         "f, x: tensor[n, d]",

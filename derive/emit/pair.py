@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from sympy import Expr
@@ -151,7 +151,7 @@ class Pair:
         return Function(
             name, types, kind,
             f"The gradient of every real input, from {listed(self.cotangents)} and what the forward saved.",
-            (*self.head, *map(commented, self.backward_printed.lines), *self.zeros(), f"return {result}"),
+            (*self.head, *commented(self.backward_printed.lines), *self.zeros(), f"return {result}"),
         )  # fmt: skip
 
     def zeros(self, written: bool = False) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class Pair:
         returns = f"tuple[{', '.join('Tensor' for _ in outputs)}, {self.title}Saved]"
         return Function(
             name, signature(op), returns, f"Returns {listed(outputs)} and what the backward needs.",
-            (*before, *index_checks_left, *map(commented, printed.lines),
+            (*before, *index_checks_left, *commented(printed.lines),
              f"return {', '.join(outputs)}, {saved}"),
         )  # fmt: skip
 
@@ -267,8 +267,14 @@ def length_said(formula: Expr) -> str:
     return re.sub(r'math\.prod\((s\["[^"]*"\])\)', r"\1", code)
 
 
-def commented(line: Line) -> str:
-    """A line with its equation, where there is room."""
-    if not line.note or len(line.code) + len(line.note) + 8 > LINE_LENGTH:
-        return line.code
-    return f"{line.code}  # {line.note}"
+def commented(lines: Iterable[Line]) -> Iterator[str]:
+    """Lines with their equations behind them, or before them where there is no room."""
+    for line in lines:
+        behind = f"{line.code}  # {line.note}"
+        if not line.note or len(line.note) + 6 > LINE_LENGTH:
+            yield line.code
+        elif len(behind) + 4 <= LINE_LENGTH:
+            yield behind
+        else:
+            yield f"{line.code[: len(line.code) - len(line.code.lstrip())]}# {line.note}"
+            yield line.code

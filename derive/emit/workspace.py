@@ -69,7 +69,7 @@ def _into(pair: Pair, printed: list[Line], targets: dict[str, str], laid: Layout
     vectors = {pair.names.tensors.get(n, n) for n, dims in laid.dims.items() if len(dims) == 1}
     many = [n for n, dims in laid.dims.items() if len(dims) > 2 and not any(map(is_pack, dims))]
     deep = {pair.names.tensors.get(n, n) for n in many}
-    return [commented(line) for line in into(printed, targets, _tensors(pair, laid), vectors, deep)]
+    return [*commented(into(printed, targets, _tensors(pair, laid), vectors, deep))]
 
 
 def _points(laid: Layouts) -> set[str]:

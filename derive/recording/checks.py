@@ -44,6 +44,10 @@ def check_functions(expr: Basic, equation: str) -> None:
     """Refuse what is no part of the notation, and functions without a derivative that a backward could use."""
     if expr.has(S.ComplexInfinity, S.NaN):
         raise DeriveError("divides by zero, or holds nan", equation=equation, fix="write an expression that is finite")
+    if any(value in (S.Infinity, S.NegativeInfinity) for value in (expr, *(r.body for r in expr.atoms(Reduce)))):
+        cause = "is infinite at every place: what is calculated with oo is oo"
+        fix = "write an expression that is finite: oo stands alone, such as in where(c, x[n], -oo)"
+        raise DeriveError(cause, equation=equation, fix=fix)
     for node in _parts(expr):
         asked = next((v for v in _values(node) if isinstance(v, Boolean) and not isinstance(v, Symbol)), None)
         if asked is not None:

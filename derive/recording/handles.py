@@ -141,7 +141,10 @@ def _indices(key: Any) -> tuple[Expr, ...]:
             out.append(Merge(*inside))
         elif isinstance(k, slice):
             raise DeriveError("a slice `:` is not an index", fix="name the axis: x[n, d]")
-        elif k is None or isinstance(k, str | bool | Handle):
+        elif isinstance(k, Handle):
+            fix = "index by axes, whole numbers, or an index(…) with its axes; an input with an axis's name hides it"
+            raise DeriveError(f"{k!r} is a tensor here, and no index", fix=fix)
+        elif k is None or isinstance(k, str | bool):
             raise DeriveError(f"{k!r} is no index", fix="index by axes, whole numbers, or an index(…) with its axes")
         else:
             index = sympify(k)

@@ -39,7 +39,7 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
     (
         "truth value",
         "asks for one answer where each element has its own",
-        "use where() for a choice, & and | in conditions, maximum() and minimum(), eq() and ne()",
+        "use where() for a choice, (0 < x) & (x < 1) in conditions, maximum() and minimum(), eq() and ne()",
     ),
     (
         "round symbolic",
@@ -115,6 +115,10 @@ _PYTHON: tuple[tuple[str, str, str], ...] = (
 def wrong_type(error: TypeError) -> DeriveError:
     """Python cannot do this with an expression."""
     text = str(error)
+    if re.match(r"\w+\(\) received an invalid combination of arguments|\w+\(\): argument .* must be Tensor", text):
+        name = text.split("(")[0]
+        fix = f"write {USAGE[name]}" if name in USAGE else _FUNCTIONS
+        return DeriveError(f"{name} of PyTorch takes tensors of numbers", fix=fix)
     called = re.match(r"(\w+)\(\) (?:missing|got|takes)|.* keyword argument for (\w+)\(\)", text)
     if called and (called[1] or called[2]) in USAGE:
         return DeriveError(text, fix=f"write {USAGE[called[1] or called[2]]}")

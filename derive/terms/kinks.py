@@ -63,6 +63,9 @@ class absolute(OfOneReal):
     def fdiff(self, argindex: int = 1) -> Expr:
         return sign(self.args[0])
 
+    def _sympystr(self, printer: Any) -> str:
+        return f"abs({printer.doprint(self.args[0])})"
+
     def _eval_is_nonnegative(self) -> bool | None:
         return True
 

@@ -142,8 +142,11 @@ class Situation:
         if sizes is not None and self.lengths == "empty" and not override:
             chosen = {o.ranges_over.base for o in op.operands if o.kind == "index" and o.ranges_over is not None}
             chosen |= {a.base for e in with_largest_taken_off(op).equations if e.free for a in e.over}
-            fit = [a for a in axes if a not in chosen]  # no value lies on an empty axis, and no maximum
-            return emptied(op, sizes, PACK_NAME if PACK_NAME in fit else fit[0]) if fit else sizes
+            in_turn = sorted(axes, key=lambda a: a != PACK_NAME)
+            found = (emptied(op, sizes, a) for a in in_turn if a not in chosen)
+            # no value lies on an empty axis, and no maximum
+            fit = (s for s in found if s is None or all(all_sizes(op, s).get(a) != 0 for a in chosen))
+            return next(fit, sizes)
         return sizes
 
     def _drawn(
