@@ -195,6 +195,21 @@ def test_libraries_are_kept_by_what_they_are_made_of(
     assert all(p.stat().st_mtime_ns == when for p, when in first.items())
 
 
+def test_a_cache_that_cannot_be_written_to_is_said_once(
+    package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("HANDGRAD_CACHE", str(file))
+    made = package("mean_all", "sum_all")
+    x = torch.randn(3, 4)
+    with pytest.warns(UserWarning, match="file cannot be written to: kernels are compiled anew in every process"):
+        made.mean_all_forward(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.sum_all_forward(x)
+
+
 def _replace(path: Path, content: bytes) -> None:
     """Another file in its place: what the process has loaded of the old one stays."""
     path.unlink()
