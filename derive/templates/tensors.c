@@ -37,6 +37,8 @@ extern void Py_DecRef(void *object), PyErr_Clear(void), PyEval_RestoreThread(voi
 extern char *PyBytes_AsString(void *bytes);
 extern double PyFloat_AsDouble(void *number);
 extern long PyLong_AsLong(void *number);
+extern int PyObject_IsInstance(void *object, void *type);
+extern char PyFloat_Type[], PyLong_Type[];
 typedef struct {
     const char *name;
     void *(*function)(void *self, void *const *arguments, intptr_t count);
@@ -113,6 +115,9 @@ static bool taken(const plan *p, void *given, void *outputs, bool recording, lon
     for (int64_t k = 0; k < p->numbers; k++, a++) {
         void *const number = PyTuple_GetItem(given, p->inputs + p->given + k);
         if (number == NULL) return false;
+        if (PyObject_IsInstance(number, PyFloat_Type) != 1 && PyObject_IsInstance(number, PyLong_Type) != 1) {
+            return false; // a tensor would be one, and its gradient lost
+        }
         a->number = PyFloat_AsDouble(number);
         if (a->number == -1 && PyErr_Occurred() != NULL) return false;
     }

@@ -289,6 +289,17 @@ def test_what_is_no_tensor_is_refused_without_a_warning_before(native: ModuleTyp
 
 
 @torch.no_grad()
+def test_a_tensor_is_no_number_for_kernels_either(package: Package) -> None:
+    """Nor after a call with a number: its gradient would be lost."""
+    made = package("leaky_relu")
+    x = torch.randn(5)
+    for number in (torch.tensor(0.1), torch.tensor([0.1])):
+        with pytest.raises(TypeError, match=r"leaky_relu: slope is a Tensor, expected a number; give a float"):
+            made.leaky_relu_forward(x, number)
+        made.leaky_relu_forward(x, 0.1)
+
+
+@torch.no_grad()
 def test_the_torch_form_runs_as_outside_autocast(package: Package) -> None:
     """Whether a kernel runs, of one dtype, or PyTorch, of several."""
     made = package("linear", workspace=True)
