@@ -19,35 +19,9 @@ from derive.collapse.search import Closed, search
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.conditions import with_conditions, with_dear, with_elements, with_functions
 from derive.costs.cost import is_dear, work
-from derive.desugaring.before_gathers import made_before_gathers
-from derive.desugaring.before_padding import made_before_padding
-from derive.desugaring.before_turns import made_before_turns
-from derive.desugaring.before_windows import made_before_windows
-from derive.desugaring.counterbalanced import with_counterbalanced
-from derive.desugaring.deviations import with_deviations
-from derive.desugaring.each_place import said_for_each_place
-from derive.desugaring.few_exponentials import with_few_exponentials
 from derive.desugaring.guards import unguarded
-from derive.desugaring.inner_choices import chosen_between_ends
-from derive.desugaring.inner_places import between_ends
-from derive.desugaring.joined_ends import joined_at_ends
-from derive.desugaring.largest_off import with_largest_taken_off
-from derive.desugaring.log_shares import with_logs_of_shares
-from derive.desugaring.merged_apart import merged_apart
-from derive.desugaring.named_shares import with_named_shares
-from derive.desugaring.near_one import with_digits_near_one
-from derive.desugaring.nested import with_nested_named
-from derive.desugaring.numbers_in_choices import with_numbers_in_choices
-from derive.desugaring.outside_products import with_factors_outside
-from derive.desugaring.padding import padded
-from derive.desugaring.place_signs import with_place_signs
-from derive.desugaring.rectified import with_relu
+from derive.desugaring.order import said_in_full
 from derive.desugaring.selections import selected
-from derive.desugaring.squares import with_squares
-from derive.desugaring.stable import by_stable_functions
-from derive.desugaring.sums_of_sums import with_sums_of_sums
-from derive.desugaring.twins import one_of_each
-from derive.desugaring.where_they_meet import computed_where_they_meet
 from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.lengths.nominal import NOMINAL, nominal
@@ -127,18 +101,10 @@ def derive_op(op: Op, save: str = "cost") -> Derivation:
 
 
 def _derived(op: Op, policy: Policy) -> Derivation:
+    """Equations said in full, their closed form, the programs of both, and what the forward hands on instead."""
     check_inputs(op.operands)
-    within = padded(chosen_between_ends(between_ends(joined_at_ends(said_for_each_place(op)))))
-    within = with_numbers_in_choices(computed_where_they_meet(within))
-    within = with_sums_of_sums(with_counterbalanced(with_squares(with_relu(within))))
-    within = with_largest_taken_off(within)
-    within = by_stable_functions(with_logs_of_shares(within))
-    within = with_place_signs(with_digits_near_one(with_few_exponentials(within)))
-    within = with_nested_named(with_factors_outside(with_named_shares(within)))
-    within = made_before_turns(within)
-    written = made_before_windows(with_deviations(one_of_each(made_before_gathers(selected(within)))))
-    written = merged_apart(made_before_padding(written))
-    form = _cheapest(written, policy)
+    full = said_in_full(op)
+    form = _cheapest(full, policy)
     named, steps, closed, handing = form.named, form.steps, form.closed, form.handing
     if policy.conditional:
         within_domain(named, closed)
@@ -154,7 +120,7 @@ def _derived(op: Op, policy: Policy) -> Derivation:
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [], lengths)
     handed = with_elements(handed, [n for n in real if n not in op.outputs and named.operand(n) is None], lengths)
     if policy.dear:
-        theirs = saved_by_autograd(name_sums(name_extrema(written)))
+        theirs = saved_by_autograd(name_sums(name_extrema(full)))
         most = sum(BYTES[s.element] * lengths.elements(s.axes) for s in theirs)
         for handing_on in (with_dear, with_sums_made_twice):
             handed = handing_on(handed, [c.target.name for c in steps.cotangents], most, lengths)

@@ -1,0 +1,84 @@
+"""The order in which what a spec says in short is said in full: places, then digits, then which tensors there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from derive.desugaring.before_gathers import made_before_gathers
+from derive.desugaring.before_padding import made_before_padding
+from derive.desugaring.before_turns import made_before_turns
+from derive.desugaring.before_windows import made_before_windows
+from derive.desugaring.counterbalanced import with_counterbalanced
+from derive.desugaring.deviations import with_deviations
+from derive.desugaring.each_place import said_for_each_place
+from derive.desugaring.few_exponentials import with_few_exponentials
+from derive.desugaring.inner_choices import chosen_between_ends
+from derive.desugaring.inner_places import between_ends
+from derive.desugaring.joined_ends import joined_at_ends
+from derive.desugaring.largest_off import with_largest_taken_off
+from derive.desugaring.log_shares import with_logs_of_shares
+from derive.desugaring.merged_apart import merged_apart
+from derive.desugaring.named_shares import with_named_shares
+from derive.desugaring.near_one import with_digits_near_one
+from derive.desugaring.nested import with_nested_named
+from derive.desugaring.numbers_in_choices import with_numbers_in_choices
+from derive.desugaring.outside_products import with_factors_outside
+from derive.desugaring.padding import padded
+from derive.desugaring.place_signs import with_place_signs
+from derive.desugaring.rectified import with_relu
+from derive.desugaring.selections import selected
+from derive.desugaring.squares import with_squares
+from derive.desugaring.stable import by_stable_functions
+from derive.desugaring.sums_of_sums import with_sums_of_sums
+from derive.desugaring.twins import one_of_each
+from derive.desugaring.where_they_meet import computed_where_they_meet
+from derive.equations import Op
+
+Rewriting = Callable[[Op], Op]
+
+PLACES: tuple[Rewriting, ...] = (
+    said_for_each_place,
+    joined_at_ends,
+    between_ends,  # sums and choices that a condition keeps from the ends of an axis need no padding
+    chosen_between_ends,
+    padded,
+    computed_where_they_meet,
+    with_numbers_in_choices,
+)
+"""Which places of which tensors an equation asks for: all that follows reads indices as they are then."""
+
+DIGITS: tuple[Rewriting, ...] = (
+    with_relu,
+    with_squares,
+    with_counterbalanced,  # one exponential of a product of several: it has a largest
+    with_sums_of_sums,
+    with_largest_taken_off,
+    with_logs_of_shares,  # which are known by the largest that was taken off
+    by_stable_functions,
+    with_few_exponentials,
+    with_digits_near_one,
+    with_place_signs,
+)
+"""What overflows, or loses digits, as it is written: while exponentials stand as the author wrote them."""
+
+TENSORS: tuple[Rewriting, ...] = (
+    with_named_shares,
+    with_factors_outside,
+    with_nested_named,
+    made_before_turns,
+    selected,
+    made_before_gathers,
+    one_of_each,  # after what gives names, of which some are given twice
+    with_deviations,  # of sums that are one tensor
+    made_before_windows,
+    made_before_padding,
+    merged_apart,
+)
+"""What has a name, and is computed once, before what reads it in several places."""
+
+
+def said_in_full(op: Op) -> Op:
+    """The equations that the chain rule is applied to."""
+    for rewriting in (*PLACES, *DIGITS, *TENSORS):
+        op = rewriting(op)
+    return op
