@@ -8,13 +8,13 @@ that no gradient goes through. So it is of weighed sums, `sum(w*exp(z))`, and wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from sympy import Add, And, Expr, Mul, Pow, S, exp, log
+from sympy import And, Expr, Mul, S, exp
 
-from derive.desugaring.exponentials import exponent_of, exponentials, has_gradient, is_left_out, may_be_large, weights
+from derive.desugaring.exponentials import exponent_of, exponentials, has_gradient, may_be_large, weights
+from derive.desugaring.less_largest import LessLargest
 from derive.desugaring.splitting import axes_of_part, own_equation, split_name
 from derive.desugaring.stable import in_full
 from derive.equations import Equation, Op
@@ -22,8 +22,7 @@ from derive.lowering.lower import node
 from derive.nodes.naming import name_of
 from derive.terms.axes import free_axes
 from derive.terms.choices import Where, unlike
-from derive.terms.elements import At, Tensor
-from derive.terms.functions import capped
+from derive.terms.elements import At
 from derive.terms.kinks import maximum, minimum
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -48,57 +47,71 @@ def _without_largest(op: Op, total: Equation) -> Op:
     exponent = _exponent(total, known)
     if exponent is None or not may_be_large(exponent, op):
         return op
-    taken, made, of = op.names, [], exponent
-    weighed = frozenset(w for w in weights(in_full(total.body, known)) if w.atoms(At) and not w.is_positive)
-    kept = Where(And(*(unlike(w, S.Zero) for w in weighed)), exponent, -S.Infinity)
-    learned = any(has_gradient(w, op) for w in weighed)
-    if isinstance(kept, Where):  # asked once
-        made.append(own_equation(name_of(node(kept), taken), axes_of_part(kept, total), kept, taken))
-        of = made[-1].left
-    largest = _maximum(of, total, taken)
-    sign = S.One if largest.kind == "amax" else -S.One
-    off = _Off(op, total, exponent, exponent if learned else of, largest.left, sign, known, weighed, learned)
-    if any(off.factors(e) and not off.is_alike(e) for e in op.equations):  # what one leaves out is in the other
-        return op
-    if off.total.name not in off.sums:
-        return op
-    beside = off.beside()
-    if beside is None:
-        return op
-    if beside:
-        made.append(largest)
-        largest = _of_all(largest, [off.sign * u for u in beside], taken)
-        off = replace(off, largest=largest.left, others=beside)
-    found = _taken_off(off, set(taken))
-    added = [e for e in found or () if _is_added(largest, e)]
-    if any(_is_output(e, of, op) for e in added) or (added and may_be_none(kept, op.equations)):
-        made.append(largest)
-        largest = _bounded(largest, off.sign == 1, taken)
-        off = replace(off, largest=largest.left)
-        found = _taken_off(off, set(taken))
+    less = _with_others(_less(op, total, exponent, known))
+    found = None if less is None else _bounded(less)
     if found is None:
         return op
-    # each a statement, as what is written is: what it is of may be written over then
-    made = [replace(e, free=e.left != of, given=True) for e in (*made, largest)]
-    first = next(k for k, e in enumerate(found) if any(at.name in {m.name for m in made} for at in e.reads))
-    rest = without_unread(replace(op, equations=(*found[:first], *made, *found[first:])), op)
+    less, equations = found
+    rest = without_unread(replace(op, equations=_with_made(less, equations)), op)
     large = {n for n, e in known.items() if exponent_of(e.body) == exponent} | {total.name}
     return op if any(e.name in large and e in op.equations for e in rest.equations) else rest
 
 
-def _of_all(largest: Equation, others: Iterable[Expr], taken: set[str]) -> Equation:
-    """The largest of a maximum and of what stands beside the sum, or the smallest."""
-    value: Expr = largest.left
-    for other in others:
-        value = (maximum if largest.kind == "amax" else minimum)(value, other)
-    return own_equation(free_name(f"{largest.name}_of_all", taken), largest.axes, value, taken)
+def _less(op: Op, total: Equation, exponent: Expr, known: Mapping[str, Equation]) -> LessLargest:
+    """The maximum of the exponents of a sum, of those that no weight of 0 leaves out."""
+    weighed = frozenset(w for w in weights(in_full(total.body, known)) if w.atoms(At) and not w.is_positive)
+    kept = Where(And(*(unlike(w, S.Zero) for w in weighed)), exponent, -S.Infinity)
+    learned, taken = any(has_gradient(w, op) for w in weighed), op.names
+    if not isinstance(kept, Where):
+        return LessLargest(op, total, exponent, exponent, (_maximum(exponent, total, taken),), known, weighed, learned)
+    asked = own_equation(name_of(node(kept), taken), axes_of_part(kept, total), kept, taken)  # once
+    made = (asked, _maximum(asked.left, total, taken))
+    return LessLargest(op, total, exponent, asked.left, made, known, weighed, learned)
 
 
-def _bounded(largest: Equation, is_largest: bool, taken: set[str]) -> Equation:
-    """A maximum that is a number also where there is none: the least, or of a minimum the most."""
-    value = maximum(largest.left, LEAST) if is_largest else minimum(largest.left, -LEAST)
-    name = free_name(f"{largest.name}_or_{'least' if is_largest else 'most'}", taken)
-    return own_equation(name, largest.axes, value, taken)
+def _with_others(less: LessLargest) -> LessLargest | None:
+    """With what is added to such sums in the maximum; None where that is not known, or another sum is not alike."""
+    unlike_others = any(less.factors(e) and not less.is_alike(e) for e in less.op.equations)
+    if unlike_others or less.total.name not in less.sums:  # what one leaves out is in the other
+        return None
+    beside = less.beside()
+    if not beside:
+        return None if beside is None else less
+    value: Expr = less.largest
+    for other in beside:
+        value = (maximum if less.is_largest else minimum)(value, less.sign * other)
+    return _made(less, f"{less.largest.name}_of_all", value, beside)
+
+
+def _bounded(less: LessLargest) -> tuple[LessLargest, list[Equation]] | None:
+    """The equations less the maximum, which is a number also where there is none, if it is added somewhere.
+
+    There it is the least, or of a minimum the most.
+    """
+    found = _taken_off(less, less.taken)
+    added = [e for e in found or () if _is_added(less.largest, e)]
+    if any(_is_output(e, less) for e in added) or (added and may_be_none(less.chosen, less.op.equations)):
+        value = maximum(less.largest, LEAST) if less.is_largest else minimum(less.largest, -LEAST)
+        less = _made(less, f"{less.largest.name}_or_{'least' if less.is_largest else 'most'}", value, less.others)
+        found = _taken_off(less, less.taken)
+    return None if found is None else (less, found)
+
+
+def _made(less: LessLargest, name: str, value: Expr, others: tuple[Expr, ...]) -> LessLargest:
+    """With another maximum, of the one that it has and something else."""
+    own = own_equation(free_name(name, less.taken), less.made[-1].axes, value, less.taken)
+    return replace(less, made=(*less.made, own), others=others)
+
+
+def _with_made(less: LessLargest, equations: list[Equation]) -> tuple[Equation, ...]:
+    """The equations with what makes the maximum before the first that reads it.
+
+    Each is a statement, as what is written is: what it is of may be written over then.
+    """
+    made = [replace(e, free=e.left != less.of, given=True) for e in less.made]
+    names = {e.name for e in made}
+    first = next(k for k, e in enumerate(equations) if any(at.name in names for at in e.reads))
+    return (*equations[:first], *made, *equations[first:])
 
 
 def without_unread(op: Op, before: Op) -> Op:
@@ -118,7 +131,7 @@ def _maximum(exponent: Expr, total: Equation, taken: set[str]) -> Equation:
     return own_equation(split_name(total.name, reduced, taken), total.axes, reduced, taken)
 
 
-def _taken_off(off: _Off, taken: set[str]) -> list[Equation] | None:
+def _taken_off(off: LessLargest, taken: set[str]) -> list[Equation] | None:
     """The equations with all such sums less the maximum; nothing where it does not cancel, or where none reads them."""
     op = off.op
     sums = {e.name: off.taken_from(e, taken) for e in op.equations if e.name in off.sums}
@@ -158,19 +171,19 @@ def _weighed_once(equations: list[Equation], total: Equation, taken: set[str]) -
     return out
 
 
-def _is_added(largest: Equation, e: Equation) -> bool:
+def _is_added(largest: At, e: Equation) -> bool:
     """Whether a maximum is read outside of exponentials, as logarithms leave it."""
     return any(at.name == largest.name for at in _without_exponentials(e.body).atoms(At))
 
 
-def _is_output(e: Equation, exponent: Expr, op: Op) -> bool:
+def _is_output(e: Equation, less: LessLargest) -> bool:
     """Whether a logarithm of a sum goes out, which is -oo where all exponents are, as that of 0 is.
 
     Not beside one of the exponents: the difference is no number then.
     """
-    names = {at.name for at in exponent.atoms(At)}
+    names = {at.name for at in less.of.atoms(At)}
     read = {at.name for at in _without_exponentials(e.body).atoms(At)}
-    return e.name in op.outputs and e.kind is None and names.isdisjoint(read)
+    return e.name in less.op.outputs and e.kind is None and names.isdisjoint(read)
 
 
 def _without_exponentials(body: Expr) -> Expr:
@@ -182,19 +195,6 @@ def may_be_none(value: Expr, equations: Iterable[Equation]) -> bool:
     plain = {e.name: e for e in equations if e.kind is None}
     read = {at.name for at in value.atoms(At)} & plain.keys()
     return value.has(S.Infinity, -S.Infinity) or any(may_be_none(plain[n].body, plain.values()) for n in read)
-
-
-def _beside_in(total: Expr, sums: Collection[str]) -> list[Expr | None]:
-    """The exponents of what such a sum is added to, 0 of a number and none where one is not known."""
-    own = [t for t in total.args if _degree(t, sums) != 0]
-    others = [t for t in total.args if t not in own] if own else []
-    return [S.Zero if t.is_number else exponent_of(t) for t in others]
-
-
-def _degree(term: Expr, sums: Collection[str]) -> Expr:
-    """How often a product has the exponential of the maximum, once for every such sum that it is not divided by."""
-    powers = (f.as_base_exp() for f in Mul.make_args(term))
-    return Add(*(n for base, n in powers if isinstance(base, At) and base.name in sums))
 
 
 def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
@@ -209,141 +209,3 @@ def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
     inner = found.args[1] if isinstance(found, Where) and not found.args[0].atoms(At) else found
     whole = inner is not None and free_axes(inner) >= {*e.axes, *e.over}
     return found if whole else None
-
-
-@dataclass(frozen=True)
-class _Off:
-    """A maximum that is taken off the exponents of a sum, and of others along the same axes with multiples of these."""
-
-    op: Op
-    total: Equation
-    exponent: Expr
-    named: Expr  # the exponent, by its name if it has one
-    largest: At  # or the smallest of minus the exponents
-    sign: Expr  # of the largest in what is taken off
-    known: Mapping[str, Equation]
-    weights: frozenset[Expr] = frozenset()  # factors that may be 0: what they leave out is no part of the largest
-    learned: bool = False  # factors that have a gradient, also where they are 0
-    others: tuple[Expr, ...] = ()  # exponents of what stands beside the sum, which the largest bounds too
-
-    @cached_property
-    def sums(self) -> frozenset[str]:
-        """The tensors from which it is taken. What reads one of them, as a sum of shares does, is a reader alone."""
-        alike = {e.name: e for e in self.op.equations if self.is_alike(e)}
-        return frozenset(n for n, e in alike.items() if not any(at.name in alike for at in e.reads))
-
-    def beside(self) -> tuple[Expr, ...] | None:
-        """The exponents of what is added to such sums wherever they are read, 0 of a number.
-
-        None where one is not known, or where something is added in one place and not, or something else, in another.
-        """
-        sums = self.sums
-        found: set[tuple[Expr | None, ...]] = set()
-        for e in (e for e in self.op.equations if any(at.name in sums for at in e.reads)):
-            body = in_full(e.body, self.known)
-            added = {a: _beside_in(a, sums) for a in body.atoms(Add)}
-            added = {a: others for a, others in added.items() if others}
-            found |= {tuple(exponents) for exponents in added.values()}
-            rest = body.xreplace(dict.fromkeys(added, S.One))
-            found |= {()} if any(at.name in sums for at in rest.atoms(At)) else set()
-        one = found.pop() if len(found) == 1 else None
-        known = one is not None and all(u is not None and free_axes(u) <= set(self.total.axes) for u in one)
-        return tuple(u for u in one or () if u is not None) if known or (not found and one == ()) else None
-
-    def is_alike(self, e: Equation) -> bool:
-        """Whether an equation is a sum along the same axes of multiples of the same exponentials, and weighed alike."""
-        factors = self.factors(e)
-        return bool(factors) and self.weights <= set(factors)
-
-    def factors(self, e: Equation) -> tuple[Expr, ...]:
-        """Those of such a sum; none of another equation."""
-        alike = e.kind == self.total.kind and e.over == self.total.over and e.is_plain
-        factors = Mul.make_args(in_full(e.body, self.known)) if alike and set(self.total.axes) <= set(e.axes) else ()
-        return tuple(factors) if sum(exponent_of(f) == self.exponent for f in factors) == 1 else ()
-
-    def taken_from(self, e: Equation, taken: set[str]) -> Equation:
-        """Such a sum with the maximum taken off."""
-        others = Mul(*(f for f in self.factors(e) if exponent_of(f) != self.exponent))
-        body = others * exp(self._capped(self.named - self.sign * self.largest))
-        if not e.given and e.name not in self.op.outputs:
-            return replace(e, body=body)
-        target = Tensor(free_name(f"{e.name}_scaled", taken, "_"), **e.target.assumptions0)
-        taken.add(target.name)
-        return replace(e, target=target, body=body, given=False)
-
-    def with_sums(self, e: Equation, sums: Mapping[str, Equation]) -> Equation | None:
-        """An equation with these sums in the place of those it reads; nothing where the maximum does not cancel."""
-        body = in_full(e.body, self.known).replace(is_left_out, lambda f: exp(exponent_of(f)))
-        if self.weights:
-            if exp(self.exponent) in body.replace(lambda f: isinstance(f, Mul), self._unweighed).atoms(exp):
-                return None
-            body = body.replace(lambda f: isinstance(f, Mul), self._kept)
-        else:
-            body = body.xreplace({exp(self.exponent): exp(self.named)})
-        body = body.xreplace({at: self._in_full(at, sums[at.name]) for at in body.atoms(At) if at.name in sums})
-        body = body.replace(lambda f: isinstance(f, Add), self._factored)
-        body = body.replace(lambda f: isinstance(f, log), self._logarithm)
-        body = body.replace(lambda f: isinstance(f, Mul), self._in_one)
-        if self.factors(e) and {exp(self.exponent), exp(self.named)} & body.atoms(exp):
-            return None
-        return replace(e, body=body) if all(map(self._is_small, body.atoms(exp))) else None
-
-    def _kept(self, f: Expr) -> Expr:
-        """A product of the exponential and all that weighs it, as that of what is not left out."""
-        rest = self._unweighed(f)
-        return f if rest == f else rest * exp(self.named)
-
-    def _unweighed(self, f: Expr) -> Expr:
-        """The same without the exponential."""
-        own = exp(self.exponent)
-        return f / own if own in f.args and self.weights <= set(f.args) else f
-
-    def _capped(self, exponent: Expr) -> Expr:
-        """An exponent less the largest, which is above 0 where a factor with a gradient is 0."""
-        return capped(exponent) if self.learned else exponent
-
-    def _in_full(self, at: At, new: Equation) -> Expr:
-        places = dict(zip(new.axes, at.index, strict=True))
-        return At(new.target, *at.index) * exp(self.sign * self.largest.xreplace(places))
-
-    def _factored(self, f: Expr) -> Expr:
-        """A sum with the exponential of a maximum among its terms' factors, less that."""
-        factors = {g for t in f.args for g in Mul.make_args(t) if self._is_of_largest(g)}
-        one = factors.pop() if len(factors) == 1 and self.others else S.One
-        return one * Add(*(t / one for t in f.args)) if one == exp(self.sign * self.largest) else f
-
-    def _logarithm(self, f: Expr) -> Expr:
-        """The logarithm of what has the exponential of a maximum as a factor, without it."""
-        factors = Mul.make_args(f.args[0])
-        small = [g for g in factors if isinstance(g, exp) and self._is_small(g)] if self._is_more else []
-        own = [g for g in factors if self._is_of_largest(g) or g in small]
-        with_it = any(isinstance(g, exp) for g in factors if g not in own)
-        rest = Mul(*(g for g in factors if g not in own))
-        turned = isinstance(rest, Pow) and rest.exp == -1
-        return f if with_it else Add(*(g.args[0] for g in own), -log(1 / rest) if turned else log(rest))
-
-    @property
-    def _is_more(self) -> bool:
-        """Whether the sum is more than exponentials: of a share of those alone the logarithm is known (log_shares)."""
-        body = in_full(self.total.body, self.known)
-        return bool(self.others) or (isinstance(body, Mul) and bool(Mul(*weights(body)).atoms(At)))
-
-    def _in_one(self, f: Expr) -> Expr:
-        """A product of exponentials, the maximum's among them, with one of what they add up to."""
-        exponentials = [g for g in f.args if isinstance(g, exp)]
-        if not any(map(self._is_of_largest, exponentials)):
-            return f
-        exponent = Add(*(g.args[0] for g in exponentials))
-        own = self.exponent in (g.args[0] for g in exponentials)
-        return Mul(*(g for g in f.args if g not in exponentials), exp(self._capped(exponent) if own else exponent))
-
-    def _is_of_largest(self, f: Expr) -> bool:
-        return isinstance(f, exp) and {at.name for at in f.atoms(At)} == {self.largest.name}
-
-    def _is_small(self, f: Expr) -> bool:
-        """Whether an exponential is not of a maximum alone, and of none that is added, or of a part of one."""
-        terms = Add.make_args(f.args[0].args[0] if isinstance(f.args[0], capped) else f.args[0])
-        own = [t for t in terms if any(at.name == self.largest.name for at in t.atoms(At))]
-        others = any(t.atoms(At) for t in terms if t not in own)
-        times = (-self.sign * t.as_coeff_Mul()[0] for t in own)
-        return not own or ((others or S.Zero in self.others) and all(n.is_Integer and n > 0 for n in times))
