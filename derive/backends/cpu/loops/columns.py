@@ -68,6 +68,12 @@ class Columns(Nest):
 
     @property
     def column(self) -> str:
+        """Where a column stands among those whose values are kept."""
+        return self.in_block
+
+    @property
+    def in_block(self) -> str:
+        """Where it stands in its block."""
         return f"{variable(str(self.group.lane))} - from"
 
     def lane(self, clauses: str = "") -> AbstractContextManager[None]:
@@ -167,7 +173,7 @@ class Columns(Nest):
 
     def part(self, s: Loop, suffix: str) -> str:
         """What such an array holds for one column."""
-        return f"{self.text.name(s.name)}{suffix}{self.at_column}"
+        return f"{self.text.name(s.name)}{suffix}[{self.in_block}]"
 
     def accumulate(self, s: Loop) -> None:
         self.out.line(fold(s.kind, self.part(s, "_block"), self.text.real(s.value)))

@@ -83,8 +83,8 @@ class VectorsTogether(VectorRows):
                 yield
 
     @property
-    def column(self) -> str:
-        return f"row * LANES + {super().column}"
+    def in_block(self) -> str:
+        return f"row * LANES + {super().in_block}"
 
 
 @contextmanager
