@@ -263,7 +263,7 @@ def test_an_input_that_is_read_in_another_order_is_named(tmp_path: Path) -> None
     ]
 
 
-EMPTY = "is given nothing; give it a value; this folder is ."
+EMPTY = "is given nothing; give it a value; where it is a path, this folder is ."
 
 
 @pytest.mark.parametrize("command", [["verify", "tanh"], ["judge", "a.py:b", "--op", "tanh"]])

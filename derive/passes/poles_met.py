@@ -16,7 +16,7 @@ from derive.nodes.other_axes import plain, value_at
 from derive.nodes.products import fraction
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
-from derive.nodes.walking import by_axes_once, children, node_axes, walk
+from derive.nodes.walking import by_axes_once, children, node_axes, reads, walk
 from derive.program import Assign, Call, Index, Node, Program, Read, Reduce, Statement
 from derive.terms.names import free_name
 
@@ -37,6 +37,11 @@ class _Product:
 
     def times(self, other: _Product) -> _Product:
         return _Product((*self.up, *other.up), (*self.down, *other.down), self.minus != other.minus)
+
+    @property
+    def reads(self) -> set[str]:
+        """The tensors that the factors read."""
+        return {name for f in (*self.up, *self.down) for name in reads(f)}
 
     @property
     def node(self) -> Node:
@@ -80,12 +85,14 @@ def with_poles_met(program: Program, op: Op) -> Program:
         return program
     made = {e.name for e in op.equations}
     forward = forward_statements(op, tuple(n for n, _ in program.given if n in made)).assigned
+    there = {name for name, _ in program.given}
     for name in program.assigned:
         for product in _products(program.assigned[name].value):
             found = _met(product, program, {**forward, **program.assigned})
-            if found is not None:
+            if found is not None and found.left.reads <= there:
                 program = _with(program, name, product, found)
                 break
+        there.add(name)
     return check(program)
 
 
