@@ -52,6 +52,7 @@ def check_options(app: typer.Typer, arguments: Sequence[str]) -> None:
         places = [k for k, (name, _, _) in enumerate(given) if name in option.opts]
         values = [given[k][2] if given[k][1] else "".join(arguments[k + 1 : k + 2]) for k in places]
         if not all(values):
-            raise DeriveError(f"{option.opts[0]} is given nothing", fix="give it a value; where it is a path, this folder is .")
+            fix = "give it a value; where it is a path, this folder is ."
+            raise DeriveError(f"{option.opts[0]} is given nothing", fix=fix)
         if len(values) > 1 and not option.multiple:
             raise DeriveError(f"{option.opts[0]} is given twice", fix="give it once")
