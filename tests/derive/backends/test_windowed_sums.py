@@ -4,16 +4,18 @@ import inspect
 
 import pytest
 import torch
+from torch import Tensor
 
 from derive import axes, constant, exp, mean, op, size, sqrt, sum, tensor, where
 from derive.desugaring.padding import padded
+from derive.emit import render
 from derive.recording.spec import OpCall
 from derive.terms.choices import Where
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
 
 b, c, h, t, u, v, w, k = axes("b c h t u v w k")
-p, q, many = axes("p=3 q=2 many=40")
+p, q, r, many = axes("p=3 q=2 r=3 many=40")
 
 
 @op
@@ -138,3 +140,21 @@ def test_conditions_are_asked_of_the_weights() -> None:
     assert y.flatten().tolist() == [0, 1, 1]
     da, _, dx = made.of_those_near_backward(torch.ones_like(y), *saved)
     assert da.flatten().tolist() == [0, 0, 0, 1, 0.5, 0.5] and dx.flatten().tolist() == [1.5, 0.5, 0]
+
+
+@op
+def energies(f, x: tensor[h, w]):
+    """A function of two reads is taken slice by slice as well."""
+    f.y[u, v] = sum(exp(-((x[u + p, v + r] - x[u + 1, v + 1]) ** 2)), over=(p, r))
+    return f.y
+
+
+def _energies(x: Tensor) -> Tensor:
+    return (-((x.unfold(0, 3, 1).unfold(1, 3, 1) - x[1:-1, 1:-1, None, None]) ** 2)).exp().sum((2, 3))
+
+
+def test_functions_of_pairs_are_added_up_in_turns() -> None:
+    text = render(energies.op.derivation)
+    forward = text[text.index("def energies_forward") : text.index("def energies_backward")]
+    assert "unfold" not in forward and "y += (x[at_p" in forward, forward
+    assert_derived(energies.op, _energies, {"x": (6, 7)})

@@ -59,7 +59,8 @@ def _in_turns(printer: Printer, node: Reduce, order: Dims, name: str, said: str 
 def _taps(printer: Printer, node: Reduce) -> set[str]:
     """The axes of the places in the windows of a sum of products of no other kind; none of any other reduction."""
     windows = _windows(node)
-    if node.kind not in ("sum", "mean") or not windows or len(product_factors(node.body)) < 2 or is_product(node):
+    alone = len(product_factors(node.body)) < 2 and not _is_costly(node.body)
+    if node.kind not in ("sum", "mean") or not windows or alone or is_product(node):
         return set()
     if any(is_wide(n) for n in walk(node.body) if isinstance(n, Call)):
         return set()
@@ -68,6 +69,11 @@ def _taps(printer: Printer, node: Reduce) -> set[str]:
     taps = {printer.sizes.ordered(i)[1][0] for i in windows}
     known = (size for size in map(printer.size, sorted(taps)) if size.isdigit())
     return set() if any(int(size) > MOST for size in known) else taps
+
+
+def _is_costly(body: Node) -> bool:
+    """Whether it is a function of several reads: the table that it is taken of is as large as all windows."""
+    return isinstance(body, Call) and len({n for n in walk(body) if isinstance(n, Read)}) > 1
 
 
 def _windows(node: Reduce) -> list[Window]:
