@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,13 @@ class Condition:
     error: str
 
 
+_MANY = 4
+"""Right cases of which one may be so by chance."""
+
+Held = dict[Condition, bool]
+"""Properties, each with whether a case has it."""
+
+
 def separating(right: Sequence[Case], wrong: Sequence[Case], gradients: Sequence[str]) -> Condition | None:
     """The property, or two together, that all cases in `right` have and none in `wrong`; None where there is none.
 
@@ -46,6 +53,18 @@ def separating(right: Sequence[Case], wrong: Sequence[Case], gradients: Sequence
         for some in itertools.combinations(shared, size):
             if all(any(not h.get(c, True) for c in some) for h in of_wrong):
                 return Condition(" and ".join(c.text for c in some), some[0].error)
+    return but_by_chance(of_right, of_wrong)
+
+
+def but_by_chance(right: Sequence[Held], wrong: Sequence[Held]) -> Condition | None:
+    """The property that few of many right cases lack, and all wrong ones: those are right by chance.
+
+    Of two places that are overwritten, one may have had nothing to lose.
+    """
+    for condition in right[0] if len(right) >= _MANY else ():
+        lacking = sum(not h.get(condition, True) for h in right)
+        if lacking * _MANY <= len(right) and not any(h.get(condition, True) for h in wrong):
+            return replace(condition, text=f"{condition.text}, or by chance")
     return None
 
 
