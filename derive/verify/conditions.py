@@ -30,7 +30,7 @@ class Condition:
     error: str
 
 
-_MANY = 4
+_MANY = 5
 """Right cases of which one may be so by chance."""
 
 Held = dict[Condition, bool]
@@ -57,13 +57,13 @@ def separating(right: Sequence[Case], wrong: Sequence[Case], gradients: Sequence
 
 
 def but_by_chance(right: Sequence[Held], wrong: Sequence[Held]) -> Condition | None:
-    """The property that few of many right cases lack, and all wrong ones: those are right by chance.
+    """The property that one of many right cases lacks, and all wrong ones: that is right by chance.
 
     Of two places that are overwritten, one may have had nothing to lose.
     """
     for condition in right[0] if len(right) >= _MANY else ():
         lacking = sum(not h.get(condition, True) for h in right)
-        if lacking * _MANY <= len(right) and not any(h.get(condition, True) for h in wrong):
+        if lacking == 1 and not any(h.get(condition, True) for h in wrong):
             return replace(condition, text=f"{condition.text}, or by chance")
     return None
 
