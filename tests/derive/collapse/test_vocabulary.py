@@ -108,7 +108,7 @@ TABLE = [
         both_ways,
         [
             "y_minus_x[n] = -x[n] + y[n]",
-            "z[n] = absolute(y_minus_x[n])*x[n] + x[n]*y_minus_x[n] + y_minus_x[n]**2",
+            "z[n] = abs(y_minus_x[n])*x[n] + x[n]*y_minus_x[n] + y_minus_x[n]**2",
         ],
     ),
     (square_of_difference, ["x_minus_y[n] = x[n] - y[n]", "z[n] = x_minus_y[n]**2"]),

@@ -352,7 +352,7 @@ def test_decimals_are_exact(number: float, text: str) -> None:
 
 
 CANONICAL = [
-    (Abs, "absolute(x[n])", "sign(x[n])"),
+    (Abs, "abs(x[n])", "sign(x[n])"),
     (sympy_sign, "sign(x[n])", "0"),
     (lambda x: Max(x, 0), None, None),
     (lambda x: Min(x, 1), None, None),
