@@ -28,8 +28,8 @@ def polynomials(op: Op) -> frozenset[str]:
 
 def ends_of(value: Expr, equations: Mapping[str, Equation]) -> tuple[Expr, Expr]:
     """Numbers that a value lies between, by what it is made of; infinite ones where none are known."""
-    if value.is_number:
-        return value, value
+    if value.is_number:  # SymPy cannot compare a function of ours: softplus(2)
+        return (value, value) if value.is_comparable else (-oo, oo)
     if isinstance(value, At):
         e = equations.get(value.name)
         return (-oo, oo) if e is None or e.kind is not None else ends_of(e.body, equations)
