@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -326,3 +327,12 @@ def test_lengths_that_there_is_no_memory_for(tmp_path: Path) -> None:
 def test_an_option_that_cannot_be(arguments: list[str], expected: str, tmp_path: Path) -> None:
     ended = derive(*arguments, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (2, expected) and list(tmp_path.iterdir()) == []
+
+
+def test_two_at_once_into_one_folder_lose_nothing(tmp_path: Path) -> None:
+    """Each waits where the other is between reading what the package exports and writing it."""
+    names = ["tanh", "exp", "relu", "sigmoid"]
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: write_package([find(name)], tmp_path / "package"), names))
+    exported = (tmp_path / "package" / "__init__.py").read_text()
+    assert all(f'"{name}_backward"' in exported for name in names), exported

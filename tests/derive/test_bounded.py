@@ -7,6 +7,7 @@ from sympy import Integer, oo
 from derive import axes, constant, exp, maximum, minimum, op, sigmoid, tanh, tensor, where
 from derive.bounded import ends_of
 from derive.terms.elements import At, Tensor
+from derive.terms.functions import softplus
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, chooses, module
 
@@ -51,3 +52,10 @@ def test_beyond_its_ends_nothing_flows() -> None:
     module(reparametrised.op).reparametrised(ls, torch.ones(1, 5)).sum().backward()
     assert ls.grad[0, 0] == ls.grad[0, 4] == 0
     torch.testing.assert_close(ls.grad[0, 2], torch.tensor(1.0))
+
+
+def test_a_function_of_ours_of_a_number_has_no_known_ends() -> None:
+    """SymPy has no value to compare: `softplus(2) <= 60` is no answer."""
+    assert ends_of(softplus(Integer(2)), {}) == (-oo, oo)
+    assert ends_of(Integer(2), {}) == (2, 2)
+    assert ends_of(sigmoid(softplus(Integer(2))), {})[1] <= oo
