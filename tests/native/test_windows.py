@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from derive.equations import Op
 from derive.verify.subjects import tensors_in
+from tests.native.running import assert_right
 
 pytestmark = pytest.mark.usefixtures("kernels", "threads")
 
@@ -137,6 +139,18 @@ def each_signal(f, x: tensor[n, c, l], w: tensor[c, k]):
 @op
 def each_volume(f, x: tensor[c, l, h, w], k: tensor[c, r, p, q]):
     f.y[c, t, i, j] = sum(x[c, t + r, i + p, j + q] * k[c, r, p, q], over=(r, p, q))
+    return f.y
+
+
+@op
+def at_one_column(f, x: tensor[n, k], w: tensor[h, w]):
+    f.y[n, i] = sum(w[2 * i + k, 0] * x[n, k], over=k)
+    return f.y
+
+
+@op
+def of_chosen(f, x: tensor[n, l], w: tensor[h], ix: index(l)[k]):
+    f.y[n, i] = sum(w[i + k] * x[n, ix[k]], over=k)
     return f.y
 
 
@@ -373,6 +387,11 @@ def test_an_infinite_tap_adds_to_its_own_places_alone(native: ModuleType) -> Non
     dx = native.each_channel_backward(torch.ones_like(y), *saved).dx
     assert dx[:, 1, :8, 2:].isinf().all()
     assert dx[:, 1, 8].isfinite().all() and dx[:, 1, :, :2].isfinite().all() and dx[:, ::2].isfinite().all()
+
+
+def test_one_place_of_a_dimension_is_no_window(native: ModuleType, ops: dict[str, Op]) -> None:
+    for name in ("at_one_column", "of_chosen"):
+        assert_right(ops[name])
 
 
 @pytest.fixture(scope="module")

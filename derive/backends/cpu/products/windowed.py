@@ -45,7 +45,8 @@ def _as_it_lies(node: Node, name: str, axes: tuple[str, ...], normal: Normal) ->
     if isinstance(node, Read) and (plain(node, normal) is not None or _through_windows(node, normal)):
         return Matrix(node.name, node.index), []
     own, name = node_axes(node), normal.fresh(name)
-    normal.dims[name] = wanted = tuple(a for a in axes if a in own)
+    taps = (a for a in own if a not in axes)
+    normal.dims[name] = wanted = (*taps, *(a for a in axes if a in own))
     return Matrix(name, wanted), [Loop(name, wanted, node, note=f"{name}[{', '.join(wanted)}] = {node}")]
 
 
@@ -183,7 +184,10 @@ def _sides_into(factors: list[Node], addition: Loop, over: tuple[str, ...], norm
     taps = {a for i in windows for a in index_axes(i)} - long
     own = [set(node_axes(f)) for f in factors]
     k = next((k for k in range(len(own)) if long <= own[k]), None)
-    if k is None or len(own) != 2 or not windows or len(set(free)) < len(free) or not all(map(_in_steps, slots)):
+    places = any(isinstance(i, Window) and not i.steps for i in slots)  # single ones, which no column is
+    if k is None or len(own) != 2 or not windows or places or len(set(free)) < len(free):
+        return None
+    if not all(map(_in_steps, slots)):
         return None
     ours, theirs = own[k], own[1 - k]
     if not set(over) <= ours & theirs or set(free) - (ours | theirs) or long & theirs or taps & ours:
