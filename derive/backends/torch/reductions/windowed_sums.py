@@ -57,18 +57,24 @@ def _in_turns(printer: Printer, node: Reduce, order: Dims, name: str, said: str 
 
 
 def _taps(printer: Printer, node: Reduce) -> set[str]:
-    """The axes of the places in the windows of a sum of products of no other kind; none of any other reduction."""
+    """The axes of the places in the windows of a sum of products of no other kind, or of another function of several
+    reads, where these places are known to be few; none of any other reduction.
+    """
     windows = _windows(node)
-    alone = len(product_factors(node.body)) < 2 and not _is_costly(node.body)
-    if node.kind not in ("sum", "mean") or not windows or alone or is_product(node):
+    if node.kind not in ("sum", "mean") or not windows or is_product(node):
         return set()
     if any(is_wide(n) for n in walk(node.body) if isinstance(n, Call)):
         return set()
     if any(len(i.steps) > 2 or step <= 0 for i in windows for _, step in i.steps):
         return set()
     taps = {printer.sizes.ordered(i)[1][0] for i in windows}
-    known = (size for size in map(printer.size, sorted(taps)) if size.isdigit())
-    return set() if any(int(size) > MOST for size in known) else taps
+    sizes = [printer.size(a) for a in sorted(taps)]
+    known = [int(size) for size in sizes if size.isdigit()]
+    if len(product_factors(node.body)) < 2:
+        apart = any(step > 1 for i in windows for _, step in i.steps)
+        if apart or len(known) < len(sizes) or not _is_costly(node.body):
+            return set()
+    return set() if any(size > MOST for size in known) else taps
 
 
 def _is_costly(body: Node) -> bool:
