@@ -137,6 +137,7 @@ class InBlocks(InVectors):
             self._sums_at_once(s, slow, fast, ())
 
     def _sums_at_once(self, s: Loop, slow: tuple[str, ...], fast: str, last: tuple[str, ...]) -> None:
+        """A few sums along each of these axes, from their totals to memory."""
         name = self.text.name(s.name)
         start = " = {0}" if last else " = 0"
         self.out.line(f"double {name}_total{f'[{_FEW}]' * len(last)}{start};")

@@ -104,8 +104,8 @@ class InPlanes(InBlocks):
     """What rows do in place of adding one tap after another."""
 
     def in_plane(self, p: Plane, slow: tuple[str, ...]) -> str:
-        """The condition under which a plane is added to so: some of its rows lie near, with zeros, and all weights are
-        finite, since zeros of others are none.
+        """The condition under which a plane is added to so, after lines that it asks for: some of its rows lie near,
+        with zeros, and all weights are finite, since zeros of others are none.
         """
         out, finite = self.out, f"{self.text.name(p.loop.name)}_finite"
         out.line(f"int {finite} = 1;")

@@ -6,7 +6,7 @@ times 0 no number. Other points that coincide keep what they are: there, a dista
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal
@@ -21,28 +21,33 @@ _INFINITE_AT_0 = frozenset({"rsqrt", "div", "log"})
 
 def without_infinite_own_pairs(form: Normal) -> None:
     """Mask such weights in the loops of a form."""
-    known = {s.name: s for s in form.loops if s.kind == "set"}
-    form.loops = [_masked(s, known) if s.kind == "sum" else s for s in form.loops]
+    infinite: set[str] = set()  # tensors that may be so, as far as this function computes them
+    for k, s in enumerate(form.loops):
+        if s.kind == "sum":
+            form.loops[k] = _masked(s, infinite)
+        elif _may_be_infinite(s.value, infinite):
+            infinite.add(s.name)
 
 
-def _masked(s: Loop, known: Mapping[str, Loop]) -> Loop:
+def _masked(s: Loop, infinite: Collection[str]) -> Loop:
     factors = product_factors(s.value)
     pair = next((p for f in factors if (p := of_one_set(f)) is not None), None)
     weights = [f for f in factors if pair and pair <= set(node_axes(f)) and of_one_set(f) is None]
-    if pair is None or not any(_may_be_infinite(w, known) for w in weights):
+    if pair is None or not any(_may_be_infinite(w, infinite) for w in weights):
         return s
     whole = without_own_pairs(multiplied(weights), pair, {})
     others = [f for f in factors if f not in weights]
     return replace(s, value=multiplied([whole, *others]))
 
 
-def _may_be_infinite(weight: Node, known: Mapping[str, Loop]) -> bool:
-    """Whether it has a root, quotient or logarithm of what may be 0, as far as this function computes it."""
+def _may_be_infinite(weight: Node, infinite: Collection[str]) -> bool:
+    """Whether it has a root, quotient or logarithm of what may be 0, or is made of what has."""
     for n in walk(weight):
-        negative = isinstance(n, Call) and n.fn == "pow" and not _is_positive(n.args[1])
-        if negative or (isinstance(n, Call) and n.fn in _INFINITE_AT_0 and node_axes(n.args[-1])):
+        if isinstance(n, Read) and n.name in infinite:
             return True
-        if isinstance(n, Read) and n.name in known and _may_be_infinite(known[n.name].value, known):
+        if isinstance(n, Call) and n.fn == "pow" and not _is_positive(n.args[1]):
+            return True
+        if isinstance(n, Call) and n.fn in _INFINITE_AT_0 and node_axes(n.args[-1]):
             return True
     return False
 
