@@ -271,10 +271,10 @@ def commented(lines: Iterable[Line]) -> Iterator[str]:
     """Lines with their equations behind them, or before them where there is no room."""
     for line in lines:
         behind = f"{line.code}  # {line.note}"
-        if not line.note or len(line.note) + 6 > LINE_LENGTH:
-            yield line.code
-        elif len(behind) + 4 <= LINE_LENGTH:
+        before = f"{line.code[: len(line.code) - len(line.code.lstrip())]}# {line.note}"
+        if line.note and len(behind) + 4 <= LINE_LENGTH:
             yield behind
-        else:
-            yield f"{line.code[: len(line.code) - len(line.code.lstrip())]}# {line.note}"
-            yield line.code
+            continue
+        if line.note and len(before) + 4 <= LINE_LENGTH:
+            yield before
+        yield line.code
