@@ -36,12 +36,17 @@ from derive.equations import Op
 
 Rewriting = Callable[[Op], Op]
 
-PLACES: tuple[Rewriting, ...] = (
-    said_for_each_place,
+ENDS: tuple[Rewriting, ...] = (
     joined_at_ends,
     between_ends,  # sums and choices that a condition keeps from the ends of an axis need no padding
     chosen_between_ends,
     padded,
+)
+"""What reads beyond the ends of an axis, or keeps from them: the lengths that an op asks for are those after it."""
+
+PLACES: tuple[Rewriting, ...] = (
+    said_for_each_place,
+    *ENDS,
     computed_where_they_meet,
     with_numbers_in_choices,
 )
@@ -77,8 +82,8 @@ TENSORS: tuple[Rewriting, ...] = (
 """What has a name, and is computed once, before what reads it in several places."""
 
 
-def said_in_full(op: Op) -> Op:
-    """The equations that the chain rule is applied to."""
-    for rewriting in (*PLACES, *DIGITS, *TENSORS):
+def said_in_full(op: Op, order: tuple[Rewriting, ...] = (*PLACES, *DIGITS, *TENSORS)) -> Op:
+    """The equations that the chain rule is applied to, or those after some of the rewritings."""
+    for rewriting in order:
         op = rewriting(op)
     return op

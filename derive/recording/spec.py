@@ -12,11 +12,8 @@ from typing import Any
 from derive.desugaring import computed_places, reached_places
 from derive.desugaring.bound_axes import over_own_axes
 from derive.desugaring.inline import inline_call
-from derive.desugaring.inner_choices import chosen_between_ends
-from derive.desugaring.inner_places import between_ends
-from derive.desugaring.joined_ends import joined_at_ends
 from derive.desugaring.local_axes import apart_by_length
-from derive.desugaring.padding import padded
+from derive.desugaring.order import ENDS, said_in_full
 from derive.desugaring.splitting import places_apart
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
@@ -116,7 +113,7 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
         source=_source(function),
         tensors=declared,
     )
-    within = padded(chosen_between_ends(between_ends(joined_at_ends(made))))
+    within = said_in_full(made, ENDS)
     needs = (*within.requirements, *computed_places.requirements(made), *reached_places.requirements(made))
     return replace(made, sizes=(*within.sizes, *reached_places.sizes(made)), requirements=needs)
 
