@@ -236,3 +236,32 @@ def test_an_axis_by_whose_length_another_is_divided_is_never_empty() -> None:
     assert sizes is not None
     assert emptied(merged_both_ways.op, sizes, "p_h") is None
     assert verify(merged_both_ways.op).right
+
+
+b, d, m = axes("b d m")
+
+
+@op
+def springs(f, x: tensor[n, d], ia: index(n)[b], ib: index(n)[b]):
+    """Lengths of edges, of which none goes from a point to itself: there its length has no slope to autograd."""
+    f.E[()] = sum(sqrt(sum((x[ia[b], d] - x[ib[b], d]) ** 2, over=d)), over=b)
+    return f.E
+
+
+@op
+def shares_of_a_square(f, s: tensor[n, n]):
+    """The columns are as many as the rows, and none has no largest."""
+    f.p[n, m] = exp(s[n, m]) / sum(exp(s[n, k]), over=k)
+    return f.p
+
+
+@op
+def logs_of_a_square(f, s: tensor[n, n]):
+    f.y[n] = log(sum(exp(s[n, k]), over=k))
+    return f.y
+
+
+@pytest.mark.parametrize("made", [springs, shares_of_a_square, logs_of_a_square], ids=lambda m: m.op.name)
+def test_calls_are_drawn_where_an_op_has_slopes_and_maxima(made) -> None:
+    found = verify(made.op)
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
